@@ -12,7 +12,7 @@ from typing import Any, cast
 from grainlike.dialects._block import BlockRequest, CommandResult, NativeCommand
 from grainlike.dialects._dialect import Dialect
 from grainlike.dialects._facts import Answer, Listing, answer_without_id, words_of
-from grainlike.dialects._kubernetes_answers import LABEL, NAME, api_answer, blocks_of
+from grainlike.dialects._kubernetes_answers import LABEL, NAME, api_answer, blocks_of, said_in
 from grainlike.dialects._script import ScriptStyle
 
 __all__ = ["KubernetesDialect"]
@@ -138,6 +138,7 @@ class KubernetesDialect(Dialect):
         pod: dict[str, Any] = {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
             "containers": [worker],
             "volumes": volumes,
         }
@@ -159,6 +160,18 @@ class KubernetesDialect(Dialect):
     def answered(self, status: int, body: str, name: str) -> Answer:
         """Return what the answer to the creation of `name` means."""
         return api_answer(status, body, name)
+
+    def name_of(self, item: Mapping[str, Any]) -> str:
+        """Return the native name of the block that an object belongs to."""
+        return said_in(item, NAME)
+
+    def label_of(self, item: Mapping[str, Any]) -> str:
+        """Return the label of the block that an object belongs to."""
+        return said_in(item, LABEL)
+
+    def selector_of(self, name: str) -> str:
+        """Return the label by which the API finds what belongs to a block."""
+        return f"{NAME}={name}"
 
     def blocks(self, items: Sequence[object], now: datetime | None) -> Listing:
         """Return the blocks among Jobs, pods and events; `now` is the server's time."""

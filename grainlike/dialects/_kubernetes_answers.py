@@ -10,7 +10,7 @@ from typing import Any, cast
 from grainlike.dialects._block import CommandResult, is_native_name
 from grainlike.dialects._facts import Answer, ListedBlock, NativeState, answer_without_id, words_of
 
-__all__ = ["LABEL", "NAME", "api_answer", "blocks_of"]
+__all__ = ["LABEL", "NAME", "api_answer", "blocks_of", "said_in"]
 
 NAME = "grainlike/name"
 LABEL = "grainlike/label"
@@ -75,14 +75,23 @@ def blocks_of(items: Sequence[object], now: datetime | None = None) -> Iterator[
     A block is `ended` when its Job is, or when its container cannot be made: somebody is to delete it then.
     """
     found = [_mapping(item) for item in items]
-    pods = [item for item in found if item.get("kind") == "Pod"]
-    warnings = [item for item in found if item.get("kind") == "Event"]
+    pods: dict[str, list[dict[str, Any]]] = {}
+    warnings: dict[str, list[dict[str, Any]]] = {}
+    for item in found:
+        if item.get("kind") == "Pod":
+            pods.setdefault(said_in(item, NAME), []).append(item)
+        elif item.get("kind") == "Event":
+            warnings.setdefault(str(_mapping(item.get("involvedObject")).get("name")), []).append(item)
     for job in found:
         if job.get("kind") == "Job" and is_native_name(_name(job)):
-            own = [pod for pod in pods if _labels(pod).get(NAME) == _name(job)]
-            about = {_name(job), *map(_name, own)}
-            told = [event for event in warnings if _mapping(event.get("involvedObject")).get("name") in about]
-            yield _block_of(job, own, told, now)
+            own = pods.get(_name(job), [])
+            about = dict.fromkeys([_name(job), *map(_name, own)])
+            yield _block_of(job, own, [event for name in about for event in warnings.get(name, [])], now)
+
+
+def said_in(item: Mapping[str, Any], label: str) -> str:
+    """Return the value of an object's label; empty if it has none."""
+    return str(_mapping(_mapping(item.get("metadata")).get("labels")).get(label, ""))
 
 
 def _mapping(value: object) -> dict[str, Any]:
@@ -96,10 +105,6 @@ def _name(item: Mapping[str, Any]) -> str:
 def _dicts(holder: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     found = holder.get(key)
     return [_mapping(item) for item in cast("list[object]", found)] if isinstance(found, list) else []
-
-
-def _labels(item: Mapping[str, Any]) -> dict[str, Any]:
-    return _mapping(_mapping(item.get("metadata")).get("labels"))
 
 
 def _block_of(

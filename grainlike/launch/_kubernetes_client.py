@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,13 +16,18 @@ import anyio.to_thread
 
 from grainlike.dialects import Answer, BlockFile, BlockRequest, ListedBlock, Listing
 from grainlike.launch._batch_client import Submission
-from grainlike.launch._kubernetes_session import ApiError, Session, within_time
+from grainlike.launch._kubernetes_session import ApiError, Reply, Session, within_time
 from grainlike.launch._other_pools import Kubernetes
 
 __all__ = ["KubernetesClient"]
 
+logger = logging.getLogger("grainlike")
+
 _LOGS = 20
 """Logs of pods that run which are fetched with one listing: those that were not for the longest time."""
+
+_LOGS_S = 10.0
+"""Seconds in which they are to be there."""
 
 _LOG = {"limitBytes": str(2**20)}
 _TAIL_BYTES = 4096
@@ -29,6 +35,7 @@ _KEPT = 1000
 """Ends of blocks that are remembered until a listing has told of them."""
 
 _WARNINGS = {"fieldSelector": "type=Warning"}
+_PAGES_OF_EVENTS = 4
 _STRICT = {"fieldValidation": "Strict"}
 _FOREGROUND = {"propagationPolicy": "Foreground"}
 
@@ -140,22 +147,27 @@ class KubernetesClient:
             pods, reply = await api.all("pods", "Pod", which)
         if not reply.ok:
             return Listing(failed=self._dialect.answered(reply.status, reply.text, "").words)
-        found = self._dialect.blocks([*jobs, *pods], reply.now).blocks
+        found = await self._blocks([*jobs, *pods], reply)
         if any(row.state in ("pending", "ended") for row in found):
-            warnings, _ = await api.all("events", "Event", _WARNINGS)  # who may not read them has fewer words
-            found = self._dialect.blocks([*jobs, *pods, *warnings], reply.now).blocks
-        by_name = {job["metadata"]["name"]: job for job in jobs}
-        own = [row for row in found if row.name.startswith(self._ours)]
-        await self._keep_logs(api, own, pods)
-        for row in own:
-            if row.state == "pending" and row.name not in self._delivered:
-                await self._deliver_again(api, row.name, by_name[row.name])
-            elif row.state == "ended":
+            # Who may not read events has fewer words.
+            warnings, _ = await api.all("events", "Event", _WARNINGS, _PAGES_OF_EVENTS)
+            found = await self._blocks([*jobs, *pods, *warnings], reply)
+        own = {row.name: row for row in found if row.name.startswith(self._ours)}
+        await self._keep_logs(api, list(own.values()), pods)
+        for job in jobs:
+            row = own.get(job["metadata"]["name"])
+            if row is not None and row.state == "pending" and row.name not in self._delivered:
+                await self._deliver_again(api, row.name, job)
+            elif row is not None and row.state == "ended":
                 self._remember(row)
                 await _delete(api, row.name)
-        there = [replace(row, state="ending") if row in own and row.state == "ended" else row for row in found]
+        there = [replace(row, state="ending") if row.name in self._ended else row for row in found]
         listed = {row.name for row in there}
         return Listing((*there, *(row for name, row in self._ended.items() if name not in listed)))
+
+    async def _blocks(self, items: Sequence[object], reply: Reply) -> tuple[ListedBlock, ...]:
+        listing = await anyio.to_thread.run_sync(self._dialect.blocks, items, reply.now)
+        return listing.blocks
 
     def _remember(self, row: ListedBlock) -> None:
         self._ended.setdefault(row.name, row)
@@ -164,9 +176,11 @@ class KubernetesClient:
 
     async def _deliver_again(self, api: Session, name: str, job: dict[str, Any]) -> None:
         """Create the Secret of a Job which another head created, or which had none in time."""
-        file = await anyio.to_thread.run_sync(self._file)
-        labels = job["metadata"].get("labels") or {}
-        label = str(labels.get("grainlike/label", ""))
+        try:
+            file = await anyio.to_thread.run_sync(self._file)
+        except OSError:  # this head closes
+            return
+        label = self._dialect.label_of(job)
         block = BlockRequest(name=name, label=label, directory="", access="", python="", deliver=(file,))
         await self._deliver(api, block, job)
 
@@ -176,21 +190,23 @@ class KubernetesClient:
         """Keep the logs of blocks that have ended, and of some that run: they go with their pods."""
         ended = [row for row in rows if row.state == "ended" and row.name not in self._ended]
         runs = sorted((row for row in rows if row.state == "running"), key=lambda row: self._read.get(row.name, 0))
-        for row in [*ended, *runs[:_LOGS]]:
-            self._read[row.name] = self._listings
-            text = await self._fetch_log(api, row.name, pods)
-            if text is not None:
-                await anyio.to_thread.run_sync(_keep, Path(self.log(row.name)), text)
+        # A node that does not answer, or a disk that is full, keeps nobody from a listing.
+        with suppress(OSError), anyio.move_on_after(_LOGS_S):
+            for row in [*ended, *runs[:_LOGS]]:
+                self._read[row.name] = self._listings
+                text = await self._fetch_log(api, row.name, pods)
+                if text is not None:
+                    await anyio.to_thread.run_sync(_keep, Path(self.log(row.name)), text)
         self._read = {row.name: self._read[row.name] for row in rows if row.name in self._read}
 
     async def _fetch_log(self, api: Session, name: str, pods: Sequence[dict[str, Any]]) -> str | None:
         """Return the log of a block, of several nodes one after the other; None if no pod has one."""
         texts: list[str] = []
         for pod in pods:
-            metadata = pod["metadata"]
-            if (metadata.get("labels") or {}).get("grainlike/name") == name:
-                said = await api.ask("GET", "pods", f"{metadata['name']}/log", params=_LOG)
-                texts += [said.text] if said.ok else []
+            if self._dialect.name_of(pod) == name:
+                with suppress(ApiError):
+                    said = await api.ask("GET", "pods", f"{pod['metadata']['name']}/log", params=_LOG)
+                    texts += [said.text] if said.ok else []
         return "".join(texts) if texts else None
 
     async def read_log(self, name: str) -> str | None:
@@ -214,7 +230,7 @@ class KubernetesClient:
             for native in natives:
                 await _delete(api, native)
                 if kill:
-                    which = {"labelSelector": f"grainlike/name={native}", "gracePeriodSeconds": "0"}
+                    which = {"labelSelector": self._dialect.selector_of(native), "gracePeriodSeconds": "0"}
                     await api.ask("DELETE", "pods", params=which)
 
         with suppress(ApiError):  # a listing says what has gone, and who did not hear is told again
@@ -222,8 +238,10 @@ class KubernetesClient:
 
 
 async def _delete(api: Session, name: str) -> None:
-    await api.delete("jobs", name, _FOREGROUND)
-    await api.delete("secrets", name)
+    for kind, params in (("jobs", _FOREGROUND), ("secrets", {})):
+        said = await api.delete(kind, name, params)
+        if not said.ok:
+            logger.warning("Kubernetes does not delete %s of %s: %s", kind, name, said.words)
 
 
 def _keep(path: Path, text: str) -> None:

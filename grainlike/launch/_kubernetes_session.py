@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import httpx
     from kr8s._auth import KubeAuth
 
-__all__ = ["ApiError", "Session", "ask_kubernetes", "within_time"]
+__all__ = ["ApiError", "Reply", "Session", "ask_kubernetes", "within_time"]
 
 _EXTRA = "pools of Kubernetes need more packages: pip install 'grainlike[kubernetes]'"
 
@@ -64,6 +65,11 @@ class Reply:
     def ok(self) -> bool:
         """True if it was done."""
         return self.status < 300
+
+    @property
+    def words(self) -> str:
+        """Message of a refusal."""
+        return str(self.json().get("message") or f"HTTP status {self.status}")
 
     def json(self) -> dict[str, Any]:
         """Return the object that it is; an empty one if it is none."""
@@ -110,8 +116,12 @@ class Session:
             raise ApiError("unclear", words) from error
         return Reply(said.status_code, said.text, _date(said.headers.get("date", "")))
 
-    async def all(self, kind: str, singular: str, params: Mapping[str, str]) -> tuple[list[dict[str, Any]], Reply]:
+    async def all(
+        self, kind: str, singular: str, params: Mapping[str, str], pages: float = inf
+    ) -> tuple[list[dict[str, Any]], Reply]:
         """Return all objects of a kind, each with its kind, and the last reply; that is bad if there are none.
+
+        Of `pages` full ones, the rest is left out.
 
         Raises:
             ApiError: there is no answer.
@@ -126,7 +136,8 @@ class Session:
             listed = reply.json()
             found += [{**item, "kind": singular} for item in listed.get("items") or [] if isinstance(item, dict)]
             more = (listed.get("metadata") or {}).get("continue") or ""
-            if not more:
+            pages -= 1
+            if not more or pages <= 0:
                 return found, reply
 
     async def delete(self, kind: str, name: str, params: Mapping[str, str] = _NONE) -> Reply:
