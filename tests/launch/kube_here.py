@@ -1,7 +1,6 @@
 """The fake Kubernetes as a process beside the tests: started, asked, and made to fail."""
 
 import json
-import os
 import ssl
 import subprocess
 import sys
@@ -15,12 +14,16 @@ IMAGE = "grainlike/worker:1"
 
 
 class KubeHere:
-    """A fake Kubernetes of three nodes of four CPUs; `folder` has its kubeconfig and the files of its pods."""
+    """A fake Kubernetes of three nodes of four CPUs; `folder` has its kubeconfig and the files of its pods.
 
-    def __init__(self, folder):
+    Who asks it by default may do what `role` says, a list of rules.
+    """
+
+    def __init__(self, folder, role):
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        words = [sys.executable, str(PROGRAM), str(folder), "--image", IMAGE]
+        (folder / "role.json").write_text(json.dumps(role))
+        words = [sys.executable, str(PROGRAM), str(folder), "--image", IMAGE, "--role", str(folder / "role.json")]
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdout.readline() == b"ready\n"
         self.kubeconfig = folder / "kubeconfig"
@@ -34,10 +37,11 @@ class KubeHere:
         self._process.wait()
         self._process.stdout.close()
 
-    def say(self, path, method="GET", **params):
+    def say(self, path, method="GET", body=None, **params):
         """Return an answer of its API, as its administrator."""
         url = f"{self._server}{path}" + (f"?{urlencode(params)}" if params else "")
-        asked = urllib.request.Request(url, method=method, headers={"Authorization": "Bearer token-of-admin"})
+        data = None if body is None else json.dumps(body).encode()
+        asked = urllib.request.Request(url, data, {"Authorization": "Bearer token-of-admin"}, method=method)
         with urllib.request.urlopen(asked, context=self._trust) as answer:
             return json.loads(answer.read())
 
@@ -84,8 +88,3 @@ class KubeHere:
             self.say(f"/apis/batch/v1/namespaces/default/jobs/{name}", "DELETE")
         for name in self.names("secrets"):
             self.say(f"/api/v1/namespaces/default/secrets/{name}", "DELETE")
-
-
-def environment(kube):
-    """Return the variables by which programs find it."""
-    return {**os.environ, "KUBECONFIG": str(kube.kubeconfig)}

@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
+import yaml
 from anyio.streams.buffered import BufferedByteReceiveStream
 from kube_here import IMAGE, KubeHere
 from limits import LIMIT_S
@@ -20,6 +22,7 @@ from grainlike.net import state_directory
 pytestmark = pytest.mark.anyio
 
 BOTH = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"], indirect=True)
+PAGE = Path(__file__).parents[2] / "docs" / "kubernetes.md"
 ABSENT = "grainlike/absent:1"
 
 
@@ -31,8 +34,8 @@ def anyio_backend(request):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """The fake Kubernetes, for all tests."""
-    here = KubeHere(tmp_path_factory.mktemp("kube"))
+    """The fake Kubernetes, for all tests; by default they have the role of the docs, and no other rights."""
+    here = KubeHere(tmp_path_factory.mktemp("kube"), shown("Role")["rules"])
     yield here
     here.close()
 
@@ -50,6 +53,13 @@ def kube(server, monkeypatch, tmp_path):
     left = server.left()
     server.delete_all()
     assert left == []
+
+
+def shown(kind):
+    """Return the object of a kind that the docs show."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    (found,) = (item for item in map(yaml.safe_load, blocks) if item["kind"] == kind)
+    return found
 
 
 def kube_pool(resources="cores=1", **keys):
@@ -107,7 +117,7 @@ async def test_a_check_is_a_dry_run_and_creates_nothing(kube):
     with pytest.raises(LaunchError, match=r"spec\.template\.spec.*'nodes' was unexpected") as caught:
         await kube_pool(pod={"nodes": 3}).check()
     assert json.loads(caught.value.script)["items"][0]["kind"] == "Job"
-    with pytest.raises(LaunchError, match='User "reader" cannot create resource "jobs"'):
+    with pytest.raises(LaunchError, match=r'jobs\.batch is forbidden: User "reader" cannot create resource "jobs"'):
         await kube_pool(context="reader").check()
     with pytest.raises(LaunchError, match="Unauthorized"):
         await kube_pool(context="stranger").check()
@@ -148,6 +158,21 @@ async def refusal_of(pool):
     with pytest.raises(LaunchError) as caught:
         await pool.check()
     return caught.value
+
+
+async def test_a_program_that_signs_in_is_asked_each_time(kube, tmp_path, monkeypatch):
+    config = json.loads(kube.kubeconfig.read_text())
+    said = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "guessed"}}
+    (tmp_path / "said").write_text(json.dumps(said))
+    program = {"apiVersion": "client.authentication.k8s.io/v1", "command": "cat", "args": [str(tmp_path / "said")]}
+    config["users"][0]["user"] = {"exec": program}
+    (tmp_path / "config").write_text(json.dumps(config))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    assert "Unauthorized" in str(await refusal_of(kube_pool()))
+    (tmp_path / "said").write_text(json.dumps({**said, "status": {"token": "token-of-admin"}}))
+    assert "would take it" in await kube_pool().check()
+    (tmp_path / "said").unlink()
+    assert "No such file" in str(await refusal_of(kube_pool()))
 
 
 async def test_no_copy_of_a_key_is_left(kube, tmp_path, monkeypatch):
@@ -218,6 +243,22 @@ async def test_a_block_of_two_pods_runs_a_gang_and_outlives_one_worker(kube):
         assert await (where @ Cores(1))() in kube.names("pods")
         assert [row.label for row in executor.blocks()] == ["k8s-1"]
         assert len(kube.created("jobs")) == 1
+
+
+async def test_the_job_of_the_docs_makes_a_worker(kube):
+    job = shown("Job")
+    job["spec"]["template"]["spec"]["containers"][0]["image"] = IMAGE
+    async with opened() as executor:
+        text = (state_directory() / "current" / "worker.json").read_text()
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "one-worker"}}
+        kube.say("/api/v1/namespaces/default/secrets", "POST", {**secret, "stringData": {"worker.json": text}})
+        kube.say("/apis/batch/v1/namespaces/default/jobs", "POST", job)
+        await executor.wait_for_workers(1)
+        assert executor.workers()[0].resources.units == {**kube_pool("cores=2 memory=1Gi").offer.units}
+        assert await (where @ Cores(2))() in kube.names("pods")
+    await until(lambda: kube.items("jobs")[0]["status"].get("succeeded") == 1)
+    kube.delete_all()
+    await until(lambda: kube.left() == [])
 
 
 async def test_the_log_of_a_block_is_kept(kube):

@@ -3,7 +3,7 @@
 
 README-kubernetes.md says how far it goes.
 
-    kube_api.py FOLDER [--image NAME ...] [--cpus N]
+    kube_api.py FOLDER [--image NAME ...] [--cpus N] [--role FILE]
 
 It writes FOLDER/kubeconfig and prints `ready`; it ends, with all pods, at SIGTERM or when its standard input closes.
 """
@@ -40,10 +40,11 @@ _PATH = re.compile(
     r"(?:/(?P<name>[^/]+)(?P<log>/log)?)?"
 )
 _TOKENS = {"Bearer token-of-admin": "admin", "Bearer token-of-reader": "reader"}
+_ALL = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection. Whoever may only read is `reader`."""
+    """One connection."""
 
     protocol_version = "HTTP/1.1"
     server: Server
@@ -98,11 +99,7 @@ class Handler(BaseHTTPRequestHandler):
         if place is None:
             raise Refusal(404, "NotFound", "the server could not find the requested resource")
         namespace, kind, name = place["namespace"], place["kind"], place["name"]
-        if self.command != "GET" and user == "reader":
-            verb = {"POST": "create", "DELETE": "delete"}[self.command]
-            group = "batch" if kind == "jobs" else ""
-            words = f'cannot {verb} resource "{kind}" in API group "{group}" in the namespace "{namespace}"'
-            raise Refusal(403, "Forbidden", f'{kind} is forbidden: User "{user}" {words}')
+        self._check_role(user, namespace, f"{kind}{place['log'] or ''}", bool(name))
         if self.command == "GET":
             return self._get(namespace, kind, name, bool(place["log"]), params)
         if self.command == "POST":
@@ -114,6 +111,19 @@ class Handler(BaseHTTPRequestHandler):
             for one in names
         ]
         return gone[0] if name else {"kind": "List", "apiVersion": "v1", "items": gone}
+
+    def _check_role(self, user: str, namespace: str, kind: str, named: bool) -> None:
+        """Refuse what a user may not do."""
+        group = "batch" if kind == "jobs" else ""
+        verbs = {"GET": ("list", "get"), "POST": ("create", "create"), "DELETE": ("deletecollection", "delete")}
+        verb = verbs[self.command][named]
+        for rule in self.server.roles[user]:
+            lists = (rule["apiGroups"], group), (rule["resources"], kind), (rule["verbs"], verb)
+            if all(one in allowed or "*" in allowed for allowed, one in lists):
+                return
+        plural = f"{kind}.batch" if group else kind
+        words = f'cannot {verb} resource "{kind}" in API group "{group}" in the namespace "{namespace}"'
+        raise Refusal(403, "Forbidden", f'{plural} is forbidden: User "{user}" {words}')
 
     def _get(self, namespace: str, kind: str, name: str | None, log: bool, params: dict[str, str]) -> Any:
         if name and log:
@@ -162,8 +172,9 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, cluster: Cluster, trust: ssl.SSLContext) -> None:
+    def __init__(self, cluster: Cluster, trust: ssl.SSLContext, role: list[Any]) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
+        self.roles = {"grainlike": role, "admin": _ALL, "reader": [{**_ALL[0], "verbs": ["get", "list"]}]}
         self.cluster = cluster
         self.go_on = threading.Event()
         self._trust = trust
@@ -262,6 +273,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--image", action="append", default=[])
     parser.add_argument("--cpus", type=int, default=4)
+    parser.add_argument("--role", type=Path)
     options = parser.parse_args()
     folder: Path = options.folder
     ours, server_key, client_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
@@ -272,8 +284,9 @@ def main() -> None:
     trust.load_verify_locations(cadata=authority.decode())
     trust.verify_mode = ssl.CERT_OPTIONAL
     cluster = Cluster(folder, options.image or ["grainlike/worker:1"], options.cpus)
-    server = Server(cluster, trust)
-    proof = certificate("admin", client_key, "fake", ours), pem(client_key)
+    role = json.loads(options.role.read_text()) if options.role else _ALL
+    server = Server(cluster, trust, role)
+    proof = certificate("grainlike", client_key, "fake", ours), pem(client_key)
     write_configuration(folder, server.server_port, authority, proof)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     ended = threading.Event()

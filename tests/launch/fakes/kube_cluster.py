@@ -231,7 +231,7 @@ class Cluster:
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": meta["name"], "uid": meta["uid"], "controller": True}
         metadata = {
             "name": name,
-            "labels": {**template["metadata"].get("labels", {}), "batch.kubernetes.io/job-name": meta["name"]},
+            "labels": {**template.get("metadata", {}).get("labels", {}), "batch.kubernetes.io/job-name": meta["name"]},
             "annotations": {"batch.kubernetes.io/job-completion-index": str(index)},
             "ownerReferences": [owner],
         }
@@ -276,12 +276,12 @@ class Cluster:
             self._finish(job, "Failed", "DeadlineExceeded", "Job was active longer than specified deadline")
         elif len(failed) > spec.get("backoffLimit", 6):
             self._finish(job, "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
-        elif len(done) == spec["completions"]:
+        elif len(done) == spec.get("completions", 1):
             self._finish(job, "Complete", "CompletionsReached", "Reached expected number of succeeded pods")
-        elif over and len(done | over) == spec["completions"]:
+        elif over and len(done | over) == spec.get("completions", 1):
             self._finish(job, "Failed", "FailedIndexes", "Job has failed indexes")
         else:
-            for index in range(spec["completions"]):
+            for index in range(spec.get("completions", 1)):
                 if index not in done | busy | over:
                     self._new_pod(job, index)
 

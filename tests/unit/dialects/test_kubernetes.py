@@ -1,13 +1,16 @@
 """What is created on Kubernetes, held to its schemas, and what its answers mean."""
 
 import json
+import re
 from datetime import UTC, datetime
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import kubernetes_validate.utils
 import pytest
+import yaml
 from dialects_here import request, requests
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -37,6 +40,13 @@ def test_job_and_secret_are_what_the_schemas_say(version: str, nodes: int) -> No
     block = request(nodes=nodes, deliver=(FILE,), gpus=1)
     for item in (dialect().job(block), dialect().secret(block, "1-2-3"), dialect().secret(block, "")):
         assert kubernetes_validate.validate(item, version, strict=True) == version
+
+
+def test_the_objects_of_the_docs_are_what_the_schemas_say() -> None:
+    page = Path(__file__).parents[3] / "docs" / "kubernetes.md"
+    blocks = re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    kinds = [item["kind"] for item in map(yaml.safe_load, blocks) if kubernetes_validate.validate(item, "1.33", True)]
+    assert kinds == ["Role", "Job"]
 
 
 def test_the_schemas_refuse_what_is_wrong() -> None:
