@@ -37,11 +37,14 @@ _EXTRA = "pools of Kubernetes need more packages: pip install 'grainlike[kuberne
 
 _T = TypeVar("_T")
 
-_IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds who it is."""
+
 _PAGE = 500
 """Objects that the API gives at a time."""
 
 _NOT_FOUND = 404
+_SHOWN = 200
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -134,7 +137,11 @@ class Session:
             if not reply.ok:
                 return [], reply
             listed = reply.json()
-            found += [{**item, "kind": singular} for item in listed.get("items") or [] if isinstance(item, dict)]
+            items: object = listed.get("items", ())
+            if listed.get("kind") != f"{singular}List" or not isinstance(items, list | None):
+                # A page to sign in, of a proxy's, is no list without blocks.
+                raise ApiError("unclear", f"{self._client.base_url} gave no list of {kind}: {reply.text[:_SHOWN]!r}")
+            found += [{**item, "kind": singular} for item in items or () if isinstance(item, dict)]
             more = (listed.get("metadata") or {}).get("continue") or ""
             pages -= 1
             if not more or pages <= 0:
@@ -196,7 +203,7 @@ async def _session(context: str, namespace: str) -> AsyncGenerator[Session]:
         httpx, kube_auth = await anyio.to_thread.run_sync(_load)
     except ImportError as error:
         raise ApiError("refused", f"{_EXTRA} ({error})") from error
-    auth = kube_auth(context=context or None)
+    auth = kube_auth(context=context or None, serviceaccount=str(SERVICE_ACCOUNT))
     try:
         await auth
         trust = await auth.ssl_context()  # type: ignore[no-untyped-call]
@@ -232,7 +239,7 @@ def _own_namespace(auth: KubeAuth) -> str:
     if auth.active_context:
         return auth.kubeconfig.get_context(auth.active_context).get("namespace") or "default"
     with suppress(OSError):
-        return _IN_POD.read_text(encoding="utf-8").strip() or "default"
+        return (SERVICE_ACCOUNT / "namespace").read_text(encoding="utf-8").strip() or "default"
     return "default"
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+from base64 import b64decode
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -173,6 +174,20 @@ async def test_a_program_that_signs_in_is_asked_each_time(kube, tmp_path, monkey
     assert "would take it" in await kube_pool().check()
     (tmp_path / "said").unlink()
     assert "No such file" in str(await refusal_of(kube_pool()))
+
+
+async def test_in_a_pod_the_service_account_is_found(kube, tmp_path, monkeypatch):
+    cluster = json.loads(kube.kubeconfig.read_text())["clusters"][0]["cluster"]
+    (tmp_path / "ca.crt").write_bytes(b64decode(cluster["certificate-authority-data"]))
+    (tmp_path / "token").write_text("token-of-admin")
+    (tmp_path / "namespace").write_text("team\n")
+    monkeypatch.setattr("grainlike.launch._kubernetes_session.SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setenv("KUBECONFIG", "/nonexistent")
+    host, port = cluster["server"].removeprefix("https://").split(":")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+    assert "in namespace team" in await kube_pool().check()
+    assert (tmp_path / "ca.crt").exists()
 
 
 async def test_no_copy_of_a_key_is_left(kube, tmp_path, monkeypatch):
@@ -348,6 +363,15 @@ async def test_a_broken_server_is_no_refusal(kube, status):
     assert (said.answer.verdict, said.answer.words) == ("unclear", f"the fake answers {status}")
     assert "fake answers" in said.answer.words
     assert kube.left() == []
+
+
+@pytest.mark.parametrize("kind", ["jobs", "pods"])
+async def test_a_page_to_sign_in_is_no_empty_listing(kube, kind):
+    client = client_of(kube_pool(), kube.folder, kube.folder / "kubeconfig", "1a2b3c4d")
+    kube.fault("page", kind=kind)
+    listing = await client.listing()
+    assert f"gave no list of {kind}: '<html>Please sign in</html>'" in listing.failed
+    assert (await client.listing()).failed == ""
 
 
 @BOTH

@@ -126,6 +126,9 @@ class Handler(BaseHTTPRequestHandler):
         raise Refusal(403, "Forbidden", f'{plural} is forbidden: User "{user}" {words}')
 
     def _get(self, namespace: str, kind: str, name: str | None, log: bool, params: dict[str, str]) -> Any:
+        page = self.server.take(f"page for {kind}")
+        if page:
+            return page
         if name and log:
             return self.server.cluster.log(namespace, name)[: int(params.get("limitBytes", 10**9))]
         if name:
@@ -198,6 +201,8 @@ class Server(ThreadingHTTPServer):
             self.go_on.set()
         elif what == "hang":
             self._faults["hang"] = "yes"
+        elif what == "page":
+            self._faults[f"page for {params['kind']}"] = "<html>Please sign in</html>"
         elif what == "status":
             self._faults[f"status of {params['kind']}"] = params["code"]
         else:
