@@ -474,5 +474,8 @@ async def test_a_head_that_is_killed_while_a_job_is_created_finds_it_and_later_i
         assert (again["label"], again["native"]) == (row["label"], row["native"]) == ("k8s-1", row["native"])
         assert same["pid"] == worker["pid"]
         assert len(kube.created("jobs")) == 1
-        await head.stop()
+        assert (await command("down"))[0] == 0
         assert kube.left() == []
+        [over] = json.loads((await command("blocks", "--all", "--json"))[1])
+        assert (over["label"], over["state"], over["reason"]) == ("k8s-1", "ended", "the pool is taken down")
+        await head.stop()
