@@ -109,9 +109,9 @@ class KubernetesClient:
         answer = self._dialect.answered(made.status, made.text, block.name)
         if answer.verdict != "accepted":
             return answer
-        if not made.ok:  # it was there
-            made = await api.ask("GET", "jobs", block.name)
         try:
+            if not made.ok:  # it was there
+                made = await api.ask("GET", "jobs", block.name)
             secret = await self._deliver(api, block, made.json())
         except ApiError:
             return answer  # the Job is there: the next listing delivers again
@@ -121,8 +121,10 @@ class KubernetesClient:
         return answer
 
     async def _deliver(self, api: Session, block: BlockRequest, job: dict[str, Any]) -> Answer:
-        """Create the Secret of a Job."""
+        """Create the Secret of a Job; without one to own it, nobody would remove it."""
         job_id = str((job.get("metadata") or {}).get("uid", ""))
+        if not job_id:
+            return Answer("unclear")
         made = await api.ask("POST", "secrets", body=self._dialect.secret(block, job_id), params=_STRICT)
         answer = self._dialect.answered(made.status, made.text, block.name)
         if answer.verdict == "accepted":

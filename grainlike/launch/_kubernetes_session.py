@@ -217,7 +217,8 @@ async def _session(context: str, namespace: str) -> AsyncGenerator[Session]:
     except RuntimeError as error:  # the program that logs in has failed: another time it may not
         raise ApiError("waits", f"Kubernetes: {error}") from error
     except Exception as error:  # there is no configuration, or a strange one, which raises anything
-        raise ApiError("refused", f"no way to Kubernetes: {error}") from error
+        words = str(error) if isinstance(error, ValueError | OSError) else repr(error)
+        raise ApiError("refused", f"no way to Kubernetes: {words}") from error
     finally:
         _forget_keys(auth)
     try:
