@@ -478,4 +478,6 @@ async def test_a_head_that_is_killed_while_a_job_is_created_finds_it_and_later_i
         assert kube.left() == []
         [over] = json.loads((await command("blocks", "--all", "--json"))[1])
         assert (over["label"], over["state"], over["reason"]) == ("k8s-1", "ended", "the pool is taken down")
+        assert json.loads((await command("blocks", "script", "k8s-1"))[1])["items"][0]["kind"] == "Job"
+        assert (await command("blocks", "log", "k8s-1"))[1].endswith("exit code 0\n")
         await head.stop()

@@ -216,3 +216,10 @@ def test_no_object_raises(first: object, second: object, third: object) -> None:
     strange = {**JOB, "status": first, "spec": second}
     rows = dialect().blocks([strange, {**pod(), "status": second, "spec": third}, {**pod(), "metadata": first}], NOW)
     assert [row.name for row in rows.blocks] == ["gl1a2b3c4d-1"]
+
+
+@given(st.integers(100, 599), st.one_of(st.text(max_size=50), _json.map(json.dumps)))
+def test_no_answer_raises(code: int, body: str) -> None:
+    answer = dialect().answered(code, body, "gl1a2b3c4d-1")
+    assert (answer.verdict == "accepted") == bool(answer.native)
+    assert answer.words or answer.verdict == "accepted"
