@@ -66,6 +66,7 @@ def start_head(
     words = "%(asctime)s %(name)s %(levelname)s %(message)s"
     handlers = None if log_file is None else [HeadLog(log_file)]
     logging.basicConfig(level=log_level.upper(), format=words, handlers=handlers)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it has a line for each question to Kubernetes
     daemon = HeadDaemon(
         listen,
         access=access,

@@ -4,24 +4,36 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, cast
 
-from grainlike.dialects._block import BlockRequest, CommandResult, NativeCommand, is_native_name
+from grainlike.dialects._block import BlockRequest, CommandResult, NativeCommand
 from grainlike.dialects._dialect import Dialect
-from grainlike.dialects._facts import Answer, ListedBlock, Listing, NativeState, answer_without_id, words_of
+from grainlike.dialects._facts import Answer, Listing, answer_without_id, words_of
+from grainlike.dialects._kubernetes_answers import LABEL, NAME, api_answer, blocks_of, said_in
 from grainlike.dialects._script import ScriptStyle
 
 __all__ = ["KubernetesDialect"]
 
-_OWNER = "app.kubernetes.io/managed-by"
-_MOUNT = "/var/run/grainlike"
+OWNER = "app.kubernetes.io/managed-by"
+CLUSTER = "grainlike/cluster"
+
+_MOUNTED = "/var/run/grainlike/access"
+_OWN = "/var/run/grainlike/own"
+_COPY = f"{_OWN}/worker.json"
+
+FORGOTTEN_S = 600
+"""Seconds after its end in which Kubernetes removes a Job by itself, with its Secret: where no head does."""
+
+_DIGEST = slice(2, 10)
+"""Place of the cluster's digest in a native name."""
 
 
 @dataclass(frozen=True, slots=True)
 class KubernetesDialect(Dialect):
-    """Text for Kubernetes, as `kubectl` and the API take it, and facts from what they print.
+    """Text for Kubernetes, as the API and `kubectl` take it, and facts from what they say.
 
     Attributes:
         image: the image of the workers.
@@ -44,13 +56,17 @@ class KubernetesDialect(Dialect):
     title = "Kubernetes"
     finders = ("KUBECONFIG",)
 
-    def directives(self, block: BlockRequest) -> list[str]:  # noqa: ARG002 - as those that have some
-        """Return no lines: what other systems read there is in the Job."""
-        return []
+    def directives(self, block: BlockRequest) -> list[str]:
+        """Return the line that makes a file of our own of what is mounted: that is a link, and may be another user's.
 
-    def style(self, block: BlockRequest) -> ScriptStyle:  # noqa: ARG002 - all blocks are alike
+        What other systems read there is in the Job.
+        """
+        return [f"(umask 077 && cat {_MOUNTED}/worker.json > {_COPY}) || exit"] if block.access == _COPY else []
+
+    def style(self, block: BlockRequest) -> ScriptStyle:
         """Return the parts of the script: it is the pod's first process, so it alone gets SIGTERM."""
-        return ScriptStyle(shebang="#!/bin/sh", passes=True, rank='"${JOB_COMPLETION_INDEX:-0}"')
+        rank = '"${JOB_COMPLETION_INDEX:-0}"'
+        return ScriptStyle(self.directives(block), shebang="#!/bin/sh", passes=True, rank=rank)
 
     def check_native(self, words: Sequence[str]) -> None:
         """Check the user's native flags.
@@ -61,45 +77,107 @@ class KubernetesDialect(Dialect):
         if words:
             raise ValueError(f"native: Kubernetes takes no flags such as {words[0]!r}: write pod = {{...}}")
 
-    def manifest(self, block: BlockRequest) -> dict[str, Any]:
-        """Return the Job of a block, and the Secret that it mounts, as one list for the API."""
-        labels = {_OWNER: "grainlike", "grainlike/name": block.name, "grainlike/label": block.label}
-        metadata: dict[str, Any] = {"name": block.name, "labels": labels}
-        if self.namespace:
-            metadata["namespace"] = self.namespace
+    # --- what is created ---------------------------------------------------------------------------------------------
+
+    def job(self, block: BlockRequest) -> dict[str, Any]:
+        """Return the Job of a block; it mounts a Secret of its own name if there are files to deliver.
+
+        Nothing that failed is started again: one node is all or nothing, of several each fails for itself.
+        """
         spec: dict[str, Any] = {
             "completionMode": "Indexed",
             "completions": block.nodes,
             "parallelism": block.nodes,
             "backoffLimit": 0,
-            "template": {"metadata": {"labels": labels}, "spec": self._pod(block)},
+            "ttlSecondsAfterFinished": FORGOTTEN_S,
+            "template": {"metadata": {"labels": self._labels(block)}, "spec": self._pod(block)},
         }
-        if block.walltime_s is not None:
-            spec["activeDeadlineSeconds"] = block.walltime_s
-        items: list[dict[str, Any]] = [{"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}]
-        if block.deliver:
-            secret = {file.path.rpartition("/")[2]: file.text for file in block.deliver}
-            items.insert(0, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": secret})
-        return {"apiVersion": "v1", "kind": "List", "items": items}
+        if block.nodes > 1:
+            spec |= {"backoffLimit": block.nodes, "backoffLimitPerIndex": 0}
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": self._metadata(block), "spec": spec}
+
+    def secret(self, block: BlockRequest, job_id: str) -> dict[str, Any]:
+        """Return the Secret that a block's pods mount. It goes with its Job, whose `uid` is `job_id`."""
+        metadata = self._metadata(block)
+        if job_id:
+            owner = {"apiVersion": "batch/v1", "kind": "Job", "name": block.name, "uid": job_id}
+            metadata["ownerReferences"] = [owner]
+        files = {file.path.rpartition("/")[2]: file.text for file in block.deliver}
+        return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "stringData": files}
+
+    def manifest(self, block: BlockRequest) -> dict[str, Any]:
+        """Return what is created as one list, without the Secret: what stands there is shown to nobody."""
+        return {"apiVersion": "v1", "kind": "List", "items": [self.job(block)]}
+
+    def _metadata(self, block: BlockRequest) -> dict[str, Any]:
+        metadata: dict[str, Any] = {"name": block.name, "labels": self._labels(block)}
+        if self.namespace:
+            metadata["namespace"] = self.namespace
+        return metadata
+
+    def _labels(self, block: BlockRequest) -> dict[str, str]:
+        return {OWNER: "grainlike", CLUSTER: block.name[_DIGEST], NAME: block.name, LABEL: block.label}
 
     def _pod(self, block: BlockRequest) -> dict[str, Any]:
         amounts = {"cpu": block.cores, "memory": block.memory, "nvidia.com/gpu": block.gpus}
         asked = {name: str(amount) for name, amount in amounts.items() if amount}
+        mounts = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108 - by default a pod has 64 MiB there
+        volumes: list[dict[str, Any]] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+        if block.deliver:
+            volumes.append({"name": "access", "secret": {"secretName": block.name, "defaultMode": 0o400}})
+            volumes.append({"name": "own", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}})
+            mounts.append({"name": "access", "mountPath": _MOUNTED, "readOnly": True})  # type: ignore[dict-item]
+            mounts.append({"name": "own", "mountPath": _OWN})
         worker: dict[str, Any] = {
             "name": "worker",
             "image": self.image,
             "command": ["/bin/sh", "-c", self.script(self._inside(block))],
             "resources": {"requests": asked, "limits": asked},
+            "volumeMounts": mounts,
         }
-        pod: dict[str, Any] = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": [worker]}
-        if block.deliver:
-            worker["volumeMounts"] = [{"name": "access", "mountPath": _MOUNT, "readOnly": True}]
-            pod["volumes"] = [{"name": "access", "secret": {"secretName": block.name, "defaultMode": 0o400}}]
+        pod: dict[str, Any] = {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "containers": [worker],
+            "volumes": volumes,
+        }
+        if block.walltime_s is not None:  # of the Job, it would run while the pod waits for a node
+            pod["activeDeadlineSeconds"] = block.walltime_s
         return merged(pod, cast("Mapping[str, Any]", json.loads(self.pod)))
 
     def _inside(self, block: BlockRequest) -> BlockRequest:
         """Return the request as the pod sees it: what is delivered is mounted."""
-        return replace(block, access=f"{_MOUNT}/{block.access.rpartition('/')[2]}") if block.deliver else block
+        return replace(block, access=_COPY, deliver=()) if block.deliver else block
+
+    # --- what the API says -------------------------------------------------------------------------------------------
+
+    @property
+    def selector(self) -> str:
+        """Labels by which the API finds what is ours."""
+        return f"{OWNER}=grainlike"
+
+    def answered(self, status: int, body: str, name: str) -> Answer:
+        """Return what the answer to the creation of `name` means."""
+        return api_answer(status, body, name)
+
+    def name_of(self, item: Mapping[str, Any]) -> str:
+        """Return the native name of the block that an object belongs to."""
+        return said_in(item, NAME)
+
+    def label_of(self, item: Mapping[str, Any]) -> str:
+        """Return the label of the block that an object belongs to."""
+        return said_in(item, LABEL)
+
+    def selector_of(self, name: str) -> str:
+        """Return the label by which the API finds what belongs to a block."""
+        return f"{NAME}={name}"
+
+    def blocks(self, items: Sequence[object], now: datetime | None) -> Listing:
+        """Return the blocks among Jobs, pods and events; `now` is the server's time."""
+        return Listing(tuple(blocks_of(items, now)))
+
+    # --- by hand: what `kubectl` is told -----------------------------------------------------------------------------
 
     def _kubectl(self, *words: str, stdin: str = "") -> NativeCommand:
         context = ("--context", self.context) if self.context else ()
@@ -107,7 +185,7 @@ class KubernetesDialect(Dialect):
         return NativeCommand(("kubectl", *words, *context, *namespace), stdin)
 
     def submit(self, block: BlockRequest) -> NativeCommand:
-        """Return the creation of the Job and its Secret."""
+        """Return the creation of the Job."""
         return self._kubectl("create", "-o", "name", "-f", "-", stdin=json.dumps(self.manifest(block)))
 
     def native_id(self, stdout: str) -> str:
@@ -126,19 +204,18 @@ class KubernetesDialect(Dialect):
 
     def list(self, user: str, host: str = "") -> tuple[NativeCommand, ...]:  # noqa: ARG002 - labels say whose they are
         """Return the listing of our Jobs and their pods."""
-        return (self._kubectl("get", "jobs,pods", "-l", f"{_OWNER}=grainlike", "-o", "json"),)
+        return (self._kubectl("get", "jobs,pods", "-l", f"{OWNER}=grainlike", "-o", "json"),)
 
     def listed(self, said: CommandResult) -> Listing:
         """Return the blocks in a listing of Jobs and pods."""
         if said.code != 0:
             return Listing(failed=words_of(said) or "no answer in time")
         try:
-            items = _dicts(_dict(json.loads(said.stdout)), "items")
+            found: object = json.loads(said.stdout)
         except (ValueError, RecursionError):
             return Listing(failed="kubectl printed JSON that is none")
-        pods = [item for item in items if item.get("kind") == "Pod"]
-        jobs = [item for item in items if item.get("kind") == "Job"]
-        return Listing(tuple(_row(job, pods) for job in jobs if is_native_name(_name(job))))
+        items = cast("dict[str, object]", found).get("items") if isinstance(found, dict) else None
+        return Listing(tuple(blocks_of(cast("list[object]", items) if isinstance(items, list) else [])))
 
     def end(self, natives: Sequence[str]) -> NativeCommand:
         """Return the deletion of Jobs and Secrets; it returns before the pods have gone."""
@@ -173,58 +250,3 @@ def _named(rows: object) -> bool:
     return isinstance(rows, list) and all(
         isinstance(row, dict) and isinstance(row.get("name"), str) for row in cast("list[object]", rows)
     )
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _dicts(holder: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    found = holder.get(key)
-    return [_dict(item) for item in cast("list[object]", found)] if isinstance(found, list) else []
-
-
-def _name(item: Mapping[str, Any]) -> str:
-    return str(_dict(item.get("metadata")).get("name", ""))
-
-
-def _row(job: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> ListedBlock:
-    name, status = _name(job), _dict(job.get("status"))
-    own = [pod for pod in pods if _dict(_dict(pod.get("metadata")).get("labels")).get("grainlike/name") == name]
-    ended = next((one for one in _dicts(status, "conditions") if _is_end(one)), None)
-    reasons = [reason for pod in own for reason in _reasons(pod)]
-    running = any(_dict(pod.get("status")).get("phase") == "Running" for pod in own)
-    state: NativeState = "running" if running else "pending"
-    if "deletionTimestamp" in _dict(job.get("metadata")):
-        state = "ending"
-    elif ended is not None:
-        state = "ended"
-        reasons.append(_because(ended) or str(ended.get("type")))
-    nodes = [str(node) for pod in own if (node := _dict(pod.get("spec")).get("nodeName"))]
-    reason = reasons[0] if reasons else "" if state == "running" else state
-    return ListedBlock(name, name, state, reason, None, tuple(nodes), str(status.get("startTime", "")))
-
-
-def _is_end(condition: Mapping[str, Any]) -> bool:
-    return condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True"
-
-
-def _because(condition: Mapping[str, Any]) -> str:
-    return ": ".join(str(condition[key]) for key in ("reason", "message") if condition.get(key))
-
-
-def _reasons(pod: Mapping[str, Any]) -> Iterator[str]:
-    """Yield why a pod does not run: its own words, its containers', the scheduler's."""
-    status = _dict(pod.get("status"))
-    if status.get("reason"):
-        yield _because(status)
-    for container in _dicts(status, "containerStatuses"):
-        state = _dict(container.get("state"))
-        waiting, gone = _dict(state.get("waiting")), _dict(state.get("terminated"))
-        if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
-            yield _because(waiting)
-        if gone.get("exitCode") not in (None, 0):
-            yield f"exit code {gone['exitCode']}"
-    for condition in _dicts(status, "conditions"):
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            yield _because(condition)

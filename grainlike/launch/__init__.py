@@ -17,6 +17,7 @@ from grainlike._later import later
 if TYPE_CHECKING:
     from grainlike.launch._batch_client import BatchClient, Submission, sweep_blocks, system_key
     from grainlike.launch._batch_pools import LSF, PBS, SGE, Slurm
+    from grainlike.launch._clients import PoolClient, client_of
     from grainlike.launch._other_pools import SSH, Kubernetes, Local
     from grainlike.launch._pool import POOL_NAME, BatchPool, WorkerPool
     from grainlike.launch._registry import LAUNCHERS, load, pool_class_of, pool_from
@@ -32,9 +33,11 @@ __all__ = [
     "BatchPool",
     "Kubernetes",
     "Local",
+    "PoolClient",
     "Slurm",
     "Submission",
     "WorkerPool",
+    "client_of",
     "load",
     "pool_class_of",
     "pool_from",
@@ -58,6 +61,8 @@ if not TYPE_CHECKING:  # else any name would be there
             "Kubernetes": "_other_pools",
             "Local": "_other_pools",
             "POOL_NAME": "_pool",
+            "PoolClient": "_clients",
+            "client_of": "_clients",
             "WorkerPool": "_pool",
             "Slurm": "_batch_pools",
             "load": "_registry",

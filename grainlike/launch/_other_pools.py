@@ -8,7 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, ClassVar
 
-from grainlike.dialects import BlockRequest, Dialect, KubernetesDialect, LocalDialect, SSHDialect, expand_hosts
+from grainlike.dialects import (
+    BlockFile,
+    BlockRequest,
+    Dialect,
+    KubernetesDialect,
+    LocalDialect,
+    SSHDialect,
+    expand_hosts,
+)
 from grainlike.launch._pool import WorkerPool, pool_class
 
 __all__ = ["SSH", "Kubernetes", "Local"]
@@ -123,6 +131,8 @@ class Kubernetes(WorkerPool):
 
     def _check_together(self) -> None:
         super()._check_together()
+        if self.via:
+            raise ValueError("via: Kubernetes is asked by its API, not by a command; write context, or set KUBECONFIG")
         if not self.image:
             raise ValueError("image: name the image of the workers, as image = 'registry/worker:1'")
         if self.offer is None or not self._amount("cores"):
@@ -132,10 +142,23 @@ class Kubernetes(WorkerPool):
         names = ("image", "namespace", "context")
         return {**{name: getattr(self, name) for name in names}, "pod": json.dumps(self.pod, sort_keys=True)}
 
+    def dialect(self) -> KubernetesDialect:
+        """Return what is said to the API."""
+        return KubernetesDialect(**self._dialect_options())
+
     def block(self, **known: Any) -> BlockRequest:
-        """Return the request for one block; in an image, the interpreter is its own."""
-        return replace(super().block(**known), python=self.python or "python3")
+        """Return the request for one block: in an image, the interpreter is its own, and no file of ours is there."""
+        asked = super().block(**known)
+        mounted = asked.deliver or (BlockFile("worker.json", ""),)
+        return replace(asked, python=self.python or "python3", deliver=mounted)
 
     def block_script(self, block: BlockRequest) -> str:
-        """Return what is created, as JSON text of several lines."""
-        return json.dumps(json.loads(self.dialect().submit(block).stdin), indent=2) + "\n"
+        """Return the Job that is created, as JSON text of several lines; its Secret is shown nowhere."""
+        return json.dumps(self.dialect().manifest(block), indent=2) + "\n"
+
+    async def check(self) -> str:
+        """Ask Kubernetes in a dry run whether it would take a block: see `WorkerPool.check`."""
+        from grainlike.launch._kubernetes_session import ask_kubernetes  # programs that only describe pools do without
+
+        block = self._example()
+        return await ask_kubernetes(self.dialect(), block, self.block_script(block))

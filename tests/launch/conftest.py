@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 from slurm_here import SlurmHere, missing
 
-SLURM = "slurm" in os.environ.get("GRAINLIKE_TEST_LAUNCH", "").split()
-collect_ignore = [] if SLURM else ["test_lammps.py", "test_pages.py", "test_pools.py", "test_slurm.py"]
+ASKED = os.environ.get("GRAINLIKE_TEST_LAUNCH", "").split()
+TESTS_OF = {
+    "slurm": ["test_lammps.py", "test_pages.py", "test_pools.py", "test_slurm.py"],
+    "k8s": ["test_kubernetes.py"],
+}
+collect_ignore = [name for system, names in TESTS_OF.items() if system not in ASKED for name in names]
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from pathlib import Path
 from grainlike.dialects import native_name
 from grainlike.fleet import Block, EndedBlock, FleetPool, FleetScheduler
 from grainlike.head.fleet._books_file import BooksFile
-from grainlike.launch import BatchClient, WorkerPool, system_key
+from grainlike.launch import PoolClient, WorkerPool, client_of, system_key
 from grainlike.net import state_directory
 from grainlike.resources import UNIT, Allocation, offer_of, parse
 
@@ -34,8 +34,8 @@ class FleetState:
         """Offers of workers of pools of whole nodes, as text, once one has joined."""
         self._access = access
         self._file = file
-        self._clients: dict[str, BatchClient] = {}
-        self._systems: dict[str, BatchClient] = {}
+        self._clients: dict[str, PoolClient] = {}
+        self._systems: dict[str, PoolClient] = {}
         self._now = 0.0
         kept = None if file is None else file.read()
         self.is_restored = kept is not None
@@ -74,15 +74,16 @@ class FleetState:
         """Return the native name of a block."""
         return native_name(self.scheduler.books.digest, block.number)
 
-    def client(self, pool: str) -> BatchClient:
+    def client(self, pool: str) -> PoolClient:
         """Return the client of a pool's batch system."""
         known = self._clients.get(pool)
         if known is None or known.pool is not self.pools[pool]:
-            known = self._clients[pool] = BatchClient(self.pools[pool], state_directory(), self._access)
+            digest = self.scheduler.books.digest
+            known = self._clients[pool] = client_of(self.pools[pool], state_directory(), self._access, digest)
             self._systems[system_key(known.pool, pool)] = known
         return known
 
-    def client_of_system(self, system: str) -> BatchClient | None:
+    def client_of_system(self, system: str) -> PoolClient | None:
         """Return a client of a batch system; None if no pool has been there."""
         for name in self.pools:
             self.client(name)

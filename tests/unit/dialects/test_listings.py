@@ -143,7 +143,7 @@ def test_kubernetes() -> None:
     found = rows("k8s", "k8s-get-1.30.json")
     assert states(found) == {
         "1": "running",
-        "2": 'pending ImagePullBackOff: Back-off pulling image "me/worker:1"',
+        "2": 'ended ImagePullBackOff: Back-off pulling image "me/worker:1"',
         "3": "ended DeadlineExceeded: Job was active longer than specified deadline",
         "4": "ending ending",
         "5": "ended Evicted: The node was low on resource: memory.",

@@ -159,6 +159,7 @@ def test_a_script_of_the_users_own_has_its_holes_filled(tmp_path):
         (lambda: SSH(hosts=["-oProxyCommand=evil"]), "hosts: '-oProxyCommand=evil' is no host"),
         (lambda: SSH(hosts=["n1"], max=2), "max: 2 workers on 1 machines"),
         (lambda: Kubernetes("cores=1"), "image: name the image"),
+        (lambda: Kubernetes("cores=1", image="i", via="ssh login1"), "via: Kubernetes is asked by its API"),
         (lambda: Kubernetes(image="i"), "resources: a pod has no whole node"),
         (lambda: Kubernetes("cores=1", image="i", pod={"a": {1}}), "pod: "),
     ],
