@@ -58,7 +58,7 @@ def kube(server, monkeypatch, tmp_path):
 
 def shown(kind):
     """Return the object of a kind that the docs show."""
-    blocks = re.findall(r"^(?:```yaml|.*<<'JOB')\n(.*?)^(?:```|JOB)$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^(?:```yaml|[^\n]*<<'JOB')\n(.*?)^(?:```|JOB)$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     (found,) = (item for item in map(yaml.safe_load, blocks) if item["kind"] == kind)
     return found
 

@@ -44,7 +44,7 @@ def test_job_and_secret_are_what_the_schemas_say(version: str, nodes: int) -> No
 
 def test_the_objects_of_the_docs_are_what_the_schemas_say() -> None:
     page = Path(__file__).parents[3] / "docs" / "launching" / "kubernetes.md"
-    blocks = re.findall(r"^(?:```yaml|.*<<'JOB')\n(.*?)^(?:```|JOB)$", page.read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^(?:```yaml|[^\n]*<<'JOB')\n(.*?)^(?:```|JOB)$", page.read_text(), re.MULTILINE | re.DOTALL)
     kinds = [item["kind"] for item in map(yaml.safe_load, blocks) if kubernetes_validate.validate(item, "1.33", True)]
     assert kinds == ["Role", "Job"]
 
