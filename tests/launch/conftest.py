@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 from slurm_here import SlurmHere, missing
 
-SLURM = "slurm" in os.environ.get("GRAINLIKE_TEST_LAUNCH", "").split()
-collect_ignore = [] if SLURM else ["test_pools.py", "test_slurm.py"]
+ASKED = os.environ.get("GRAINLIKE_TEST_LAUNCH", "").split()
+TESTS_OF = {
+    "slurm": ["test_pools.py", "test_slurm.py"],
+    "pbs": ["test_pbs.py"],
+    "lsf": ["test_lsf.py"],
+}
+collect_ignore = [name for system, names in TESTS_OF.items() if system not in ASKED for name in names]
 
 
 @pytest.fixture(scope="session")
