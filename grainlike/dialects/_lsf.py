@@ -53,7 +53,7 @@ class LSFDialect(Dialect):
     finders = ("LSF_*",)
     spreads = {  # noqa: RUF012 - a constant of the class, as the base says
         # Without a shell of its own: that would take the words apart at their blanks, as rsh does.
-        "blaunch": Spread('blaunch -no-shell "$host"', hosts="awk '!seen[$1]++ {print $1}' \"$LSB_DJOB_HOSTFILE\""),
+        "blaunch": Spread('blaunch "$host" -no-shell', hosts="awk '!seen[$1]++ {print $1}' \"$LSB_DJOB_HOSTFILE\""),
         "mpirun": Spread("mpirun -np {nodes} --map-by ppr:1:node", rank="${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}"),
         "ssh": Spread('ssh -n "$host"', hosts="awk '!seen[$1]++ {print $1}' \"$LSB_DJOB_HOSTFILE\"", carries=False),
     }

@@ -207,7 +207,7 @@ async def test_a_block_whose_run_limit_is_cut_ends_before_it_and_its_job_runs_in
         (row,) = await until_up(executor)
         await until_files(gate.folder, gate.attempts)
         await until(lambda: 3400 < (executor.blocks()[0].left_s or 0) <= 3600)
-        batch.say("bmod", "-W", "0:02", row.native)
+        batch.say("bmod", "-W", "0:01", row.native)
         await until_files(gate.folder, gate.cleaned)
         assert "walltime" in gate.cleaned()[0]
         gate.open()
@@ -221,7 +221,7 @@ async def test_a_block_that_lsf_tells_of_its_limit_leaves(batch, gate, tmp_path)
     access = tmp_path / "state" / "grainlike" / "current" / "worker.json"
     async with opened() as executor:
         start_worker = f"{sys.executable} -m grainlike_worker --head {access} --resources cores=1"
-        batch.say("bsub", "-W", "0:01", stdin=f"#!/bin/bash -l\n{start_worker}\n")
+        batch.say("bsub", "-W", "0:05", stdin=f"#!/bin/bash -l\n{start_worker}\n")
         await until(executor.workers)
         job = start(gate.job())
         await until_files(gate.folder, gate.attempts)

@@ -73,7 +73,7 @@ def _bsub(argv: list[str]) -> int:
         "from": socket.gethostname(),
         "requirements": requirements,
     }
-    if len(job["name"]) > 4094 or "/" in job["name"]:
+    if len(job["name"]) > 4094 or "/" in options.get("-J", ""):
         raise Refused("Bad job name")
     answer = ask("submit", job=job, owner=getpass.getuser())
     if "refused" in answer:
