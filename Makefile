@@ -19,7 +19,7 @@ STEPS ?= 200
 KILLS ?= 5000
 KERNEL ?= /
 PROGRAMS := redis-server openmpi-bin mpich
-BATCH := slurm-wlm munge
+BATCH := slurm-wlm slurm-wlm-torque munge
 # The standard library's own tests, which run on our pools where they are of the Python that runs.
 TESTSUITE := libpython3.11-testsuite
 LONG := tests/integration/faults tests/simulation tests/chaos
@@ -57,13 +57,13 @@ endif
 test-engines: $(ENGINES)/.engines  ## run the tests of Dask, Ray, Celery (with a Redis server of their own) and MPI, and others' suites on our parts
 	GRAINLIKE_TEST_ENGINES="plain dask dask-scheduler ray celery" $(ENGINES)/bin/python -m pytest tests/engines $(ARGS)
 
-test-launch: $(VENV)/.dev  ## submit workers to a real Slurm on this machine, from Debian's packages; it takes root
-	@{ command -v slurmctld && command -v slurmd && command -v munged; } >/dev/null \
+test-launch: $(VENV)/.dev  ## submit workers to a real Slurm on this machine, from Debian's packages, and to fakes of PBS and LSF; it takes root
+	@{ command -v slurmctld && command -v slurmd && command -v munged && test -e /usr/bin/generate_pbs_nodefile; } >/dev/null \
 		|| { echo "Installing $(BATCH) ..."; test "$$(id -u)" = 0 \
 			&& { apt-get install -y -q --no-install-recommends $(BATCH) \
 				|| { apt-get update -q && apt-get install -y -q --no-install-recommends $(BATCH); }; } >/dev/null; } \
 		|| { echo "the tests of launching need: apt-get install $(BATCH)" >&2; exit 2; }
-	GRAINLIKE_TEST_LAUNCH=slurm $(BIN)/python -m pytest tests/launch $(ARGS)
+	GRAINLIKE_TEST_LAUNCH="slurm pbs lsf" $(BIN)/python -m pytest tests/launch $(ARGS)
 
 test-long: bugs  ## what takes hours: SEEDS=100000 worlds and broken journals, EXAMPLES=20000 of STEPS=200 of both minds, KILLS=5000 of processes, every seeded bug
 	GRAINLIKE_TEST_SEEDS=$(SEEDS) GRAINLIKE_TEST_REPLAYS=10 $(BIN)/python -m pytest tests/simulation

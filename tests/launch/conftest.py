@@ -10,7 +10,7 @@ from slurm_here import SlurmHere, missing
 
 ASKED = os.environ.get("GRAINLIKE_TEST_LAUNCH", "").split()
 TESTS_OF = {
-    "slurm": ["test_pools.py", "test_slurm.py"],
+    "slurm": ["test_pools.py", "test_slurm.py", "test_torque_over_slurm.py"],
     "pbs": ["test_pbs.py"],
     "lsf": ["test_lsf.py"],
 }

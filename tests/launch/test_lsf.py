@@ -220,7 +220,7 @@ async def test_a_block_whose_run_limit_is_cut_ends_before_it_and_its_job_runs_in
 async def test_a_block_that_lsf_tells_of_its_limit_leaves(batch, gate, tmp_path):
     access = tmp_path / "state" / "grainlike" / "current" / "worker.json"
     async with opened() as executor:
-        start_worker = f"{sys.executable} -m grainlike_worker --head {access} --resources cores=1"
+        start_worker = f"exec {sys.executable} -m grainlike_worker --head {access} --resources cores=1"
         batch.say("bsub", "-W", "0:05", stdin=f"#!/bin/bash -l\n{start_worker}\n")
         await until(executor.workers)
         job = start(gate.job())
@@ -241,7 +241,7 @@ BY_HAND = """\
 #!/bin/bash -l
 {directives}
 #BSUB -o {folder}/out
-{python} -m grainlike_worker --head {access}
+exec {python} -m grainlike_worker --head {access}
 """
 
 

@@ -90,7 +90,10 @@ async def test_up_dry_of_what_is_refused_has_the_words(batch, more, code, words)
     ("keys", "words"),
     [
         ({"queue": "nowhere"}, "qsub: submit error (Unknown queue MSG=requested queue not found)"),
-        ({"queue": "minute"}, "qsub: submit error (Job exceeds queue resource limits MSG=cannot satisfy queue max walltime"),
+        (
+            {"queue": "minute"},
+            "qsub: submit error (Job exceeds queue resource limits MSG=cannot satisfy queue max walltime",
+        ),
     ],
 )
 async def test_torque_refuses_in_words_of_its_own(batch, keys, words):
@@ -259,7 +262,7 @@ BY_HAND = """\
 #PBS -j oe
 #PBS -o {folder}/out
 cd "$PBS_O_WORKDIR"
-{python} -m grainlike_worker --head {access}
+exec {python} -m grainlike_worker --head {access}
 """
 
 
@@ -286,6 +289,7 @@ async def test_a_worker_started_by_hand_offers_what_its_job_was_granted(batch, d
         assert await gather(*((where @ Cores(2))() for _ in range(2))) == [(native, "n1")] * 2
         batch.end(native)
         await until(lambda: executor.workers() == [])
+        await until(lambda: batch.in_queue() == [])
 
 
 @pytest.mark.parametrize("batch", ["openpbs"], indirect=True)

@@ -93,7 +93,9 @@ class Server:
         """Return True if the empty system could run it."""
         chunks = [Chunk(**chunk) for chunk in job["chunks"]]
         hosts = [whole for _, whole in self._whole]
-        fitting = [[c.cores <= h.cores and c.memory_mb <= h.memory_mb and c.gpus <= h.gpus for h in hosts] for c in chunks]
+        fitting = [
+            [c.cores <= h.cores and c.memory_mb <= h.memory_mb and c.gpus <= h.gpus for h in hosts] for c in chunks
+        ]
         return all(any(row) for row in fitting) and (not job["scatter"] or len(chunks) <= len(hosts))
 
     async def do_list(self) -> list[dict[str, Any]]:
@@ -164,14 +166,14 @@ class Server:
         watching = asyncio.create_task(self._watch_limit(job))
         job.code = await asyncio.to_thread(process.wait)
         watching.cancel()
-        while signal_sessions(job.sessions, signal.SIGKILL):  # what the job's script has left behind
+        while signal_sessions(job.sessions, signal.SIGKILL):  # noqa: ASYNC110 - what the script has left behind
             await asyncio.sleep(LOOK_S)
         job.state, job.ended = "ended", time.time()
         release(job, self._nodes)
         self._changed.set()
 
     async def _watch_limit(self, job: Job) -> None:
-        while job.limit_s is None or time.time() < job.started + job.limit_s:
+        while job.limit_s is None or time.time() < job.started + job.limit_s:  # noqa: ASYNC110 - it may be altered
             await asyncio.sleep(LOOK_S)
         job.why = job.why or "limit"
         await self._system.end_at_limit(job, self.site)
@@ -190,7 +192,7 @@ class Server:
                 env=environment,
                 cwd=directory if Path(directory).is_dir() else "/",
                 start_new_session=True,
-                preexec_fn=lambda: enter_node(host),  # noqa: PLW1509 - this process has started no thread that counts
+                preexec_fn=lambda: enter_node(host),
             )
         job.sessions.append(process.pid)
         if task:

@@ -86,7 +86,7 @@ class Job:
         shown |= {name: getattr(self, name) for name in ("limit_s", "why", "comment", "code")}
         used = (self.ended or time.time()) - self.started if self.started else 0.0
         asked = {name: value for name, value in self.asked.items() if name not in ("script", "environment")}
-        return {**shown, "used_s": used, "places": places, "session": self.sessions[:1], **asked}
+        return {**asked, **shown, "used_s": used, "places": places}
 
 
 def place_chunks(job: Job, nodes: list[Node]) -> bool:

@@ -14,16 +14,16 @@ __all__ = ["command", "directory", "end_at_limit", "end_job", "environment"]
 
 
 def command(job: Job, script: Path) -> list[str]:
-    """Return what runs the script: the job file, in a plain shell, which runs it by its first line."""
-    return ["/bin/sh", "-c", f"{script}\nsaveExit=$?\n(exit $saveExit)"]
+    """Return what runs the script: the job file, in a plain shell that signals do not end, by its first line."""
+    return ["/bin/sh", "-c", f"$LSB_TRAPSIGS\n{script}\nsaveExit=$?\n(exit $saveExit)"]
 
 
-def directory(job: Job, *, task: bool) -> str:  # noqa: ARG001 - the same for both
+def directory(job: Job, *, task: bool) -> str:
     """Return where a process begins: where the job was submitted."""
     return str(job.asked["cwd"])
 
 
-def environment(job: Job, place: int, state: Path, *, task: bool) -> dict[str, str]:  # noqa: ARG001 - as its like
+def environment(job: Job, place: int, state: Path, *, task: bool) -> dict[str, str]:
     """Return the environment of the job: that of the submission, and what LSF adds."""
     slots = [one.host for one in job.places for _ in range(one.cores)]
     folder = state / "lsbatch"
@@ -61,7 +61,7 @@ def environment(job: Job, place: int, state: Path, *, task: bool) -> dict[str, s
 
 
 async def end_job(job: Job, site: dict[str, Any]) -> None:
-    """Send SIGINT, SIGTERM and SIGKILL, an interval apart; to a parallel job only SIGKILL, unless the site says other."""
+    """Send SIGINT, SIGTERM and SIGKILL, an interval apart; to a parallel job SIGKILL alone, unless the site says so."""
     parallel = sum(place.cores for place in job.places) > 1 and not site["sequential_signals"]
     for number in (signal.SIGKILL,) if parallel else (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         if job.state != "running":

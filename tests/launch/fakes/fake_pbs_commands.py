@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getopt
 import getpass
 import os
@@ -20,7 +21,21 @@ __all__ = ["pbsdsh", "qalter", "qdel", "qsub"]
 
 _OPENPBS = "a:A:c:C:e:fhIj:J:k:l:m:M:N:o:p:q:r:R:S:u:v:VW:XzP:"
 _TORQUE = "a:A:b:c:C:d:D:e:EfhIj:k:K:l:L:m:M:nN:o:p:P:q:r:S:t:T:u:v:VwW:xXz"
-_KNOWN = {"walltime", "mem", "ncpus", "vmem", "pmem", "pvmem", "cput", "file", "nice", "place", "select", "nodes", "ngpus"}
+_KNOWN = {
+    "walltime",
+    "mem",
+    "ncpus",
+    "vmem",
+    "pmem",
+    "pvmem",
+    "cput",
+    "file",
+    "nice",
+    "place",
+    "select",
+    "nodes",
+    "ngpus",
+}
 _IN_CHUNK = {"ncpus", "mem", "ngpus", "mpiprocs", "ompthreads", "vmem", "host", "vnode", "arch"}
 _NO_SUCH, _BAD, _QUEUE, _UNKNOWN_RESOURCE, _LIMIT, _MOST = 15001, 15014, 15018, 15035, 15036, 15046
 _FINISHED, _IN_SELECT, _CLOSED = 15139, 15108, 15021
@@ -100,7 +115,9 @@ def _options(argv: list[str], grammar: str) -> tuple[list[tuple[str, str]], list
     try:
         return getopt.gnu_getopt(argv, grammar)
     except getopt.GetoptError as error:
-        words = f"qsub: {'option requires an argument' if 'requires' in error.msg else 'invalid option'} -- '{error.opt}'"
+        words = (
+            f"qsub: {'option requires an argument' if 'requires' in error.msg else 'invalid option'} -- '{error.opt}'"
+        )
         raise Refused(f"{words}\nusage: qsub [-a date_time] [-A account_string] ...", 2) from None
 
 
@@ -172,7 +189,9 @@ def _torque_job(resources: dict[str, str], options: dict[str, str]) -> dict[str,
 def _megabytes(text: str, name: str, *, torque: bool) -> int:
     match = _SIZE.fullmatch(text)
     if match is None:
-        words = "submit error (Illegal attribute or resource value for" if torque else "Illegal attribute or resource value"
+        words = (
+            "submit error (Illegal attribute or resource value for" if torque else "Illegal attribute or resource value"
+        )
         raise _said(_BAD, f"{words} Resource_List.{name}{')' if torque else ''}")
     return int(int(match[1]) * _MEGABYTES[match[2].lower()])
 
@@ -182,7 +201,9 @@ def _limit(resources: dict[str, str], *, torque: bool) -> int | None:
     if text is None:
         return None
     if not re.fullmatch(r"(\d+:){0,3}\d+(\.\d+)?", text):
-        words = "submit error (Illegal attribute or resource value for" if torque else "Illegal attribute or resource value"
+        words = (
+            "submit error (Illegal attribute or resource value for" if torque else "Illegal attribute or resource value"
+        )
         raise _said(_BAD, f"{words} Resource_List.walltime{')' if torque else ''}")
     return int(sum(float(part) * 60**place for place, part in enumerate(reversed(text.split(":")))))
 
@@ -195,7 +216,11 @@ def _output(options: dict[str, str], name: str) -> str:
 
 
 def _variables(options: dict[str, str], here: dict[str, Any]) -> dict[str, str]:
-    own = {f"PBS_O_{name}": os.environ[name] for name in ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TZ") if name in os.environ}
+    own = {
+        f"PBS_O_{name}": os.environ[name]
+        for name in ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TZ")
+        if name in os.environ
+    }
     own |= {"PBS_O_WORKDIR": os.getcwd(), "PBS_O_HOST": socket.gethostname(), "PBS_O_SYSTEM": "Linux"}  # noqa: PTH109
     own["PBS_O_QUEUE"] = options.get("-q", here["default_queue"])
     carried = dict(os.environ) if "-V" in options else {}
@@ -220,7 +245,7 @@ def _refusal(why: str, *, torque: bool) -> Refused:
         "queue": "Unknown queue MSG=requested queue not found",
         "closed": "Queue is not enabled MSG=queue is disabled",
         "limit": "Job exceeds queue resource limits MSG=cannot satisfy queue max walltime requirement",
-        "jobs": "Maximum number of jobs already in queue MSG=total number of current user's jobs exceeds the queue limit",
+        "jobs": "Maximum number of jobs already in queue MSG=total number of jobs exceeds the queue limit",
     }
     code, words = of_openpbs[why]
     return _said(code, f"submit error ({of_torque[why]})" if torque else words)
@@ -257,7 +282,10 @@ def qdel(argv: list[str]) -> int:
                 print("qdel: Job has finished", file=sys.stderr)
                 code = _FINISHED % 256
             elif refused == "ended":
-                print(f"qdel: Request invalid for state of job MSG=invalid state for job - COMPLETE {text}", file=sys.stderr)
+                print(
+                    f"qdel: Request invalid for state of job MSG=invalid state for job - COMPLETE {text}",
+                    file=sys.stderr,
+                )
                 code = 15016 % 256
             elif refused:
                 words = f"nonexistent job id: {text}" if torque else f"Unknown Job Id {text}"
@@ -331,7 +359,5 @@ def pbsdsh(argv: list[str]) -> int:
 
 
 def _kill(pid: int, number: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, number)
-    except ProcessLookupError:
-        pass

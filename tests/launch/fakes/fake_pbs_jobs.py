@@ -25,7 +25,7 @@ def command(job: Job, script: Path) -> list[str]:
     return [str(script)] if first.startswith("#!") else [job.asked["shell"] or "/bin/sh", "-l", str(script)]
 
 
-def directory(job: Job, *, task: bool) -> str:  # noqa: ARG001 - the same for both
+def directory(job: Job, *, task: bool) -> str:
     """Return where a process begins: at home."""
     return job.asked["home"]
 

@@ -30,7 +30,9 @@ def qstat(argv: list[str]) -> int:
             print(words.strip(), file=sys.stderr)
             return 153
         try:
-            options, names = getopt.gnu_getopt(argv, "acCefiGMqnQBrRsu:W:1xlt" if torque else "fxaEHitTJpnrswGMBQqu:1F:D:W:")
+            options, names = getopt.gnu_getopt(
+                argv, "acCefiGMqnQBrRsu:W:1xlt" if torque else "fxaEHitTJpnrswGMBQqu:1F:D:W:"
+            )
         except getopt.GetoptError as error:
             print(f"qstat: invalid option -- '{error.opt}'\nusage: \nqstat [-f] ...", file=sys.stderr)
             return 2

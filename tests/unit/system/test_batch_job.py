@@ -92,7 +92,9 @@ PBS_GPUS = """Job Id: 7
 """
 
 
-@pytest.mark.parametrize(("host", "mask", "gpus"), [("n1", "3", 1), ("n2.site", "0,1", 2), ("n1", "", 0), ("n1", "0,1", 1)])
+@pytest.mark.parametrize(
+    ("host", "mask", "gpus"), [("n1", "3", 1), ("n2.site", "0,1", 2), ("n1", "", 0), ("n1", "0,1", 1)]
+)
 def test_gpus_of_openpbs_are_those_granted_here_which_are_seen(host: str, mask: str, gpus: int) -> None:
     job = batch_job({"PBS_JOBID": "7", "NCPUS": "2", "CUDA_VISIBLE_DEVICES": mask}, host, 0.0)
     assert job is not None
