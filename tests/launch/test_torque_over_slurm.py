@@ -1,8 +1,8 @@
 """What is said to Torque, said to the `qsub` and `qdel` of Debian's `slurm-wlm-torque` over a real Slurm: a smoke test.
 
-They are Perl programs that ask Slurm, and take less than Torque. `qsub` reads no script from standard input, so `up pbs`
-is not for them. What holds is tried: a block's script as a file, with its `#PBS` directives, which Slurm reads itself,
-the worker that comes of it, and its end.
+They are Perl programs that ask Slurm, and take less than Torque. `qsub` reads no script from standard input, so
+`up pbs` is not for them. What holds is tried: a block's script as a file, with its `#PBS` directives, which Slurm
+reads itself, the worker that comes of it, and its end.
 """
 
 import os
