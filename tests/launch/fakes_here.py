@@ -138,7 +138,7 @@ async def opened(launch=None):
 
 def ended(executor):
     """Return label and reason of the blocks that have ended."""
-    rows = executor._service._service.launched.block_rows(ended=True)
+    rows = executor._service._service.launched.view.block_rows(ended=True)
     return {row.label: row.reason for row in rows if row.state == "ended"}
 
 
