@@ -52,7 +52,8 @@ class LSFDialect(Dialect):
     prefix = "#BSUB"
     finders = ("LSF_*",)
     spreads = {  # noqa: RUF012 - a constant of the class, as the base says
-        "blaunch": Spread('blaunch "$host"', hosts="awk '!seen[$1]++ {print $1}' \"$LSB_DJOB_HOSTFILE\""),
+        # Without a shell of its own: that would take the words apart at their blanks, as rsh does.
+        "blaunch": Spread('blaunch "$host" -no-shell', hosts="awk '!seen[$1]++ {print $1}' \"$LSB_DJOB_HOSTFILE\""),
         "mpirun": Spread("mpirun -np {nodes} --map-by ppr:1:node", rank="${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}"),
         "ssh": Spread('ssh -n "$host"', hosts="awk '!seen[$1]++ {print $1}' \"$LSB_DJOB_HOSTFILE\"", carries=False),
     }
@@ -169,8 +170,8 @@ def _reason(row: Mapping[str, Any], word: str, state: NativeState) -> str:
 
 
 def _left(text: str) -> float | None:
-    """Read `3:59 L`, hours and minutes; the letter says whose limit it is."""
-    match = re.match(r"\s*([0-9]{1,9}):([0-9]{2})(?![0-9:])", text)
+    """Read `3:59 L`, hours and minutes, these with one digit or two; the letter says whose limit it is."""
+    match = re.match(r"\s*([0-9]{1,9}):([0-9]{1,2})(?![0-9:])", text)
     return None if match is None else float(int(match[1]) * 3600 + int(match[2]) * 60)
 
 

@@ -40,6 +40,9 @@ _WORDS = {
 
 _SIZES = ("select", "nodes", "ncpus", "procs", "nodect", "mpiprocs", "place")
 
+_EXCEEDED = re.compile(r"exceeded resource \w+")
+"""What OpenPBS adds to the comment of a job that it has ended for a limit."""
+
 
 def _listed_names(value: str) -> list[str]:
     return [part.partition("=")[0].strip() for part in value.split(",")]
@@ -65,7 +68,8 @@ class PBSDialect(Dialect):
     prefix = "#PBS"
     finders = ("PBS_CONF_FILE", "PBS_DEFAULT", "PBS_SERVER", "PBS_EXEC", "PBS_HOME")
     spreads = {  # noqa: RUF012 - a constant of the class, as the base says
-        "pbsdsh": Spread("pbsdsh --", rank="${PBS_NODENUM:-0}", carries=False),
+        # PBS signals the sessions of a job: pbsdsh would end at SIGTERM, the script after it, and no job had its grace.
+        "pbsdsh": Spread("setsid pbsdsh --", rank="${PBS_NODENUM:-0}", carries=False),
         "ssh": Spread('ssh -n "$host"', hosts="awk '!seen[$1]++ {print $1}' \"$PBS_NODEFILE\"", carries=False),
         "mpirun": Spread("mpirun -np {nodes} --map-by ppr:1:node", rank="${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}"),
     }
@@ -95,8 +99,9 @@ class PBSDialect(Dialect):
         log = shlex.quote(block.log)
         opening = (f"exec >>{log} 2>&1", 'cd -- "${PBS_O_WORKDIR:-.}" || :')
         style = Dialect.style(self, block)
-        if style.spread is not None and self.torque and style.spread.command.startswith("pbsdsh"):
-            style = replace(style, spread=replace(style.spread, command="pbsdsh -u"))
+        if style.spread is not None and self.torque:  # which starts one on each core, unless it is told otherwise
+            each_host = style.spread.command.replace("pbsdsh --", "pbsdsh -u")
+            style = replace(style, spread=replace(style.spread, command=each_host))
         return replace(style, opening=opening)
 
     def directives(self, block: BlockRequest) -> list[str]:
@@ -196,7 +201,10 @@ def _rows(jobs: Mapping[str, Mapping[str, Any]]) -> Iterator[ListedBlock]:
         comment = str(job.get("comment", "")).strip()
         code = job.get("Exit_status", job.get("exit_status"))
         word = _WORDS.get(letter, "" if letter == "R" else f"state {letter}")
-        reason = f"exit code {code}" if state == "ended" and code is not None else comment or word
+        reason = comment or word
+        if state == "ended" and code is not None:
+            exceeded = _EXCEEDED.search(comment)
+            reason = f"{exceeded[0]} (exit code {code})" if exceeded else f"exit code {code}"
         estimated = _inner(job, "estimated").get("start_time")
         start = estimated if state == "pending" else job.get("stime", job.get("start_time"))
         yield ListedBlock(

@@ -13,7 +13,7 @@ from grainlike.dialects._block import BlockRequest
 
 __all__ = ["HOLES", "ScriptStyle", "Spread", "fill_holes", "write_script"]
 
-_NOTICES = "trap : TERM USR1 USR2 XCPU  # every process is told: the worker ends in order, then this script"
+_NOTICES = "trap : TERM INT USR1 USR2 XCPU  # every process is told: the worker ends in order, then this script"
 _HOLE = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
 HOLES = (
@@ -199,7 +199,7 @@ def _launch(block: BlockRequest, style: ScriptStyle) -> list[str]:
     inner = _worker(block, f'"{spread.rank}"' if spread.rank else '"$0"')
     if block.scratch:
         inner = "; ".join(
-            ["trap : TERM USR1 USR2 XCPU", *_scratch_lines(block), f"trap {shlex.quote(_REMOVE)} EXIT", inner]
+            ["trap : TERM INT USR1 USR2 XCPU", *_scratch_lines(block), f"trap {shlex.quote(_REMOVE)} EXIT", inner]
         )
     if spread.hosts:
         return _on_hosts(spread, f'bash -c {shlex.quote(inner)} "$rank"')

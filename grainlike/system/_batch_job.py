@@ -41,6 +41,7 @@ class BatchJob:
         memory: bytes on this node.
         gpus: how many devices of this node; 0 if none were granted.
         left_s: seconds until the system ends the job.
+        seen: how many devices the environment names, granted or not.
         question: the command that tells what is missing; empty if nothing is.
 
     Example::
@@ -55,14 +56,17 @@ class BatchJob:
     memory: int | None = None
     gpus: int = 0
     left_s: float | None = None
+    seen: int = 0
     question: tuple[str, ...] = ()
 
     def told(self, text: str, host: str) -> BatchJob:
-        """Return the job with what `question` printed added. What the environment said stays."""
+        """Return the job with what `question` printed added. What the environment said stays, but for the cores of a
+        job that has its host for itself.
+        """
         found = _ANSWERS[self.system](self, text, host)
         memory = self.memory if self.memory is not None else found.memory
         left_s = self.left_s if self.left_s is not None else found.left_s
-        return replace(self, memory=memory, left_s=left_s, gpus=found.gpus, question=())
+        return replace(self, cores=found.cores, memory=memory, left_s=left_s, gpus=found.gpus, question=())
 
 
 def batch_job(environment: Mapping[str, str], host: str, now: float) -> BatchJob | None:
@@ -105,7 +109,7 @@ def _slurm(env: Mapping[str, str], host: str, now: float) -> BatchJob | None:  #
     left = None if end is None else max(0.0, end - now)
     gpus = _devices(env) if env.get("SLURM_JOB_GPUS") or env.get("SLURM_STEP_GPUS") else 0
     question = () if left is not None else ("squeue", "-h", "-j", number, "-o", "%L")
-    return BatchJob("Slurm", number, cores, memory or None, gpus, left, question)
+    return BatchJob("Slurm", number, cores, memory or None, gpus, left, question=question)
 
 
 def _slurm_told(job: BatchJob, text: str, host: str) -> BatchJob:  # noqa: ARG001 - as its like
@@ -117,8 +121,9 @@ def _pbs(env: Mapping[str, str], host: str, now: float) -> BatchJob | None:  # n
     if not number:
         return None
     cores = _count(env.get("NCPUS")) or _count(env.get("PBS_NUM_PPN"))
-    gpus = _devices(env) if env.get("PBS_GPUFILE") else 0
-    return BatchJob("PBS", number, cores, None, gpus, None, ("qstat", "-f", number))
+    seen = _devices(env)
+    gpus = seen if env.get("PBS_GPUFILE") else 0  # Torque has that file, OpenPBS says it when it is asked
+    return BatchJob("PBS", number, cores, None, gpus, None, seen, ("qstat", "-f", number))
 
 
 def _pbs_told(job: BatchJob, text: str, host: str) -> BatchJob:
@@ -134,7 +139,11 @@ def _pbs_told(job: BatchJob, text: str, host: str) -> BatchJob:
     left = _seconds(said.get("Walltime.Remaining"))
     if left is None and limit is not None:
         left = max(0.0, limit - (used or 0.0))
-    return replace(job, memory=memory, left_s=left)
+    devices = sum(int(count) for chunk in here for count in re.findall(rf":ngpus=([0-9]{{1,{_DIGITS}}})", chunk))
+    # A chunk of a whole host counts one core, unless it asks for more.
+    alone = "exclhost" in said.get("Resource_List.place", "").split(":")
+    cores, memory = (None, None) if alone else (job.cores, memory)
+    return replace(job, cores=cores, memory=memory, left_s=left, gpus=job.gpus or min(devices, job.seen))
 
 
 def _lsf(env: Mapping[str, str], host: str, now: float) -> BatchJob | None:  # noqa: ARG001 - as its like
@@ -146,12 +155,12 @@ def _lsf(env: Mapping[str, str], host: str, now: float) -> BatchJob | None:  # n
     one = number if index in ("", "0") else f"{number}[{index}]"
     gpus = _devices(env) if env.get("LSB_GPU_REQ") else 0
     question = ("bjobs", "-noheader", "-o", "time_left memlimit delimiter='|'", one)
-    return BatchJob("LSF", one, cores, None, gpus, None, question)
+    return BatchJob("LSF", one, cores, None, gpus, question=question)
 
 
 def _lsf_told(job: BatchJob, text: str, host: str) -> BatchJob:  # noqa: ARG001 - as its like
     left, _, memory = text.strip().partition("|")
-    hours = re.match(r"(\d+):(\d\d)\b", left.strip())
+    hours = re.match(rf"([0-9]{{1,{_DIGITS}}}):([0-9]{{1,2}})\b", left.strip())
     seconds = None if hours is None else float(int(hours[1]) * 3600 + int(hours[2]) * 60)
     return replace(job, memory=_bytes(memory.strip(), "M"), left_s=seconds)
 
@@ -161,7 +170,7 @@ def _grid_engine(env: Mapping[str, str], host: str, now: float) -> BatchJob | No
     if not number or not (env.get("SGE_ROOT") or env.get("SGE_CELL")):
         return None
     gpus = _devices(env) if any(name.startswith("SGE_HGR_gpu") for name in env) else 0
-    return BatchJob("Grid Engine", number, _count(env.get("NSLOTS")), None, gpus, None, ("qstat", "-j", number))
+    return BatchJob("Grid Engine", number, _count(env.get("NSLOTS")), None, gpus, question=("qstat", "-j", number))
 
 
 def _grid_engine_told(job: BatchJob, text: str, host: str) -> BatchJob:  # noqa: ARG001 - as its like

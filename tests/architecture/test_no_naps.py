@@ -19,6 +19,9 @@ MAY = {
     "chaos/client_program.py": "a user's program, which dials again after a while",
     "launch/test_pools.py": "jobs that wait for a file, in processes of their own",
     "launch/slurm_here.py": "programs of Slurm's, which tell of nothing",
+    "launch/fakes_here.py": "jobs that wait for a file, in processes of their own",
+    "launch/fakes/fake_batchd.py": "sessions of processes, which tell nobody when they are empty; limits that change",
+    "launch/fakes/fake_pbs_commands.py": "a program of its own that asks its server, as pbsdsh asks its daemon",
     "virtual/virtual_program.py": "no time really passes",
 }
 

@@ -10,7 +10,9 @@ from slurm_here import SlurmHere, missing
 
 ASKED = os.environ.get("GRAINLIKE_TEST_LAUNCH", "").split()
 TESTS_OF = {
-    "slurm": ["test_lammps.py", "test_pages.py", "test_pools.py", "test_slurm.py"],
+    "slurm": ["test_lammps.py", "test_pages.py", "test_pools.py", "test_slurm.py", "test_torque_over_slurm.py"],
+    "pbs": ["test_pbs.py"],
+    "lsf": ["test_lsf.py"],
     "k8s": ["test_kubernetes.py"],
 }
 collect_ignore = [name for system, names in TESTS_OF.items() if system not in ASKED for name in names]

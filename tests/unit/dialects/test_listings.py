@@ -1,5 +1,6 @@
 """Listings of batch systems become facts: ours alone, in the states that are documented, and no text raises."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -71,7 +72,7 @@ def test_openpbs(name: str) -> None:
 def test_openpbs_tells_how_blocks_ended() -> None:
     found = rows("pbs", "pbs-qstat-openpbs-23.06.json")
     assert {number: text for number, text in states(found).items() if number in "356"} == {
-        "3": "ended exit code 271",
+        "3": "ended exceeded resource walltime (exit code 271)",
         "5": "pending Job held by ann on Mon Nov 23 13:00:00 2026",
         "6": "unknown state ?",
     }
@@ -103,6 +104,13 @@ def test_lsf() -> None:
     }
     assert (found["1"].left_s, found["1"].nodes) == (14340.0, ("n1", "n2"))
     assert found["2"].start == "Nov 23 18:20"
+
+
+@pytest.mark.parametrize(("text", "left"), [("0:09 L", 540.0), ("0:9 L", 540.0), ("12:5 E", 43500.0), ("-", None)])
+def test_lsf_may_write_minutes_with_one_digit(text: str, left: float | None) -> None:
+    record = {"JOBID": "1", "JOB_NAME": "gl1a2b3c4d-1", "STAT": "RUN", "TIME_LEFT": text}
+    (block,) = ALL["lsf"].listed(CommandResult(0, json.dumps({"RECORDS": [record]}))).blocks
+    assert block.left_s == left
 
 
 def test_lsf_without_jobs() -> None:

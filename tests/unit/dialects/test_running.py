@@ -43,8 +43,9 @@ sys.exit(int(os.environ.get("CODE", "0")))
 SPREADS = {
     "srun": 'while [ "$1" != bash ]; do shift; done; for r in 0 1; do SLURM_PROCID=$r "$@"; done',
     "mpirun": 'while [ "$1" != bash ]; do shift; done; for r in 0 1; do OMPI_COMM_WORLD_RANK=$r "$@"; done',
-    "pbsdsh": 'shift; for r in 0 1; do env -i PATH="$PATH" TOLD="$TOLD" PBS_NODENUM=$r "$@"; done',
-    "blaunch": 'shift; exec "$@"',
+    "pbsdsh": '[ "$(ps -o sid= $$)" -eq $$ ] || exit 1; shift; for r in 0 1; do '
+    'env -i PATH="$PATH" TOLD="$TOLD" PBS_NODENUM=$r "$@"; done',
+    "blaunch": '[ "$2" = -no-shell ] && shift 2 && exec "$@"',
     "qrsh": 'shift 3; exec env -i PATH="$PATH" TOLD="$TOLD" "$@"',
     "ssh": 'shift 2; exec env -i PATH="$PATH" TOLD="$TOLD" bash -c "$*"',
     "scontrol": "printf 'n1\\nn2\\n'",

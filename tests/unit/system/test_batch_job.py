@@ -87,6 +87,36 @@ def test_an_answer_says_what_the_environment_left_open(
     assert (told.memory, told.left_s, told.question) == (memory, left, ())
 
 
+PBS_GPUS = """Job Id: 7
+    exec_vnode = (n1:ncpus=2:ngpus=1)+(n2:ncpus=2:ngpus=2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("host", "mask", "gpus"), [("n1", "3", 1), ("n2.site", "0,1", 2), ("n1", "", 0), ("n1", "0,1", 1)]
+)
+def test_gpus_of_openpbs_are_those_granted_here_which_are_seen(host: str, mask: str, gpus: int) -> None:
+    job = batch_job({"PBS_JOBID": "7", "NCPUS": "2", "CUDA_VISIBLE_DEVICES": mask}, host, 0.0)
+    assert job is not None
+    assert job.gpus == 0, "before it was asked"
+    assert job.told(PBS_GPUS, host).gpus == gpus
+
+
+@pytest.mark.parametrize(
+    ("place", "cores", "memory"),
+    [("scatter:exclhost", None, None), ("free", 1, 2 * GI), ("excl", 1, 2 * GI)],
+)
+def test_a_job_that_has_its_host_alone_has_all_its_cores(place: str, cores: int | None, memory: int | None) -> None:
+    job = batch_job({"PBS_JOBID": "7", "NCPUS": "1"}, "n1", 0.0)
+    assert job is not None
+    told = job.told(f"    Resource_List.place = {place}\n    exec_vnode = (n1:ncpus=1:mem=2gb)\n", "n1")
+    assert (told.cores, told.memory) == (cores, memory)
+
+
+def test_lsf_may_write_minutes_with_one_digit() -> None:
+    assert BatchJob("LSF", "7").told("1:5 L|-", "n1").left_s == 3900.0
+
+
 NAMES = st.sampled_from(
     [
         "SLURM_JOB_ID",

@@ -1,0 +1,301 @@
+"""Pools of workers on a fake PBS, as OpenPBS and as Torque: it starts real blocks, and ends them as the manuals say.
+
+What the fake does is in `fakes/README.md`; nothing here has been seen on a real one.
+"""
+
+import os
+import sys
+
+import pytest
+from fakes_here import FakeHere, Gate, command, ended, in_a_line, opened, until_up, where
+from waiting import until, until_files
+
+from grainlike import Cores, LaunchError, Nodes, delayed, gather, info, start
+from grainlike.launch import PBS
+
+pytestmark = pytest.mark.asyncio
+
+BOTH = pytest.mark.parametrize("batch", ["openpbs", "torque"], indirect=True)
+
+
+@pytest.fixture
+def batch(request, tmp_path, monkeypatch):
+    """A fake PBS that this test's commands find, from which nothing is left when it has ended."""
+    system, site = request.param if isinstance(request.param, tuple) else (request.param, {})
+    with FakeHere(tmp_path / "pbs", system, **site) as started:
+        for name, value in started.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        yield started
+        assert started.in_queue() == []
+
+
+@pytest.fixture(autouse=True)
+def often_listed(monkeypatch):
+    """PBS is asked every second: what follows from a listing is tried here, not how long one waits for it."""
+    for name in ("YOUNG_PERIOD_S", "PERIOD_S", "LEAVING_PERIOD_S"):
+        monkeypatch.setattr(f"grainlike.fleet._listing.{name}", 1.0)
+
+
+@pytest.fixture
+def gate(tmp_path):
+    """Gate at which jobs wait."""
+    return Gate(tmp_path / "gate")
+
+
+def pbs_pool(batch, resources="cores=1", **keys):
+    """Return a pool whose blocks last five minutes, unless said otherwise."""
+    torque = batch.system == "torque"
+    return PBS(resources, **{"walltime": "0:05:00", "torque": torque, "python": sys.executable, **keys})
+
+
+# --- before anything is submitted ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", ["openpbs"], indirect=True)
+async def test_up_dry_prints_script_and_answer_and_leaves_nothing(batch):
+    asked = ("--resources", "cores=2 memory=100Mi", "--walltime", "0:05:00", "--queue", "work")
+    code, out, err = await command("up", "pbs", "--dry", *asked)
+    assert (code, err) == (0, "")
+    assert out.startswith("$ qsub\n#!/bin/bash -l\n#PBS -N gl")
+    assert "#PBS -l select=1:ncpus=2:mem=356mb:mpiprocs=1" in out.splitlines()
+    assert out.splitlines()[-1] == "1.pbs1", "it was taken, on hold"
+    assert batch.jobs() == {"1.pbs1": "F"}, "and removed"
+
+
+@pytest.mark.parametrize("batch", ["openpbs"], indirect=True)
+@pytest.mark.parametrize(
+    ("more", "code", "words"),
+    [
+        (("--queue", "nowhere"), 1, "qsub: Unknown queue"),
+        (("--queue", "minute"), 1, "qsub: Job violates queue and/or server resource limits"),
+        (("--queue", "closed"), 1, "qsub: Queue is not enabled"),
+        (("--", "-l", "colour=red"), 1, "qsub: Unknown resource Resource_List.colour"),
+        (("--", "-l", "select=9"), 2, "-l select: write nodes and resources instead"),
+        (("--", "-l", "walltime=9"), 2, "-l walltime: write walltime instead"),
+        (("--", "-J", "1-3"), 2, "-J: write max instead"),
+        (("--", "-N", "mine"), 2, "-N: write nothing (a block is found by its name) instead"),
+        (("--", "-I"), 2, "-I: it does not go with a block"),
+    ],
+)
+async def test_up_dry_of_what_is_refused_has_the_words(batch, more, code, words):
+    found = await command("up", "pbs", "--dry", "--resources", "cores=1", "--walltime", "0:05:00", *more)
+    assert found[0] == code
+    assert words in in_a_line(found[2])
+    assert batch.jobs() == {}
+
+
+@pytest.mark.parametrize("batch", ["torque"], indirect=True)
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"queue": "nowhere"}, "qsub: submit error (Unknown queue MSG=requested queue not found)"),
+        (
+            {"queue": "minute"},
+            "qsub: submit error (Job exceeds queue resource limits MSG=cannot satisfy queue max walltime",
+        ),
+    ],
+)
+async def test_torque_refuses_in_words_of_its_own(batch, keys, words):
+    with pytest.raises(LaunchError) as caught:
+        await pbs_pool(batch, **keys).check()
+    assert words in caught.value.words
+    assert batch.jobs() == {}
+
+
+# --- up and down -----------------------------------------------------------------------------------------------------
+
+
+@BOTH
+async def test_three_workers_are_three_blocks_and_nothing_is_left_when_they_are_taken_down(batch):
+    asked = pbs_pool(batch, "cores=2 memory=500Mi token=cpu", min=3, max=3)
+    async with opened() as executor:
+        pool = await executor.up(asked, name="cpu")
+        rows = await until_up(executor, 3)
+        assert [row.label for row in rows] == ["cpu-1", "cpu-2", "cpu-3"]
+        assert sorted(row.native for row in rows) == sorted(batch.jobs())
+        assert {worker.name for worker in executor.workers()} == {"cpu-1.0", "cpu-2.0", "cpu-3.0"}
+        for worker in executor.workers():
+            assert worker.resources.units == {**asked.offer.units}
+        assert (await (where @ Cores(2))())[0] in batch.jobs()
+        await until(lambda: all(240 < (row.left_s or 0) <= 300 for row in executor.blocks()))
+        await pool.down()
+        assert executor.pools() == executor.workers() == []
+        assert batch.in_queue() == []
+        assert ended(executor) == dict.fromkeys(("cpu-1", "cpu-2", "cpu-3"), "the pool is taken down")
+
+
+@BOTH
+async def test_the_command_line_tells_how_each_block_ended(batch):
+    async with opened() as executor:
+        await executor.up(pbs_pool(batch, min=1), name="cpu")
+        (row,) = await until_up(executor)
+        batch.end(row.native)
+        await until(lambda: "cpu-1" in ended(executor))
+        code, out, err = await command("blocks", "--all")
+        assert (code, err) == (0, "")
+        (line,) = [line for line in out.splitlines() if "cpu-1" in line]
+        assert row.native in line
+        assert "ended" in line
+        assert "exit code" in line
+
+
+@BOTH
+async def test_a_block_of_two_nodes_has_a_worker_on_each_and_runs_a_gang(batch):
+    async with opened(pbs_pool(batch, "cores=2", nodes=2, min=2, max=2, setup=["export COLOUR=red"])) as executor:
+        (row,) = await until_up(executor, 2)
+        assert set(batch.jobs()) == {row.native}
+        assert {worker.name for worker in executor.workers()} == {"pbs-1.0", "pbs-1.1"}
+        assert {worker.host for worker in executor.workers()} == {"n1", "n2"}
+
+        @delayed
+        async def over_all():
+            return os.environ["COLOUR"], os.environ["PBS_JOBID"]
+
+        assert await (over_all @ Nodes(2, each=Cores(2)))() == ("red", row.native)
+        hosts = {(await one)[1] for one in [start((where @ Cores(2))()) for _ in range(2)]}
+        assert hosts <= {"n1", "n2"}
+
+
+@BOTH
+async def test_jobs_of_a_block_that_others_end_clean_up_and_run_elsewhere(batch, gate):
+    async with opened(pbs_pool(batch, nodes=2, max=2)) as executor:
+        jobs = [start(gate.job(number)) for number in range(2)]
+        await until_files(gate.folder, lambda: gate.attempts(0) and gate.attempts(1))
+        (row,) = await until_up(executor, 2)
+        batch.end(row.native)
+        await until_files(gate.folder, lambda: gate.cleaned(0) and gate.cleaned(1))
+        gate.open()
+        natives = {await job for job in jobs}
+        assert row.native not in natives
+        assert "pbs-1" in ended(executor)
+        assert executor.report().failed == 0
+
+
+# --- faults ----------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+async def test_a_submission_that_was_taken_and_then_timed_out_is_adopted(batch, monkeypatch):
+    monkeypatch.setattr("grainlike.launch._native.NATIVE_S", 2.0)
+    hangs = batch.fault("qsub", "hang")
+    async with opened(pbs_pool(batch, max=4)) as executor:
+        job = start((where @ Cores(1))())
+        await until(lambda: batch.jobs())
+        native, _ = await job
+        await until(lambda: executor.blocks() and executor.blocks()[0].native)
+        hangs.unlink()
+        assert [(row.label, row.native) for row in executor.blocks()] == [("pbs-1", native)]
+        assert set(batch.jobs()) == {native}
+        assert ended(executor) == {}
+
+
+@BOTH
+async def test_while_no_listing_comes_nothing_is_submitted_and_nothing_ended(batch, gate):
+    async with opened(pbs_pool(batch, max=2)) as executor:
+        first = start(gate.job(0))
+        (row,) = await until_up(executor)
+        fails = batch.fault("qstat", "fail", "Connection refused\nqstat: cannot connect to server pbs1 (errno=15010)")
+        await until(lambda: batch.faults("qstat") >= 2)
+        second = start(gate.job(1))
+        await until(lambda: "cannot connect to server" in executor.pools()[0].why)
+        assert executor.pools()[0].wanted == 1
+        assert [(row.label, row.state) for row in executor.blocks()] == [("pbs-1", "up")]
+        fails.unlink()
+        await until_up(executor, 2)
+        assert set(batch.jobs()) > {row.native}
+        gate.open()
+        assert len({await first, await second}) == 2
+
+
+@pytest.mark.parametrize("batch", [("openpbs", {"history": False})], indirect=True)
+async def test_a_server_that_keeps_no_history_is_listed_as_text(batch):
+    assert "not configured to maintain job history" not in batch.say("qstat", "-f")
+    async with opened(pbs_pool(batch, min=1)) as executor:
+        (row,) = await until_up(executor)
+        await until(lambda: 240 < (executor.blocks()[0].left_s or 0) <= 300)
+        assert (await (where @ Cores(1))())[0] == row.native
+
+
+@pytest.mark.parametrize("batch", [("torque", {"history_s": 0})], indirect=True)
+async def test_a_block_that_the_listing_has_forgotten_has_ended(batch, gate):
+    async with opened(pbs_pool(batch)) as executor:
+        job = start(gate.job())
+        (row,) = await until_up(executor)
+        batch.end(row.native)
+        await until(lambda: "pbs-1" in ended(executor))
+        gate.open()
+        assert await job != row.native
+
+
+# --- limits of time --------------------------------------------------------------------------------------------------
+
+
+@BOTH
+async def test_a_job_that_runs_into_the_end_of_its_block_cleans_up_and_runs_in_the_next(batch, gate):
+    async with opened(pbs_pool(batch, walltime=30, margin=24)) as executor:
+        job = start(gate.job())
+        await until_files(gate.folder, lambda: gate.cleaned())
+        assert "walltime" in gate.cleaned()[0]
+        gate.open()
+        assert await job == "2.pbs1"
+        assert (info(job).attempt, executor.report().failed) == (2, 0)
+        await until(lambda: "pbs-1" in ended(executor))
+        assert batch.jobs()["1.pbs1"] in "FC"
+        assert ended(executor)["pbs-1"] == "exit code 0", "by itself, before PBS would have"
+
+
+@pytest.mark.parametrize("batch", ["openpbs"], indirect=True)
+async def test_another_walltime_is_followed(batch):
+    async with opened(pbs_pool(batch, min=1)) as executor:
+        (row,) = await until_up(executor)
+        await until(lambda: 240 < (executor.blocks()[0].left_s or 0) <= 300)
+        batch.say("qalter", "-l", "walltime=1:00:00", row.native)
+        await until(lambda: executor.blocks()[0].left_s > 3000)
+
+
+# --- by hand ---------------------------------------------------------------------------------------------------------
+
+BY_HAND = """\
+#!/bin/bash -l
+{directives}
+#PBS -j oe
+#PBS -o {folder}/out
+cd "$PBS_O_WORKDIR"
+exec {python} -m grainlike_worker --head {access}
+"""
+
+
+@pytest.mark.parametrize(
+    ("batch", "directives", "gpus"),
+    [
+        ("openpbs", "#PBS -l select=1:ncpus=2:mem=300mb:ngpus=1\n#PBS -l walltime=0:05:00", 1),
+        ("openpbs", "#PBS -l select=2:ncpus=2:mem=300mb -l place=scatter\n#PBS -l walltime=0:05:00", 0),
+        ("torque", "#PBS -l nodes=1:ppn=2:gpus=1\n#PBS -l mem=300mb,walltime=0:05:00", 1),
+    ],
+    indirect=["batch"],
+)
+async def test_a_worker_started_by_hand_offers_what_its_job_was_granted(batch, directives, gpus, tmp_path):
+    async with opened() as executor:
+        access = tmp_path / "state" / "grainlike" / "current" / "worker.json"
+        script = BY_HAND.format(directives=directives, folder=tmp_path, python=sys.executable, access=access)
+        native = batch.say("qsub", stdin=script)
+        await until(executor.workers)
+        (worker,) = executor.workers()
+        assert len(worker.resources.cores) == 2
+        assert 0 < worker.resources.memory <= 300 * 2**20
+        assert len(worker.resources.gpus) == gpus
+        assert 200 < worker.resources.walltime <= 300
+        assert await gather(*((where @ Cores(2))() for _ in range(2))) == [(native, "n1")] * 2
+        batch.end(native)
+        await until(lambda: executor.workers() == [])
+        await until(lambda: batch.in_queue() == [])
+
+
+@pytest.mark.parametrize("batch", ["openpbs"], indirect=True)
+async def test_a_worker_of_a_job_that_has_its_host_alone_offers_all_of_it(batch, tmp_path):
+    async with opened(pbs_pool(batch, None, min=1)) as executor:
+        await until_up(executor)
+        (worker,) = executor.workers()
+        assert len(worker.resources.cores) == len(os.sched_getaffinity(0))
+        assert await (where @ Cores(1))() == (executor.blocks()[0].native, "n1")
