@@ -20,6 +20,9 @@ KILLS ?= 5000
 KERNEL ?= /
 PROGRAMS := redis-server openmpi-bin mpich
 BATCH := slurm-wlm munge
+# Unpacked, never installed: their programs have the names of other batch systems', and would start as services.
+GRID_ENGINE := gridengine-common gridengine-client gridengine-exec gridengine-master
+GRID_ENGINE_NEEDS := libdb5.3 libhwloc15 libjemalloc2 libmunge2 libtirpc3 iproute2
 # The standard library's own tests, which run on our pools where they are of the Python that runs.
 TESTSUITE := libpython3.11-testsuite
 LONG := tests/integration/faults tests/simulation tests/chaos
@@ -57,13 +60,22 @@ endif
 test-engines: $(ENGINES)/.engines  ## run the tests of Dask, Ray, Celery (with a Redis server of their own) and MPI, and others' suites on our parts
 	GRAINLIKE_TEST_ENGINES="plain dask dask-scheduler ray celery" $(ENGINES)/bin/python -m pytest tests/engines $(ARGS)
 
-test-launch: $(VENV)/.dev  ## submit workers to a real Slurm on this machine, from Debian's packages; it takes root
+test-launch: $(VENV)/.dev $(VENV)/gridengine/.unpacked  ## submit workers to a real Slurm and a real Grid Engine on this machine, from Debian's packages; it takes root
 	@{ command -v slurmctld && command -v slurmd && command -v munged; } >/dev/null \
 		|| { echo "Installing $(BATCH) ..."; test "$$(id -u)" = 0 \
 			&& { apt-get install -y -q --no-install-recommends $(BATCH) \
 				|| { apt-get update -q && apt-get install -y -q --no-install-recommends $(BATCH); }; } >/dev/null; } \
 		|| { echo "the tests of launching need: apt-get install $(BATCH)" >&2; exit 2; }
-	GRAINLIKE_TEST_LAUNCH=slurm $(BIN)/python -m pytest tests/launch $(ARGS)
+	GRAINLIKE_TEST_LAUNCH="slurm sge" $(BIN)/python -m pytest tests/launch $(ARGS)
+
+$(VENV)/gridengine/.unpacked: | $(VENV)/.pip
+	@echo "Unpacking $(GRID_ENGINE) ..."
+	@test "$$(id -u)" = 0 || { echo "the tests of launching take root" >&2; exit 2; }
+	@rm -rf $(@D) && mkdir -p $(@D)/packages
+	@cd $(@D)/packages && get() { apt-get install -y -q --no-install-recommends $(GRID_ENGINE_NEEDS) \
+		&& apt-get download -q -o APT::Sandbox::User=root $(GRID_ENGINE); } && { get || { apt-get update -q && get; }; } >/dev/null
+	@for package in $(@D)/packages/*.deb; do dpkg-deb -x "$$package" $(@D) || exit; done
+	@touch $@
 
 test-long: bugs  ## what takes hours: SEEDS=100000 worlds and broken journals, EXAMPLES=20000 of STEPS=200 of both minds, KILLS=5000 of processes, every seeded bug
 	GRAINLIKE_TEST_SEEDS=$(SEEDS) GRAINLIKE_TEST_REPLAYS=10 $(BIN)/python -m pytest tests/simulation

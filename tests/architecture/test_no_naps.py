@@ -19,6 +19,7 @@ MAY = {
     "chaos/client_program.py": "a user's program, which dials again after a while",
     "launch/test_pools.py": "jobs that wait for a file, in processes of their own",
     "launch/slurm_here.py": "programs of Slurm's, which tell of nothing",
+    "launch/grid_engine_here.py": "programs of Grid Engine's, which tell of nothing",
     "virtual/virtual_program.py": "no time really passes",
 }
 

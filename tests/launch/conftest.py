@@ -10,6 +10,8 @@ from slurm_here import SlurmHere, missing
 
 SLURM = "slurm" in os.environ.get("GRAINLIKE_TEST_LAUNCH", "").split()
 collect_ignore = [] if SLURM else ["test_pools.py", "test_slurm.py"]
+if "sge" not in os.environ.get("GRAINLIKE_TEST_LAUNCH", "").split():
+    collect_ignore.append("test_grid_engine.py")
 
 
 @pytest.fixture(scope="session")
