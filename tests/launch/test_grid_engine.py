@@ -314,6 +314,8 @@ async def test_jobs_of_a_block_that_is_deleted_clean_up_and_run_elsewhere(engine
             await job.until_seen("cleaned-1")
         assert {await r_ for r_ in running} == {executor.blocks()[0].native} != {row.native}
         assert {info(r_).attempt for r_ in running} == {2}
+        end = await asyncio.to_thread(engine.end_of, row.native)
+        assert end == "failed 0 exit_status 0", "it was told, and not killed"
         assert executor.pools()[0].paused == ""
 
 
