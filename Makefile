@@ -18,11 +18,14 @@ EXAMPLES ?= 20000
 STEPS ?= 200
 KILLS ?= 5000
 KERNEL ?= /
-SYSTEMS ?= slurm pbs lsf k8s
+SYSTEMS ?= slurm sge pbs lsf k8s
 PROGRAMS := redis-server openmpi-bin mpich
 BATCH := slurm-wlm slurm-wlm-torque munge lammps openmpi-bin openssh-server openssh-client iproute2
 # Programs of these packages: all are there, or all packages are installed.
 BATCH_PROGRAMS := slurmctld slurmd munged generate_pbs_nodefile lmp mpirun sshd ssh ip
+# Unpacked, never installed: their programs have the names of other batch systems', and would start as services.
+GRID_ENGINE := gridengine-common gridengine-client gridengine-exec gridengine-master
+GRID_ENGINE_NEEDS := libdb5.3 libhwloc15 libjemalloc2 libmunge2 libtirpc3 iproute2
 # The standard library's own tests, which run on our pools where they are of the Python that runs.
 TESTSUITE := libpython3.11-testsuite
 LONG := tests/integration/faults tests/simulation tests/chaos
@@ -60,13 +63,22 @@ endif
 test-engines: $(ENGINES)/.engines  ## run the tests of Dask, Ray, Celery (with a Redis server of their own) and MPI, and others' suites on our parts
 	GRAINLIKE_TEST_ENGINES="plain dask dask-scheduler ray celery" $(ENGINES)/bin/python -m pytest tests/engines $(ARGS)
 
-test-launch: $(VENV)/.dev  ## submit workers to a real Slurm and by a real sshd on this machine, from Debian's packages, and to fakes; it takes root
+test-launch: $(VENV)/.dev $(VENV)/gridengine/.unpacked  ## submit workers to a real Slurm, a real Grid Engine and by a real sshd on this machine, from Debian's packages, and to fakes; it takes root
 	@for name in $(BATCH_PROGRAMS); do PATH="$$PATH:/usr/sbin" command -v $$name || exit; done >/dev/null \
 		|| { echo "Installing $(BATCH) ..."; test "$$(id -u)" = 0 \
 			&& { apt-get install -y -q --no-install-recommends $(BATCH) \
 				|| { apt-get update -q && apt-get install -y -q --no-install-recommends $(BATCH); }; } >/dev/null; } \
 		|| { echo "the tests of launching need: apt-get install $(BATCH)" >&2; exit 2; }
 	GRAINLIKE_TEST_LAUNCH="$(SYSTEMS)" $(BIN)/python -m pytest tests/launch $(ARGS)
+
+$(VENV)/gridengine/.unpacked: | $(VENV)/.pip
+	@echo "Unpacking $(GRID_ENGINE) ..."
+	@test "$$(id -u)" = 0 || { echo "the tests of launching take root" >&2; exit 2; }
+	@rm -rf $(@D) && mkdir -p $(@D)/packages
+	@cd $(@D)/packages && get() { apt-get install -y -q --no-install-recommends $(GRID_ENGINE_NEEDS) \
+		&& apt-get download -q -o APT::Sandbox::User=root $(GRID_ENGINE); } && { get || { apt-get update -q && get; }; } >/dev/null
+	@for package in $(@D)/packages/*.deb; do dpkg-deb -x "$$package" $(@D) || exit; done
+	@touch $@
 
 test-long: bugs  ## what takes hours: SEEDS=100000 worlds and broken journals, EXAMPLES=20000 of STEPS=200 of both minds, KILLS=5000 of processes, every seeded bug
 	GRAINLIKE_TEST_SEEDS=$(SEEDS) GRAINLIKE_TEST_REPLAYS=10 $(BIN)/python -m pytest tests/simulation

@@ -11,7 +11,7 @@ from grainlike.dialects._block import CommandResult
 __all__ = ["Answer", "ListedBlock", "Listing", "NativeState", "Verdict", "answer_without_id", "words_of"]
 
 Verdict = Literal["accepted", "waits", "refused", "unclear"]
-NativeState = Literal["pending", "running", "ending", "ended", "unknown"]
+NativeState = Literal["pending", "running", "stuck", "ending", "ended", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,8 @@ class ListedBlock:
     Attributes:
         native: the job's id.
         name: the job's name, by which the block is known.
-        state: `unknown` for a word that is none of those documented: as before, with the word as reason.
+        state: `unknown` for a word that is none of those documented: as before, with the word as reason; `stuck` for a
+            job that could not be started, and is kept until somebody takes it out.
         reason: the batch system's own words for why it is so.
         left_s: seconds until the system ends it; None if it does not say.
         nodes: the nodes that it has.
@@ -74,7 +75,8 @@ _UNCLEAR = re.compile(
     r"|connection (refused|reset|closed|failure|lost)|closed by remote host|was refused|\bkilled\b|broken pipe"
     r"|cannot connect|lost connection|no route to host"
     r"|unexpected message received|end of file|protocol error|lsf is down|please wait|commlib error"
-    r"|failed receiving gdi|can't send|no response|communication failure|failed in an lsf library call"
+    r"|failed receiving gdi|answer list from qmaster|can't send|no response|communication failure"
+    r"|failed in an lsf library call"
     r"|kex_exchange_identification|ssh_exchange_identification",
     re.IGNORECASE,
 )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from xml.etree import ElementTree
 
-from grainlike.dialects._amounts import clock, mebibytes
+from grainlike.dialects._amounts import clock, mebibytes, seconds
 from grainlike.dialects._block import BlockRequest, CommandResult, NativeCommand, is_native_name
 from grainlike.dialects._dialect import Dialect
 from grainlike.dialects._facts import Answer, ListedBlock, Listing, NativeState, answer_without_id, words_of
@@ -17,6 +19,9 @@ from grainlike.dialects._script import Spread
 __all__ = ["GridEngineDialect"]
 
 _HOSTS = "awk '{print $1}' \"$PE_HOSTFILE\""
+
+_LIST = 'export TZ=UTC0; date +%Y-%m-%dT%H:%M:%S; exec qstat -xml -r -u "$1"'
+"""Shell text for a listing: it says when jobs have started, and only beside a clock that is what they have left."""
 
 
 def _listed_names(value: str) -> list[str]:
@@ -43,7 +48,8 @@ class GridEngineDialect(Dialect):
     prefix = "#$"
     finders = ("SGE_*",)
     spreads = {  # noqa: RUF012 - a constant of the class, as the base says
-        "qrsh": Spread('qrsh -inherit -nostdin "$host"', hosts=_HOSTS, carries=False),
+        # Its own host may have no slot left for a task beside the job itself.
+        "qrsh": Spread('qrsh -inherit -nostdin "$host"', hosts=_HOSTS, carries=False, here=True),
         "ssh": Spread('ssh -n "$host"', hosts=_HOSTS, carries=False),
         "mpirun": Spread("mpirun -np {nodes} --map-by ppr:1:node", rank="${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}"),
     }
@@ -84,6 +90,7 @@ class GridEngineDialect(Dialect):
             ("-o", block.log),
             ("-j", "y"),
             ("-r", "n"),
+            ("-notify", ""),  # without it, who is deleted is killed at once
             ("-S", "/bin/bash"),
             ("-cwd", ""),
         ]
@@ -123,28 +130,32 @@ class GridEngineDialect(Dialect):
         return Answer("refused", words=words) if said.code == 0 else answer
 
     def list(self, user: str, host: str = "") -> tuple[NativeCommand, ...]:  # noqa: ARG002 - one listing for all hosts
-        """Return `qstat -xml` over all of the user's jobs."""
-        return (NativeCommand(("qstat", "-xml", "-u", user)),)
+        """Return `qstat -xml` over all of the user's jobs, behind the time of day."""
+        return (NativeCommand(("sh", "-c", _LIST, "sh", user)),)
 
     def listed(self, said: CommandResult) -> Listing:
         """Return the blocks in a listing of `qstat -xml`. Jobs that have ended are not in it."""
         if said.code != 0:
             return Listing(failed=words_of(said) or "no answer in time")
-        text = said.stdout[max(0, said.stdout.find("<")) :]
+        begin = max(0, said.stdout.find("<"))
+        text, times = said.stdout[begin:], _TIME.findall(said.stdout[:begin])
         if "<!" in text or not text.strip():
             return Listing(failed=f"qstat printed no XML: {words_of(said)}")
         try:
             tree = ElementTree.fromstring(text.encode("utf-8", "replace"))  # noqa: S314 - it has no declarations
         except (ElementTree.ParseError, ValueError, LookupError):
             return Listing(failed="qstat printed XML that is none")
-        return Listing(tuple(_rows(tree)))
+        return Listing(tuple(_rows(tree, times[-1] if times else "")))
 
     def end(self, natives: Sequence[str]) -> NativeCommand:
         """Return `qdel`."""
         return NativeCommand(("qdel", *natives))
 
 
-def _rows(tree: ElementTree.Element) -> Iterator[ListedBlock]:
+_TIME = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\s*$", re.MULTILINE | re.ASCII)
+
+
+def _rows(tree: ElementTree.Element, now: str) -> Iterator[ListedBlock]:
     for job in tree.iter("job_list"):
         name, native = (_text(job, tag) for tag in ("JB_name", "JB_job_number"))
         if not is_native_name(name) or not native.isdecimal():
@@ -156,7 +167,8 @@ def _rows(tree: ElementTree.Element) -> Iterator[ListedBlock]:
             native=native,
             name=name,
             state=state,
-            reason="" if word == "r" else f"state {word}" if word else "no state",
+            reason=_reason(state, word, native),
+            left_s=_left(job, now) if state == "running" else None,
             nodes=(queue.partition("@")[2],) if "@" in queue else (),
             start=_text(job, "JAT_start_time"),
         )
@@ -164,6 +176,24 @@ def _rows(tree: ElementTree.Element) -> Iterator[ListedBlock]:
 
 def _text(job: ElementTree.Element, tag: str) -> str:
     return " ".join((job.findtext(tag) or "").split())
+
+
+def _reason(state: NativeState, word: str, native: str) -> str:
+    if state == "stuck":
+        return f"state {word}: it could not be started, as qacct -j {native} says (is its directory on the nodes?)"
+    return "" if word == "r" else f"state {word}" if word else "no state"
+
+
+def _left(job: ElementTree.Element, now: str) -> float | None:
+    """Return the seconds that a job has left, by its start and the limit that it has asked for."""
+    asked = {request.get("name", ""): request.text or "" for request in job.iter("hard_request")}
+    limit = seconds(asked.get("h_rt", ""))
+    if limit is None:
+        return None
+    with suppress(ValueError, TypeError):  # no time, or one with a zone beside one without
+        gone = (datetime.fromisoformat(now) - datetime.fromisoformat(_text(job, "JAT_start_time"))).total_seconds()
+        return max(0.0, limit - max(0.0, gone))
+    return None
 
 
 def _state(word: str) -> NativeState:
@@ -174,6 +204,8 @@ def _state(word: str) -> NativeState:
         return "ended"
     if "d" in word:
         return "ending"
+    if "E" in word:
+        return "stuck"
     if "q" in word or "w" in word:
         return "pending"
     return "running"

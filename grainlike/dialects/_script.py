@@ -48,12 +48,14 @@ class Spread:
         rank: shell text of the node's number; empty with `hosts`, where it is counted.
         hosts: shell command that prints the nodes, a line each; empty: the program itself starts all.
         carries: True if variables and the working directory of this shell reach the nodes.
+        here: True if the first of `hosts` is this one, where the worker is started without the command.
     """
 
     command: str
     rank: str = ""
     hosts: str = ""
     carries: bool = True
+    here: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,19 +214,22 @@ def _each_node_anew(block: BlockRequest, spread: Spread) -> list[str]:
     if not spread.hosts:
         lines = [f"{spread.command} {again}"]
     else:
-        # `ssh` gives its words to a shell there: this one expands the number first.
-        lines = _on_hosts(spread, f'{shlex.quote(again) if _BY_SHELL in spread.command else again} "$rank"')
+        # `ssh` and `qrsh` give their words to a shell there: this one expands the number first.
+        by_shell = spread.command.startswith(_BY_SHELL)
+        own = f'{again} "$rank"' if spread.here else ""
+        lines = _on_hosts(spread, f'{shlex.quote(again) if by_shell else again} "$rank"', own)
     return ['if [ "${1-}" != node ]; then', f"    {_NOTICES}", *(f"    {line}" for line in lines), "    exit", "fi"]
 
 
-_BY_SHELL = "ssh "
+_BY_SHELL = ("ssh ", "qrsh ")
 
 
-def _on_hosts(spread: Spread, what: str) -> list[str]:
+def _on_hosts(spread: Spread, what: str, own: str = "") -> list[str]:
+    there = f"{spread.command} {what} &"
     return [
         "rank=0 pids= status=0",
         f"for host in $({spread.hosts}); do",
-        f"    {spread.command} {what} &",
+        f'    if [ "$rank" -eq 0 ]; then {own} & else {there} fi' if own else f"    {there}",
         '    pids="$pids $!" rank=$((rank + 1))',
         "done",
         "for pid in $pids; do  # a signal ends a wait, but no worker",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from grainlike.dialects import ListedBlock
 from grainlike.fleet._block import Block
-from grainlike.fleet._endings import close
+from grainlike.fleet._endings import close, dismiss, fail
 from grainlike.fleet._events import EndBlocks, ListBlocks, Listed, ListingFailed, StraysGone, TellTimeLeft
 from grainlike.fleet._submissions import look_in_vain, take_native
 from grainlike.fleet._system import ANSWER_S, SystemState
@@ -130,6 +130,9 @@ def _compare(turn: Turn, block: Block, row: ListedBlock, asked: float) -> None:
         return
     take_native(turn, block, row.native)
     block.reason = row.reason
+    if row.state == "stuck":
+        _give_up(turn, block)
+        return
     block.place = ",".join(row.nodes) or row.start
     if row.state == "running" and not block.running:
         block.running, block.started_at = True, turn.now
@@ -139,6 +142,15 @@ def _compare(turn: Turn, block: Block, row: ListedBlock, asked: float) -> None:
         block.away_since = turn.now if block.joined else None
     if row.state == "running" and row.left_s is not None:
         _tell(turn, block, turn.now + row.left_s)
+
+
+def _give_up(turn: Turn, block: Block) -> None:
+    """Have a block taken out that its batch system keeps and does not start."""
+    state = turn.books.pools.get(block.pool)
+    if not block.leave_reason and state is not None and not block.joined:
+        fail(turn, state, block, block.reason)
+    else:
+        dismiss(turn, block, block.reason)
 
 
 def _tell(turn: Turn, block: Block, ends_at: float) -> None:

@@ -165,21 +165,69 @@ def _lsf_told(job: BatchJob, text: str, host: str) -> BatchJob:  # noqa: ARG001 
     return replace(job, memory=_bytes(memory.strip(), "M"), left_s=seconds)
 
 
+_GRANT = """\
+grep -E "^(host_slots|h_vmem|h_vmem_is_consumable_job)=" "$SGE_JOB_SPOOL_DIR/config"
+test -z "$PE_HOSTFILE" || sed "s/^/slots on /" "$PE_HOSTFILE"
+qconf -sq "$QUEUE" | grep "^h_rt "
+date +now=%s
+exec qstat -j "$JOB_ID" -xml
+"""
+"""Shell text that has Grid Engine say what it has granted: on this node, by the queue, and to the job."""
+
+
 def _grid_engine(env: Mapping[str, str], host: str, now: float) -> BatchJob | None:  # noqa: ARG001 - as its like
     number = env.get("JOB_ID")
     if not number or not (env.get("SGE_ROOT") or env.get("SGE_CELL")):
         return None
     gpus = _devices(env) if any(name.startswith("SGE_HGR_gpu") for name in env) else 0
-    return BatchJob("Grid Engine", number, _count(env.get("NSLOTS")), None, gpus, question=("qstat", "-j", number))
+    task = env.get("SGE_TASK_ID", "")
+    one = f"{number}.{task}" if task.isdecimal() else number
+    return BatchJob("Grid Engine", one, _count(env.get("NSLOTS")), None, gpus, question=("sh", "-c", _GRANT))
 
 
-def _grid_engine_told(job: BatchJob, text: str, host: str) -> BatchJob:  # noqa: ARG001 - as its like
-    lists = re.findall(r"^hard[ _]resource_list:\s*(.*)$", text, re.MULTILINE)
-    pairs = [pair.partition("=") for line in lists for pair in re.split(r"[,\s]+", line)]
-    limits: dict[str, str] = {name: value for name, _, value in pairs}
-    each = _bytes(limits.get("h_vmem"), "")
-    memory = None if each is None else each * (job.cores or 1)
-    return replace(job, memory=memory, left_s=_seconds(limits.get("h_rt")))
+def _grid_engine_told(job: BatchJob, text: str, host: str) -> BatchJob:
+    said = dict(re.findall(r"^(host_slots|h_vmem|h_vmem_is_consumable_job|now)=(.*)$", text, re.MULTILINE))
+    by_host = re.findall(r"^slots on (\S+) ([0-9]+)", text, re.MULTILINE)
+    here = sum(_count(slots) or 0 for name, slots in by_host if _same(name, host))
+    cores = _count(said.get("host_slots")) or here or job.cores  # NSLOTS counts those of all nodes
+    hard = re.search(r"<JB_hard_resource_list>(.*?)</JB_hard_resource_list>", text, re.DOTALL)
+    pairs = r"<CE_name>(\w+)</CE_name>.*?<CE_stringval>([^<]*)</CE_stringval>"
+    asked: dict[str, str] = dict(re.findall(pairs, hard[1], re.DOTALL)) if hard else {}
+    each = _bytes(said.get("h_vmem") or asked.get("h_vmem"), "")
+    times = 1 if said.get("h_vmem_is_consumable_job") == "1" else cores or 1
+    limits = [_seconds(asked.get("h_rt")), _queue_limit(text, host)]
+    limit = min((known for known in limits if known is not None), default=None)
+    return replace(
+        job,
+        cores=cores,
+        memory=None if each is None else each * times,
+        left_s=None if limit is None else max(0.0, limit - _gone(job, text, said.get("now"))),
+    )
+
+
+def _queue_limit(text: str, host: str) -> float | None:
+    """Return the limit of the queue, which may be another on some hosts: `1:0:0,[n1=2:0:0]`."""
+    found = re.search(r"^h_rt\s+(.*)$", text, re.MULTILINE)
+    usual, *others = (found[1] if found else "").split(",")
+    own = [limit for name, limit in re.findall(r"\[([^=\]]+)=([^\]]*)\]", ",".join(others)) if _same(name, host)]
+    return _seconds(own[0] if own else usual)
+
+
+def _gone(job: BatchJob, text: str, now: str | None) -> float:
+    """Return the seconds since the job, or this task of it, has started; 0 where that is not said."""
+    pattern = r"<JAT_task_number>([0-9]+)</JAT_task_number>.*?<JAT_start_time>([0-9]+)</JAT_start_time>"
+    starts: dict[str, str] = dict(re.findall(pattern, text, re.DOTALL))
+    start = _count(starts.get(job.id.partition(".")[2] or "1"))
+    known = _count(now)
+    if not start or known is None:
+        return 0.0
+    while start > _LATEST:  # in newer versions these are milliseconds, or microseconds
+        start //= 1000
+    return max(0.0, float(known - start))
+
+
+_LATEST = 10**11
+"""Beyond any Unix time in seconds."""
 
 
 _ANSWERS: dict[str, Callable[[BatchJob, str, str], BatchJob]] = {

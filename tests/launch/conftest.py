@@ -11,6 +11,7 @@ from slurm_here import SlurmHere, missing
 ASKED = os.environ.get("GRAINLIKE_TEST_LAUNCH", "").split()
 TESTS_OF = {
     "slurm": ["test_lammps.py", "test_pages.py", "test_pools.py", "test_slurm.py", "test_torque_over_slurm.py"],
+    "sge": ["test_grid_engine.py"],
     "pbs": ["test_pbs.py"],
     "lsf": ["test_lsf.py"],
     "k8s": ["test_kubernetes.py"],

@@ -51,7 +51,8 @@ def test_commands() -> None:
         ("qstat", "-x"),
         ("qstat", "-f"),
     ]
-    assert BATCH["sge"].list("ann")[0].argv == ("qstat", "-xml", "-u", "ann")
+    *shell, user = BATCH["sge"].list("ann")[0].argv
+    assert (shell[:2], shell[2].split(";")[-1], user) == (["sh", "-c"], ' exec qstat -xml -r -u "$1"', "ann")
     assert {kind: dialect.end(["7"]).argv for kind, dialect in BATCH.items()} == {
         "slurm": ("scancel", "7"),
         "pbs": ("qdel", "7"),

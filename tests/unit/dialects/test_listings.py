@@ -126,11 +126,26 @@ def test_grid_engine() -> None:
         "1": "running",
         "2": "ending state dr",
         "3": "pending state qw",
-        "4": "pending state Eqw",
+        "4": "stuck state Eqw: it could not be started, as qacct -j 405 says (is its directory on the nodes?)",
         "5": "unknown state ?!",
     }
     assert found["1"].nodes == ("n1.cluster.org",)
+    assert found["1"].left_s is None, "nobody has said what time it is"
     assert rows("sge", "sge-qstat-6.2u5-empty.xml") == {}
+
+
+def test_grid_engine_with_what_is_left() -> None:
+    found = rows("sge", "sge-listing-8.1.9.txt")
+    assert states(found) == {
+        "3": "stuck state Eqw: it could not be started, as qacct -j 3 says (is its directory on the nodes?)",
+        "4": "pending state hqw",
+        "8": "running",
+        "9": "running state s",
+        "10": "pending state qw",
+        "11": "ending state dr",
+    }
+    assert found["8"] == ListedBlock("7", "gl1a2b3c4d-8", "running", "", 596.0, ("g1",), "2026-11-24T15:10:58")
+    assert [found[number].left_s for number in ("9", "10")] == [None, None]
 
 
 def test_ssh() -> None:

@@ -46,7 +46,7 @@ SPREADS = {
     "pbsdsh": '[ "$(ps -o sid= $$)" -eq $$ ] || exit 1; shift; for r in 0 1; do '
     'env -i PATH="$PATH" TOLD="$TOLD" PBS_NODENUM=$r "$@"; done',
     "blaunch": '[ "$2" = -no-shell ] && shift 2 && exec "$@"',
-    "qrsh": 'shift 3; exec env -i PATH="$PATH" TOLD="$TOLD" "$@"',
+    "qrsh": 'shift 3; exec env -i PATH="$PATH" TOLD="$TOLD" bash -c "$*"',
     "ssh": 'shift 2; exec env -i PATH="$PATH" TOLD="$TOLD" bash -c "$*"',
     "scontrol": "printf 'n1\\nn2\\n'",
 }
@@ -66,7 +66,7 @@ def place(tmp_path: Path) -> Path:
     for name, text in SPREADS.items():
         program(tmp_path / "bin" / name, f"#!/bin/bash\n{text}\n")
     (tmp_path / "hosts").write_text("n1 16 x\nn2 16 x\n")
-    (tmp_path / "block").mkdir()
+    (tmp_path / "its block").mkdir()
     return tmp_path
 
 
@@ -78,12 +78,16 @@ def environment(place: Path, **more: str) -> dict[str, str]:
 
 
 def block_at(place: Path, **changes: object) -> BlockRequest:
-    usual = {"directory": str(place / "block"), "python": str(place / "worker py"), "access": str(place / "it's 5%")}
+    usual = {
+        "directory": str(place / "its block"),
+        "python": str(place / "worker py"),
+        "access": str(place / "it's 5%"),
+    }
     return request(**{**usual, **changes})
 
 
 def run(place: Path, text: str, **more: str) -> subprocess.CompletedProcess[str]:
-    script = place / "block" / "script"
+    script = place / "its block" / "script"
     script.write_text(text)
     profile = place / ".bash_profile"
     profile.write_text(f'PATH="{place / "bin"}:$PATH"\n')
@@ -142,7 +146,7 @@ def test_two_nodes(kind: str, spread: str, place: Path) -> None:
 @pytest.mark.parametrize("kind", BATCH)
 def test_a_signal_to_every_process_waits_for_the_worker(kind: str, place: Path) -> None:
     block = block_at(place, setup=("defer echo deferred >>$TOLD",))
-    script = place / "block" / "script"
+    script = place / "its block" / "script"
     script.write_text(BATCH[kind].script(block))
     with subprocess.Popen(
         ["bash", "-l", str(script)],

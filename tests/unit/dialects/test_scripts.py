@@ -97,7 +97,7 @@ def test_amounts() -> None:
     lsf = flat(BATCH["lsf"], block, "lsf")
     assert {"-n 32", "-R span[ptile=16]", "-M 61696MB", "-R rusage[mem=61696MB]", "-gpu num=2", "-W 4:00"} <= {*lsf}
     sge = flat(BATCH["sge"], block, "sge")
-    assert {"-pe mpi 32", "-l h_vmem=3856M", "-l gpu=2", "-l h_rt=4:00:00", "-r n"} <= {*sge}
+    assert {"-pe mpi 32", "-l h_vmem=3856M", "-l gpu=2", "-l h_rt=4:00:00", "-r n", "-notify"} <= {*sge}
 
 
 def test_whole_nodes() -> None:

@@ -192,6 +192,21 @@ def test_a_block_with_a_connected_worker_lives_whatever_a_listing_says():
     assert fleet.state().deaths == 0
 
 
+def test_a_block_that_could_not_be_started_is_an_early_death_and_is_taken_out():
+    fleet = with_blocks()
+    fleet.take(EndBlocks)
+    fleet.list(a_row(1, "stuck", reason="state Eqw"))
+    assert fleet.take(EndBlocks) == [EndBlocks("slurm", ("id1",))]
+    assert fleet.state().deaths == 1
+    fleet.now += 3
+    fleet.list(a_row(1, "stuck", reason="state Eqw"))
+    assert fleet.state().deaths == 1, "it is the same"
+    assert "cpu-1" in fleet.books.blocks, "as long as it is there"
+    fleet.list()
+    assert fleet.books.ended["cpu-1"].reason == "state Eqw"
+    assert fleet.state().deaths == 1
+
+
 def test_while_listings_fail_nothing_is_submitted_or_closed_and_the_limit_to_join_waits():
     fleet = with_blocks(2)
     fleet.list(a_row(1), a_row(2))

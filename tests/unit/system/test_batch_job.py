@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grainlike.system import BatchJob, batch_job
+from grainlike.system._batch_job import _GRANT
 
 MI, GI = 2**20, 2**30
 
@@ -24,6 +25,17 @@ PBS_CHUNKS = """Job Id: 7
 LEFT = ("squeue", "-h", "-j", "7", "-o", "%L")
 
 
+def hard(name: str, value: str) -> str:
+    """Return how `qstat -j -xml` shows a request."""
+    pair = f"<CE_name>{name}</CE_name>\n<CE_valtype>3</CE_valtype>\n<CE_stringval>{value}</CE_stringval>"
+    return f"<JB_hard_resource_list>\n{pair}\n</JB_hard_resource_list>\n"
+
+
+def began(when: int) -> str:
+    """Return how it shows the start of a job."""
+    return f"<JAT_task_number>1</JAT_task_number>\n<JAT_start_time>{when}</JAT_start_time>\n"
+
+
 @pytest.mark.parametrize(
     ("environment", "job"),
     [
@@ -41,7 +53,15 @@ LEFT = ("squeue", "-h", "-j", "7", "-o", "%L")
         ({"PBS_JOBID": "7.s", "NCPUS": "3"}, BatchJob("PBS", "7.s", 3, question=("qstat", "-f", "7.s"))),
         (
             {"JOB_ID": "7", "SGE_ROOT": "/s", "NSLOTS": "2"},
-            BatchJob("Grid Engine", "7", 2, question=("qstat", "-j", "7")),
+            BatchJob("Grid Engine", "7", 2, question=("sh", "-c", _GRANT)),
+        ),
+        (
+            {"JOB_ID": "7", "SGE_ROOT": "/s", "NSLOTS": "2", "SGE_TASK_ID": "3"},
+            BatchJob("Grid Engine", "7.3", 2, question=("sh", "-c", _GRANT)),
+        ),
+        (
+            {"JOB_ID": "7", "SGE_ROOT": "/s", "NSLOTS": "2", "SGE_TASK_ID": "undefined"},
+            BatchJob("Grid Engine", "7", 2, question=("sh", "-c", _GRANT)),
         ),
         ({"JOB_ID": "7", "NSLOTS": "2"}, None),
         ({}, None),
@@ -55,6 +75,14 @@ def test_slots_of_lsf_are_those_of_this_host() -> None:
     environment = {"LSB_JOBID": "7", "LSB_MCPU_HOSTS": "n1.site 4 n2.site 2", "LSB_DJOB_NUMPROC": "6"}
     jobs = [batch_job(environment, host, 0.0) for host in ("n1", "n2.site", "n3")]
     assert [job.cores for job in jobs if job is not None] == [4, 2, 6]
+
+
+def test_slots_of_grid_engine_are_those_of_this_host() -> None:
+    job = BatchJob("Grid Engine", "7", 6)
+    hosts = "slots on n1.site 4 all.q@n1.site UNDEFINED\nslots on n2.site 2 all.q@n2.site UNDEFINED\n"
+    assert [job.told(hosts, host).cores for host in ("n1", "n2.site", "n3")] == [4, 2, 6]
+    assert job.told(f"host_slots=3\n{hosts}", "n1").cores == 3
+    assert job.told("", "n1").cores == 6
 
 
 @pytest.mark.parametrize(
@@ -77,7 +105,15 @@ def test_slots_of_lsf_are_those_of_this_host() -> None:
         ),
         (BatchJob("LSF", "7"), "1:30 L|4 G\n", 4 * GI, 5400.0),
         (BatchJob("LSF", "7"), "-|-\n", None, None),
-        (BatchJob("Grid Engine", "7", 2), "hard resource_list:   h_rt=600,h_vmem=1G\n", 2 * GI, 600.0),
+        (BatchJob("Grid Engine", "7", 2), "h_vmem=1G\nh_rt   0:10:00\n", 2 * GI, 600.0),
+        (BatchJob("Grid Engine", "7", 2), "h_vmem=1G\nh_vmem_is_consumable_job=1\n", GI, None),
+        (BatchJob("Grid Engine", "7", 2), "h_vmem=INFINITY\nh_rt   INFINITY\n", None, None),
+        (BatchJob("Grid Engine", "7", 2), "h_rt   0:10:00,[n2=0:20:00],[n1.site=0:30:00]\n", None, 1800.0),
+        (BatchJob("Grid Engine", "7", 2), f"now=1700000100\n{hard('h_rt', '0:10:00')}{began(1700000000)}", None, 500.0),
+        (BatchJob("Grid Engine", "7", 2), f"now=1700000100\n{hard('h_rt', '600')}{began(1700000000000)}", None, 500.0),
+        (BatchJob("Grid Engine", "7", 2), f"now=1700000999\n{hard('h_rt', '600')}{began(1700000000)}", None, 0.0),
+        (BatchJob("Grid Engine", "7.2", 2), f"now=1700000100\n{hard('h_rt', '600')}{began(1700000000)}", None, 600.0),
+        (BatchJob("Grid Engine", "7", 2), f"h_rt  0:5:0\n{hard('h_vmem', '2G')}", 4 * GI, 300.0),
     ],
 )
 def test_an_answer_says_what_the_environment_left_open(

@@ -102,13 +102,14 @@ def find_batch_job() -> BatchJob | None:
         return job
     try:
         said = subprocess.run(  # noqa: S603 - a batch system's own program
-            job.question, capture_output=True, text=True, errors="replace", timeout=ASK_S, check=True
+            job.question, capture_output=True, text=True, errors="replace", timeout=ASK_S, check=False
         )
     except (OSError, subprocess.SubprocessError) as error:
-        words = "%s job %s: %s does not say what was granted: %s"
-        logger.warning(words, job.system, job.id, job.question[0], error)
+        logger.warning(_UNSAID, job.system, job.id, job.question[0], error)
         return job
-    return job.told(said.stdout, host)
+    if said.returncode != 0:
+        logger.warning(_UNSAID, job.system, job.id, job.question[0], said.stderr.strip() or said.returncode)
+    return job.told(said.stdout, host)  # it may have said a part
 
 
 def offer_of_batch_job(job: BatchJob) -> Allocation:
@@ -156,6 +157,8 @@ def grace_before_end(left_s: float) -> float:
 def _usable(left_s: float) -> int:
     return max(1, int(left_s - min(MARGIN_S, left_s * _MARGIN_SHARE)))
 
+
+_UNSAID = "%s job %s: %s does not say what was granted: %s"
 
 ASK_S = 5.0
 """How long a batch system may take to say what it has granted."""
