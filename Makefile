@@ -19,7 +19,7 @@ STEPS ?= 200
 KILLS ?= 5000
 KERNEL ?= /
 PROGRAMS := redis-server openmpi-bin mpich
-BATCH := slurm-wlm munge
+BATCH := slurm-wlm munge iproute2
 # The standard library's own tests, which run on our pools where they are of the Python that runs.
 TESTSUITE := libpython3.11-testsuite
 LONG := tests/integration/faults tests/simulation tests/chaos
@@ -58,7 +58,7 @@ test-engines: $(ENGINES)/.engines  ## run the tests of Dask, Ray, Celery (with a
 	GRAINLIKE_TEST_ENGINES="plain dask dask-scheduler ray celery" $(ENGINES)/bin/python -m pytest tests/engines $(ARGS)
 
 test-launch: $(VENV)/.dev  ## submit workers to a real Slurm on this machine, from Debian's packages; it takes root
-	@{ command -v slurmctld && command -v slurmd && command -v munged; } >/dev/null \
+	@{ command -v slurmctld && command -v slurmd && command -v munged && command -v ip; } >/dev/null \
 		|| { echo "Installing $(BATCH) ..."; test "$$(id -u)" = 0 \
 			&& { apt-get install -y -q --no-install-recommends $(BATCH) \
 				|| { apt-get update -q && apt-get install -y -q --no-install-recommends $(BATCH); }; } >/dev/null; } \

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 from slurm_here import SlurmHere, missing
+from slurm_pools import gate, instead, often_listed, private_state, submitted
+
+__all__ = ["gate", "instead", "often_listed", "private_state", "slurm", "submitted"]
 
 SLURM = "slurm" in os.environ.get("GRAINLIKE_TEST_LAUNCH", "").split()
-collect_ignore = [] if SLURM else ["test_pools.py", "test_slurm.py"]
+collect_ignore_glob = [] if SLURM else ["test_pools*.py", "test_slurm.py"]
 
 
 @pytest.fixture(scope="session")

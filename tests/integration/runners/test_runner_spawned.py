@@ -21,7 +21,7 @@ from grainlike_worker.daemon._keeper import open_keeper
 from grainlike_worker.daemon._output import Outputs
 from grainlike_worker.daemon._runner_supervisor import RunnerSupervisor
 from grainlike_worker.daemon._spawn import RunnerProcess
-from grainlike_worker.runner.loop._batch_notice import WORD_S
+from grainlike_worker.ipc._signals import LATE_S, WORD_S
 
 
 class Daemon:
@@ -200,6 +200,31 @@ async def test_a_coroutine_that_fails_after_a_signal_to_a_whole_batch_job_waits_
         daemon.run(3, waits, True)
         await daemon.until(3)
         assert word or time.monotonic() - again < WORD_S / 2
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", ["own", "shared"])
+@pytest.mark.parametrize("late", [True, False])
+async def test_a_job_that_fails_when_a_program_has_ended_waits_for_a_signal_that_may_be_late(
+    kind: Literal["own", "shared"], late: bool
+) -> None:
+    """A batch system signals a program before the runner, of which the job may fail before that is signalled."""
+
+    async def fail(program: str) -> None:
+        import subprocess
+
+        subprocess.run([program], check=True)  # noqa: ASYNC221
+
+    async with a_daemon(kind, fail, SLURM_JOB_ID="7") as (runner, daemon):
+        daemon.run(0, "true")
+        await daemon.until(0)
+        begun = time.monotonic()
+        daemon.run(1, "false")
+        if late:
+            os.kill(runner.pid, signal.SIGTERM)
+        await daemon.until(1)
+        assert daemon.codes == {0: Code.SUCCEEDED, 1: Code.FAILED}
+        assert time.monotonic() - begun >= (WORD_S if late else LATE_S) / 2
 
 
 @pytest.mark.anyio
