@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import partial
 
 import pytest
 from limits import LIMIT_S
@@ -104,15 +105,16 @@ async def test_at_a_limit_of_the_site_a_pool_waits_and_goes_on(slurm, submitted,
 async def test_a_head_that_is_killed_within_sbatch_finds_the_block_and_later_its_workers(
     slurm, submitted, instead, tmp_path
 ):
-    async def blocks_up():
+    async def blocks_are(state):
         rows = json.loads(await command("blocks", "--json"))
-        return rows if [row["state"] for row in rows] == ["up"] else None
+        return rows if [row["state"] for row in rows] == [state] else None
 
     began, killed = tmp_path / "began", tmp_path / "killed"
+    taken = '"$REAL" --hold "$@" >/dev/null'  # its worker is not to start before there is a head again
     head = HeadProgram(tmp_path / "journal")
     async with asyncio.timeout(LIMIT_S):
         await head.start()
-        instead.of("sbatch", f'"$REAL" "$@" >/dev/null; touch {began}; while ! [ -e {killed} ]; do sleep 0.1; done')
+        instead.of("sbatch", f"{taken}; touch {began}; while ! [ -e {killed} ]; do sleep 0.1; done")
         asking = asyncio.create_task(
             command("up", "slurm", "-n", "1", "--resources", "cores=1", "--walltime", "0:05:00")
         )
@@ -122,12 +124,14 @@ async def test_a_head_that_is_killed_within_sbatch_finds_the_block_and_later_its
         instead.of("sbatch", '"$REAL" "$@"')
         await head.start()
         await asking
-        [row] = await until(blocks_up)
-        assert [number for number, _ in submitted.all()] == [row["native"]]
+        [held] = await until(partial(blocks_are, "pending"))
+        slurm.say("scontrol", "release", held["native"])
+        [row] = await until(partial(blocks_are, "up"))
+        assert [number for number, _ in submitted.all()] == [held["native"]] == [row["native"]]
         [worker] = json.loads(await command("ls", "--json"))
         await head.kill()
         await head.start()
-        [again] = await until(blocks_up)
+        [again] = await until(partial(blocks_are, "up"))
         [same] = json.loads(await command("ls", "--json"))
         assert (again["label"], again["native"]) == (row["label"], row["native"]) == ("slurm-1", row["native"])
         assert same["pid"] == worker["pid"]
