@@ -96,7 +96,7 @@ async def over_all():
     return os.environ["SLURM_JOB_ID"], sorted(done.stdout.decode().split())
 
 async def main():
-    pool = Slurm("cores=1", walltime="0:05:00", nodes=2, min=2, max=2)
+    pool = Slurm("cores=1 memory=200Mi", walltime="0:05:00", nodes=2, min=2, max=2)
     async with Executor(launch=pool, local=None, listen="tcp://127.0.0.1:0") as executor:
         native, nodes = await (over_all @ Nodes(2, each=Cores(1)))()
         own = {name: value for name, value in os.environ.items() if name.startswith("SLURM_")}
