@@ -39,11 +39,11 @@ class Books:
     blocks: dict[str, Block] = field(default_factory=dict)
     ended: dict[str, EndedBlock] = field(default_factory=dict)
     strays: dict[str, tuple[ListedBlock, ...]] = field(default_factory=dict)
-    _first_name: str = field(init=False, repr=False)
+    _prefix: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check the digest: a name is made of it."""
-        self._first_name = native_name(self.digest, 0)
+        self._prefix = native_name(self.digest, 0)[:-1]
 
     def blocks_of(self, pool: str) -> list[Block]:
         """Return the blocks of a pool that live, the oldest first."""
@@ -61,9 +61,10 @@ class Books:
             >>> Books("1a2b3c4d").number_of("gl1a2b3c4d-7"), Books("1a2b3c4d").number_of("gl1a2b3c4d-old")
             (7, None)
         """
-        prefix, _, digits = name.rpartition("-")
-        ours = digits.isascii() and digits.isdecimal() and f"{prefix}-0" == self._first_name
-        return int(digits) if ours and not digits.startswith("0") else None
+        if not name.startswith(self._prefix):
+            return None
+        digits = name[len(self._prefix) :]
+        return int(digits) if digits.isascii() and digits.isdecimal() and digits[0] != "0" else None
 
     def numbers(self, system: str) -> dict[int, Block]:
         """Return the live blocks of a batch system by number."""

@@ -7,16 +7,19 @@ from pathlib import Path
 
 import pytest
 from slurm_here import SlurmHere, missing
+from slurm_pools import gate, instead, often_listed, private_state, submitted
+
+__all__ = ["gate", "instead", "often_listed", "private_state", "slurm", "submitted"]
 
 ASKED = os.environ.get("GRAINLIKE_TEST_LAUNCH", "").split()
 TESTS_OF = {
-    "slurm": ["test_lammps.py", "test_pages.py", "test_pools.py", "test_slurm.py", "test_torque_over_slurm.py"],
+    "slurm": ["test_lammps.py", "test_pages.py", "test_pools*.py", "test_slurm.py", "test_torque_over_slurm.py"],
     "sge": ["test_grid_engine.py"],
     "pbs": ["test_pbs.py"],
     "lsf": ["test_lsf.py"],
     "k8s": ["test_kubernetes.py"],
 }
-collect_ignore = [name for system, names in TESTS_OF.items() if system not in ASKED for name in names]
+collect_ignore_glob = [name for system, names in TESTS_OF.items() if system not in ASKED for name in names]
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,8 @@ def temporary_slurm(**options: Any) -> Iterator[SlurmHere]:
 
 
 class SlurmHere:
-    """Slurm with nodes `n1`, `n2` ... in `folder`, from `with SlurmHere(folder) as slurm` on.
+    """Slurm with nodes `n1`, `n2` ... in `folder`, from `with SlurmHere(folder) as slurm` on; `n1` has a GPU, as far as
+    Slurm can tell: a character device.
 
     Args:
         processors: what jobs may use, on each of the nodes; as many as `cpus`, so that jobs of a whole node know which
@@ -75,11 +76,13 @@ class SlurmHere:
     def __enter__(self) -> Self:
         self.folder.mkdir(mode=0o755, exist_ok=True)
         with ExitStack() as stack:
+            self._start_network(stack)
             self._start_munge(stack)
             self._configure()
-            self._start(stack, "slurmctld", "-D", "-f", self.folder / "slurm.conf")
+            self._start(stack, *self.before(""), "slurmctld", "-D", "-f", self.folder / "slurm.conf", log="slurmctld")
             for node in self.nodes:
-                self._start(stack, *self._held, "slurmd", "-D", "-N", node, "-f", self.folder / "slurm.conf", log=node)
+                words = ("slurmd", "-D", "-N", node, "-f", self.folder / "slurm.conf")
+                self._start(stack, *self.before(node), *self._held, *words, log=f"slurmd-{node}")
             self._until(self._all_idle, "the nodes are not idle")
             self._ended = stack.pop_all()
         return self
@@ -90,11 +93,35 @@ class SlurmHere:
             self._until(lambda: not self.say("squeue", "-h"), "jobs are left")
         self._ended.close()
 
+    # --- where it runs -----------------------------------------------------------------------------------------------
+
+    here: tuple[str, ...] = ()
+
+    @property
+    def control(self) -> str:
+        """Address of the controller."""
+        return "127.0.0.1"
+
+    def address_of(self, node: str) -> str:
+        """Return the address of a node."""
+        return "127.0.0.1"
+
+    def host_of(self, node: str) -> str:
+        """Return the host name that a node sees as its own."""
+        return socket.gethostname()
+
+    def before(self, node: str) -> tuple[str, ...]:
+        """Return the words before the command of a node's daemon; of the controller's for no node."""
+        return ()
+
+    def _start_network(self, stack: ExitStack) -> None:
+        """Make the network of the nodes, to end with `stack`."""
+
     # --- what tests ask and do ---------------------------------------------------------------------------------------
 
     def say(self, *words: object, check: bool = True) -> str:
         """Run one of its commands; return what it prints."""
-        command = [str(word) for word in words]
+        command = [*self.here, *(str(word) for word in words)]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0 or not check, f"{command} ended with {done.returncode}: {done.stderr}"
         return done.stdout.strip()
@@ -130,13 +157,13 @@ class SlurmHere:
             os.chown(path, user.pw_uid, user.pw_gid)
         files = (f"--socket={folder}/socket", f"--key-file={folder}/key", f"--log-file={folder}/log")
         rest = (f"--pid-file={folder}/pid", f"--seed-file={folder}/seed")
-        self._start(stack, "munged", "--foreground", *files, *rest, user=user)
+        self._start(stack, "munged", "--foreground", *files, *rest, log="munged", user=user)
         self._until((folder / "socket").exists, "munged does not listen")
 
     def _start(
-        self, stack: ExitStack, *words: object, log: str = "", user: pwd.struct_passwd | None = None
+        self, stack: ExitStack, *words: object, log: str, user: pwd.struct_passwd | None = None
     ) -> subprocess.Popen[bytes]:
-        path = self.folder / f"{log or words[0]}.out"
+        path = self.folder / f"{log}.out"
         command = [str(word) for word in words]
         as_user = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
         with path.open("wb") as out:
@@ -148,17 +175,19 @@ class SlurmHere:
 
     def _configure(self) -> None:
         folder, host = self.folder, socket.gethostname()
+        gpu = self.nodes[0]
+        (folder / "gres.conf").write_text(f"NodeName={gpu} Name=gpu File=/dev/null\n")
         ports = list(_free_ports(len(self.nodes) + 1))
         nodes = "\n".join(
-            f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={self._cpus} "
-            f"RealMemory={self._memory_mb} State=UNKNOWN"
+            f"NodeName={node} NodeHostname={self.host_of(node)} NodeAddr={self.address_of(node)} Port={port} "
+            f"CPUs={self._cpus} RealMemory={self._memory_mb}{' Gres=gpu:1' if node == gpu else ''} State=UNKNOWN"
             for node, port in zip(self.nodes, ports[1:], strict=True)
         )
         (folder / "state").mkdir()
         (folder / "slurm.conf").write_text(
             f"""\
 ClusterName=here
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({self.control})
 SlurmctldPort={ports[0]}
 SlurmUser=root
 SlurmdUser=root
@@ -173,6 +202,7 @@ SlurmdLogFile={folder}/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 MpiDefault=none
+GresTypes=gpu
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
 SlurmdParameters=config_overrides

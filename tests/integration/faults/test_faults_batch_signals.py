@@ -11,7 +11,7 @@ import time
 import pytest
 from limits import LIMIT_S
 
-from grainlike import Cores, Executor, delayed, info, start
+from grainlike import Cores, Executor, delayed, info, run_process, start
 
 LISTEN = "tcp://127.0.0.1:0"
 NO_GRACE_ENDS = "from grainlike.scheduler.node import _runners; _runners.GRACE_S = 3600.0"
@@ -66,24 +66,46 @@ async def test_a_signal_to_every_process_of_a_batch_job_lets_jobs_clean_up(
         assert info(r_).attempt == 2
 
 
-async def test_a_job_whose_program_dies_of_a_signal_to_every_process_runs_elsewhere(gates, start_worker, monkeypatch):
-    """The program dies at once, and the job would fail for it; its runner hears of the signal before that."""
+@pytest.mark.parametrize("kind", ["plain", "coroutine", "coroutine that blocks"])
+async def test_a_job_whose_program_dies_of_a_signal_to_every_process_runs_elsewhere(
+    kind, gates, start_worker, monkeypatch
+):
+    """The program dies at once, and the job fails for it before the worker is signalled; its runner was before that."""
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=LISTEN) as executor:
-        path = gate.path
+    async with asyncio.timeout(LIMIT_S), gates() as gate, gates() as farewell, Executor(listen=LISTEN) as executor:
+        path, fails = gate.path, farewell.visit
+        farewell.open = True
+        code = "import os, socket, sys; way = socket.socket(socket.AF_UNIX); way.connect(sys.argv[1])"
+        code += "; way.sendall(b'program %d\\n' % os.getpid()); way.recv(1)"
+        program = [sys.executable, "-c", code, path]
 
-        @delayed(retries=0)
-        def job():
-            code = "import os, socket, sys; way = socket.socket(socket.AF_UNIX); way.connect(sys.argv[1])"
-            code += "; way.sendall(b'program %d\\n' % os.getpid()); way.recv(1)"
-            subprocess.run([sys.executable, "-c", code, path], check=True)
+        def plain():
+            try:
+                subprocess.run(program, check=True)
+            except subprocess.CalledProcessError:
+                fails("job")
+                raise
             return "done"
 
-        r_ = start((job @ Cores(1))())
+        async def coroutine():
+            try:
+                await run_process(program)
+            except subprocess.CalledProcessError:
+                fails("job")
+                raise
+            return "done"
+
+        async def blocking():
+            return plain()
+
+        body = {"plain": plain, "coroutine": coroutine}.get(kind, blocking)
+        r_ = start((delayed(body, retries=0) @ Cores(1))())
         worker = start_worker(executor.address, name="n1")
-        program = (await gate.arrival()).pid
-        for pid in (*(other.pid for other in worker.tree() if other.pid != program), program, worker.pid):
+        started = (await gate.arrival()).pid
+        for pid in (*(other.pid for other in worker.tree() if other.pid != started), started):
             os.kill(pid, signal.SIGTERM)
+        await farewell.arrival()
+        os.kill(worker.pid, signal.SIGTERM)
         code, said = await worker.exit()
         assert code == 0, said
         monkeypatch.delenv("SLURM_JOB_ID")
@@ -92,6 +114,33 @@ async def test_a_job_whose_program_dies_of_a_signal_to_every_process_runs_elsewh
         gate.release_all()
         assert await r_ == "done"
         assert info(r_).attempt == 2
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+async def test_a_job_that_fails_long_after_a_signal_that_meant_nothing_has_failed(
+    kind, gates, start_worker, monkeypatch
+):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=LISTEN) as executor:
+        visit = gate.visit
+
+        def plain():
+            visit("job")
+            raise ValueError("its own")
+
+        async def coroutine():
+            await asyncio.to_thread(visit, "job")
+            raise ValueError("its own")
+
+        worker = start_worker(executor.address)
+        r_ = start((delayed(plain if kind == "plain" else coroutine, retries=0) @ Cores(1))())
+        await gate.arrival()
+        for process in worker.tree():
+            process.send_signal(signal.SIGTERM)
+        gate.release_all()
+        with pytest.raises(ValueError, match="its own"):
+            await r_
+        assert info(r_).attempt == 1
 
 
 async def test_runners_and_keeper_outlive_a_signal_that_only_they_get(gates, start_worker, monkeypatch):

@@ -16,7 +16,7 @@ from raw_runner import LIMIT_S, TERMINATED, Gate, Runner, alarm, by_value, envir
 from grainlike.wire import Beat, Code, Stop, StopReason
 from grainlike_worker.daemon._spawn import describe_exit
 from grainlike_worker.ipc._claims import IDLE, ClaimPage
-from grainlike_worker.runner.process._signals import WORD_S
+from grainlike_worker.ipc._signals import WORD_S
 
 # --- stopping ---------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -15,11 +16,12 @@ from raw_runner import LIMIT_S, TERMINATED, Gate, alarm, definition_of, linux_on
 
 from grainlike.errors import JobMemoryError
 from grainlike.payload import Payload, dump_arguments, load_error, load_value
-from grainlike.wire import Code, Completed, Frame, Ready, Run, Setup
+from grainlike.wire import Beat, Code, Completed, Frame, Ready, Run, Setup, Stop
 from grainlike_worker.daemon._keeper import open_keeper
 from grainlike_worker.daemon._output import Outputs
 from grainlike_worker.daemon._runner_supervisor import RunnerSupervisor
 from grainlike_worker.daemon._spawn import RunnerProcess
+from grainlike_worker.ipc._signals import LATE_S, WORD_S
 
 
 class Daemon:
@@ -45,7 +47,7 @@ class Daemon:
 
     def on_frames(self, frames: list[Frame]) -> None:
         for message, _ in frames:
-            if isinstance(message, Ready):
+            if isinstance(message, (Beat, Ready)):
                 continue
             assert isinstance(message, Completed)
             for job, code, data in zip(message.jobs, message.codes, message.data, strict=True):
@@ -161,6 +163,68 @@ async def test_a_shared_process_runs_many_coroutines_and_sigterm_cancels_them(tm
         with anyio.fail_after(LIMIT_S):
             assert await runner.wait() == TERMINATED
     assert (tmp_path / "0").read_text() == "0"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("word", [True, False])
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_coroutine_that_fails_after_a_signal_to_a_whole_batch_job_waits_for_word(
+    number: signal.Signals, word: bool, waits: bool
+) -> None:
+    """The daemon was signalled, too. Until it says what that means nothing is told of the job; of others it is."""
+
+    async def fail(waits: bool, fails: bool) -> None:
+        import asyncio
+
+        if waits:
+            await asyncio.sleep(0)
+        if fails:
+            raise ValueError("its program has died")
+
+    async with a_daemon("shared", fail, SLURM_JOB_ID="7") as (runner, daemon):
+        daemon.run(0, waits, False)
+        await daemon.until(0)
+        os.kill(runner.pid, number)
+        daemon.run(1, waits, True)
+        sent = time.monotonic()
+        daemon.run(2, waits, False)
+        await daemon.until(2)
+        assert 1 not in daemon.codes
+        if word:
+            runner.link.post(Stop([1]))
+        await daemon.until(1)
+        assert daemon.codes[1] == Code.FAILED
+        assert word is (time.monotonic() - sent < WORD_S / 2)
+        again = time.monotonic()
+        daemon.run(3, waits, True)
+        await daemon.until(3)
+        assert word or time.monotonic() - again < WORD_S / 2
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", ["own", "shared"])
+@pytest.mark.parametrize("late", [True, False])
+async def test_a_job_that_fails_when_a_program_has_ended_waits_for_a_signal_that_may_be_late(
+    kind: Literal["own", "shared"], late: bool
+) -> None:
+    """A batch system signals a program before the runner, of which the job may fail before that is signalled."""
+
+    async def fail(program: str) -> None:
+        import subprocess
+
+        subprocess.run([program], check=True)  # noqa: ASYNC221
+
+    async with a_daemon(kind, fail, SLURM_JOB_ID="7") as (runner, daemon):
+        daemon.run(0, "true")
+        await daemon.until(0)
+        begun = time.monotonic()
+        daemon.run(1, "false")
+        if late:
+            os.kill(runner.pid, signal.SIGTERM)
+        await daemon.until(1)
+        assert daemon.codes == {0: Code.SUCCEEDED, 1: Code.FAILED}
+        assert time.monotonic() - begun >= (WORD_S if late else LATE_S) / 2
 
 
 @pytest.mark.anyio

@@ -77,6 +77,11 @@ class OutcomeBatch:
         """The job that was added last failed by an exception after which it is not to be tried again."""
         self._final.append(job)
 
+    @property
+    def last_has_failed(self) -> bool:
+        """Return True if the job that was added last has failed, and nobody has been told."""
+        return bool(self._codes) and self._codes[-1] == Code.FAILED
+
     def due(self, now: float) -> bool:
         """Return True if the outcomes are to be sent before the next job starts."""
         # Buffers are the memory of an object that the next job may change: they must leave before it starts.

@@ -27,6 +27,7 @@ from grainlike.net import adopt
 from grainlike_worker.ipc._signals import FLUSH_SIGNAL, NOTICES, TERMINATED, in_batch_job
 from grainlike_worker.ipc._steps import TOLD, StepPage
 from grainlike_worker.linux._forks import end_if_forked_here, keep_signals
+from grainlike_worker.runner.loop._batch_notice import BatchNotice
 from grainlike_worker.runner.loop._output import PipeOutput, hooked_streams
 from grainlike_worker.runner.loop._runner import serve_shared
 
@@ -55,40 +56,39 @@ def serve_process(
 
 
 async def _serve(fd: int, scratch: str | None, output: PipeOutput | None, words: memoryview[float] | None) -> int:
+    notice = BatchNotice() if in_batch_job() else None
     with anyio.CancelScope() as scope:
-        _take_sigterm(scope.cancel, words)
+        _take_sigterm(scope.cancel, words, notice)
         _keep_signals()
         end_if_forked_here(asyncio.get_running_loop(), fd)
         link = await adopt(socket.socket(fileno=fd), "worker")
         # The other end is the process that started this one.
         link.trust()
         if output is None:
-            await serve_shared(link, scratch, words=words)
+            await serve_shared(link, scratch, words=words, notice=notice)
         else:
             _print_in_lines()
             with hooked_streams():
-                await serve_shared(link, scratch, output, words)
+                await serve_shared(link, scratch, output, words, notice=notice)
     return TERMINATED if scope.cancel_called else 0
 
 
-def _take_sigterm(cancel: Callable[[], object], words: memoryview[float] | None) -> None:
+def _take_sigterm(cancel: Callable[[], object], words: memoryview[float] | None, notice: BatchNotice | None) -> None:
     """Cancel at SIGTERM; in a batch job only once the daemon has said so, for it is sent to every process there."""
     loop = asyncio.get_running_loop()
-    if words is None or not in_batch_job():
+    if words is None or notice is None:
         loop.add_signal_handler(signal.SIGTERM, cancel)
         return
 
     def cancel_if_told() -> None:
         if words[TOLD]:
             cancel()
+        else:
+            notice.came()
 
     loop.add_signal_handler(signal.SIGTERM, cancel_if_told)
     for number in NOTICES:
-        loop.add_signal_handler(number, _ignore)
-
-
-def _ignore() -> None:
-    """Do nothing, where the default would end the process."""
+        loop.add_signal_handler(number, notice.came)
 
 
 def _keep_signals() -> None:

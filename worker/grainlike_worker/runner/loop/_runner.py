@@ -45,6 +45,7 @@ from grainlike_worker.runner.common._lease import RunnerLease
 from grainlike_worker.runner.common._streams import StreamSenders
 from grainlike_worker.runner.common._uplink import LoopUplink
 from grainlike_worker.runner.common._usage import Laps, PeakMemory
+from grainlike_worker.runner.loop._batch_notice import BatchNotice
 from grainlike_worker.runner.loop._tasks import Tasks, open_tasks
 
 __all__ = ["serve_shared"]
@@ -65,6 +66,7 @@ async def serve_shared(
     output: JobOutput | None = None,
     words: memoryview[float] | None = None,
     slow: Callable[[JobInfo, float], None] | None = None,
+    notice: BatchNotice | None = None,
 ) -> None:
     """Run `async def` jobs that come over `link` until it ends; then cancel those still running and wait for them.
 
@@ -72,7 +74,8 @@ async def serve_shared(
     does the same as the end of the link. A job that does not let itself be cancelled holds it up. Below `scratch` jobs
     find directories of their own. `output` is told what they print, while `hooked_streams` are there; `words` say which
     job is being stepped (see `StepPage`), and `slow` is told of one that has blocked the loop, and for how many
-    seconds, once it no longer does.
+    seconds, once it no longer does. With `notice`, jobs that fail after a signal to all processes of a batch job wait
+    for the worker's word.
 
     Example::
 
@@ -81,7 +84,7 @@ async def serve_shared(
         near.post(Setup("n1", []))
     """
     words = memoryview(bytearray(2 * 8)).cast("d") if words is None else words
-    runner = LoopRunner(link, scratch, output, words, slow)
+    runner = LoopRunner(link, scratch, output, words, slow, notice)
     try:
         async with open_tasks(runner.serve) as tasks:
             runner.tasks = tasks
@@ -103,8 +106,10 @@ class LoopRunner:
         output: JobOutput | None,
         words: memoryview[float],
         slow: Callable[[JobInfo, float], None] | None,
+        notice: BatchNotice | None,
     ) -> None:
         self._link = link
+        self._notice = notice
         self._output = output
         self._words = words
         self._slow = slow
@@ -171,6 +176,9 @@ class LoopRunner:
                 receipt = lease.columns.receipt = read_receipt()
             if suspended is not None:
                 await self._wait_for(lease, suspended)
+            if self._notice is not None and lease.columns.last_has_failed and not disturbed():
+                await self._notice.word_on(lease.last[0])
+            if suspended is not None:
                 break
             if lease.columns.due(laps.now):
                 self._flush(lease)
@@ -344,6 +352,8 @@ class LoopRunner:
 
     def _stop(self, jobs: Sequence[int], reason: StopReason) -> None:
         self._senders.stop(jobs)
+        if self._notice is not None:
+            self._notice.stopped(jobs)
         for job in jobs:
             lease = self._lease_of.get(job)
             if lease is not None and job not in lease.stopped:

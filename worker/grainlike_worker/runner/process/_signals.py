@@ -7,7 +7,8 @@ system ignores it.
 
 In a batch job a SIGTERM counts only once the daemon has said that the runner shall end: batch systems send it, and
 their notices, to every process of a job, and the daemon gives jobs their grace. A job that fails in between, as its
-programs died of that signal, waits for the daemon's word a moment (`wait_for_word`).
+programs died of that signal, waits for the daemon's word a moment (`wait_for_word`); also where a program has ended
+and the signal may still be on its way to here.
 
 A handler may run between any two instructions. It acts only while the runner is `exposed`, that is inside a job or
 waiting for one; at all other times it leaves a mark.
@@ -22,26 +23,36 @@ from collections.abc import Callable
 from types import FrameType
 
 from grainlike.wire import StopReason
-from grainlike_worker.ipc._signals import FLUSH_SIGNAL, NOTICES, TERMINATED, in_batch_job
+from grainlike_worker.ipc._signals import FLUSH_SIGNAL, LATE_S, NOTICES, TERMINATED, WORD_S, in_batch_job
 from grainlike_worker.linux._forks import keep_signals
+from grainlike_worker.runner.common._usage import count_of_ended_children
 
-__all__ = ["WORD_S", "RunnerSignals"]
+__all__ = ["RunnerSignals"]
 
 
 _handler_of: Callable[[int], object] = vars(signal)["_signal"].getsignal
 """What `signal.getsignal` asks, before it tries to make an enum of the answer."""
 
 
-WORD_S = 1.0
-"""Seconds for which a job that failed after a signal to all processes waits for the daemon's word: that has been
-signalled, too, and answers at once.
-"""
+_NAP_S = 0.01
 
 
 class RunnerSignals:
     """SIGTERM and SIGURG of this process, from `install` on; for the main thread."""
 
-    __slots__ = ("_flush", "_home", "_in_batch", "_notices", "_told", "asked", "cancel", "exposed", "noticed", "reason")
+    __slots__ = (
+        "_ended",
+        "_flush",
+        "_home",
+        "_in_batch",
+        "_notices",
+        "_told",
+        "asked",
+        "cancel",
+        "exposed",
+        "noticed",
+        "reason",
+    )
 
     def __init__(self, flush: Callable[[], None], told: Callable[[], int] = lambda: StopReason.UNSAID) -> None:
         self._in_batch = in_batch_job()
@@ -49,6 +60,7 @@ class RunnerSignals:
         self._told = told
         self._notices = NOTICES if self._in_batch else ()
         self._home = os.getpid()
+        self._ended = 0
         self.asked = False
         self.noticed = False
         """True once a SIGTERM, or a notice, has come of which the daemon has not said that it is for this process."""
@@ -78,17 +90,23 @@ class RunnerSignals:
             raise self.end()
 
     def wait_for_word(self) -> None:
-        """After a job has failed: if all processes were signalled, wait until the daemon says that this shall end."""
-        if not self.noticed or self.asked:
+        """After a job has failed: if all processes were signalled, wait until the daemon says that this shall end.
+
+        The same where a program of a job has ended since the last look: it may have been signalled before this.
+        """
+        ended, self._ended = self._ended, count_of_ended_children() if self._in_batch else 0
+        if self.asked or not (self.noticed or ended != self._ended):
             return
-        self.noticed = False  # it is waited for once
+        since = time.monotonic()
         self.exposed = True
         try:
-            time.sleep(WORD_S)
+            while time.monotonic() < since + (WORD_S if self.noticed else LATE_S):
+                time.sleep(_NAP_S)
         except SystemExit:
             pass
         finally:
             self.exposed = False
+        self.noticed = False  # it is waited for once
 
     def end(self) -> SystemExit:
         """Return what ends the process, through the job that runs."""
