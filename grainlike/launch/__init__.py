@@ -17,9 +17,11 @@ from grainlike._later import later
 if TYPE_CHECKING:
     from grainlike.launch._batch_client import BatchClient, Submission, sweep_blocks, system_key
     from grainlike.launch._batch_pools import LSF, PBS, SGE, Slurm
+    from grainlike.launch._context import LaunchContext
     from grainlike.launch._other_pools import SSH, Kubernetes, Local
     from grainlike.launch._pool import POOL_NAME, BatchPool, WorkerPool
     from grainlike.launch._registry import LAUNCHERS, load, pool_class_of, pool_from
+    from grainlike.launch._ssh_client import client_of
 
 __all__ = [
     "LAUNCHERS",
@@ -31,10 +33,12 @@ __all__ = [
     "BatchClient",
     "BatchPool",
     "Kubernetes",
+    "LaunchContext",
     "Local",
     "Slurm",
     "Submission",
     "WorkerPool",
+    "client_of",
     "load",
     "pool_class_of",
     "pool_from",
@@ -55,6 +59,8 @@ if not TYPE_CHECKING:  # else any name would be there
             "Submission": "_batch_client",
             "system_key": "_batch_client",
             "BatchPool": "_pool",
+            "LaunchContext": "_context",
+            "client_of": "_ssh_client",
             "Kubernetes": "_other_pools",
             "Local": "_other_pools",
             "POOL_NAME": "_pool",

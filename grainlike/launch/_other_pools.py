@@ -30,6 +30,7 @@ class SSH(WorkerPool):
 
     Attributes:
         hosts: the machines; `node[1-4]` stands for four.
+        tunnel: the head's port is forwarded to the machines, for those that cannot connect to it.
 
     Example::
 
@@ -41,6 +42,12 @@ class SSH(WorkerPool):
     dialect_class: ClassVar[type[Dialect]] = SSHDialect
 
     hosts: Sequence[str] = field(default=(), kw_only=True)
+    tunnel: bool = field(default=False, kw_only=True)
+
+    @property
+    def is_away(self) -> bool:
+        """True: a machine may share no directory with the head."""
+        return True
 
     @property
     def machines(self) -> tuple[str, ...]:
