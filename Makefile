@@ -20,6 +20,7 @@ KILLS ?= 5000
 KERNEL ?= /
 PROGRAMS := redis-server openmpi-bin mpich
 BATCH := slurm-wlm munge
+MACHINES := openssh-server openssh-client iproute2
 # The standard library's own tests, which run on our pools where they are of the Python that runs.
 TESTSUITE := libpython3.11-testsuite
 LONG := tests/integration/faults tests/simulation tests/chaos
@@ -57,13 +58,18 @@ endif
 test-engines: $(ENGINES)/.engines  ## run the tests of Dask, Ray, Celery (with a Redis server of their own) and MPI, and others' suites on our parts
 	GRAINLIKE_TEST_ENGINES="plain dask dask-scheduler ray celery" $(ENGINES)/bin/python -m pytest tests/engines $(ARGS)
 
-test-launch: $(VENV)/.dev  ## submit workers to a real Slurm on this machine, from Debian's packages; it takes root
+test-launch: $(VENV)/.dev  ## submit workers to a real Slurm and by a real sshd on this machine, from Debian's packages; it takes root
 	@{ command -v slurmctld && command -v slurmd && command -v munged; } >/dev/null \
 		|| { echo "Installing $(BATCH) ..."; test "$$(id -u)" = 0 \
 			&& { apt-get install -y -q --no-install-recommends $(BATCH) \
 				|| { apt-get update -q && apt-get install -y -q --no-install-recommends $(BATCH); }; } >/dev/null; } \
 		|| { echo "the tests of launching need: apt-get install $(BATCH)" >&2; exit 2; }
-	GRAINLIKE_TEST_LAUNCH=slurm $(BIN)/python -m pytest tests/launch $(ARGS)
+	@PATH="$$PATH:/usr/sbin"; { command -v sshd && command -v ssh && command -v ip; } >/dev/null \
+		|| { echo "Installing $(MACHINES) ..."; test "$$(id -u)" = 0 \
+			&& { apt-get install -y -q --no-install-recommends $(MACHINES) \
+				|| { apt-get update -q && apt-get install -y -q --no-install-recommends $(MACHINES); }; } >/dev/null; } \
+		|| { echo "the tests of launching need: apt-get install $(MACHINES)" >&2; exit 2; }
+	GRAINLIKE_TEST_LAUNCH="slurm ssh" $(BIN)/python -m pytest tests/launch $(ARGS)
 
 test-long: bugs  ## what takes hours: SEEDS=100000 worlds and broken journals, EXAMPLES=20000 of STEPS=200 of both minds, KILLS=5000 of processes, every seeded bug
 	GRAINLIKE_TEST_SEEDS=$(SEEDS) GRAINLIKE_TEST_REPLAYS=10 $(BIN)/python -m pytest tests/simulation

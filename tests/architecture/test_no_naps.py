@@ -19,6 +19,8 @@ MAY = {
     "chaos/client_program.py": "a user's program, which dials again after a while",
     "launch/test_pools.py": "jobs that wait for a file, in processes of their own",
     "launch/slurm_here.py": "programs of Slurm's, which tell of nothing",
+    "launch/ssh_pools.py": "jobs that wait for a file, in processes of their own",
+    "launch/sshd_here.py": "an sshd that begins, which tells nobody",
     "virtual/virtual_program.py": "no time really passes",
 }
 
