@@ -46,7 +46,7 @@ async def opened(launch=None):
 
 def ended(executor):
     """Return the blocks that have ended."""
-    return [row for row in executor._service._service.launched.block_rows(ended=True) if row.state == "ended"]
+    return [row for row in executor._service._service.launched.view.block_rows(ended=True) if row.state == "ended"]
 
 
 def pool_row(executor):
