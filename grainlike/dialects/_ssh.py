@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from grainlike.dialects._block import BlockFile, BlockRequest, CommandResult, NativeCommand, is_native_name
 from grainlike.dialects._dialect import Dialect
-from grainlike.dialects._facts import Answer, ListedBlock, Listing, answer_without_id, words_of
+from grainlike.dialects._facts import Answer, ListedBlock, Listing, words_of
 from grainlike.dialects._flags import FlagRules
 from grainlike.dialects._script import ScriptStyle
 
@@ -222,7 +222,9 @@ class SSHDialect(Dialect):
 
     def checked(self, said: CommandResult) -> Answer:
         """Return what the answer to `check` means."""
-        return Answer("accepted", words=words_of(said)) if said.code == 0 else answer_without_id(said)
+        if said.code == 0:
+            return Answer("accepted", words="it lets us in")
+        return Answer("refused", words=_last_line(said))
 
     def list(self, user: str, host: str = "") -> tuple[NativeCommand, ...]:  # noqa: ARG002 - only our own can be seen
         """Return a shell that lists the blocks of one machine."""

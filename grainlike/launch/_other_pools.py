@@ -68,6 +68,18 @@ class SSH(WorkerPool):
     def _first_host(self) -> str:
         return self.machines[0]
 
+    async def check(self) -> str:
+        """Ask each machine whether it lets us in; return what they say, a line each. Nothing is started.
+
+        Raises:
+            LaunchError: none does, or gives an answer within 30 s.
+            ValueError: as `script`.
+        """
+        from grainlike.launch._native import ask_each_whether_taken  # programs that only describe pools do without
+
+        blocks = {machine: replace(self._example(), host=machine) for machine in self.machines}
+        return await ask_each_whether_taken(self.dialect(), blocks, self.via)
+
     def block(self, **known: Any) -> BlockRequest:
         """Return the request for one block: see `WorkerPool.block`."""
         return _with_own_end(self, super().block(**known))

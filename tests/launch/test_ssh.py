@@ -116,8 +116,20 @@ async def test_what_is_shown_before_is_what_is_delivered(ssh):
         there = (folder / "script").read_text()
         assert pool.script().replace("gl00000000-1", folder.name) == there
         assert shown["script"].replace("gl00000000-1", folder.name) == there
-        assert await pool.check()
     assert nothing_is_left(n1)
+
+
+async def test_who_asks_before_is_told_what_each_machine_says_and_one_is_enough(ssh):
+    n1, down, refuses = ssh.add("n1"), ssh.add("down", up=False), ssh.add("refuses", key="other_key")
+    said = (await ssh_pool(ssh, n1, down, refuses).check()).splitlines()
+    assert [line.partition(":")[0] for line in said] == ["n1", "down", "refuses"]
+    assert said[0] == "n1: it lets us in"
+    assert said[1].endswith("Connection refused")
+    assert said[2].endswith("Permission denied (publickey).")
+    with pytest.raises(LaunchError, match=r"(?s)down: .*Connection refused\nrefuses: .*Permission denied") as caught:
+        await ssh_pool(ssh, down, refuses).check()
+    assert caught.value.command[-1] == "true"
+    assert nothing_is_left(n1, refuses)
 
 
 async def test_no_key_and_no_secret_of_the_head_is_where_others_could_read_it(ssh, gate, tmp_path, monkeypatch):
