@@ -1,6 +1,7 @@
 """Ends of blocks by a real sshd that nobody asked for: killed scripts, machines and heads; and tunnels."""
 
 import asyncio
+import itertools
 import json
 import os
 import signal
@@ -20,9 +21,10 @@ from ssh_pools import (
     until_up,
     where,
 )
-from waiting import until, until_files
+from waiting import until, until_called, until_files
 
 from grainlike import Cores, LaunchError, cancel, start
+from grainlike.head.fleet import FleetDriver
 
 pytestmark = pytest.mark.asyncio
 
@@ -68,6 +70,9 @@ async def test_a_block_whose_script_is_killed_lives_as_its_worker_does_and_leave
         await gate.until_started()
         os.kill(script_of(n1), signal.SIGKILL)
         await until(lambda: [pid for pid, words in n1.processes().items() if words.startswith("bash -l ")] == [])
+        listed = itertools.count()
+        await until_called(FleetDriver, "_list", lambda: next(listed) >= 3)
+        assert len(n1.blocks()) == 1, "it is not taken for ended"
         gate.open()
         assert await job == "n1"
         assert [row.state for row in executor.blocks()] == ["up"]
@@ -204,15 +209,20 @@ async def test_a_head_that_is_killed_within_ssh_finds_the_block_and_later_its_wo
 # --- tunnels ---------------------------------------------------------------------------------------------------------
 
 
-def tunnels_of(ssh):
-    """Return the processes that forward a port to a machine of a test."""
+def tunnels_of(ssh, machine=""):
+    """Return the processes that forward a port to machines of a test, found by their configuration or their port."""
+    ports = []
+    if machine:
+        access = json.loads((ssh.machines[machine].blocks()[0] / "worker.json").read_text())
+        ports = [f"127.0.0.1:{one.rpartition(':')[2]}:".encode() for one in access["addresses"]]
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if words[0] == b"ssh" and b"-R" in words and str(ssh.config).encode() in words:
+        ours = str(ssh.config).encode() in words or any(word.startswith(tuple(ports)) for word in words)
+        if words[0] == b"ssh" and b"-R" in words and ours:
             found.append(int(folder.name))
     return found
 
@@ -270,7 +280,9 @@ async def test_tunnels_come_back_with_the_next_head(ssh, home):
         [row] = await until(lambda: blocks_up(head))
         worker = worker_of(far)
         await head.kill()
-        await until(lambda: head.process.returncode is not None)
+        for pid in tunnels_of(ssh, "far"):  # while the worker dials by it, the one of before may stay
+            os.kill(pid, signal.SIGKILL)
+        await until(lambda: tunnels_of(ssh, "far") == [])
         await head.start()
         [again] = await until(lambda: blocks_up(head))
         assert (again["native"], worker_of(far)) == (row["native"], worker)
