@@ -18,7 +18,7 @@ EXAMPLES ?= 20000
 STEPS ?= 200
 KILLS ?= 5000
 KERNEL ?= /
-SYSTEMS ?= slurm sge pbs lsf k8s
+SYSTEMS ?= slurm sge pbs lsf ssh k8s
 PROGRAMS := redis-server openmpi-bin mpich
 BATCH := slurm-wlm slurm-wlm-torque munge lammps openmpi-bin openssh-server openssh-client iproute2
 # Programs of these packages: all are there, or all packages are installed.

@@ -10,7 +10,7 @@ from grainlike.dialects._block import CommandResult
 
 __all__ = ["Answer", "ListedBlock", "Listing", "NativeState", "Verdict", "answer_without_id", "words_of"]
 
-Verdict = Literal["accepted", "waits", "refused", "unclear"]
+Verdict = Literal["accepted", "waits", "elsewhere", "refused", "unclear"]
 NativeState = Literal["pending", "running", "stuck", "ending", "ended", "unknown"]
 
 
@@ -20,7 +20,8 @@ class Answer:
 
     Attributes:
         verdict: `accepted`; `waits` (a limit of the site or of the user: try again later); `refused` (it does not
-            get better by itself); `unclear`: it may have been taken, so look for the block by its name.
+            get better by itself); `elsewhere` (one machine of several refused it: another may take the next one);
+            `unclear`: it may have been taken, so look for the block by its name.
         native: the job's id there, if it was accepted. After a check: a held job that is to be ended now.
         words: the batch system's own words.
     """

@@ -103,11 +103,15 @@ class SubmissionAccepted:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionRefused:
-    """A submission was refused. `waits`: by a limit that another hour may lift."""
+    """A submission was refused. `waits`: by a limit that another hour may lift.
+
+    `elsewhere`: by one machine of several, and another is there that may take the next block.
+    """
 
     label: str
     words: str
     waits: bool = False
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)

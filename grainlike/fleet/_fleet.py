@@ -129,7 +129,9 @@ def _pool_set(turn: Turn, event: PoolSet) -> None:
         books.pools[pool.name] = PoolState(pool, cores=pool.cores)
     else:
         if _makes_other_blocks(state.pool, pool):
-            state.proven, state.cores = False, pool.cores
+            state.proven = False
+            # Cores that were learned are the best guess until the next worker tells: without one, a budget is none.
+            state.cores = pool.cores if pool.cores != state.pool.cores else state.cores
         state.pool = pool
         state.workers = None
         state.going = state.at_once = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from grainlike.dialects import ListedBlock
 from grainlike.fleet._block import Block
@@ -75,6 +75,7 @@ def listed(turn: Turn, event: Listed) -> None:
         number = turn.books.number_of(row.name)
         if number is not None:
             rows.setdefault(number, []).append(row)
+    _move(turn, event, rows, blocks)
     elsewhere = {block.number for block in turn.books.blocks.values() if block.system != event.system}
     superfluous: list[str] = []
     strays: list[ListedBlock] = []
@@ -102,6 +103,21 @@ def listed(turn: Turn, event: Listed) -> None:
     for number, block in blocks.items():
         if number not in rows:
             _unlisted(turn, block, event.asked)
+
+
+def _move(turn: Turn, event: Listed, rows: Mapping[int, Sequence[ListedBlock]], blocks: dict[int, Block]) -> None:
+    """Have blocks belong to the key that their pool has now, once a listing shows them there under their ids.
+
+    A pool that reaches the same batch system in another way, as by another login node, has another key: the way of
+    before may be the one that does not work any more.
+    """
+    for block in turn.books.blocks.values():
+        state = turn.books.pools.get(block.pool)
+        if state is None or block.system == event.system or state.pool.system != event.system:
+            continue
+        if any(row.native == block.native != "" for row in rows.get(block.number, ())):
+            block.system = event.system
+            blocks[block.number] = block
 
 
 def end_strays(turn: Turn, event: StraysGone) -> None:  # noqa: ARG001 - as all that take events

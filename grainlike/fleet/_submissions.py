@@ -66,7 +66,10 @@ def take_native(turn: Turn, block: Block, native: str) -> None:
 
 
 def refused(turn: Turn, event: SubmissionRefused) -> None:
-    """Forget a block that was not taken; its pool waits if a limit may be lifted, and is paused otherwise."""
+    """Forget a block that was not taken; its pool waits if a limit may be lifted, and is paused otherwise.
+
+    What one machine of several refused, the next block asks of another at once.
+    """
     block = _answered(turn, event.label)
     if block is None or block.native or block.joined:
         return  # it was found meanwhile: the listing knows better
@@ -75,7 +78,9 @@ def refused(turn: Turn, event: SubmissionRefused) -> None:
     turn.books.version += 1
     if state is None or block.leave_reason:
         return
-    if event.waits:
+    if event.elsewhere:
+        state.reason = event.words
+    elif event.waits:
         hold(turn, state, event.words)
     else:
         state.reason = event.words

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from grainlike.launch._batch_client import BatchClient, Submission, sweep_blocks, system_key
     from grainlike.launch._batch_pools import LSF, PBS, SGE, Slurm
     from grainlike.launch._clients import PoolClient, client_of
+    from grainlike.launch._context import LaunchContext
     from grainlike.launch._other_pools import SSH, Kubernetes, Local
     from grainlike.launch._pool import POOL_NAME, BatchPool, WorkerPool
     from grainlike.launch._registry import LAUNCHERS, load, pool_class_of, pool_from
@@ -32,6 +33,7 @@ __all__ = [
     "BatchClient",
     "BatchPool",
     "Kubernetes",
+    "LaunchContext",
     "Local",
     "PoolClient",
     "Slurm",
@@ -58,6 +60,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "Submission": "_batch_client",
             "system_key": "_batch_client",
             "BatchPool": "_pool",
+            "LaunchContext": "_context",
             "Kubernetes": "_other_pools",
             "Local": "_other_pools",
             "POOL_NAME": "_pool",

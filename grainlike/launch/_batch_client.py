@@ -7,9 +7,9 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -20,7 +20,6 @@ from grainlike.dialects import (
     BlockFile,
     BlockRequest,
     CommandResult,
-    ListedBlock,
     Listing,
     LocalDialect,
     NativeCommand,
@@ -28,9 +27,10 @@ from grainlike.dialects import (
     deliver,
     native_environment,
 )
+from grainlike.launch._context import LaunchContext
 from grainlike.launch._native import run_native
 from grainlike.launch._other_pools import SSH
-from grainlike.launch._pool import WorkerPool
+from grainlike.launch._pool import AWAY, WorkerPool
 
 __all__ = ["BatchClient", "Submission", "sweep_blocks", "system_key"]
 
@@ -38,9 +38,6 @@ _TAIL_BYTES = 4096
 _SSH_FAILED = 255
 KEEP_S = 30 * 86400.0
 """Seconds for which the script and the log of a block are kept after something was last written there."""
-
-_AWAY = ".local/state/grainlike/blocks"
-"""Directory of blocks below the home directory of a machine that shares none with the head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +65,18 @@ def system_key(pool: WorkerPool, name: str) -> str:
 
 
 class BatchClient:
-    """Client of the batch system of `pool`. Blocks are in `state`, and the workers' access file is `access`.
+    """Client of the batch system of `pool`. Machines by SSH have one of their own.
 
     Nothing raises but cancellation: what cannot be done is said in the answer.
     """
 
-    def __init__(self, pool: WorkerPool, state: Path, access: Path) -> None:
+    def __init__(self, pool: WorkerPool, context: LaunchContext) -> None:
         self.pool = pool
-        self._state = state
-        self._access = access
+        self._context = context
         self._dialect = pool.dialect()
         self._there = ""
-        self._hosts: dict[str, str] = {}
-        """Machines of the blocks by SSH that live, by native name."""
-        self._places: dict[str, str] = {}
-        """Machines of all blocks by SSH, those too that have ended."""
-        self._natives: dict[str, str] = {}
-        """Ids of the blocks by SSH, by native name."""
+        self._with_files: set[str] = set()
+        """Native names of live blocks to which files were delivered; what they left of these is still to be removed."""
 
     @property
     def title(self) -> str:
@@ -93,30 +85,35 @@ class BatchClient:
 
     def directory(self, name: str) -> str:
         """Return the directory of a block, as its nodes see it."""
-        return f"{_AWAY}/{name}" if self._is_away else str(self._state / "blocks" / name)
+        return f"{AWAY}/{name}" if self.pool.is_away else str(self._context.state / "blocks" / name)
 
     def log(self, name: str) -> str:
         """Return the path of a block's log."""
         return f"{self.directory(name)}/log"
 
+    def remember(self, blocks: Iterable[tuple[str, str, str]]) -> None:
+        """Take the blocks of an earlier head: name, id, and machine."""
+        if self._delivers:
+            self._with_files.update(name for name, _, _ in blocks)
+
     @property
-    def _is_away(self) -> bool:
-        """True if the nodes may share no directory with the head."""
-        return isinstance(self.pool, SSH) or bool(self.pool.via)
+    def _delivers(self) -> bool:
+        """True if files are written by a command of their own, where the batch system's commands run."""
+        return bool(self.pool.via) and not isinstance(self._dialect, SSHDialect)
 
     async def submit(self, name: str, label: str) -> Submission:
         """Submit a block."""
         try:
-            host = await self._free_machine()
-            block = await anyio.to_thread.run_sync(self._request, name, label, host)
+            block = await anyio.to_thread.run_sync(self._request, name, label)
             script = self._dialect.script(block)
             command = self._dialect.submit(block)
         except (ValueError, OSError) as error:
             return Submission(Answer("refused", words=str(error)), (), "")
         try:
-            if self.pool.via and not isinstance(self.pool, SSH):
+            if self._delivers:
                 said = await self._say(deliver(self._dialect.files(block)))
                 if said.code != 0:  # nothing was submitted yet, so it is not unclear
+                    await self._take_back(name)
                     silent = said.code in (None, _SSH_FAILED)
                     words = said.stderr or f"{self.pool.via} gives no answer"
                     return Submission(Answer("waits" if silent else "refused", words=words), (), script)
@@ -125,16 +122,20 @@ class BatchClient:
         except OSError as error:
             return Submission(Answer("refused", words=f"{block.directory}: {error.strerror}"), (), script)
         answer = self._dialect.submitted(await self._say(command))
+        if self._delivers and answer.verdict in ("waits", "refused"):
+            await self._take_back(name)
+        elif self._delivers:
+            self._with_files.add(name)
         return Submission(answer, command.argv, script)
 
-    def _request(self, name: str, label: str, host: str) -> BlockRequest:
-        away: tuple[BlockFile, ...] = ()
-        access = str(self._access)
-        if self._is_away:
-            access = f"{self.directory(name)}/worker.json"
-            away = (BlockFile(access, self._access.read_text(encoding="utf-8")),)
-        if host:
-            self._hosts[name] = self._places[name] = host
+    async def _take_back(self, name: str) -> None:
+        """Remove what was delivered to a block that was not taken."""
+        said = await self._say(_shell(f"rm -rf -- {shlex.quote(self.directory(name))}"))
+        if said.code == 0:
+            self._with_files.discard(name)
+
+    def _request(self, name: str, label: str, host: str = "") -> BlockRequest:
+        access = f"{self.directory(name)}/worker.json" if self.pool.is_away else str(self._context.access)
         return self.pool.block(
             name=name,
             label=label,
@@ -142,35 +143,41 @@ class BatchClient:
             access=access,
             environment=os.environ,
             host=host,
-            deliver=away,
+            deliver=(self._delivered(access),) if self.pool.is_away else (),
         )
 
-    async def _free_machine(self) -> str:
-        """Return a machine without a block, for pools of machines; empty for others."""
-        if not isinstance(self.pool, SSH):
-            return ""
-        if not self._hosts:
-            await self.listing()
-        used = set(self._hosts.values())
-        free = [machine for machine in self.pool.machines if machine not in used]
-        if not free:
-            raise ValueError(f"all of {len(used)} machines have a block")
-        return free[0]
+    def _delivered(self, path: str) -> BlockFile:
+        """Return the access file as it is delivered.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return BlockFile(path, self._context.access.read_text(encoding="utf-8"))
 
     async def listing(self) -> Listing:
         """Return the blocks that the batch system knows, of whichever cluster."""
-        if isinstance(self.pool, SSH):
-            return await self._listing_of_machines(self.pool.machines)
         failed = ""
         user = await self._user()
         if not user:
             return Listing(failed=f"{self.pool.via}: it does not say who we are there")
+        delivered = frozenset(self._with_files)
         for command in self._listings(user):
             listing = self._dialect.listed(await self._say(command))
             if not listing.failed:
+                await self._remove_files(delivered, listing)
                 return listing
             failed = listing.failed
         return Listing(failed=failed)
+
+    async def _remove_files(self, delivered: frozenset[str], listing: Listing) -> None:
+        """Remove the access files of blocks that have ended, which these did not if they were killed; logs stay."""
+        live = {row.name for row in listing.blocks if row.state != "ended"}
+        over = sorted(delivered - live)
+        if over:
+            files = shlex.join(f"{self.directory(name)}/worker.json" for name in over)
+            said = await self._say(_shell(f"rm -f -- {files}"))
+            if said.code == 0:
+                self._with_files.difference_update(over)
 
     async def _user(self) -> str:
         """Return who submits, in the words of where that is done; empty if it does not say."""
@@ -183,70 +190,39 @@ class BatchClient:
 
     def _listings(self, user: str) -> tuple[NativeCommand, ...]:
         if isinstance(self._dialect, LocalDialect):
-            return (self._dialect.list_in(str(self._state / "blocks")),)
+            folder = AWAY if self.pool.is_away else str(self._context.state / "blocks")
+            return (self._dialect.list_in(folder),)
         return self._dialect.list(user)
 
-    async def _listing_of_machines(self, machines: Sequence[str]) -> Listing:
-        """Ask all machines; a block on one that does not answer is as it was."""
-        rows: dict[str, list[ListedBlock]] = {}
-        words: dict[str, str] = {}
-
-        async def ask(machine: str) -> None:
-            assert isinstance(self._dialect, SSHDialect)
-            said = await self._say(self._dialect.list_in(_AWAY, machine, self.pool.native))
-            listing = self._dialect.listed(said)
-            if listing.failed:
-                words[machine] = listing.failed
-            else:
-                rows[machine] = list(listing.blocks)
-
-        async with anyio.create_task_group() as tasks:
-            for machine in machines:
-                tasks.start_soon(ask, machine)
-        if words and not rows:
-            return Listing(failed="\n".join(f"{machine}: {said}" for machine, said in words.items()))
-        self._hosts = {name: machine for name, machine in self._hosts.items() if machine in words}
-        for machine, found in rows.items():
-            self._hosts.update({row.name: machine for row in found if row.state != "ended"})
-            self._places.update({row.name: machine for row in found if row.state != "ended"})
-            self._natives.update({row.name: row.native for row in found if row.native})
-        silent = [
-            ListedBlock(self._natives[name], name, "unknown", words[machine])
-            for name, machine in self._hosts.items()
-            if machine in words and name in self._natives
-        ]
-        return Listing((*(replace(row, nodes=(machine,)) for machine in rows for row in rows[machine]), *silent))
-
-    async def end(self, natives: Sequence[str], names: Sequence[str], *, kill: bool = False) -> None:
-        """Tell the batch system to end jobs, whose native names are beside their ids; a listing says when they have."""
-        if not isinstance(self._dialect, SSHDialect):
+    async def end(self, natives: Sequence[str], *, kill: bool = False) -> None:
+        """Tell the batch system to end jobs by their ids; a listing says when they have."""
+        if kill and isinstance(self._dialect, LocalDialect):
+            await self._say(self._dialect.end_on("", natives, now=True))
+        else:
             await self._say(self._dialect.end(natives))
-            return
-        machines: dict[str, list[str]] = {}
-        for native, name in zip(natives, names, strict=True):
-            machines.setdefault(self._places.get(name, ""), []).append(native)
-        for machine, there in machines.items():
-            if machine or isinstance(self._dialect, LocalDialect):
-                await self._say(self._dialect.end_on(machine, there, now=kill, native=self.pool.native))
 
     async def read_log(self, name: str) -> str | None:
         """Return the end of a block's log; None if there is none."""
         path = self.log(name)
-        if not self._is_away:
+        if not self.pool.is_away:
             return await anyio.to_thread.run_sync(_tail, Path(path))
-        command = NativeCommand(("bash", "-s"), f"tail -c {_TAIL_BYTES} -- {shlex.quote(path)}\n")
-        if isinstance(self.pool, SSH):
-            machine = self._places.get(name)
-            if machine is None:
-                return None
-            options = ("-o", "BatchMode=yes", "-T", "--", machine)
-            command = NativeCommand(("ssh", *self.pool.native, *options, *command.argv), command.stdin)
-        said = await self._say(command)
+        said = await self._say(_shell(self._tail_of(name)))
         return said.stdout if said.code == 0 else None
+
+    def _tail_of(self, name: str) -> str:
+        """Return shell text that prints the end of a block's log."""
+        return f"tail -c {_TAIL_BYTES} -- {shlex.quote(self.log(name))}\n"
+
+    def _environment(self) -> dict[str, str]:
+        return native_environment(os.environ, self._dialect.finders)
 
     async def _say(self, command: NativeCommand) -> CommandResult:
         through = command.via(self.pool.via) if self.pool.via else command
-        return await run_native(through, native_environment(os.environ, self._dialect.finders))
+        return await run_native(through, self._environment())
+
+
+def _shell(text: str) -> NativeCommand:
+    return NativeCommand(("bash", "-s"), f"{text}\n")
 
 
 def _write(files: Sequence[BlockFile], directory: Path) -> None:

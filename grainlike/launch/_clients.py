@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from grainlike.dialects import Listing
 from grainlike.launch._batch_client import BatchClient, Submission
-from grainlike.launch._other_pools import Kubernetes
+from grainlike.launch._context import LaunchContext
+from grainlike.launch._other_pools import SSH, Kubernetes
 from grainlike.launch._pool import WorkerPool
+from grainlike.launch._ssh_client import SSHClient
 
 __all__ = ["PoolClient", "client_of"]
 
@@ -39,8 +40,12 @@ class PoolClient(Protocol):
         """Return the blocks that the batch system knows, of whichever cluster."""
         ...
 
-    async def end(self, natives: Sequence[str], names: Sequence[str], *, kill: bool = False) -> None:
-        """Tell the batch system to end jobs, whose native names are beside their ids; a listing says when they have."""
+    def remember(self, blocks: Iterable[tuple[str, str, str]]) -> None:
+        """Take the blocks of an earlier client or head: name, id, and machine."""
+        ...
+
+    async def end(self, natives: Sequence[str], *, kill: bool = False) -> None:
+        """Tell the batch system to end jobs; a listing says when they have."""
         ...
 
     async def read_log(self, name: str) -> str | None:
@@ -48,10 +53,15 @@ class PoolClient(Protocol):
         ...
 
 
-def client_of(pool: WorkerPool, state: Path, access: Path, digest: str) -> PoolClient:
-    """Return the client of a pool: blocks are in `state`, workers get the file `access`, `digest` is the cluster's."""
-    if isinstance(pool, Kubernetes):
-        from grainlike.launch._kubernetes_client import KubernetesClient
+def client_of(pool: WorkerPool, context: LaunchContext, before: PoolClient | None = None) -> PoolClient:
+    """Return the client of a pool's batch system; `before` is the one that the pool had until now.
 
-        return KubernetesClient(pool, state, access, digest)
-    return BatchClient(pool, state, access)
+    Example::
+
+        client_of(Slurm("cores=1", walltime=60), LaunchContext(state, access, digest))
+    """
+    if isinstance(pool, Kubernetes):
+        from grainlike.launch._kubernetes_client import KubernetesClient  # others do without
+
+        return KubernetesClient(pool, context)
+    return SSHClient(pool, context, before) if isinstance(pool, SSH) else BatchClient(pool, context)

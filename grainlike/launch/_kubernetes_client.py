@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,6 +16,7 @@ import anyio.to_thread
 
 from grainlike.dialects import Answer, BlockFile, BlockRequest, ListedBlock, Listing
 from grainlike.launch._batch_client import Submission
+from grainlike.launch._context import LaunchContext
 from grainlike.launch._kubernetes_session import ApiError, Reply, Session, within_time
 from grainlike.launch._other_pools import Kubernetes
 
@@ -44,14 +45,12 @@ class KubernetesClient:
     """Client of the Kubernetes of `pool`, as `BatchClient` is of a batch system.
 
     Jobs that have ended are deleted, once their log is kept: a listing has them as `ending` until they have gone. They
-    are recognized by `digest`, that of the cluster. The access file is in a Secret that belongs to its Job.
+    are recognized by the digest of the cluster. The access file is in a Secret that belongs to its Job.
     """
 
-    def __init__(self, pool: Kubernetes, state: Path, access: Path, digest: str) -> None:
+    def __init__(self, pool: Kubernetes, context: LaunchContext) -> None:
         self.pool = pool
-        self._state = state
-        self._access = access
-        self._ours = f"gl{digest[:8].lower()}-"
+        self._context = context
         self._dialect = pool.dialect()
         self._place = pool.context, pool.namespace
         self._ended: dict[str, ListedBlock] = {}
@@ -69,11 +68,14 @@ class KubernetesClient:
 
     def directory(self, name: str) -> str:
         """Return the directory of a block, which is the head's: the manifest and a copy of the log are there."""
-        return str(self._state / "blocks" / name)
+        return str(self._context.state / "blocks" / name)
 
     def log(self, name: str) -> str:
         """Return the path of a block's log."""
         return f"{self.directory(name)}/log"
+
+    def remember(self, blocks: Iterable[tuple[str, str, str]]) -> None:
+        """Take the blocks of an earlier client or head: nothing, as a listing has all that is to be known of them."""
 
     # --- submission --------------------------------------------------------------------------------------------------
 
@@ -96,13 +98,13 @@ class KubernetesClient:
             name=name,
             label=label,
             directory=self.directory(name),
-            access=str(self._access),
+            access=str(self._context.access),
             environment=os.environ,
             deliver=(self._file(),),
         )
 
     def _file(self) -> BlockFile:
-        return BlockFile("worker.json", self._access.read_text(encoding="utf-8"))
+        return BlockFile("worker.json", self._context.access.read_text(encoding="utf-8"))
 
     async def _create(self, block: BlockRequest, api: Session) -> Answer:
         made = await api.ask("POST", "jobs", body=self._dialect.job(block), params=_STRICT)
@@ -154,7 +156,7 @@ class KubernetesClient:
             # Who may not read events has fewer words.
             warnings, _ = await api.all("events", "Event", _WARNINGS, _PAGES_OF_EVENTS)
             found = await self._blocks([*jobs, *pods, *warnings], reply)
-        own = {row.name: row for row in found if row.name.startswith(self._ours)}
+        own = {row.name: row for row in found if self._context.owns(row.name)}
         await self._keep_logs(api, list(own.values()), pods)
         for job in jobs:
             row = own.get(job["metadata"]["name"])
@@ -219,13 +221,7 @@ class KubernetesClient:
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
-    async def end(
-        self,
-        natives: Sequence[str],
-        names: Sequence[str],  # noqa: ARG002 - these are the ids, too
-        *,
-        kill: bool = False,
-    ) -> None:
+    async def end(self, natives: Sequence[str], *, kill: bool = False) -> None:
         """Delete Jobs with their pods and Secrets; with `kill`, pods whose node does not answer, too."""
 
         async def delete(api: Session) -> None:

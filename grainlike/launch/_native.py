@@ -19,7 +19,7 @@ from anyio.abc import Process
 from grainlike.dialects import BlockRequest, CommandResult, Dialect, NativeCommand, native_environment
 from grainlike.errors import LaunchError
 
-__all__ = ["NATIVE_S", "ask_whether_taken", "run_native"]
+__all__ = ["NATIVE_S", "ask_each_whether_taken", "ask_whether_taken", "run_native"]
 
 NATIVE_S = 30.0
 """Seconds that a native command may take; `sbatch` gives up by itself after 10 s (Slurm's `MessageTimeout`)."""
@@ -119,6 +119,31 @@ async def ask_whether_taken(dialect: Dialect, block: BlockRequest, via: str) -> 
     if answer.verdict in ("accepted", "waits"):
         return answer.words
     raise LaunchError(answer.words, command.argv, dialect.script(block))
+
+
+async def ask_each_whether_taken(dialect: Dialect, blocks: Mapping[str, BlockRequest], via: str) -> str:
+    """Return what machines say to a block each, a line a machine: one that would take it is enough.
+
+    Raises:
+        LaunchError: none of them would.
+    """
+    said = dict.fromkeys(blocks, "")
+    refusals: dict[str, LaunchError] = {}
+
+    async def ask(machine: str) -> None:
+        try:
+            said[machine] = await ask_whether_taken(dialect, blocks[machine], via)
+        except LaunchError as error:
+            refusals[machine], said[machine] = error, error.words
+
+    async with anyio.create_task_group() as tasks:
+        for machine in blocks:
+            tasks.start_soon(ask, machine)
+    words = "\n".join(f"{machine}: {text}" for machine, text in said.items())
+    if len(refusals) < len(blocks):
+        return words
+    first = next(iter(refusals.values()))
+    raise LaunchError(words, first.command, first.script)
 
 
 def _through(command: NativeCommand, via: str) -> NativeCommand:

@@ -38,6 +38,7 @@ class SSH(WorkerPool):
 
     Attributes:
         hosts: the machines; `node[1-4]` stands for four.
+        tunnel: the head's port is forwarded to the machines, for those that cannot connect to it.
 
     Example::
 
@@ -49,6 +50,12 @@ class SSH(WorkerPool):
     dialect_class: ClassVar[type[Dialect]] = SSHDialect
 
     hosts: Sequence[str] = field(default=(), kw_only=True)
+    tunnel: bool = field(default=False, kw_only=True)
+
+    @property
+    def is_away(self) -> bool:
+        """True: a machine may share no directory with the head."""
+        return True
 
     @property
     def machines(self) -> tuple[str, ...]:
@@ -68,6 +75,18 @@ class SSH(WorkerPool):
 
     def _first_host(self) -> str:
         return self.machines[0]
+
+    async def check(self) -> str:
+        """Ask each machine whether it lets us in; return what they say, a line each. Nothing is started.
+
+        Raises:
+            LaunchError: none does, or gives an answer within 30 s.
+            ValueError: as `script`.
+        """
+        from grainlike.launch._native import ask_each_whether_taken  # programs that only describe pools do without
+
+        blocks = {machine: replace(self._example(), host=machine) for machine in self.machines}
+        return await ask_each_whether_taken(self.dialect(), blocks, self.via)
 
     def block(self, **known: Any) -> BlockRequest:
         """Return the request for one block: see `WorkerPool.block`."""

@@ -18,7 +18,7 @@ from grainlike.dialects import BlockFile, BlockRequest, Dialect
 from grainlike.launch import _checks
 from grainlike.resources import UNIT, Allocation, Request
 
-__all__ = ["POOL_NAME", "BatchPool", "WorkerPool", "keys_of", "pool_class"]
+__all__ = ["AWAY", "POOL_NAME", "BatchPool", "WorkerPool", "keys_of", "pool_class"]
 
 _Class = TypeVar("_Class")
 
@@ -26,6 +26,9 @@ WORKER_BYTES = 256 * 2**20
 """Memory that is asked for beside what a worker offers: its own."""
 
 POOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,39}", re.ASCII)
+
+AWAY = ".local/state/grainlike/blocks"
+"""Directory of blocks below the home directory of a machine that may share none with the head."""
 
 _MARGIN_S = 60.0
 _MARGIN_PART = 5
@@ -64,6 +67,7 @@ CHECKS: dict[str, _checks.Check] = {
     "namespace": _checks.text,
     "context": _checks.text,
     "pod": _checks.table,
+    "tunnel": _checks.boolean,
 }
 """Checks of all keys of all pools."""
 
@@ -394,17 +398,25 @@ class WorkerPool:
 
         return await ask_whether_taken(self.dialect(), self._example(), self.via)
 
+    @property
+    def is_away(self) -> bool:
+        """True if the nodes may share no directory with the head: what they need is delivered."""
+        return bool(self.via)
+
     def _example(self) -> BlockRequest:
         from grainlike.net import state_directory
 
-        state = state_directory()
+        name, state = "gl00000000-1", state_directory()
+        directory = f"{AWAY}/{name}" if self.is_away else str(state / "blocks" / name)
+        access = f"{directory}/worker.json" if self.is_away else str(state / "current" / "worker.json")
         return self.block(
-            name="gl00000000-1",
+            name=name,
             label=f"{self.kind}-1",
-            directory=str(state / "blocks" / "gl00000000-1"),
-            access=str(state / "current" / "worker.json"),
+            directory=directory,
+            access=access,
             environment=os.environ,
             host=self._first_host(),
+            deliver=(BlockFile(access, ""),) if self.is_away else (),
         )
 
     def _first_host(self) -> str:

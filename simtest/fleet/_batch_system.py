@@ -9,7 +9,10 @@ from grainlike.dialects import ListedBlock
 from grainlike.fleet import FleetPool
 from simtest.fleet._weather import Weather
 
-__all__ = ["BatchSystem", "NativeJob", "SimWorker"]
+__all__ = ["ANOTHER_WAY", "BatchSystem", "BatchSystems", "NativeJob", "SimWorker"]
+
+ANOTHER_WAY = " via login2"
+"""End of the key by which a batch system is reached in another way."""
 
 
 @dataclass(slots=True, eq=False)
@@ -103,3 +106,13 @@ class BatchSystem:
     def alive(self) -> Sequence[NativeJob]:
         """Return the jobs that have not ended."""
         return [job for job in self.jobs.values() if job.alive]
+
+
+class BatchSystems(dict[str, BatchSystem]):
+    """Batch systems by key: those too that are reached in another way, but once among all."""
+
+    def __missing__(self, key: str) -> BatchSystem:
+        """Return the system that another key means, too."""
+        if not key.endswith(ANOTHER_WAY):
+            raise KeyError(key)
+        return self[key.removesuffix(ANOTHER_WAY)]

@@ -1,4 +1,4 @@
-"""Judge of a fleet: the nine rules of docs/internals.md, checked from books of its own."""
+"""Judge of a fleet: the ten rules of docs/internals.md, checked from books of its own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from grainlike.fleet import (
     Leave,
     Listed,
     ListingFailed,
+    Pause,
     PoolResumed,
     PoolSet,
     SubmissionRefused,
@@ -95,6 +96,9 @@ class FleetJudge:
             self.blame(8, now, f"{label} was closed while its batch system does not answer ({event})")
         if isinstance(event, Listed):
             self._look_for_unknown(event, fleet, now)
+        if isinstance(event, SubmissionRefused) and event.elsewhere:
+            for pause in [action for action in actions if isinstance(action, Pause)]:
+                self.blame(10, now, f"{pause.pool} is paused, as one machine refused {event.label}: {pause.why}")
         for action in actions:
             if isinstance(action, SubmitBlock):
                 self._submission(action, fleet, now)

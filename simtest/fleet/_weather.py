@@ -32,6 +32,8 @@ class Weather:
         mean_blink: time until a connection breaks for a moment; None: none does.
         mean_head: time between ends of the head; None: it never ends.
         down_s: how long a head is away.
+        elsewhere: chance of a refusal by one machine of several.
+        moved_at: time at which pools begin to reach their batch systems in another way; None: they never do.
     """
 
     calm_at: float
@@ -52,6 +54,8 @@ class Weather:
     mean_blink: float | None
     mean_head: float | None
     down_s: float
+    elsewhere: float
+    moved_at: float | None
 
     def is_broken(self, now: float) -> bool:
         """Return True while the environment of blocks is broken."""
@@ -97,4 +101,6 @@ def draw_weather(dice: Dice) -> Weather:
         mean_blink=every(0.3, 300.0, 3000.0),
         mean_head=every(0.4, 200.0, 4000.0),
         down_s=dice.between(1.0, 600.0),
+        elsewhere=sometimes(0.3, 0.6),
+        moved_at=every(0.3, 60.0, calm_at),
     )

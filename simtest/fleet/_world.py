@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from heapq import heappop, heappush
 
 from grainlike.dialects import native_name
@@ -36,7 +37,7 @@ from grainlike.fleet import (
     Working,
 )
 from grainlike.simulation import Dice
-from simtest.fleet._batch_system import BatchSystem, NativeJob, SimWorker
+from simtest.fleet._batch_system import ANOTHER_WAY, BatchSystem, BatchSystems, NativeJob, SimWorker
 from simtest.fleet._judge import FleetJudge
 from simtest.fleet._weather import Weather
 from simtest.fleet._work import MARGIN_S, Work
@@ -59,7 +60,8 @@ class FleetWorld:
         self.work = work
         self.now = 0.0
         self.judge = FleetJudge()
-        self.systems = {name: BatchSystem(name, weather) for name in sorted({pool.system for pool in pools})}
+        names = sorted({pool.system for pool in pools})
+        self.systems = BatchSystems((name, BatchSystem(name, weather)) for name in names)
         self.workers: dict[tuple[str, int], SimWorker] = {}
         self.fleet = FleetScheduler(DIGEST)
         self.alive = True
@@ -209,6 +211,10 @@ class FleetWorld:
         after = takes + self.wait(weather.mean_answer)
         if not self.calm and dice.chance(weather.limited):
             refusal = SubmissionRefused(action.label, "QOSMaxSubmitJobPerUserLimit", waits=True)
+            self.later(after, self.answer(self.head, refusal))
+            return
+        if weather.elsewhere and not self.calm and dice.chance(weather.elsewhere):
+            refusal = SubmissionRefused(action.label, "n1: Permission denied (publickey).", elsewhere=True)
             self.later(after, self.answer(self.head, refusal))
             return
         unclear = not self.calm and dice.chance(weather.unclear)
@@ -456,6 +462,8 @@ class FleetWorld:
         for pool in self.pools:
             self.later(self.dice.between(0.0, 5.0), self._sets(pool))
         self.later(1500.0, self._operator)
+        if self.weather.moved_at is not None:
+            self.later(self.weather.moved_at, self._moves)
         if self.weather.mean_head is not None:
             self.later(self.wait(self.weather.mean_head), self._ends_head)
         self.run(self.weather.calm_at)
@@ -477,6 +485,12 @@ class FleetWorld:
                 if state.paused and "core-hours" not in state.paused:
                     self.tell(PoolResumed(name))
         self.later(1500.0, self._operator)
+
+    def _moves(self) -> None:
+        """Have all pools reach their batch systems in another way."""
+        self.pools = [replace(pool, system=pool.system + ANOTHER_WAY) for pool in self.pools]
+        for pool in self.pools:
+            self._sets(pool)()
 
     def _sets(self, pool: FleetPool) -> Callable[[], None]:
         def give() -> None:

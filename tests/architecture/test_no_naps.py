@@ -23,6 +23,8 @@ MAY = {
     "launch/fakes/fake_batchd.py": "sessions of processes, which tell nobody when they are empty; limits that change",
     "launch/fakes/fake_pbs_commands.py": "a program of its own that asks its server, as pbsdsh asks its daemon",
     "launch/grid_engine_here.py": "programs of Grid Engine's, which tell of nothing",
+    "launch/ssh_pools.py": "jobs that wait for a file, in processes of their own",
+    "launch/sshd_here.py": "an sshd that begins, which tells nobody",
     "virtual/virtual_program.py": "no time really passes",
 }
 

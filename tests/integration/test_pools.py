@@ -49,8 +49,12 @@ def where():
 
 
 def lives(native):
-    """Return True if the process of a block is there."""
-    return Path("/proc", native.partition(":")[0]).exists()
+    """Return True if the process of a block runs."""
+    try:
+        stat = Path("/proc", native.partition(":")[0], "stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"  # it has ended, and waits for the machine's first process
 
 
 async def natives(executor, count):

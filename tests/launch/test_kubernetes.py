@@ -17,7 +17,7 @@ from limits import LIMIT_S
 from waiting import until, until_files
 
 from grainlike import Cores, Executor, LaunchError, Nodes, cancel, delayed, start
-from grainlike.launch import Kubernetes, client_of
+from grainlike.launch import Kubernetes, LaunchContext, client_of
 from grainlike.net import state_directory
 
 pytestmark = pytest.mark.anyio
@@ -358,7 +358,7 @@ async def test_a_refusal_is_told_at_the_prompt_and_leaves_nothing(kube, kind, st
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_a_broken_server_is_no_refusal(kube, status):
     kube.fault("status", kind="jobs", code=status)
-    client = client_of(kube_pool(), kube.folder, kube.folder / "kubeconfig", "1a2b3c4d")
+    client = client_of(kube_pool(), LaunchContext(kube.folder, kube.folder / "kubeconfig", "1a2b3c4d"))
     said = await client.submit("gl1a2b3c4d-1", "cpu-1")
     assert (said.answer.verdict, said.answer.words) == ("unclear", f"the fake answers {status}")
     assert "fake answers" in said.answer.words
@@ -367,7 +367,7 @@ async def test_a_broken_server_is_no_refusal(kube, status):
 
 @pytest.mark.parametrize("kind", ["jobs", "pods"])
 async def test_a_page_to_sign_in_is_no_empty_listing(kube, kind):
-    client = client_of(kube_pool(), kube.folder, kube.folder / "kubeconfig", "1a2b3c4d")
+    client = client_of(kube_pool(), LaunchContext(kube.folder, kube.folder / "kubeconfig", "1a2b3c4d"))
     kube.fault("page", kind=kind)
     listing = await client.listing()
     assert f"gave no list of {kind}: '<html>Please sign in</html>'" in listing.failed
@@ -389,7 +389,7 @@ async def test_a_creation_that_gives_no_answer_is_found_and_gets_its_secret(kube
 
 async def test_a_job_that_is_there_already_is_adopted(kube, tmp_path):
     (tmp_path / "worker.json").write_text("{}")
-    client = client_of(kube_pool(), tmp_path / "state", tmp_path / "worker.json", "1a2b3c4d")
+    client = client_of(kube_pool(), LaunchContext(tmp_path / "state", tmp_path / "worker.json", "1a2b3c4d"))
     for _ in range(2):
         said = await client.submit("gl1a2b3c4d-1", "cpu-1")
         assert (said.answer.verdict, said.answer.native) == ("accepted", "gl1a2b3c4d-1")

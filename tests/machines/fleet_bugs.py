@@ -116,6 +116,33 @@ FLEET_BUGS: tuple[Bug, ...] = (
         (_ENDINGS, "max(state.held_until, turn.now + wait)", "turn.now + 1e9"),
     ),
     _bug(
+        "one_machine_is_all",
+        "a pool is paused as one of its machines refuses a block",
+        (_SUBMISSIONS, "    if event.elsewhere:\n", "    if False:\n"),
+    ),
+    _bug(
+        "one_machine_holds_all",
+        "a pool waits half a minute as one of its machines refuses a block",
+        (
+            _SUBMISSIONS,
+            "    if event.elsewhere:\n        state.reason = event.words",
+            "    if event.elsewhere:\n        hold(turn, state, event.words)",
+        ),
+        suite="blocks",
+    ),
+    _bug(
+        "blocks_stay_with_the_way_of_before",
+        "blocks are left to a login node that does not work any more",
+        (_LISTING, "            block.system = event.system\n", "            pass\n"),
+        suite="blocks",
+    ),
+    _bug(
+        "any_listing_takes_blocks_over",
+        "blocks of one batch system are taken for those of another",
+        (_LISTING, 'row.native == block.native != "" for row', "True for row"),
+        suite="blocks",
+    ),
+    _bug(
         "pending_blocks_of_a_pool_that_goes_stay",
         "pending blocks are left after `down`",
         (_ENDINGS, "    if not block.connected:\n        end_natively(turn, block)\n", ""),

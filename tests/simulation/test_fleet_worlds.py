@@ -1,4 +1,4 @@
-"""Fleets in simulated worlds: whatever batch systems do, the nine rules of docs/internals.md hold."""
+"""Fleets in simulated worlds: whatever batch systems do, the ten rules of docs/internals.md hold."""
 
 from __future__ import annotations
 

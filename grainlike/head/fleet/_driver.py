@@ -111,6 +111,7 @@ class FleetDriver:
     def start(self, tasks: TaskGroup) -> None:
         """Drive the fleet in `tasks` from now on."""
         self._tasks = tasks
+        self._state.context.tunnels.start(tasks)
         tasks.start_soon(self._sweep)
         tasks.start_soon(self._act)
         tasks.start_soon(self._look)
@@ -159,6 +160,8 @@ class FleetDriver:
                 return (block.label, block.native, "") if answered else None
         for ended in reversed(books.ended.values()):
             if ended.pool == name and ended.number > before:
+                if not ended.native and self._scheduler.submits_soon(name, self._state.time()):
+                    return None  # one machine refused it, and another is about to be asked
                 refused = not ended.native and name in books.pools and books.pools[name].paused
                 return ended.label, ended.native, ended.reason if refused else ""
         if self._scheduler.submits_soon(name, self._state.time()):
@@ -357,7 +360,8 @@ class FleetDriver:
             logger.warning("block %s: it is not clear whether it was submitted: %s", action.label, answer.words)
             self._tell(SubmissionUnclear(action.label, answer.words))
         else:
-            self._tell(SubmissionRefused(action.label, answer.words, waits=answer.verdict == "waits"))
+            waits, elsewhere = answer.verdict == "waits", answer.verdict == "elsewhere"
+            self._tell(SubmissionRefused(action.label, answer.words, waits=waits, elsewhere=elsewhere))
 
     async def _list(self, system: str) -> None:
         asked = self._state.time()
@@ -375,15 +379,10 @@ class FleetDriver:
         client = self._state.client_of_system(action.system)
         if client is not None:
             blocks = {block.native: block for block in self._books.blocks.values()}
-            strays = {row.native: row.name for row in self._books.strays.get(action.system, ())}
             found = [blocks.get(native) for native in action.natives]
-            names = [
-                strays.get(native, "") if block is None else self._state.name_of(block)
-                for native, block in zip(action.natives, found, strict=True)
-            ]
             late = self._state.time() - _KILL_S
             kill = all(block is not None and block.leave_reason and block.leaving_since < late for block in found)
-            await client.end(action.natives, names, kill=kill)
+            await client.end(action.natives, kill=kill)
 
     def _send_off(self, action: Leave) -> None:
         known = self._known.get((action.label, action.node))

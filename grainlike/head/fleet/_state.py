@@ -9,7 +9,7 @@ from pathlib import Path
 from grainlike.dialects import native_name
 from grainlike.fleet import Block, EndedBlock, FleetPool, FleetScheduler
 from grainlike.head.fleet._books_file import BooksFile
-from grainlike.launch import PoolClient, WorkerPool, client_of, system_key
+from grainlike.launch import LaunchContext, PoolClient, WorkerPool, client_of, system_key
 from grainlike.net import state_directory
 from grainlike.resources import UNIT, Allocation, offer_of, parse
 
@@ -32,7 +32,6 @@ class FleetState:
         self.pools: dict[str, WorkerPool] = {}
         self.offers: dict[str, str] = {}
         """Offers of workers of pools of whole nodes, as text, once one has joined."""
-        self._access = access
         self._file = file
         self._clients: dict[str, PoolClient] = {}
         self._systems: dict[str, PoolClient] = {}
@@ -41,9 +40,10 @@ class FleetState:
         self.is_restored = kept is not None
         if kept is None:
             self.scheduler = FleetScheduler(secrets.token_hex(4))
-            return
-        books, self.pools, self.offers, self._now = kept
-        self.scheduler = FleetScheduler(books.digest, books)
+        else:
+            books, self.pools, self.offers, self._now = kept
+            self.scheduler = FleetScheduler(books.digest, books)
+        self.context = LaunchContext(state_directory(), access, self.scheduler.books.digest)
 
     @property
     def is_empty(self) -> bool:
@@ -78,8 +78,9 @@ class FleetState:
         """Return the client of a pool's batch system."""
         known = self._clients.get(pool)
         if known is None or known.pool is not self.pools[pool]:
-            digest = self.scheduler.books.digest
-            known = self._clients[pool] = client_of(self.pools[pool], state_directory(), self._access, digest)
+            blocks = self.scheduler.books.blocks_of(pool)
+            known = self._clients[pool] = client_of(self.pools[pool], self.context, known)
+            known.remember((self.name_of(block), block.native, block.place) for block in blocks)
             self._systems[system_key(known.pool, pool)] = known
         return known
 

@@ -155,9 +155,11 @@ def test_ssh() -> None:
         "2": "ended exit code 127",
         "3": "pending it is about to begin",
         "4": "ended it was killed",
+        "5": "running its script was killed, and its worker goes on",
+        "6": "ended its script has never begun",
         "gl99887766-1": "running",
     }
-    assert (found["1"].native, found["1"].left_s) == ("4711:123456", 14000.0)
+    assert (found["1"].native, found["1"].left_s) == ("4711:123456@node1", 14000.0)
     cut = recorded("ssh-list.txt").removesuffix("grainlike listed all\n")
     assert ALL["ssh"].listed(CommandResult(0, cut)).failed
 

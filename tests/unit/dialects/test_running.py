@@ -20,6 +20,7 @@ from waiting import until_blocking, until_files_blocking
 from grainlike.dialects import BlockFile, BlockRequest, CommandResult, LocalDialect, NativeCommand
 
 LIMIT_S = 60
+SURE = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=15")
 
 WORKER = f"""#!{sys.executable} -S
 import json, os, signal, sys
@@ -262,6 +263,6 @@ def test_a_block_is_killed_with_all_in_its_session(place: Path) -> None:
 def test_ssh_says_the_same_to_a_shell_there() -> None:
     ssh = ALL["ssh"]
     command = ssh.submit(request(native=("-p", "2222"), directory=".local/state/b"))
-    assert command.argv == ("ssh", "-p", "2222", "-o", "BatchMode=yes", "-T", "--", "n1", "bash", "-s")
-    assert ssh.check(request()).argv == ("ssh", "-o", "BatchMode=yes", "-T", "--", "n1", "true")
+    assert command.argv == ("ssh", "-p", "2222", *SURE, "-T", "--", "n1", "bash", "-s")
+    assert ssh.check(request()).argv == ("ssh", *SURE, "-T", "--", "n1", "true")
     assert "StrictHostKeyChecking" not in str(command)

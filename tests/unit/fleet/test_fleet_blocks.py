@@ -8,6 +8,7 @@ import pytest
 from fleets import Fleet, a_pool, a_row
 
 from grainlike.fleet import (
+    BlockDismissed,
     EndBlocks,
     Joined,
     Leave,
@@ -16,6 +17,7 @@ from grainlike.fleet import (
     LogRead,
     Pause,
     PoolGone,
+    PoolSet,
     StraysGone,
     SubmissionAccepted,
     SubmissionRefused,
@@ -339,6 +341,28 @@ def test_a_refusal_pauses_and_one_by_a_limit_waits():
     assert fleet.take(Pause) == [Pause("cpu", "invalid partition")]
     fleet.later(2000)
     assert not fleet.take(SubmitBlock)
+
+
+def test_a_refusal_by_one_machine_neither_pauses_nor_holds_as_another_may_take_the_next():
+    fleet = Fleet(a_pool(min=1, system="ssh of cpu"))
+    (first,) = fleet.take(SubmitBlock)
+    fleet(SubmissionRefused(first.label, "n1: Permission denied (publickey).", elsewhere=True))
+    assert fleet.scheduler.submits_soon("cpu", fleet.now)
+    assert fleet.books.ended[first.label].reason == "n1: Permission denied (publickey)."
+    fleet.later(1.5)
+    (second,) = fleet.take(SubmitBlock)
+    assert (second.label, fleet.take(Pause), fleet.state().paused) == ("cpu-2", [], "")
+
+
+def test_blocks_move_to_the_key_of_their_pool_once_a_listing_shows_them_there():
+    fleet = with_blocks(2)
+    fleet(PoolSet(a_pool(min=2, max=8, system="slurm via login2")))
+    fleet(ListingFailed("slurm", "login1: Connection refused"), 10.0)
+    fleet.list(a_row(1), a_row(2, native="another's"), system="slurm via login2")
+    assert [block.system for block in fleet.books.blocks.values()] == ["slurm via login2", "slurm"]
+    fleet.take(EndBlocks)
+    fleet(BlockDismissed("cpu-1"))
+    assert fleet.take(EndBlocks) == [EndBlocks("slurm via login2", ("id1",))]
 
 
 def test_an_answer_for_a_block_that_was_given_up_ends_that_job():

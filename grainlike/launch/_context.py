@@ -1,0 +1,47 @@
+"""Context of the clients of one head: where its files are, and what its clients share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from grainlike.dialects import ListedBlock
+from grainlike.launch._tunnels import Tunnels
+
+__all__ = ["LaunchContext"]
+
+_KEPT = 200
+
+
+@dataclass(slots=True)
+class LaunchContext:
+    """Context in which the clients of one head submit.
+
+    Attributes:
+        state: directory of the head's files; those of blocks are below it.
+        access: the workers' access file.
+        digest: of the cluster, which its blocks have in their names.
+        tunnels: connections that forward the head's port.
+        ended: last rows of blocks of machines by SSH, of which nothing is left there, by native name.
+        logs: ends of their logs.
+    """
+
+    state: Path
+    access: Path
+    digest: str
+    tunnels: Tunnels = field(default_factory=Tunnels)
+    ended: dict[str, ListedBlock] = field(default_factory=dict[str, ListedBlock])
+    logs: dict[str, str] = field(default_factory=dict[str, str])
+
+    def owns(self, name: str) -> bool:
+        """Return True for the native name of a block of this cluster."""
+        return name.startswith(f"gl{self.digest[:8].lower()}-")
+
+    def forget(self, rows: Iterable[ListedBlock], logs: Mapping[str, str]) -> None:
+        """Keep what is known of blocks whose directories are removed, the last of them."""
+        self.ended.update((row.name, row) for row in rows)
+        self.logs.update(logs)
+        for kept in (self.ended, self.logs):
+            while len(kept) > _KEPT:
+                del kept[next(iter(kept))]

@@ -1,0 +1,150 @@
+"""Tunnels: connections by `ssh` that forward the head's port to machines which cannot connect to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import IO
+
+import anyio
+from anyio.abc import Process, TaskGroup
+
+from grainlike.dialects import NativeCommand, SSHDialect
+
+__all__ = ["Tunnels"]
+
+OPEN_S = 30.0
+"""Time within which a tunnel is to stand."""
+
+AGAIN_S = 1.0
+LONGEST_AGAIN_S = 60.0
+"""Time after which one that broke is opened again, which doubles while that fails."""
+
+_MOST_LINE = 4096
+
+
+@dataclass(slots=True, eq=False)
+class _Tunnel:
+    """Connection that is opened again whenever it ends.
+
+    Attributes:
+        command: what opens it.
+        environment: variables of the command.
+        users: keys of those who need it.
+        scope: what ends it.
+        tried: set once it stands, or has failed to.
+        words: why it does not stand; empty: it does.
+    """
+
+    command: NativeCommand
+    environment: Mapping[str, str]
+    users: set[str] = field(default_factory=set[str])
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    tried: anyio.Event = field(default_factory=anyio.Event)
+    words: str = "it has not been opened yet"
+
+    async def run(self) -> None:
+        """Open it, again and again, until it is cancelled."""
+        wait = AGAIN_S
+        with self.scope:
+            while True:
+                wait = AGAIN_S if await self._stand() else min(LONGEST_AGAIN_S, 2 * wait)
+                await anyio.sleep(wait)
+
+    async def _stand(self) -> bool:
+        """Open it once, and return when it has ended; True if it stood."""
+        stood = False
+        with tempfile.TemporaryFile(buffering=0) as stderr:
+            try:
+                process = await anyio.open_process(
+                    self.command.argv,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    env=dict(self.environment),
+                    start_new_session=True,
+                )
+            except OSError as error:
+                self._fails(f"{self.command.argv[0]}: {error.strerror}")
+                return False
+            try:
+                with anyio.move_on_after(OPEN_S):
+                    stood = await _says(process, SSHDialect.forwards)
+                if stood:
+                    self.words = ""
+                    self.tried.set()
+                    await process.wait()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await _end(process)
+            self._fails(_last_line(stderr) or "it gave no answer in time")
+        return stood
+
+    def _fails(self, words: str) -> None:
+        self.words = words
+        self.tried.set()
+
+
+class Tunnels:
+    """Tunnels of a head, each for all pools that have blocks where it leads to."""
+
+    def __init__(self) -> None:
+        self._tasks: TaskGroup | None = None
+        self._open: dict[tuple[str, ...], _Tunnel] = {}
+
+    def start(self, tasks: TaskGroup) -> None:
+        """Run the tunnels in `tasks`, which end them."""
+        self._tasks = tasks
+
+    async def use(self, user: str, command: NativeCommand, environment: Mapping[str, str]) -> str:
+        """Have a tunnel for `user`, by this command; return why there is none, and "" once it stands."""
+        if self._tasks is None:
+            return "no head runs that would keep a tunnel"
+        tunnel = self._open.get(command.argv)
+        if tunnel is None:
+            tunnel = self._open[command.argv] = _Tunnel(command, environment)
+            self._tasks.start_soon(tunnel.run)
+        tunnel.users.add(user)
+        await tunnel.tried.wait()
+        if tunnel.words:
+            self.leave(user, command)
+        return tunnel.words
+
+    def leave(self, user: str, command: NativeCommand) -> None:
+        """Note that `user` needs a tunnel no more; without users it is closed."""
+        tunnel = self._open.get(command.argv)
+        if tunnel is not None:
+            tunnel.users.discard(user)
+            if not tunnel.users:
+                del self._open[command.argv]
+                tunnel.scope.cancel()
+
+
+async def _says(process: Process, line: str) -> bool:
+    """Return True once a process has printed a line; False if it ends before."""
+    text = b""
+    with contextlib.suppress(anyio.EndOfStream):
+        while process.stdout is not None:
+            text = (text + await process.stdout.receive())[-_MOST_LINE:]
+            if line.encode() in text.splitlines():
+                return True
+    return False
+
+
+async def _end(process: Process) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        await process.wait()
+    await process.aclose()
+
+
+def _last_line(file: IO[bytes]) -> str:
+    file.seek(0)
+    lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    return lines[-1] if lines else ""

@@ -1,0 +1,104 @@
+"""Clients behind a command, as by a login node: what they deliver there, and that they take it back.
+
+The login node is a directory that a program makes the home directory of what it runs; its `sbatch` and `squeue` are
+shell scripts.
+"""
+
+import os
+
+import pytest
+
+from grainlike.launch import LaunchContext, Slurm, client_of
+
+pytestmark = pytest.mark.anyio
+
+NAME = "gl1a2b3c4d-1"
+
+
+class LoginNode:
+    """Login node with programs of its own."""
+
+    def __init__(self, folder):
+        self.home = folder / "login"
+        (self.home / "bin").mkdir(parents=True)
+        self.via = folder / "via"
+        self.of(self.via, f'HOME={self.home} PATH="{self.home}/bin:$PATH"; export HOME PATH; cd; exec "$@"')
+
+    def of(self, path, text):
+        """Make a program."""
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    def says(self, name, text):
+        """Have a program of the batch system do this."""
+        self.of(self.home / "bin" / name, text)
+
+    @property
+    def block(self):
+        """Directory of the block there."""
+        return self.home / ".local/state/grainlike/blocks" / NAME
+
+
+@pytest.fixture
+def login(tmp_path):
+    """A login node."""
+    return LoginNode(tmp_path)
+
+
+@pytest.fixture
+def client(login, tmp_path):
+    """Client of the Slurm there."""
+    access = tmp_path / "worker.json"
+    access.write_text("a secret")
+    pool = Slurm("cores=1", walltime=60, via=str(login.via))
+    return client_of(pool, LaunchContext(tmp_path / "state", access, "1a2b3c4d"))
+
+
+async def test_a_taken_block_has_its_files_there_and_a_refused_one_has_none(login, client):
+    login.says("sbatch", "echo 77")
+    assert (await client.submit(NAME, "cpu-1")).answer.native == "77"
+    assert {path.name for path in login.block.iterdir()} == {"worker.json", "script"}
+    assert {oct(path.stat().st_mode)[-3:] for path in login.block.iterdir()} == {"600"}
+    for words in ("invalid partition specified: x", "QOSMaxSubmitJobPerUserLimit"):
+        login.says("sbatch", f"echo 'sbatch: error: {words}' >&2; exit 1")
+        assert (await client.submit(NAME, "cpu-1")).answer.verdict in ("refused", "waits")
+        assert not login.block.exists()
+
+
+async def test_one_without_a_clear_answer_keeps_its_files_for_it_may_have_been_taken(login, client):
+    login.says("sbatch", "echo 'Socket timed out on send/recv operation' >&2; exit 1")
+    assert (await client.submit(NAME, "cpu-1")).answer.verdict == "unclear"
+    assert (login.block / "worker.json").exists()
+
+
+async def test_the_access_file_of_a_block_that_has_ended_is_removed_and_its_log_stays(login, client):
+    login.says("sbatch", "echo 77")
+    await client.submit(NAME, "cpu-1")
+    (login.block / "log").write_text("the end\n")
+    login.says("squeue", f"echo '77|{NAME}|RUNNING|0:50|None|n1|N/A'")
+    assert [row.name for row in (await client.listing()).blocks] == [NAME]
+    assert (login.block / "worker.json").exists()
+    login.says("squeue", "exit 1")
+    assert (await client.listing()).failed
+    assert (login.block / "worker.json").exists()
+    login.says("squeue", ":")
+    assert not (await client.listing()).failed
+    assert not (login.block / "worker.json").exists()
+    assert await client.read_log(NAME) == "the end\n"
+
+
+async def test_so_is_that_of_a_block_of_an_earlier_head(login, client):
+    login.block.mkdir(parents=True)
+    (login.block / "worker.json").write_text("a secret")
+    client.remember([(NAME, "77", "n1")])
+    login.says("squeue", ":")
+    await client.listing()
+    assert not (login.block / "worker.json").exists()
+
+
+async def test_what_is_shown_of_a_pool_behind_a_command_is_what_is_delivered(login, client):
+    login.says("sbatch", "echo 77")
+    said = await client.submit(NAME, "slurm-1")
+    assert client.pool.script().replace("gl00000000-1", NAME) == said.script
+    assert os.fspath(login.home) not in said.script
+    assert "--head .local/state/grainlike/blocks/gl1a2b3c4d-1/worker.json" in said.script
