@@ -106,7 +106,7 @@ class TerminalDisplay(Display):
     def open(self) -> None:
         """Catch what is written to the terminal."""
         for stream in dict.fromkeys(map(_base, (sys.stdout, sys.stderr))):
-            if _is_terminal(stream) and "write" not in vars(stream):
+            if _is_terminal(stream) and "write" not in getattr(stream, "__dict__", ("write",)):
                 self._catch(stream)
 
     def _catch(self, stream: TextIO) -> None:

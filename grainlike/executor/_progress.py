@@ -30,11 +30,11 @@ logger = logging.getLogger("grainlike")
 _SHARE = 0.02
 """The share of the event loop's time that counting and showing take, at the most, while updates are not rarer than"""
 
-_RAREST_S = 2.0
+_RAREST_S = 5.0
 """so many seconds."""
 
-_STEP = 4096
-"""Nodes that are counted before others get a turn: some 0.3 ms."""
+_STEP = 8192
+"""Nodes that are counted before others get a turn: some 0.5 ms."""
 
 _OURS = ("grainlike.calls.", "grainlike.maps.")
 """Modules whose functions are no calls of the user's: jobs that carry calls, and readers of sources."""
@@ -48,11 +48,11 @@ _shown: list[Progress] = []
 def progress(*, lines_every: float | None = None) -> Progress:
     """Show the progress of the calls that begin in a `with` block: a bar for each function.
 
-    It counts the calls of the executor that an `await` in the block means: jobs and calls without resources, whoever
-    awaits them, and what they depend on, from the moment at which they are submitted. Operators are no calls, and what
-    jobs submit themselves is not counted. `done` are those with a value, `left` is the time until all that are known
-    have ended, `-` where that is unknown. Bars are below what the program and its jobs write to the terminal, or in
-    the output of a notebook's cell, and stay with the last figures.
+    It counts the calls of the executor that an `await` means where the block begins: jobs and calls without resources,
+    whoever awaits them, and what they depend on, from the moment at which they are submitted. Operators are no calls,
+    and what jobs submit themselves is not counted. `done` are those with a value, `left` is the time until all that
+    are known have ended, `-` where that is unknown. Bars are below what the program and its jobs write to the
+    terminal, or in the output of a notebook's cell, and stay with the last figures.
 
     Where there is neither a terminal nor a notebook it does nothing, unless `lines_every` is given. Inside of another
     one it does nothing: that shows the calls already.
@@ -95,6 +95,8 @@ class Progress:
         self._calls = CallsUnderWay()
         self._counter = ProgressCounter(time.monotonic())
         self._scope = anyio.CancelScope()
+        self._over = anyio.Event()
+        self._every_s = display.every_s
         display.open()
         self._display = display
         _shown.append(self)
@@ -122,18 +124,25 @@ class Progress:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        shown = self._display is not None
         self.__exit__(kind, error, trace)
+        if shown:  # the loop may end next, and its tasks are to have ended; that takes a turn or two
+            with anyio.move_on_after(1.0, shield=True):
+                await self._over.wait()
 
     async def _show_on(self) -> None:
         """Count and show until the block ends; what goes wrong ends the display alone."""
-        with self._scope:
-            try:
+        try:
+            with self._scope:
                 await self._show_again_and_again()
-            except Exception as error:  # noqa: BLE001 - the program's work does not depend on its display
-                _log(error)
-                self._stop()
+        except Exception as error:  # noqa: BLE001 - the program's work does not depend on its display
+            _log(error)
+            self._stop()
+        finally:
+            self._over.set()
 
     async def _show_again_and_again(self) -> None:
+        await anyio.sleep(self._every_s)
         while self._display is not None:
             spent = 0.0
             began = time.thread_time()
@@ -143,7 +152,7 @@ class Progress:
                 began = time.thread_time()
             self._show()
             spent += time.thread_time() - began
-            await anyio.sleep(max(self._display.every_s, min(spent / _SHARE, _RAREST_S)))
+            await anyio.sleep(max(self._every_s, min(spent / _SHARE, _RAREST_S)))
 
     def _show(self) -> None:
         now = time.monotonic()
@@ -234,10 +243,11 @@ class _Group:
         left: list[Node] = []
         for at in range(0, calls, _STEP):
             part = self.alone[at : min(calls, at + _STEP)]
-            states = [node.state for node in part]
-            running += states.count(_RUNNING)
-            ended += _ended_alone(states)
-            left += [node for node, state in zip(part, states, strict=True) if state <= _RUNNING]
+            unfinished = [node for node in part if not node.finished]
+            running += len([node for node in unfinished if node.state is _RUNNING])
+            if len(unfinished) < len(part):
+                ended += _ended_alone([node.state for node in part if node.finished])
+            left += unfinished
             yield
         self.alone = left + self.alone[calls:]
         self._ended = ended

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +151,23 @@ async def test_it_is_the_same_on_an_engine_of_another_kind(kept: Kept) -> None:
     async with Executor(backend=ThreadBackend(1)), progress():
         await gather([(square @ Cores(1))(x) for x in range(50)])
     assert kept.shown[-1] == {"square": CallCounts(50, 0, 50)}
+
+
+async def test_it_is_shown_ten_times_a_second_at_the_most(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "every_s", Display.every_s)
+    times: list[float] = []
+    monkeypatch.setattr(kept, "show", lambda _: times.append(time.monotonic()))
+
+    @delayed
+    async def see_four() -> None:
+        await until(lambda: len(times) >= 4)
+
+    async with Executor(local=Cores([0])):
+        began = time.monotonic()
+        with progress():
+            await gather(see_four(), [square(x) for x in range(100)])
+    times[-1:] = []  # the last figures come at once
+    assert all(after - before >= 0.1 for before, after in pairwise([began, *times]))
 
 
 async def test_one_inside_another_does_nothing(kept: Kept) -> None:
@@ -318,7 +337,7 @@ async def main():
 run(main, local=Cores(1), progress=True)
 """,
     )
-    assert [line for line in ended.lines if line.startswith("line")] == [f"line {n}" for n in range(173 + 1, 200)][-26:]
+    assert [line for line in ended.lines if line.startswith("line")] == [f"line {n}" for n in range(174, 200)]
     assert is_last(ended, "square")
     assert ended.line("square  ").split()[2] == "2/2"
 
