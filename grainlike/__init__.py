@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from grainlike.backends import CeleryBackend, DaskBackend, ProcessBackend, RayBackend, ThreadBackend
     from grainlike.dag import Callbacks, Dag
     from grainlike.dryrun import dry_run
-    from grainlike.executor import Executor, connect, result, run
+    from grainlike.executor import Executor, connect, progress, result, run
     from grainlike.graph import (
         Delayed,
         DelayedFn,
@@ -145,6 +145,7 @@ __all__ = [
     "info",
     "later",
     "parse",
+    "progress",
     "result",
     "run",
     "run_process",
@@ -185,6 +186,7 @@ _LAZY = {
     "graph": _GRAPH,
     "info": _GRAPH,
     "later": _GRAPH,
+    "progress": _EXECUTOR,
     "result": _EXECUTOR,
     "run": _EXECUTOR,
     "run_process": _LAUNCH,

@@ -422,6 +422,7 @@ def _submit(
     lenient: Annotated[
         bool, typer.Option("--lenient", help="Leave out parts of a request that have no value, with a warning.")
     ] = False,
+    progress: Annotated[bool, typer.Option("--progress", help="Show a bar for each program, on a terminal.")] = False,
     head: Head = None,
     as_json: Annotated[
         bool,
@@ -448,6 +449,7 @@ def _submit(
                 env=env or [],
                 lenient=lenient,
                 as_json=as_json,
+                bars=progress,
             )
         except UsageError as error:
             raise typer.BadParameter(str(error)) from error

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -19,7 +20,7 @@ from grainlike.cli._exits import FAILED, OK, REFUSED
 from grainlike.cli._words import escaped, escaped_line, print_json
 from grainlike.cli._words import seconds as in_words
 from grainlike.errors import GrainlikeError
-from grainlike.executor import NOT_GIVEN, Executor, connect
+from grainlike.executor import NOT_GIVEN, Executor, connect, progress
 from grainlike.graph import Delayed, delayed, info, start
 from grainlike.jobs import LogLine
 from grainlike.resources import Request, parse
@@ -58,10 +59,12 @@ def submit(
     env: Sequence[str],
     lenient: bool,
     as_json: bool,
+    bars: bool,
 ) -> int:
     """Run commands as jobs, showing what they print; return the exit code.
 
     With `run_once` on an `offer` of this machine's slots; else on the workers of `head`, by default the current one.
+    With `bars`, a terminal shows how far they are.
 
     Raises `UsageError`.
     """
@@ -82,7 +85,8 @@ def submit(
 
     async def main() -> int:
         async with executor or connect(head, insecure=insecure, on_failure="continue") as opened:
-            return await _Submission(opened, commands, variables).run(as_json=as_json)
+            with progress() if bars else nullcontext():
+                return await _Submission(opened, commands, variables).run(as_json=as_json)
 
     try:
         return anyio.run(main)

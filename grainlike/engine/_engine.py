@@ -101,6 +101,8 @@ class Engine:
         self.cache: CallCache | None = None
         self.applied: Callable[[Node], None] | None = None
         """Called with each operator before it is applied, while its inputs are there."""
+        self.bound: Callable[[Sequence[Node]], object] | None = None
+        """Called with nodes as they are bound: once for all that come together."""
         self._owner = owner
         self._soon = soon
         self._fail_fast = fail_fast
@@ -142,6 +144,8 @@ class Engine:
                 if not dep.finished:
                     dep.interest += 1
             self._wanted.add(node)
+        if self.bound is not None:
+            self.bound(nodes)
 
     def apply(self, nodes: Iterable[Node]) -> None:
         """Apply adopted operators after all, in this order, once the outcomes that arrived before are handled."""
@@ -353,6 +357,8 @@ class Engine:
                 )
         if fresh:
             self._bind(fresh, copy_context())
+            if self.bound is not None:
+                self.bound(fresh)
         for node in roots:
             node.interest += 1
             if not node.finished:

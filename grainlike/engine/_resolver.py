@@ -78,6 +78,10 @@ class BaseResolver(ABC):
             return False
         return asyncio._get_running_loop() is loop_id.loop if loop_id.backend == "asyncio" else here() == loop_id
 
+    def report_bound(self, call: Callable[[Sequence[Node]], object] | None) -> None:
+        """Call with the nodes of each graph from now on, as they are bound; None ends that."""
+        self._engine.bound = call
+
     def start(self, nodes: Sequence[Node]) -> None:
         """Start the nodes and what they need, without waiting."""
         if isinstance(nodes, _HELD_BY_USERS):

@@ -2,8 +2,8 @@
 `await`.
 
 Answers: the arguments of an executor (`_settings`), when its parts start and stop (`_lifecycle`), which executor the
-running task uses (`_current`), and how the embedded worker is connected (`_embedded`). The graph is run by `engine`,
-the jobs by `head` or a backend.
+running task uses (`_current`), how the embedded worker is connected (`_embedded`), and how far the calls are
+(`_progress`). The graph is run by `engine`, the jobs by `head` or a backend.
 """
 
 import os
@@ -19,14 +19,17 @@ from grainlike.graph import register, remember_origins
 if TYPE_CHECKING:
     from grainlike.executor._blocking import result
     from grainlike.executor._connected import ConnectedExecutor, connect
+    from grainlike.executor._progress import Progress, progress
     from grainlike.executor._settings import NOT_GIVEN
 
 __all__ = [
     "NOT_GIVEN",
     "ConnectedExecutor",
     "Executor",
+    "Progress",
     "connect",
     "find",
+    "progress",
     "result",
     "run",
 ]
@@ -37,6 +40,8 @@ if not TYPE_CHECKING:  # else any name would be there
         {
             "NOT_GIVEN": "_settings",
             "ConnectedExecutor": "_connected",
+            "Progress": "_progress",
+            "progress": "_progress",
             "connect": "_connected",
             "result": "_blocking",
         },

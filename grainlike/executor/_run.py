@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio
@@ -16,7 +17,10 @@ from grainlike.resources import Request
 from grainlike.subprocesses import reserve_standard_descriptors
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from grainlike.executor._pools import Launch
+    from grainlike.executor._progress import Progress
 
 __all__ = ["run"]
 
@@ -31,12 +35,13 @@ def run(
     on_failure: Literal["fail_fast", "continue"] = "fail_fast",
     backend: Literal["asyncio", "trio"] = "asyncio",
     launch: Launch | None = None,
+    progress: bool | Progress = False,
 ) -> T:
     """Run `await main(*args)` in a new event loop with an `Executor` open, and return what it returns.
 
-    `local`, `listen`, `launch` and `on_failure` are `Executor`'s. Ctrl-C cancels what runs, waits until it has ended,
-    and raises `KeyboardInterrupt`. The blocking entry point of a script; inside a running loop use `async with
-    Executor()`.
+    `local`, `listen`, `launch` and `on_failure` are `Executor`'s. With `progress=True` a terminal shows how far its
+    calls are; `progress=progress(lines_every=60)` has options. Ctrl-C cancels what runs, waits until it has ended, and
+    raises `KeyboardInterrupt`. The blocking entry point of a script; inside a running loop use `async with Executor()`.
 
     On asyncio the loop is uvloop's, where that is installed. It logs what a handler of `signal.signal` raises, and goes
     on, where asyncio's own loop would end `run` with it: let such a handler set a flag. For a loop of your choice, open
@@ -74,7 +79,16 @@ def run(
                     f"run takes an async function, but {name} gave {type(made).__name__}, which cannot be awaited: "
                     "write `async def`"
                 )
-            return await made
+            with _shown(progress):
+                return await made
 
     reserve_standard_descriptors()  # before the loop opens anything: libuv aborts where it was given one of these
     return anyio.run(inside, backend=backend, backend_options=loop_options(backend))
+
+
+def _shown(progress: bool | Progress) -> AbstractContextManager[object]:
+    if progress is False:
+        return nullcontext()
+    from grainlike.executor._progress import Progress  # programs that show none do without
+
+    return Progress() if progress is True else progress

@@ -17,7 +17,7 @@ MAY = {
     "integration/faults/weather.py": "a network that is slow",
     "integration/test_enforcement.py": "a job that says again and again where it is",
     "chaos/client_program.py": "a user's program, which dials again after a while",
-    "launch/test_pools.py": "jobs that wait for a file, in processes of their own",
+    "launch/slurm_pools.py": "jobs that wait for a file, in processes of their own",
     "launch/slurm_here.py": "programs of Slurm's, which tell of nothing",
     "launch/fakes_here.py": "jobs that wait for a file, in processes of their own",
     "launch/fakes/fake_batchd.py": "sessions of processes, which tell nobody when they are empty; limits that change",

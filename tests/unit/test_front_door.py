@@ -19,7 +19,7 @@ def graph(r_):
 """
 ROOMS = {
     "graph": GRAPH_ROOM,
-    "executor": "Executor = connect = result = run = object()",
+    "executor": "Executor = connect = progress = result = run = object()",
     "dag": "Callbacks = Dag = object()",
     "maps": "amap = as_completed = object()",
     "dryrun": "dry_run = object()",

@@ -84,6 +84,11 @@ class JobStream:
         self._stream = stream
         self._kind = kind
 
+    @property
+    def behind(self) -> Any:
+        """The stream that it stands in for."""
+        return self._stream
+
     def write(self, text: str) -> int:
         """As the stream's own."""
         found = author()
