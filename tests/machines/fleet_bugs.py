@@ -108,7 +108,7 @@ FLEET_BUGS: tuple[Bug, ...] = (
             "    if turn.due(since + NATIVE_END_S):",
             "    if block.end_asked_at is None and turn.due(since + 30):",
         ),
-        suite="blocks",  # in worlds, the workers of such a block are told to leave as soon as they join
+        suite="blocks",  # worlds see it once in two hundred: workers of such a block leave as soon as they join
     ),
     _bug(
         "an_id_that_comes_late_is_not_ended",
@@ -124,11 +124,10 @@ FLEET_BUGS: tuple[Bug, ...] = (
     ),
     _bug(
         "pending_blocks_of_a_pool_that_goes_stay",
-        "pending blocks are left after `down`",
+        "pending blocks that are withdrawn, or whose pool goes, stay in the batch queue",
         (_ENDINGS, "    if not block.connected:\n        end_natively(turn, block)\n", ""),
         (_ENDINGS, "        return max(block.leaving_since, block.away_since or 0.0)", "        return None"),
         _LATE_WORKERS_STAY,
-        suite="blocks",  # in worlds, pools are taken down when all has settled, and no block is pending
     ),
     _bug(
         "those_who_do_not_come_back_are_awaited",
