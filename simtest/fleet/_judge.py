@@ -15,6 +15,7 @@ from grainlike.fleet import (
     Pause,
     PoolResumed,
     PoolSet,
+    Restored,
     SubmissionRefused,
     SubmitBlock,
 )
@@ -25,7 +26,7 @@ __all__ = ["FleetJudge"]
 
 _DEATHS = 3
 _SHOWN, _SHOWN_S = 8, 300.0
-"""Listings, and seconds, for which a job may be shown that belongs to no block: ends are told again."""
+"""Listings, and seconds, for which a job may be shown that is to end, or belongs to no block: ends are told again."""
 
 
 class FleetJudge:
@@ -40,6 +41,7 @@ class FleetJudge:
         self._failing: set[str] = set()
         self._leaving: set[str] = set()
         self._unknown: dict[str, list[float]] = {}
+        self._ending: dict[str, list[float]] = {}
 
     def blame(self, rule: int, now: float, what: str) -> None:
         """Note a violation."""
@@ -55,6 +57,8 @@ class FleetJudge:
             self._deaths[event.name] = 0
         elif isinstance(event, Joined):
             self._deaths[event.label.rpartition("-")[0]] = 0
+        elif isinstance(event, Restored):
+            self._ending.clear()  # nobody could be told meanwhile
         elif isinstance(event, ListingFailed):
             self._failing.add(event.system)
         elif isinstance(event, Listed):
@@ -96,6 +100,7 @@ class FleetJudge:
             self.blame(8, now, f"{label} was closed while its batch system does not answer ({event})")
         if isinstance(event, Listed):
             self._look_for_unknown(event, fleet, now)
+            self._look_for_ending(event, fleet, now)
         if isinstance(event, SubmissionRefused) and event.elsewhere:
             for pause in [action for action in actions if isinstance(action, Pause)]:
                 self.blame(10, now, f"{pause.pool} is paused, as one machine refused {event.label}: {pause.why}")
@@ -124,10 +129,20 @@ class FleetJudge:
             if row.state == "ended" or row.native in known:
                 self._unknown.pop(row.native, None)
                 continue
-            times = self._unknown.setdefault(row.native, [])
-            times.append(now)
-            if len(times) > _SHOWN and now > times[0] + _SHOWN_S:
-                self.blame(3, now, f"{row.native} ({row.name}) has belonged to no block since {times[0]:.0f}")
+            since = _shown_since(self._unknown, row.native, now)
+            if since is not None:
+                self.blame(3, now, f"{row.native} ({row.name}) has belonged to no block since {since:.0f}")
+
+    def _look_for_ending(self, event: Listed, fleet: FleetScheduler, now: float) -> None:
+        """Blame jobs that listings have shown for long although their block is to end and has no workers."""
+        ending = {block.native for block in fleet.books.blocks.values() if block.leave_reason and not block.connected}
+        for row in event.rows:
+            if row.state == "ended" or row.native not in ending:
+                self._ending.pop(row.native, None)
+                continue
+            since = _shown_since(self._ending, row.native, now)
+            if since is not None:
+                self.blame(4, now, f"{row.native} ({row.name}) was to end at {since:.0f}, and has no workers")
 
     def look(self, systems: dict[str, BatchSystem], fleet: FleetScheduler | None, now: float) -> None:
         """Check what the batch systems have, at any instant."""
@@ -173,3 +188,10 @@ class FleetJudge:
             self.blame(4, now, f"{job.native} ({job.name}) is left after `down`")
         if fleet.books.blocks or fleet.books.pools:
             self.blame(4, now, f"{list(fleet.books.pools)} with {list(fleet.books.blocks)} are left after `down`")
+
+
+def _shown_since(shown: dict[str, list[float]], native: str, now: float) -> float | None:
+    """Return the time of the first listing that showed a job, once that is too long ago; note this one."""
+    times = shown.setdefault(native, [])
+    times.append(now)
+    return times[0] if len(times) > _SHOWN and now > times[0] + _SHOWN_S else None

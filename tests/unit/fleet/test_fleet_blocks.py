@@ -120,6 +120,18 @@ def test_one_that_is_looked_for_twice_in_vain_never_arrived_and_is_ended_if_it_d
     assert fleet.take(EndBlocks) == [EndBlocks("slurm", ("88",))]
 
 
+def test_a_submission_that_shows_between_two_looks_is_kept():
+    fleet = Fleet(a_pool(min=1))
+    fleet(SubmissionUnclear("cpu-1", "Socket timed out"))
+    fleet.now = 2.0
+    fleet.list()
+    assert fleet.books.blocks["cpu-1"].phase == "intent"
+    fleet.now = 33.0
+    fleet.list(a_row(1, "pending", native="88"))
+    assert fleet.books.blocks["cpu-1"].native == "88"
+    assert not fleet.take(EndBlocks)
+
+
 def test_a_listing_that_was_asked_before_the_answer_finds_nothing_missing():
     fleet = Fleet(a_pool(min=1))
     fleet.now = 5.0
@@ -275,6 +287,31 @@ def test_an_idle_worker_that_does_not_leave_is_ended_by_its_batch_system():
     assert fleet.take(EndBlocks) == [EndBlocks("slurm", ("id1",))]
     fleet.later(31)
     assert len(fleet.take(EndBlocks)) == 1  # told again
+
+
+def test_pending_blocks_of_a_pool_that_goes_are_ended_by_their_batch_system_until_it_hears():
+    fleet = with_blocks(2)
+    both = [EndBlocks("slurm", ("id1",)), EndBlocks("slurm", ("id2",))]
+    fleet(PoolGone("cpu"))
+    assert fleet.take(EndBlocks) == both
+    fleet.later(29)
+    assert not fleet.take(EndBlocks)
+    fleet.later(2)
+    assert fleet.take(EndBlocks) == both
+    fleet.later(31)
+    assert fleet.take(EndBlocks) == both, "told again, as often as it did not hear"
+    fleet.list()
+    fleet(Tick())
+    assert not fleet.books.blocks
+    assert not fleet.books.pools
+
+
+def test_a_pending_block_that_starts_before_its_end_is_heard_has_its_worker_leave():
+    fleet = with_blocks()
+    fleet(PoolGone("cpu"))
+    fleet.take(Leave)
+    fleet(Joined("cpu-1", 0, 4))
+    assert fleet.take(Leave) == [Leave("cpu-1", 0, "the pool is taken down")]
 
 
 def test_a_gentle_end_waits_for_jobs_and_one_at_once_does_not():
