@@ -51,6 +51,12 @@ class EndedJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
     peak_memory: int
     ended_at: float
 
+    def __str__(self) -> str:
+        times = "" if self.ran_s is None else f" after {self.ran_s:.3g} s"
+        where = f" on worker {self.worker} in attempt {self.attempts}" if self.worker else ""
+        why = f": {self.error}" if self.error else ""
+        return f"{self.name} {self.outcome.replace('_', ' ')}{times}{where}{why}"
+
 
 class AskHistory(BaseMessage, frozen=True, tag=134):
     """Ask for jobs that have ended, the latest first, at most `most` in one answer; answered by `HistoryIs`.

@@ -113,6 +113,11 @@ async def test_a_client_and_the_command_line_ask_the_head(told):
             assert [job["name"] for job in ended["ended"]] == ["triple", "triple"]
             both = json.loads((await told("jobs", "--all", "--name", "dou*", "--since", "1h", "--json"))[1])
             assert (both["jobs"], both["total"], len(both["ended"])) == ([], 0, 3)
+            code, _, why = await told("explain", bad.job)
+            assert code == 1
+            assert f"there is no job {bad.job} any more: it has ended. double failed after " in why
+            assert "on worker local in attempt 1: ValueError: 7 is unlucky" in why
+            assert "no job 99 yet" in (await told("explain", 99))[2]
             assert "no such jobs" in (await told("jobs", "--ended", "--name", "nobody"))[1]
             assert "there may be more" in (await told("jobs", "--ended", "-n", 1))[1]
 

@@ -420,7 +420,9 @@ class ClientRegistry:
     def _no_job(self, ask: int, job: int) -> Unable:
         last = self._head.view.last_job
         if 0 < job <= last:
-            return Unable(ask, f"there is no job {job} any more: it has ended")
+            found = self._head.history.find(job)
+            became = "" if found is None else f". {found}"
+            return Unable(ask, f"there is no job {job} any more: it has ended{became}")
         return Unable(ask, f"there is no job {job} yet: {f'the last one is {last}' if last else 'none was submitted'}")
 
     def _wanted(self, question: AskWanted) -> Message:
