@@ -27,7 +27,7 @@ from grainlike.payload import Payload, dump_arguments, dump_error, dump_function
 from grainlike.resources import EMPTY, Ledger, Request, missing
 from grainlike.scheduler import Explanation
 from grainlike.system import import_paths
-from grainlike.wire import Totals
+from grainlike.wire import AskHistory, HistoryIs, Totals
 
 __all__ = ["BackendRunner"]
 
@@ -175,6 +175,10 @@ class BackendRunner:
     def report(self) -> Totals:
         """Return how many calls ended how."""
         return self._counters.totals(time.monotonic())
+
+    async def history(self, asked: AskHistory) -> HistoryIs:  # noqa: ARG002 - of no call
+        """Raise `RuntimeError`: what became of its calls is the backend's to keep."""
+        raise RuntimeError(f"what became of jobs on {self.name!r} is in its own records")
 
     # --- what it can not do ------------------------------------------------------------------------------------------
 

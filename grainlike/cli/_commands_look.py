@@ -37,6 +37,8 @@ _JOBS_EXAMPLES = epilog(
     """
 grainlike jobs
 grainlike jobs --most 1000 --json
+grainlike jobs --failed --since 2h
+grainlike jobs --all --name 'fit*'
 """,
     failed="the head cannot answer",
     refused=NO_HEAD,
@@ -136,14 +138,38 @@ def _ls(head: Head = None, as_json: Json = False, insecure: Insecure = False) ->
 @app.command("jobs", epilog=_JOBS_EXAMPLES, rich_help_panel="Look at a cluster")
 def _jobs(
     head: Head = None,
-    most: Annotated[int, typer.Option(min=1, max=10_000, help="How many to show, the oldest first.")] = 100,
+    ended: Annotated[bool, typer.Option("--ended", help="Those that have ended instead, the latest first.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Those that failed or timed out instead.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Those that have ended, too.")] = False,
+    name: Annotated[
+        str | None, typer.Option(metavar="PATTERN", help="Of ended ones those with such names: `fit*`.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="T", help="Ended since then: `90s`, `30m`, `2h`, `7d`, `2026-07-01T12:00`.")
+    ] = None,
+    most: Annotated[
+        int, typer.Option("--most", "-n", min=1, max=100_000, help="How many to show of each: the oldest, the latest.")
+    ] = 100,
     as_json: Json = False,
     insecure: Insecure = False,
 ) -> None:
-    """List the jobs of a head that have not ended."""
+    """List the jobs of a head that have not ended, or what became of those that have. It keeps the last 100 000."""
     from grainlike.cli._ask import asking, list_jobs
+    from grainlike.cli._past import list_ended, selection
 
-    exit_with(lambda: asking(head, insecure, lambda caller: list_jobs(caller, most=most, as_json=as_json)))
+    if ended + failed + everything > 1:
+        raise typer.BadParameter("choose one of --ended, --failed and --all")
+    if not (ended or failed or everything):
+        if name is not None or since is not None:
+            raise typer.BadParameter("--name and --since are of ended jobs: say --ended, --failed or --all, too")
+        exit_with(lambda: asking(head, insecure, lambda caller: list_jobs(caller, most=most, as_json=as_json)))
+    try:
+        asked = selection(name, since, most=most, failed=failed)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    exit_with(
+        lambda: asking(head, insecure, lambda caller: list_ended(caller, asked, unended=everything, as_json=as_json))
+    )
 
 
 @app.command("explain", epilog=_EXPLAIN_EXAMPLES, rich_help_panel="Look at a cluster")

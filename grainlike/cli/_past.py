@@ -1,20 +1,95 @@
-"""Queries to a running head about jobs that have ended: `report`, `trace`."""
+"""Queries to a running head about jobs that have ended: `jobs --ended`, `report`, `trace`."""
 
 from __future__ import annotations
 
+import re
+import time
 from contextlib import aclosing
 from dataclasses import asdict
+from datetime import datetime
+from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 from grainlike.cli._exits import OK
-from grainlike.cli._words import print_json, seconds
+from grainlike.cli._words import (
+    amounts,
+    as_plain,
+    bytes_text,
+    moment_text,
+    print_jobs,
+    print_json,
+    print_table,
+    seconds,
+)
 from grainlike.client import HeadClient
 from grainlike.head.server import spans_from_rows
+from grainlike.jobs import ended_jobs
 from grainlike.observe import Depth, trace
 from grainlike.system import LateFile
-from grainlike.wire import AskReport, ReportIs, SpanRow
+from grainlike.wire import AskHistory, AskJobs, AskReport, EndedJob, HistoryIs, JobsAre, ReportIs, SpanRow
 
-__all__ = ["show_report", "write_trace"]
+__all__ = ["list_ended", "selection", "show_report", "write_trace"]
+
+_AGO = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*([smhd])")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def selection(name: str | None, since: str | None, *, most: int, failed: bool) -> AskHistory:
+    """Return the question for ended jobs as the options of the command say it.
+
+    Raises:
+        ValueError: the pattern is empty, or the time is none.
+    """
+    if name == "":
+        raise ValueError("an empty pattern matches no name")
+    outcomes = ["failed", "timed_out"] if failed else []
+    return AskHistory(0, most, name or "", outcomes, 0.0 if since is None else _moment(since))
+
+
+def _moment(text: str) -> float:
+    ago = _AGO.fullmatch(text.strip())
+    if ago is not None:
+        return time.time() - float(ago[1]) * _UNITS[ago[2]]
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(
+            f"{text!r} is no time: write 90s, 30m, 2h or 7d for how long ago, or 2026-07-01T12:00"
+        ) from None
+
+
+async def list_ended(caller: HeadClient, asked: AskHistory, *, unended: bool, as_json: bool) -> int:
+    """Print what became of jobs that have ended, the latest first; with `unended`, the others before them."""
+    live = await caller.ask(AskJobs(0, asked.most), JobsAre) if unended else None
+    jobs = [] if live is None else [job for job in live.jobs if fnmatchcase(job.name, asked.name or "*")]
+    ended = await ended_jobs(partial(caller.ask, answer=HistoryIs), asked)
+    if as_json:
+        told = {} if live is None else {"jobs": [as_plain(job) for job in jobs], "total": live.total}
+        print_json(told | {"ended": [as_plain(job) for job in ended]})
+        return OK
+    if live is not None:
+        print_jobs(jobs)
+    if ended:
+        print_table(_ENDED_COLUMNS, map(_ended_row, ended))
+    else:
+        print("no such jobs have ended, of those that the head remembers")  # noqa: T201 - a command line speaks
+    if len(ended) == asked.most:
+        print("there may be more; see --most")  # noqa: T201
+    return OK
+
+
+_ENDED_COLUMNS = ["job", "name", "outcome", "worker", "slots", "ran", "cpu", "memory", "ended", "client", "error"]
+
+
+def _ended_row(job: EndedJob) -> tuple[str, ...]:
+    tries = f", attempt {job.attempts}" if job.attempts > 1 else ""
+    ran = job.ran_s is not None
+    return (
+        *(str(job.job), job.name, job.outcome.replace("_", " ") + tries, job.worker, amounts(job.slots)),
+        *(seconds(job.ran_s), seconds(job.cpu_s) if ran else "", bytes_text(job.peak_memory)),
+        *(moment_text(job.ended_at), job.program or str(job.client or ""), job.error),
+    )
 
 
 async def show_report(caller: HeadClient, *, as_json: bool) -> int:

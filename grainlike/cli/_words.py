@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -20,8 +21,10 @@ __all__ = [
     "amounts",
     "as_plain",
     "bytes_of",
+    "bytes_text",
     "escaped",
     "escaped_line",
+    "moment_text",
     "print_jobs",
     "print_json",
     "print_table",
@@ -93,6 +96,20 @@ def bytes_of(amount: str) -> int:
     if found < 0:
         raise ValueError(f"an amount is not below zero: {amount!r}")
     return found
+
+
+def bytes_text(size: int) -> str:
+    """Return a number of bytes as text for people: three digits and a unit; empty for none."""
+    value, units = float(size), ["B", "Ki", "Mi", "Gi", "Ti"]
+    while value >= 1000 and len(units) > 1:
+        value, units = value / 1024, units[1:]
+    return f"{value:.3g}{units[0]}" if size else ""
+
+
+def moment_text(at: float) -> str:
+    """Return a moment of `time.time()` in local time: the hour alone where it was today."""
+    told, today = datetime.fromtimestamp(at).astimezone(), datetime.now().astimezone()
+    return told.strftime("%H:%M:%S" if told.date() == today.date() else "%Y-%m-%d %H:%M:%S")
 
 
 def seconds(value: float | None) -> str:

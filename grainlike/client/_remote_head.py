@@ -38,12 +38,14 @@ from grainlike.system import import_paths
 from grainlike.wire import (
     LOST_S,
     AskHead,
+    AskHistory,
     AskJob,
     AskWorkers,
     FleetIs,
     Forget,
     Frame,
     HeadIs,
+    HistoryIs,
     ImportsFrom,
     JobIs,
     SessionIs,
@@ -307,6 +309,10 @@ class RemoteHead:
     def report(self) -> Totals:
         """Return how many jobs of this program ended how."""
         return self._counters.totals(time.monotonic())
+
+    async def history(self, asked: AskHistory) -> HistoryIs:
+        """Return a page of the jobs of the head that have ended, those of other programs too."""
+        return await self.client.ask(asked, HistoryIs)
 
     # --- names of the session ----------------------------------------------------------------------------------------
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import suppress
+from datetime import datetime, timedelta
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
@@ -19,10 +21,10 @@ from grainlike.executor._local_head import LocalHead
 from grainlike.executor._registry import current, enclosing, entered, left
 from grainlike.executor._settings import NOT_GIVEN, NotGiven, settings_for
 from grainlike.graph import Delayed, Node, State, Stream, delayed, node_behind, start
-from grainlike.jobs import Event, LogLine
+from grainlike.jobs import Event, LogLine, ended_jobs
 from grainlike.resources import Request
 from grainlike.scheduler import Explanation
-from grainlike.wire import Totals
+from grainlike.wire import OUTCOMES, AskHistory, EndedJob, Totals
 
 if TYPE_CHECKING:
     from grainlike.executor._job_service import JobService
@@ -424,6 +426,44 @@ class Executor(ExecutorBase):
         self._check_loop("asked", open_only=False)
         return self._service.report()
 
+    async def history(
+        self,
+        *,
+        name: str | None = None,
+        outcomes: Collection[str] = (),
+        since: datetime | timedelta | float | None = None,
+        most: int = 1000,
+    ) -> list[EndedJob]:
+        """Return jobs that have ended, the latest first: what became of each, where, and what it used.
+
+        The head remembers the last 100 000, those of all its programs, in at most 20 MB. It can be asked after an
+        executor with a head of its own has closed, too.
+
+        Args:
+            name: only of functions whose names match this shell pattern.
+            outcomes: only with these: `"succeeded"`, `"failed"`, `"timed_out"`, `"cancelled"`, `"skipped"`.
+            since: only those that ended from then on: a `time.time()`, a `datetime`, or how long ago.
+            most: how many at most.
+
+        Raises:
+            ValueError: an outcome is none, or `most` is below 1.
+            RuntimeError: the executor was never opened, or lives in another event loop; or it has `backend=`.
+            HeadLostError: the head of a connected executor is lost.
+
+        Example::
+
+            for job in await executor.history(outcomes=["failed", "timed_out"]):
+                print(job.job, job.name, job.worker, job.error)
+        """
+        self._check_loop("asked", open_only=False)
+        unknown = [outcome for outcome in outcomes if outcome not in OUTCOMES]
+        if unknown:
+            raise ValueError(f"outcomes are {', '.join(OUTCOMES)}; {unknown[0]!r} is none")
+        if most < 1:
+            raise ValueError(f"most is how many jobs to return, 1 or more; {most!r} is not")
+        asked = AskHistory(0, most, name or "", list(outcomes), _moment(since))
+        return await ended_jobs(self._service.history, asked)
+
     def write_trace(self, path: str | PathLike[str]) -> None:
         """Write what ran so far as a trace for ui.perfetto.dev and chrome://tracing. The executor must `record`.
 
@@ -478,3 +518,10 @@ class Executor(ExecutorBase):
             return start(placeholder)
         finally:
             current.reset(token)
+
+
+def _moment(since: datetime | timedelta | float | None) -> float:
+    """Return a moment as `time.time()` has it; 0 for none."""
+    if isinstance(since, timedelta):
+        return time.time() - since.total_seconds()
+    return since.timestamp() if isinstance(since, datetime) else float(since or 0)

@@ -13,7 +13,7 @@ from grainlike.graph import Node
 from grainlike.jobs import Event, Job, LogLine, Observer, WorkerInfo
 from grainlike.resources import Request
 from grainlike.scheduler import Explanation
-from grainlike.wire import Totals
+from grainlike.wire import AskHistory, HistoryIs, Totals
 
 if TYPE_CHECKING:
     from grainlike.head import Recorder
@@ -98,6 +98,10 @@ class JobService(Protocol):
 
     def report(self) -> Totals:
         """Return how many jobs of the executor ended how."""
+        ...
+
+    async def history(self, asked: AskHistory) -> HistoryIs:
+        """Return a page of the jobs that have ended; raise `RuntimeError` where they are not kept."""
         ...
 
     def fleet(self) -> Fleet:

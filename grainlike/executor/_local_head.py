@@ -19,7 +19,7 @@ from grainlike.head.server import HeadOwner, HeadService, NoStorage
 from grainlike.jobs import Event, Events, Job, LogLine, Observer, WorkerInfo, WorkersFeed
 from grainlike.resources import Request
 from grainlike.scheduler import Explanation
-from grainlike.wire import Totals
+from grainlike.wire import AskHistory, HistoryIs, Totals
 
 if TYPE_CHECKING:
     from grainlike.head import Recorder
@@ -135,6 +135,10 @@ class LocalHead:
     def report(self) -> Totals:
         """Return how many jobs ended how, those of clients too."""
         return self.head.totals()
+
+    async def history(self, asked: AskHistory) -> HistoryIs:
+        """Return a page of the jobs that have ended, those of clients too."""
+        return self.head.history.page(asked)
 
     # --- observers ---------------------------------------------------------------------------------------------------
 

@@ -2,8 +2,9 @@
 
 Answers: how a node becomes a job (`_submit`), how actions of the scheduler are performed (`_actions`), how results
 and items of streams come back (`_results`, `_stream_items`), the state of jobs and workers (`_state`, `_peers`), what
-jobs print (`_logs`), which queries it answers (`_queries`) and what it records (`_recorder`), and how jobs of jobs
-are run (`_nested`). Who may connect is in `server`, how a head outlives its process in `durable`.
+jobs print (`_logs`), what became of them (`_history`), which queries it answers (`_queries`) and what it records
+(`_recorder`), and how jobs of jobs are run (`_nested`). Who may connect is in `server`, how a head outlives its process
+in `durable`.
 
 Never decides what runs where: `scheduler` does. Never waits: its owner passes it what arrived, and when.
 """

@@ -9,6 +9,7 @@ from typing import TypeGuard
 from grainlike.errors import UnsatisfiableError, WorkerLostError
 from grainlike.graph import State
 from grainlike.head._errors import LAYOUT, name_of, refusal, why_stuck
+from grainlike.head._history import JobHistory
 from grainlike.head._logs import LogRouter
 from grainlike.head._nested import RelayedJob, ReplyTo
 from grainlike.head._peers import WorkerConnection
@@ -71,7 +72,7 @@ class ActionExecutor:
     """Performs the actions of the scheduler in `state`. It decides nothing.
 
     `settling` ends the jobs that the scheduler rejects, `object_store` stores the large arguments, `logs` tracks where
-    jobs run, and `alarm(at)` schedules a tick at that time on the head's clock.
+    jobs run, `history` how they ended, and `alarm(at)` schedules a tick at that time on the head's clock.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class ActionExecutor:
         observers: Sequence[Observer],
         object_store: ObjectStore,
         logs: LogRouter,
+        history: JobHistory,
         alarm: Callable[[float], None],
     ) -> None:
         self._state = state
@@ -88,6 +90,7 @@ class ActionExecutor:
         self._observers = observers
         self._object_store = object_store
         self._logs = logs
+        self._history = history
         self._alarm = alarm
         self.shortfall: Callable[[int], str | None] = _no_pools
         """Function that tells what pools of workers lack for a job; None: one would serve it; empty: there are none."""
@@ -121,7 +124,7 @@ class ActionExecutor:
             case JobsDeadlocked():
                 self._deadlocked(action)
             case JobsOrphaned():
-                self._state.nested.forget(action.jobs)
+                self._history.unwanted(self._state.nested.forget(action.jobs))
             case JobsMoved():
                 placement = self._state.jobs[action.job].placement
                 assert placement is not None

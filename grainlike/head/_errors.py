@@ -14,7 +14,7 @@ from grainlike.resources import Missing
 from grainlike.scheduler import Deadlock
 from grainlike.wire import Code
 
-__all__ = ["LAYOUT", "error_of", "name_of", "refusal", "stopped", "why_stuck"]
+__all__ = ["LAYOUT", "error_of", "name_of", "refusal", "stopped", "text_of", "why_stuck"]
 
 LAYOUT = "the amounts are there, but on no worker in the layout that is asked for (see pack=)"
 
@@ -58,6 +58,11 @@ def error_of(job: Job, node: Node, code: Code, payload: Payload) -> BaseExceptio
     error = stopped(job, node.function.name, node.function.options.timeout, code)
     error.add_note(job.note(node.function.name))
     return error
+
+
+def text_of(error: BaseException) -> str:
+    """Return type and message of an error of the head's own."""
+    return f"{type(error).__name__}: {error}"
 
 
 def stopped(job: Job, name: str, timeout: float | None, code: Code) -> Exception:

@@ -7,6 +7,7 @@ actions, messages are posted, outcomes are handed to the engine. Only the links,
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from msgspec.structs import replace
 from grainlike.errors import JobCancelledError, ProtocolError
 from grainlike.graph import Function, Node, Options
 from grainlike.head._actions import ActionExecutor
+from grainlike.head._history import JobHistory
 from grainlike.head._logs import LogRouter, last_words
 from grainlike.head._nested import RelayedJob, ReplyTo
 from grainlike.head._peers import WorkerConnection
@@ -114,10 +116,12 @@ class Head:
         self.state = HeadState(scheduler, self._tell, now() if opened is None else opened)
         self.logs = LogRouter(self._ask, self.state.next_listener)
         self.view = HeadQueries(self.state, self.logs, now)
+        self.history = JobHistory(lambda: self.state.jobs, now)
         self.object_store = ObjectStore() if object_store is None else object_store
         self.observers: list[Observer] = []
         self._gathers = False
         self._unplanned = False
+        self._noted_until = -math.inf
         self.counted: Callable[[int], None] | None = None
         """Called with the number of jobs that have not ended, whenever it may have changed."""
         self.recorder: Recorder | None = None
@@ -126,8 +130,10 @@ class Head:
         self._alarm = alarm
         self._now = now
         self._maker = JobFactory(self.state, self.object_store)
-        self._settling = ResultHandler(self.state, outcomes, self.observers, self._tell, now)
-        self._acting = ActionExecutor(self.state, self._settling, self.observers, self.object_store, self.logs, alarm)
+        self._settling = ResultHandler(self.state, outcomes, self.observers, self.history, self._tell, now)
+        self._acting = ActionExecutor(
+            self.state, self._settling, self.observers, self.object_store, self.logs, self.history, alarm
+        )
 
     def ask_pools(self, shortfall: Callable[[int], str | None]) -> None:
         """Have a function asked before jobs are warned of that no worker can run; see `ActionExecutor.shortfall`."""
@@ -245,6 +251,7 @@ class Head:
         for node in nodes:
             job = node.record
             if isinstance(job, Job) and self.state.jobs.pop(job.id, None) is not None:
+                self.history.unwanted([job], skipped=skipped)
                 job.close()
                 numbers.append(job.id)
                 self.counters.unwanted(skipped=skipped and job.began is None)
@@ -263,6 +270,7 @@ class Head:
         del self.state.jobs[number]
         self.counters.cancelled += 1
         job.stopped(self._now())
+        self.history.unwanted([job])
         self.state.nested.ended_by(job, JobCancelledError(f"{job.name} was cancelled by an operator"))
         self._tell(JobsCancelled([number]))
         return True
@@ -392,7 +400,7 @@ class Head:
                 case Submit() if self._may_submit(peer, message):
                     self.state.nested.submit(peer, message, buffers)
                 case Withdraw():
-                    self.state.nested.withdraw(peer, message)
+                    self.withdraw_for(peer, message)
                 case Leaving():
                     logger.info("worker %s is leaving: %s", peer.name, message.reason)
                     peer.leaving = True
@@ -496,7 +504,7 @@ class Head:
 
     def withdraw_for(self, reply_to: ReplyTo, message: Withdraw) -> None:
         """A client does not want some of its own any more."""
-        self.state.nested.withdraw(reply_to, message)
+        self.history.unwanted(self.state.nested.withdraw(reply_to, message), skipped=message.skipped)
 
     def credit_for(self, reply_to: ReplyTo, message: Credit) -> None:
         """Pass on that the reader of a client's stream took items: its worker may send as many more.
@@ -512,11 +520,13 @@ class Head:
 
     def withdraw_streams(self, reply_to: ReplyTo) -> list[int]:
         """Cancel the streams of a session whose program has left; return the numbers that it gave them."""
-        return self.state.nested.withdraw_streams(reply_to)
+        gone = self.state.nested.withdraw_streams(reply_to)
+        self.history.unwanted(gone)
+        return [job.child for job in gone]
 
     def withdraw_all(self, reply_to: ReplyTo) -> None:
         """Cancel everything that a client which has left submitted."""
-        self.state.nested.withdraw_all(reply_to)
+        self.history.unwanted(self.state.nested.withdraw_all(reply_to))
 
     def release_for(self, owner: int, digests: Sequence[bytes] | None = None) -> None:
         """Release functions of a client: these digests, or all if None."""
@@ -530,9 +540,13 @@ class Head:
         self._tell(Ticked())
 
     def _tell(self, event: HeadEvent) -> None:
-        if self._gathers and type(event) is JobsSubmitted:
-            event, self._unplanned = replace(event, more=True), True
-        for action in self.state.scheduler.handle(event, self._now()):
+        now = self._now()
+        if type(event) is JobsSubmitted:
+            if now >= self._noted_until:
+                self._noted_until = self.history.submitted(event.jobs[0], now)
+            if self._gathers:
+                event, self._unplanned = replace(event, more=True), True
+        for action in self.state.scheduler.handle(event, now):
             self._acting.act(action)
         if self.state.nested.outbox:
             self.state.nested.flush()

@@ -19,7 +19,7 @@ from grainlike.head._peers import WorkerConnection
 from grainlike.jobs import NO_PARCEL, Job, LogLine, Placement
 from grainlike.wire import Follow, Output, OutputStream
 
-__all__ = ["EndedJob", "LogFollower", "LogRouter", "Source", "last_words", "source_of"]
+__all__ = ["EndedSource", "LogFollower", "LogRouter", "Source", "last_words", "source_of"]
 
 LONGEST_LINE = 64 * 1024
 """Length in bytes from which a line without an end is sent in pieces."""
@@ -45,7 +45,7 @@ class Source(Protocol):
         ...
 
 
-class EndedJob:
+class EndedSource:
     """Job that the head has dropped: any worker may still have its output."""
 
     finished = True

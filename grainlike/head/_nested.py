@@ -27,6 +27,7 @@ class ReplyTo(Protocol):
     """Submitter of jobs, to which their outcomes are posted: a worker, a client, or a named session."""
 
     number: int
+    name: str
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         """Send it a message."""
@@ -163,22 +164,23 @@ class RelayedJobs:
             self._counters.failed += 1
             self.ended_by(RelayedJob(0, 0, NO_PARCEL, reply_to, (reply_to.number, 0, 0), child, name), error)
 
-    def withdraw_all(self, reply_to: ReplyTo) -> None:
-        """Cancel all jobs of a client that has left."""
+    def withdraw_all(self, reply_to: ReplyTo) -> list[RelayedJob]:
+        """Cancel all jobs of a client that has left, and return them."""
         numbers = list(self._children.get((reply_to.number, 0, 0), {}).values())
-        self.forget(numbers)
+        gone = self.forget(numbers)
         self.outbox.pop((reply_to.number, 0, 0), None)
         if numbers:
             self._tell(JobsCancelled(numbers))
+        return gone
 
-    def withdraw_streams(self, reply_to: ReplyTo) -> list[int]:
-        """Cancel the streams of a session whose reader has left; return the numbers that it gave them."""
+    def withdraw_streams(self, reply_to: ReplyTo) -> list[RelayedJob]:
+        """Cancel the streams of a session whose reader has left, and return them."""
         known = self._children.get((reply_to.number, 0, 0), {})
-        gone = {child: number for child, number in known.items() if self._window_of(number) is not None}
-        self.forget(gone.values())
-        if gone:
-            self._tell(JobsCancelled(list(gone.values())))
-        return list(gone)
+        numbers = [number for number in known.values() if self._window_of(number) is not None]
+        gone = self.forget(numbers)
+        if numbers:
+            self._tell(JobsCancelled(numbers))
+        return gone
 
     def credit(self, reply_to: ReplyTo, message: Credit) -> Credit | None:
         """Take the credit of a client's reader; return what to send to the worker, None where the attempt has ended.
@@ -199,22 +201,28 @@ class RelayedJobs:
         job = self._jobs.get(number)
         return job.window if isinstance(job, RelayedJob) else None
 
-    def withdraw(self, peer: ReplyTo, message: Withdraw) -> None:
-        """A job does not want some of its own any more."""
+    def withdraw(self, peer: ReplyTo, message: Withdraw) -> list[RelayedJob]:
+        """Cancel those of a job's own jobs that it does not want any more, and return them."""
         known = self._children.get((peer.number, message.parent, message.attempt), {})
         numbers = [known[child] for child in message.children if child in known]
-        self.forget(numbers, skipped=message.skipped)
+        gone = self.forget(numbers, skipped=message.skipped)
         if numbers:
             self._tell(JobsCancelled(numbers))
+        return gone
 
-    def forget(self, numbers: Iterable[int], *, skipped: bool = False) -> None:
-        """Drop jobs that are wanted no more; with `skipped`, those that had not started count as skipped."""
+    def forget(self, numbers: Iterable[int], *, skipped: bool = False) -> list[RelayedJob]:
+        """Drop jobs that are wanted no more, and return them; with `skipped`, those that had not started count as
+        skipped.
+        """
+        gone = []
         for number in numbers:
             job = self._jobs.pop(number, None)
             if isinstance(job, RelayedJob):
                 self._counters.unwanted(skipped=skipped and job.began is None)
                 self._leave(job)
                 job.close()
+                gone.append(job)
+        return gone
 
     # --- to it -------------------------------------------------------------------------------------------------------
 

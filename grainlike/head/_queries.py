@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from grainlike.engine import explain_unsubmitted
 from grainlike.graph import Node
 from grainlike.head._errors import name_of, refusal
-from grainlike.head._logs import EndedJob, LogRouter, source_of
+from grainlike.head._logs import EndedSource, LogRouter, source_of
 from grainlike.head._nested import RelayedJob, ReplyTo
 from grainlike.head._peers import WorkerConnection
 from grainlike.head._state import HeadState
@@ -155,7 +155,7 @@ class HeadQueries:
         if job is None and not 0 < number <= self._state.last_job:
             return None
         peers = self._state.peers.values()
-        return self._logs.lines(EndedJob(number, peers) if job is None else source_of(job), peers, follow=follow)
+        return self._logs.lines(EndedSource(number, peers) if job is None else source_of(job), peers, follow=follow)
 
     def job(self, number: int, attempt: int) -> Job | None:
         """Return the job if it is alive and this is its current attempt, else None."""

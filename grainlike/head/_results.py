@@ -11,13 +11,14 @@ from functools import partial
 from grainlike.engine import buffer_of
 from grainlike.graph import Node, StreamNode
 from grainlike.head._chains import outcomes_of
-from grainlike.head._errors import error_of, name_of, stopped
+from grainlike.head._errors import error_of, name_of, stopped, text_of
+from grainlike.head._history import JobHistory
 from grainlike.head._nested import RelayedJob
 from grainlike.head._peers import WorkerConnection
 from grainlike.head._shared_memory import with_buffers
 from grainlike.head._state import HeadState
 from grainlike.jobs import FirstOfChain, Job, Observer, OutcomeListener, Placement, close_all
-from grainlike.payload import Payload, load_plain_values, load_value
+from grainlike.payload import Payload, load_plain_values, load_value, told_of_error
 from grainlike.scheduler import FunctionTimed, HeadEvent
 from grainlike.wire import Buffer, Code, Completed, Credit, Items, Parcel, unpack_parcels
 
@@ -28,10 +29,14 @@ _CODES = tuple(Code)
 """By number: an enumeration's own look-up costs more than all else that is done with an outcome's code."""
 
 
+_OUTCOMES = {Code.SUCCEEDED: "succeeded", Code.TIMED_OUT: "timed_out"}
+
+
 class ResultHandler:
     """Removes jobs from `state` as they end; delivers to `outcomes` those of this program, and to clients theirs.
 
-    `tell` passes events to the scheduler, `now` is the head's clock, and `observers` receive the links of chains.
+    `tell` passes events to the scheduler, `now` is the head's clock, `observers` receive the links of chains, and
+    `history` all jobs as they end.
     """
 
     def __init__(
@@ -39,12 +44,14 @@ class ResultHandler:
         state: HeadState,
         outcomes: OutcomeListener,
         observers: Sequence[Observer],
+        history: JobHistory,
         tell: Callable[[HeadEvent], object],
         now: Callable[[], float],
     ) -> None:
         self._state = state
         self._outcomes = outcomes
         self._observers = observers
+        self._history = history
         self._tell = tell
         self._now = now
 
@@ -68,8 +75,8 @@ class ResultHandler:
         # One loop without a call of ours but `succeeded`: through `_settle_each` a no-op job costs 12.9 Python calls
         # instead of 9.9.
         jobs, numbers = self._state.jobs, completed.jobs
-        ended = [job for job in map(jobs.get, numbers) if type(job) is Job]
-        if len(ended) < len(numbers):
+        ended = list(filter(None, map(jobs.get, numbers)))
+        if len(ended) < len(numbers) or set(map(type, ended)) != {Job}:
             return 0
         values = load_plain_values(completed.data)
         del ended[len(values) :]
@@ -88,6 +95,12 @@ class ResultHandler:
             placement.began = began = begun + skew
             placement.ended = began + wall
             succeeded(node, value)
+        if gone:
+            for job in ended:
+                if job.node is not None:  # those that were cancelled are closed, and kept
+                    self._history.ended(job, "succeeded")
+        elif ended:
+            self._history.succeeded(peer.name, skew, ended, completed)
         close_all(ended)
         self._state.counters.succeeded += len(ended) - gone
         return len(ended)
@@ -127,6 +140,7 @@ class ResultHandler:
                 except Exception as error:  # noqa: BLE001 - whatever unpickling raises is this job's error
                     self._unreadable(job, node, error)
                 else:
+                    self._history.ended(job, "succeeded", name=node.function.name)
                     succeeded(node, value)
         counters.succeeded += len(rows) - gone - (counters.bad - bad)
 
@@ -135,14 +149,18 @@ class ResultHandler:
         assert isinstance(job, RelayedJob)
         counters, nested = self._state.counters, self._state.nested
         if code in (Code.SUCCEEDED, Code.FAILED, Code.OUT_OF_MEMORY):
-            counters.failed += code is not Code.SUCCEEDED
-            nested.ended(job, with_buffers(parcel), good=code is Code.SUCCEEDED)
+            good = code is Code.SUCCEEDED
+            counters.failed += not good
+            self._history.ended(job, _OUTCOMES.get(code, "failed"), "" if good else told_of_error(parcel[0]))
+            nested.ended(job, with_buffers(parcel), good=good)
             return
         if code is Code.TIMED_OUT:
             counters.timed_out += 1
         else:
             counters.failed += 1
-        nested.ended_by(job, stopped(job, job.name, job.timeout, code))
+        error = stopped(job, job.name, job.timeout, code)
+        self._history.ended(job, _OUTCOMES.get(code, "failed"), text_of(error))
+        nested.ended_by(job, error)
 
     def _settle_chain(self, first: FirstOfChain, whole: Placement, parcel: Parcel, skew: float) -> None:
         """Give each link of a chain its own outcome; the engine resubmits those that were not run."""
@@ -170,20 +188,27 @@ class ResultHandler:
         """Fail a job whose value cannot be unpickled here."""
         error.add_note(job.note(node.function.name))
         self._state.counters.failed += 1
+        words = f"{type(error).__name__}: its value cannot be read here"  # the text may be the user's own code
+        self._history.ended(job, "failed", words, node.function.name)
         self._outcomes.failed(node, error)
 
     def _outcome(self, job: Job, node: Node, code: Code, parcel: Parcel) -> None:
         if code is Code.SUCCEEDED:
             try:
-                self._outcomes.succeeded(node, load_value(parcel))
+                value = load_value(parcel)
             except Exception as error:  # noqa: BLE001 - whatever unpickling raises is this job's error
                 self._unreadable(job, node, error)
+            else:
+                self._history.ended(job, "succeeded", name=node.function.name)
+                self._outcomes.succeeded(node, value)
             return
         if code is Code.TIMED_OUT:
             self._state.counters.timed_out += 1
         else:
             self._state.counters.failed += 1
         told = error_of(job, node, code, Payload(parcel[0], tuple(parcel[1])))
+        words = told_of_error(parcel[0]) if code in (Code.FAILED, Code.OUT_OF_MEMORY) else text_of(told)
+        self._history.ended(job, _OUTCOMES.get(code, "failed"), words, node.function.name)
         if code is Code.OUT_OF_MEMORY and job.last_words is not None:
             told.add_note(job.last_words)
         self._outcomes.failed(node, told)
@@ -208,6 +233,7 @@ class ResultHandler:
         if job.last_words is not None:
             error.add_note(job.last_words)
         self._state.counters.failed += 1
+        self._history.ended(job, "failed", text_of(error))
         if isinstance(job, RelayedJob):
             job.stopped(self._now())
             self._state.nested.ended_by(job, error)

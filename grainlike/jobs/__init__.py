@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from grainlike.jobs._pools import Fleet, until_gone
     from grainlike.jobs._records import LogLine, WorkerInfo
     from grainlike.jobs._repeated import BIG, RepeatedArguments, is_big
-    from grainlike.jobs._rows import explanation_of, job_is, worker_info, worker_row
+    from grainlike.jobs._rows import ended_jobs, explanation_of, job_is, worker_info, worker_row
     from grainlike.jobs._shipped import Shipped
     from grainlike.jobs._slots import slots_of
     from grainlike.jobs._submission import (
@@ -54,6 +54,7 @@ __all__ = [
     "WorkersFeed",
     "allocation_of",
     "close_all",
+    "ended_jobs",
     "explanation_of",
     "is_big",
     "job_is",
@@ -95,6 +96,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "WorkersFeed": "_events",
             "allocation_of": "_job",
             "close_all": "_job",
+            "ended_jobs": "_rows",
             "explanation_of": "_rows",
             "job_is": "_rows",
             "note_of": "_job",

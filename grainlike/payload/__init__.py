@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from grainlike._later import later
 from grainlike.payload._chain import PREVIOUS, dump_arguments_before, load_arguments_after, name_function
-from grainlike.payload._errors import RemoteTraceback, dump_error, load_error
+from grainlike.payload._errors import RemoteTraceback, dump_error, load_error, told_of_error
 from grainlike.payload._functions import FunctionBlob, Serializer, dump_function, load_function
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, memory_id
@@ -76,6 +76,7 @@ __all__ = [
     "name_function",
     "serializer_versions",
     "stand_in",
+    "told_of_error",
 ]
 
 if not TYPE_CHECKING:  # else any name would be there

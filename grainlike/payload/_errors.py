@@ -6,20 +6,21 @@ its members, so that one bad member does not cost the others their types; and th
 All else is text, which always arrives.
 """
 
+import io
 import pickle
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from grainlike.errors import RemoteError, SerializationError
 from grainlike.payload._explain import describe_error
-from grainlike.payload._payload import Payload
+from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._rebuild import Parts, parts_of, rebuild
 from grainlike.payload._values import HOSTILE, dump_value, load_value
 
-__all__ = ["RemoteTraceback", "dump_error", "load_error"]
+__all__ = ["RemoteTraceback", "dump_error", "load_error", "told_of_error"]
 
 Parcel = tuple[bytes | None, list[Any] | None, list[Any], str, str, str]
 
@@ -61,6 +62,30 @@ def dump_error(error: BaseException) -> Payload:
             describe_error(problem),
         )
         return Payload(pickle.dumps((parcel, False), 5))
+
+
+_LONGEST_TOLD = 1 << 20
+"""Bytes of an exception from which its text is not looked for: whoever asks has other things to do."""
+
+
+class _PlainReader(pickle.Unpickler):
+    """Reads containers, numbers, text and bytes alone: no code is found, so none runs."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise pickle.UnpicklingError(f"{module}.{name} among plain data")
+
+
+def told_of_error(data: Buffer) -> str:
+    """Return type and message of an exception from `dump_error`'s bytes; nothing of it is rebuilt, and no code of the
+    user's runs. Empty where the bytes do not say.
+    """
+    if len(data) > _LONGEST_TOLD:
+        return ""
+    try:
+        (*_, type_name, message, _), _ = _PlainReader(io.BytesIO(data)).load()
+    except Exception:  # noqa: BLE001 - they may be anybody's
+        return ""
+    return f"{type_name}: {message}" if message else str(type_name)
 
 
 def load_error(payload: Payload, note: str | None = None) -> Exception:

@@ -57,6 +57,7 @@ from grainlike.wire._handshake import (
     ConnectingHandshake,
     Software,
 )
+from grainlike.wire._history import OUTCOMES, AskHistory, EndedJob, HistoryIs
 from grainlike.wire._large import (
     EMPTY_GAP,
     Buffer,
@@ -177,6 +178,7 @@ __all__ = [
     "LOST_S",
     "MOST_NAMES",
     "MOST_ROWS",
+    "OUTCOMES",
     "PROTOCOL",
     "ROW_BYTES",
     "SUSPECT_S",
@@ -192,6 +194,7 @@ __all__ = [
     "AskEndBlock",
     "AskFleet",
     "AskHead",
+    "AskHistory",
     "AskJob",
     "AskJobs",
     "AskLogs",
@@ -223,6 +226,7 @@ __all__ = [
     "Depart",
     "Done",
     "EndSessions",
+    "EndedJob",
     "EnoughLogs",
     "FleetIs",
     "Follow",
@@ -236,6 +240,7 @@ __all__ = [
     "Goodbye",
     "HeadIs",
     "Hello",
+    "HistoryIs",
     "Hold",
     "ImportsFrom",
     "Items",

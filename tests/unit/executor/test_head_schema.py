@@ -33,6 +33,7 @@ MODULES = (
 PASSING = (
     "wire._fleet",
     "wire._questions",
+    "wire._history",
     "wire._runners",
     "wire._handshake",
     "wire._frames",

@@ -1,0 +1,143 @@
+"""What became of each job: asked of an executor, of a head elsewhere, and by the command line."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import anyio
+import pytest
+from limits import LIMIT_S
+
+from grainlike import Cores, Executor, ThreadBackend, UnsatisfiableError, cancel, connect, delayed, gather, start
+from grainlike.cli import main
+
+TLS = "tcp://127.0.0.1:0"
+
+
+@delayed
+def double(x):
+    if x == 7:
+        raise ValueError(f"{x} is unlucky\nand more")
+    return 2 * x
+
+
+@delayed
+def triple(x):
+    return 3 * x
+
+
+@pytest.fixture(autouse=True)
+def private_state(tmp_path, monkeypatch):
+    """Access files of a test are its own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def told(capsys):
+    """Run the command line in a thread: exit code, standard output and standard error."""
+
+    async def tell(*arguments):
+        capsys.readouterr()
+        code = await anyio.to_thread.run_sync(main, [str(word) for word in arguments])
+        return code, *capsys.readouterr()
+
+    return tell
+
+
+async def doubled(values):
+    await gather([(double @ Cores(1))(x) for x in values], return_exceptions=True)
+
+
+@pytest.mark.anyio
+async def test_an_executor_tells_what_became_of_its_jobs_when_it_has_closed_too():
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(local=Cores(2), on_failure="continue") as executor:
+            assert await executor.history() == []
+            await doubled(range(10))
+            assert await (triple @ Cores(1))((triple @ Cores(1))(1)) == 9
+            waits_ = start((triple @ Cores(3))(1))
+            with pytest.raises(UnsatisfiableError):
+                await waits_
+            begun = datetime.now(UTC)
+        jobs = await executor.history()
+        assert len(jobs) == 13
+        assert sorted(job.job for job in jobs) == list(range(1, 14))
+        [bad] = await executor.history(outcomes=["failed"], name="double")
+        assert (bad.name, bad.error, bad.worker, bad.attempts) == ("double", "ValueError: 7 is unlucky", "local", 1)
+        assert bad.ran_s is not None
+        assert bad.queued_s is not None
+        assert (bad.slots.startswith("cores="), bad.peak_memory > 0, bad.program) == (True, True, "")
+        [never] = await executor.history(outcomes=["failed"], name="triple")
+        assert (never.error.split(":")[0], never.ran_s, never.worker) == ("UnsatisfiableError", None, "")
+        assert len(await executor.history(name="dou*")) == 10
+        assert len(await executor.history(most=4)) == 4
+        assert await executor.history(since=begun + timedelta(hours=1)) == []
+        assert len(await executor.history(since=timedelta(hours=1))) == 13
+
+
+@pytest.mark.anyio
+async def test_wrong_questions_are_refused():
+    async with Executor(local=Cores(1)) as executor:
+        with pytest.raises(ValueError, match="'bad' is none"):
+            await executor.history(outcomes=["bad"])
+        with pytest.raises(ValueError, match="1 or more; 0 is not"):
+            await executor.history(most=0)
+    with pytest.raises(RuntimeError, match="lives in"):
+        await Executor(local=Cores(1)).history()
+    async with Executor(backend=ThreadBackend(1)) as executor:
+        with pytest.raises(RuntimeError, match="in its own records"):
+            await executor.history()
+
+
+@pytest.mark.anyio
+async def test_a_client_and_the_command_line_ask_the_head(told):
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(listen=TLS, local=Cores(1), on_failure="continue"):
+            async with connect(on_failure="continue") as client:
+                await client.wait_for_workers(1)
+                await doubled(range(6, 9))
+                waits_ = start((triple @ Cores(2))(1))
+                [number] = [(await client.explain(waits_)).job]
+                cancel(waits_)
+                await (triple @ Cores(1))(1)
+                found = {job.job: job for job in await client.history()}
+                assert found[number].outcome == "cancelled"
+                assert {job.program for job in found.values()} == {found[number].program}
+                assert found[number].program
+                [bad] = await client.history(outcomes=["failed"])
+                assert (bad.name, bad.error) == ("double", "ValueError: 7 is unlucky")
+            code, out, _ = await told("jobs", "--failed")
+            assert code == 0
+            assert "ValueError: 7 is unlucky" in out
+            assert "triple" not in out
+            ended = json.loads((await told("jobs", "--ended", "--json", "-n", 2))[1])
+            assert [job["name"] for job in ended["ended"]] == ["triple", "triple"]
+            both = json.loads((await told("jobs", "--all", "--name", "dou*", "--since", "1h", "--json"))[1])
+            assert (both["jobs"], both["total"], len(both["ended"])) == ([], 0, 3)
+            code, _, why = await told("explain", bad.job)
+            assert code == 1
+            assert f"there is no job {bad.job} any more: it has ended. double failed after " in why
+            assert "on worker local in attempt 1: ValueError: 7 is unlucky" in why
+            assert "no job 99 yet" in (await told("explain", 99))[2]
+            assert "no such jobs" in (await told("jobs", "--ended", "--name", "nobody"))[1]
+            assert "there may be more" in (await told("jobs", "--ended", "-n", 1))[1]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--ended", "--failed"], "choose one"),
+        (["--name", "fit"], "are of ended jobs"),
+        (["--ended", "--since", "yesterday"], "'yesterday' is no time"),
+        (["--ended", "--since", "2026-13-01"], "no time"),
+        (["--ended", "--name", ""], "an empty pattern"),
+    ],
+)
+async def test_wrong_options_are_refused_before_a_head_is_asked(told, words, why):
+    code, _, complained = await told("jobs", *words)
+    assert (code, why in " ".join(complained.replace("│", " ").split())) == (2, True), complained
+
+
+@pytest.mark.anyio
+async def test_without_a_head_it_is_exit_3(told):
+    assert (await told("jobs", "--ended"))[0] == 3

@@ -1,0 +1,185 @@
+"""The ring of ended jobs: what is kept of each, how it is found again, and how little that takes."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from grainlike.head._history import _BLOCK_JOBS, KEPT_BYTES, KEPT_JOBS, JobHistory, first_line
+from grainlike.head._nested import RelayedJob
+from grainlike.jobs import NO_PARCEL, Job, Placement
+from grainlike.payload import dump_error, told_of_error
+from grainlike.wire import AskHistory, Completed
+
+AHEAD = 1_000_000.0
+"""Seconds by which the calendar of these tests is ahead of the head's clock."""
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+    def wall(self):
+        return self.now + AHEAD
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def live():
+    return {}
+
+
+@pytest.fixture
+def history(clock, live):
+    return JobHistory(lambda: live, clock, wall=clock.wall)
+
+
+def job_of(number, name="fit", fn=1, **placed):
+    job = Job(number, fn, SimpleNamespace(function=SimpleNamespace(name=name)), NO_PARCEL)
+    if placed:
+        job.placement = Placement("n1", 1, slots="cores=[2]", **placed)
+    return job
+
+
+def batch(history, numbers, *, name="fit", begun=90.0, wall=2.0):
+    jobs = [job_of(number, name, began=begun) for number in numbers]
+    count = len(jobs)
+    rest = [begun] * count, [wall] * count, [1.5] * count, [4096] * count
+    history.succeeded("n1", 1.0, jobs, Completed(1, list(numbers), [1] * count, [0] * count, *rest, [], [], 0.0))
+
+
+def page(history, most=500, **asked):
+    return history.page(AskHistory(0, most, **asked))
+
+
+def numbers(history, **asked):
+    return [job.job for job in page(history, **asked).jobs]
+
+
+def test_a_batch_is_kept_with_all_that_is_known_of_each(history):
+    history.submitted(1, 80.0)
+    history.submitted(3, 85.0)
+    batch(history, [1, 2, 3])
+    last, *_, first = page(history).jobs
+    assert (last.job, last.queued_s) == (3, 6.0)
+    assert (first.job, first.queued_s) == (1, 11.0)
+    assert (first.name, first.outcome, first.error, first.worker) == ("fit", "succeeded", "", "n1")
+    assert (first.slots, first.attempts, first.client, first.parent) == ("cores=[2]", 1, 0, 0)
+    assert (first.ran_s, first.cpu_s, first.peak_memory) == (2.0, 1.5, 4096)
+    assert first.ended_at == 90 + 1 + 2 + AHEAD
+
+
+def test_a_job_that_never_ran_has_no_times_of_its_own(history, clock):
+    history.submitted(1, 80.0)
+    history.ended(job_of(1), "failed", "UnsatisfiableError: no\nworker")
+    [job] = page(history).jobs
+    assert (job.outcome, job.error, job.worker, job.attempts) == ("failed", "UnsatisfiableError: no", "", 0)
+    assert (job.ran_s, job.queued_s, job.ended_at) == (None, 20.0, clock.wall())
+
+
+def test_a_job_that_was_stopped_ran_until_then(history):
+    history.unwanted([job_of(1, began=97.0), job_of(2)], skipped=True)
+    skipped, stopped = page(history).jobs
+    assert (stopped.outcome, stopped.ran_s, stopped.queued_s) == ("cancelled", 3.0, None)
+    assert (skipped.outcome, skipped.ran_s) == ("skipped", None)
+
+
+def test_a_job_of_a_job_is_of_the_client_that_submitted_that(history, live):
+    session, worker = SimpleNamespace(number=7, name="sweep"), SimpleNamespace(number=2, name="n1")
+    live[1] = RelayedJob(1, 1, NO_PARCEL, session, (7, 0, 0), 1, "outer")
+    inner = RelayedJob(2, 1, NO_PARCEL, worker, (2, 1, 1), 1, "inner")
+    for job in (inner, live[1]):
+        history.ended(job, "succeeded")
+    assert [(job.client, job.program, job.parent) for job in page(history).jobs] == [(7, "sweep", 0), (7, "sweep", 1)]
+
+
+def test_the_last_ones_are_kept_and_no_more(clock, live):
+    history = JobHistory(lambda: live, clock, most=3 * _BLOCK_JOBS, wall=clock.wall)
+    for number in range(1, 5 * _BLOCK_JOBS):
+        batch(history, [number])
+    told = page(history)
+    assert told.kept == len(history) == 3 * _BLOCK_JOBS
+    found = [job.job for job in told.jobs]
+    while told.before:
+        told = page(history, before=told.before)
+        found += [job.job for job in told.jobs]
+    assert found == list(range(5 * _BLOCK_JOBS - 1, 2 * _BLOCK_JOBS - 1, -1))
+
+
+def test_a_hundred_thousand_take_less_than_they_may(history):
+    for first in range(1, 110_000, 10):
+        batch(history, range(first, first + 10), name="a_function_of_some_length")
+    assert len(history) == KEPT_JOBS
+    assert history.nbytes < 6_000_000
+
+
+def test_long_errors_leave_room_for_fewer(clock, live):
+    history = JobHistory(lambda: live, clock, most_bytes=1_000_000, wall=clock.wall)
+    for number in range(1, 10_000):
+        history.ended(job_of(number), "failed", "x" * 5_000)
+        assert history.nbytes < 1_000_000 + _BLOCK_JOBS * 450
+    assert 2 * _BLOCK_JOBS < len(history) < 5_000
+    assert KEPT_BYTES + _BLOCK_JOBS * 450 < 25_000_000
+
+
+def test_a_question_looks_at_a_few_only_and_goes_on_where_it_ended(history):
+    history.ended(job_of(1, "rare"), "failed")
+    for number in range(2, 12 * _BLOCK_JOBS, 4):
+        batch(history, range(number, number + 4))
+    told = page(history, name="rare")
+    assert (told.jobs, told.before > 1) == ([], True)
+    while not told.jobs:
+        told = page(history, name="rare", before=told.before)
+    assert [job.job for job in told.jobs] == [1]
+    assert [job.job for job in page(history, outcomes=["failed"]).jobs] == [1], "blocks without one are not looked at"
+
+
+def test_jobs_are_found_by_name_outcome_time_and_number(history, clock):
+    batch(history, [1, 2], name="fit")
+    batch(history, [3], name="load")
+    clock.now = 200.0
+    history.ended(job_of(4, "fits", began=150.0), "timed_out")
+    assert numbers(history, name="fit*") == [4, 2, 1]
+    assert numbers(history, outcomes=["failed", "timed_out"]) == [4]
+    assert numbers(history, since=150 + AHEAD) == [4]
+    assert numbers(history, since=500 + AHEAD) == []
+    found = history.find(3)
+    assert found is not None
+    assert found.name == "load"
+    assert history.find(9) is None
+
+
+def test_moments_of_submission_are_bounded(history, clock):
+    for number in range(1, 100_000):
+        assert history.submitted(number, number / 10) > number / 10
+    assert len(history._jobs) + 1 == len(history._moments) <= 20_001
+    clock.now = 10_000.0
+    history.ended(job_of(99_999), "cancelled")
+    assert page(history).jobs[0].queued_s == pytest.approx(10_000 - 9_999.9)
+
+
+def test_the_first_line_of_an_error_is_short():
+    assert first_line("\n  ValueError: one \ntwo") == "ValueError: one"
+    assert len(first_line("x" * 1_000)) == 200
+    assert first_line("") == ""
+
+
+class Evil(Exception):
+    def __reduce__(self):
+        return (pytest.fail, ("it was rebuilt",))
+
+
+def test_the_text_of_an_exception_is_read_without_rebuilding_it():
+    assert told_of_error(dump_error(KeyError("x")).data) == "KeyError: 'x'"
+    assert told_of_error(dump_error(ValueError()).data) == "ValueError"
+    assert told_of_error(dump_error(Evil("no")).data).endswith("Evil: no")
+
+
+@pytest.mark.parametrize("data", [b"", b"garbage", b"cos\nsystem\n(S'true'\ntR.", b"x" * (1 << 21)])
+def test_bytes_that_are_no_exception_say_nothing(data):
+    assert told_of_error(data) == ""
