@@ -1,7 +1,7 @@
 """The head: drives the scheduler, and performs its actions on the workers that are connected.
 
 Answers: how a node becomes a job (`_submit`), how actions of the scheduler are performed (`_actions`), how results
-and items of streams come back (`_results`, `_stream_items`), the state of jobs and workers (`_state`, `_peers`), what
+and items of streams come back (`_results`), the state of jobs and workers (`_state`, `_peers`), what
 jobs print (`_logs`), what became of them (`_history`), which queries it answers (`_queries`) and what it records
 (`_recorder`), and how jobs of jobs are run (`_nested`). Who may connect is in `server`, how a head outlives its process
 in `durable`.
