@@ -147,8 +147,9 @@ class TerminalDisplay(Display):
         """Let go of the streams, and write what waited for the end of its line."""
         with self._lock:
             self._bars, self._drawn = "", 0
-            for stream, write in self._caught:
+            for stream, _ in self._caught:
                 del vars(stream)["write"]
+            for stream, write in self._caught:
                 write(self._held[stream])
                 stream.flush()
             self._caught.clear()

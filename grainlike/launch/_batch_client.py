@@ -36,6 +36,10 @@ __all__ = ["BatchClient", "Submission", "sweep_blocks", "system_key"]
 
 _TAIL_BYTES = 4096
 _SSH_FAILED = 255
+UNCLEAR_S = 25.0
+"""Seconds for which a job whose submission had no clear answer may be missing from listings, and still arrive: less
+than between the two looks after which the fleet scheduler takes it for never arrived."""
+
 KEEP_S = 30 * 86400.0
 """Seconds for which the script and the log of a block are kept after something was last written there."""
 
@@ -75,8 +79,8 @@ class BatchClient:
         self._context = context
         self._dialect = pool.dialect()
         self._there = ""
-        self._with_files: set[str] = set()
-        """Native names of live blocks to which files were delivered; what they left of these is still to be removed."""
+        # Pools of one batch system share its listings, so one of them removes what blocks of all have left.
+        self._with_files = context.delivered.setdefault(system_key(pool, ""), {})
 
     @property
     def title(self) -> str:
@@ -94,7 +98,7 @@ class BatchClient:
     def remember(self, blocks: Iterable[tuple[str, str, str]]) -> None:
         """Take the blocks of an earlier head: name, id, and machine."""
         if self._delivers:
-            self._with_files.update(name for name, _, _ in blocks)
+            self._with_files.update((name, 0.0) for name, _, _ in blocks if name not in self._with_files)
 
     @property
     def _delivers(self) -> bool:
@@ -125,14 +129,15 @@ class BatchClient:
         if self._delivers and answer.verdict in ("waits", "refused"):
             await self._take_back(name)
         elif self._delivers:
-            self._with_files.add(name)
+            unclear = answer.verdict == "unclear"
+            self._with_files[name] = time.monotonic() + UNCLEAR_S if unclear else 0.0
         return Submission(answer, command.argv, script)
 
     async def _take_back(self, name: str) -> None:
         """Remove what was delivered to a block that was not taken."""
         said = await self._say(_shell(f"rm -rf -- {shlex.quote(self.directory(name))}"))
-        if said.code == 0:
-            self._with_files.discard(name)
+        if said.code != 0:
+            self._with_files[name] = 0.0  # the next listing, which does not have it, removes what it can
 
     def _request(self, name: str, label: str, host: str = "") -> BlockRequest:
         access = f"{self.directory(name)}/worker.json" if self.pool.is_away else str(self._context.access)
@@ -160,7 +165,8 @@ class BatchClient:
         user = await self._user()
         if not user:
             return Listing(failed=f"{self.pool.via}: it does not say who we are there")
-        delivered = frozenset(self._with_files)
+        asked = time.monotonic()
+        delivered = frozenset(name for name, until in self._with_files.items() if until <= asked)
         for command in self._listings(user):
             listing = self._dialect.listed(await self._say(command))
             if not listing.failed:
@@ -173,11 +179,14 @@ class BatchClient:
         """Remove the access files of blocks that have ended, which these did not if they were killed; logs stay."""
         live = {row.name for row in listing.blocks if row.state != "ended"}
         over = sorted(delivered - live)
+        for name in live & self._with_files.keys():
+            self._with_files[name] = 0.0  # it has arrived
         if over:
             files = shlex.join(f"{self.directory(name)}/worker.json" for name in over)
             said = await self._say(_shell(f"rm -f -- {files}"))
             if said.code == 0:
-                self._with_files.difference_update(over)
+                for name in over:
+                    self._with_files.pop(name, None)
 
     async def _user(self) -> str:
         """Return who submits, in the words of where that is done; empty if it does not say."""

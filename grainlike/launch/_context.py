@@ -25,6 +25,8 @@ class LaunchContext:
         tunnels: connections that forward the head's port.
         ended: last rows of blocks of machines by SSH, of which nothing is left there, by native name.
         logs: ends of their logs.
+        delivered: blocks to which files were delivered whose rest is still to be removed, by batch system: native name,
+            and the time (monotonic) before which a listing without the block does not say that it has ended.
     """
 
     state: Path
@@ -33,6 +35,7 @@ class LaunchContext:
     tunnels: Tunnels = field(default_factory=Tunnels)
     ended: dict[str, ListedBlock] = field(default_factory=dict[str, ListedBlock])
     logs: dict[str, str] = field(default_factory=dict[str, str])
+    delivered: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
 
     def owns(self, name: str) -> bool:
         """Return True for the native name of a block of this cluster."""
@@ -41,7 +44,8 @@ class LaunchContext:
     def forget(self, rows: Iterable[ListedBlock], logs: Mapping[str, str]) -> None:
         """Keep what is known of blocks whose directories are removed, the last of them."""
         self.ended.update((row.name, row) for row in rows)
-        self.logs.update(logs)
+        # Machines that share a directory tell one after the other, and the last one finds it empty.
+        self.logs.update((name, text) for name, text in logs.items() if text or name not in self.logs)
         for kept in (self.ended, self.logs):
             while len(kept) > _KEPT:
                 del kept[next(iter(kept))]

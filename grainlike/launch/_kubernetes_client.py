@@ -30,7 +30,7 @@ _LOGS = 20
 _LOGS_S = 10.0
 """Seconds in which they are to be there."""
 
-_LOG = {"limitBytes": str(2**20)}
+_LOG = {"container": "worker", "tailLines": "5000", "limitBytes": str(2**20)}
 _TAIL_BYTES = 4096
 _KEPT = 1000
 """Ends of blocks that are remembered until a listing has told of them."""
@@ -195,12 +195,13 @@ class KubernetesClient:
         ended = [row for row in rows if row.state == "ended" and row.name not in self._ended]
         runs = sorted((row for row in rows if row.state == "running"), key=lambda row: self._read.get(row.name, 0))
         # A node that does not answer, or a disk that is full, keeps nobody from a listing.
-        with suppress(OSError), anyio.move_on_after(_LOGS_S):
+        with anyio.move_on_after(_LOGS_S):
             for row in [*ended, *runs[:_LOGS]]:
                 self._read[row.name] = self._listings
                 text = await self._fetch_log(api, row.name, pods)
                 if text is not None:
-                    await anyio.to_thread.run_sync(_keep, Path(self.log(row.name)), text)
+                    with suppress(OSError):
+                        await anyio.to_thread.run_sync(_keep, Path(self.log(row.name)), text)
         self._read = {row.name: self._read[row.name] for row in rows if row.name in self._read}
 
     async def _fetch_log(self, api: Session, name: str, pods: Sequence[dict[str, Any]]) -> str | None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import replace
 
 import anyio
@@ -19,6 +22,8 @@ from grainlike.launch._pool import AWAY
 from grainlike.net import TcpAddress, parse_address
 
 __all__ = ["SSHClient"]
+
+logger = logging.getLogger("grainlike")
 
 _AT_ONCE = 32
 """Machines that are asked at the same time."""
@@ -139,14 +144,19 @@ class SSHClient(BatchClient):
     def _user_of_tunnels(self) -> str:
         return str(id(self._machines))
 
-    async def _keep_tunnels(self) -> None:
-        """Have tunnels to the machines with blocks, also after a head that went before, and to no others."""
+    async def _keep_tunnels(self, answered: AbstractSet[str]) -> None:
+        """Have tunnels to the machines with blocks that have answered, also after a head that went before, and to no
+        others.
+        """
         needed = self._machines.with_blocks()
         for machine in [machine for machine in self._tunnels if machine not in needed]:
             self._context.tunnels.leave(self._user_of_tunnels, self._tunnels.pop(machine))
         if self._pool.tunnel:
-            for machine in needed - self._tunnels.keys():
-                await self._forward(machine)
+            with suppress(OSError, ValueError):  # this head closes
+                await anyio.to_thread.run_sync(self._head)
+                async with anyio.create_task_group() as tasks:
+                    for machine in (needed & answered) - self._tunnels.keys():
+                        tasks.start_soon(self._forward, machine)
 
     # --- listings ----------------------------------------------------------------------------------------------------
 
@@ -177,14 +187,14 @@ class SSHClient(BatchClient):
         for machine, found in rows.items():
             self._take_answer(machine, question, found)
         self._asked = True
-        await self._keep_tunnels()
+        await self._keep_tunnels(rows.keys())
         silent = [*self._machines.on_silent(now)]
         if words and not rows and not silent:
             return Listing(failed="\n".join(f"{machine}: {said}" for machine, said in words.items()))
         live = [row for machine in rows for row in rows[machine]]
         told = {row.name for row in live}
         # A worker's end may be known only after that of its block, which then is asked for again.
-        over = [row for name, row in self._context.ended.items() if name in self._mine - told]
+        over = [row for name, row in self._context.ended.items() if name in self._mine and name not in told]
         return Listing((*live, *silent, *over))
 
     async def _list_one(self, machine: str) -> list[ListedBlock]:
@@ -196,14 +206,20 @@ class SSHClient(BatchClient):
         listing = self._ssh.listed(await self._say(self._ssh.list_in(AWAY, machine, self._pool.native)))
         if listing.failed:
             raise OSError(listing.failed)
-        ended = [row.name for row in listing.blocks if row.state == "ended" and self._context.owns(row.name)]
+        # Without an id it may be a live block of a batch system, which has its directory in the same place.
+        ended = [
+            row.name
+            for row in listing.blocks
+            if row.state == "ended" and self._context.owns(row.name) and (row.native or row.name in self._mine)
+        ]
         if ended:
             folders = [self.directory(name) for name in ended]
             said = await self._say(self._ssh.forget_on(machine, folders, self._pool.native))
             forgotten = self._ssh.forgotten(said)
             self._context.forget([row for row in listing.blocks if row.name in forgotten], forgotten)
             if len(forgotten) < len(ended):
-                raise OSError(said.stderr.strip() or "it does not remove what its ended blocks have left")
+                words = said.stderr.strip() or "no answer"
+                logger.warning("%s does not remove what its ended blocks have left: %s", machine, words)
         return [replace(row, nodes=(machine,)) for row in listing.blocks]
 
     def _take_answer(self, machine: str, question: int, rows: Sequence[ListedBlock]) -> None:

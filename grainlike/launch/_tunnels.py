@@ -25,6 +25,9 @@ AGAIN_S = 1.0
 LONGEST_AGAIN_S = 60.0
 """Time after which one that broke is opened again, which doubles while that fails."""
 
+END_S = 2.0
+"""Time for a program to end after a signal."""
+
 _MOST_LINE = 4096
 
 
@@ -53,7 +56,12 @@ class _Tunnel:
         wait = AGAIN_S
         with self.scope:
             while True:
-                wait = AGAIN_S if await self._stand() else min(LONGEST_AGAIN_S, 2 * wait)
+                stood = False
+                try:
+                    stood = await self._stand()
+                except OSError as error:  # no file or process is to be had: the head goes on
+                    self._fails(str(error))
+                wait = AGAIN_S if stood else min(LONGEST_AGAIN_S, 2 * wait)
                 await anyio.sleep(wait)
 
     async def _stand(self) -> bool:
@@ -137,10 +145,12 @@ async def _says(process: Process, line: str) -> bool:
 
 
 async def _end(process: Process) -> None:
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        await process.wait()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, number)
+            with anyio.move_on_after(END_S):
+                await process.wait()
     await process.aclose()
 
 

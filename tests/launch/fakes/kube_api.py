@@ -125,12 +125,23 @@ class Handler(BaseHTTPRequestHandler):
         words = f'cannot {verb} resource "{kind}" in API group "{group}" in the namespace "{namespace}"'
         raise Refusal(403, "Forbidden", f'{plural} is forbidden: User "{user}" {words}')
 
+    def _log(self, namespace: str, name: str, params: dict[str, str]) -> str:
+        """Return the log of a container, which has to be named where there are several: its last lines, cut at the
+        end.
+        """
+        containers = [one["name"] for one in self.server.cluster.get("pods", namespace, name)["spec"]["containers"]]
+        if params.get("container", containers[0] if len(containers) == 1 else "") not in containers:
+            raise Refusal(400, "BadRequest", f"a container name must be specified for pod {name}, one of: {containers}")
+        lines = self.server.cluster.log(namespace, name).splitlines(keepends=True)
+        last = lines[-int(params["tailLines"]) :] if "tailLines" in params else lines
+        return "".join(last)[: int(params.get("limitBytes", 10**9))]
+
     def _get(self, namespace: str, kind: str, name: str | None, log: bool, params: dict[str, str]) -> Any:
         page = self.server.take(f"page for {kind}")
         if page:
             return page
         if name and log:
-            return self.server.cluster.log(namespace, name)[: int(params.get("limitBytes", 10**9))]
+            return self._log(namespace, name, params)
         if name:
             return self.server.cluster.get(kind, namespace, name)
         items = self._list(namespace, kind, params)

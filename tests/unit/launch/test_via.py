@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from grainlike.launch import LaunchContext, Slurm, client_of
+from grainlike.launch import LaunchContext, Slurm, _batch_client, client_of
 
 pytestmark = pytest.mark.anyio
 
@@ -30,8 +30,9 @@ class LoginNode:
         path.chmod(0o755)
 
     def says(self, name, text):
-        """Have a program of the batch system do this."""
+        """Have a program there do this; return its path."""
         self.of(self.home / "bin" / name, text)
+        return self.home / "bin" / name
 
     @property
     def block(self):
@@ -46,12 +47,17 @@ def login(tmp_path):
 
 
 @pytest.fixture
-def client(login, tmp_path):
-    """Client of the Slurm there."""
+def context(tmp_path):
+    """Context of a head's clients."""
     access = tmp_path / "worker.json"
     access.write_text("a secret")
-    pool = Slurm("cores=1", walltime=60, via=str(login.via))
-    return client_of(pool, LaunchContext(tmp_path / "state", access, "1a2b3c4d"))
+    return LaunchContext(tmp_path / "state", access, "1a2b3c4d")
+
+
+@pytest.fixture
+def client(login, context):
+    """Client of the Slurm there."""
+    return client_of(Slurm("cores=1", walltime=60, via=str(login.via)), context)
 
 
 async def test_a_taken_block_has_its_files_there_and_a_refused_one_has_none(login, client):
@@ -69,6 +75,38 @@ async def test_one_without_a_clear_answer_keeps_its_files_for_it_may_have_been_t
     login.says("sbatch", "echo 'Socket timed out on send/recv operation' >&2; exit 1")
     assert (await client.submit(NAME, "cpu-1")).answer.verdict == "unclear"
     assert (login.block / "worker.json").exists()
+
+
+async def test_one_that_is_not_listed_yet_keeps_them_until_it_is_looked_for_again(login, client, monkeypatch):
+    login.says("squeue", "true")
+    login.says("sbatch", "echo 'Socket timed out on send/recv operation' >&2; exit 1")
+    assert (await client.submit(NAME, "cpu-1")).answer.verdict == "unclear"
+    assert not (await client.listing()).failed
+    assert (login.block / "worker.json").exists()
+    monkeypatch.setattr(_batch_client, "UNCLEAR_S", 0.0)
+    await client.submit(NAME, "cpu-1")
+    await client.listing()
+    assert not (login.block / "worker.json").exists()
+
+
+async def test_what_could_not_be_taken_back_is_removed_later(login, client):
+    login.says("squeue", "true")
+    login.says("sbatch", "echo 'sbatch: error: invalid partition specified: x' >&2; exit 1")
+    remove = login.says("rm", "exit 1")
+    assert (await client.submit(NAME, "cpu-1")).answer.verdict == "refused"
+    assert (login.block / "worker.json").exists()
+    remove.unlink()
+    await client.listing()
+    assert not (login.block / "worker.json").exists()
+
+
+async def test_pools_of_one_system_remove_what_blocks_of_either_have_left(login, client, context):
+    login.says("sbatch", "echo 77")
+    await client.submit(NAME, "cpu-1")
+    other = client_of(Slurm("cores=2", walltime=60, via=str(login.via)), context)
+    login.says("squeue", "true")
+    await other.listing()
+    assert not (login.block / "worker.json").exists()
 
 
 async def test_the_access_file_of_a_block_that_has_ended_is_removed_and_its_log_stays(login, client):

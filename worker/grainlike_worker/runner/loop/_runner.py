@@ -178,6 +178,8 @@ class LoopRunner:
                 await self._wait_for(lease, suspended)
             if self._notice is not None and lease.columns.last_has_failed and not disturbed():
                 await self._notice.word_on(lease.last[0])
+                laps.restart()
+                turn = laps.now
             if suspended is not None:
                 break
             if lease.columns.due(laps.now):
