@@ -28,10 +28,10 @@ __all__ = ["Progress", "progress"]
 logger = logging.getLogger("grainlike")
 
 _SHARE = 0.02
-"""The share of the event loop's time that counting and showing take, at the most, while updates are not rarer than"""
+"""Largest share of the event loop's time for counting and showing."""
 
 _RAREST_S = 5.0
-"""so many seconds."""
+"""Longest time between two updates; with it the share may be exceeded."""
 
 _STEP = 8192
 """Nodes that are counted before others get a turn: some 0.5 ms."""

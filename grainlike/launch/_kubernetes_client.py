@@ -33,7 +33,7 @@ _LOGS_S = 10.0
 _LOG = {"container": "worker", "tailLines": "5000", "limitBytes": str(2**20)}
 _TAIL_BYTES = 4096
 _KEPT = 1000
-"""Ends of blocks that are remembered until a listing has told of them."""
+"""Ends of blocks that are remembered: each listing tells of them again, as one may not have been heard."""
 
 _WARNINGS = {"fieldSelector": "type=Warning"}
 _PAGES_OF_EVENTS = 4

@@ -24,7 +24,7 @@ class _Machine:
 
     Attributes:
         failures: how often in a row it has failed.
-        failed_at: time at which it failed last, which is its place in the line; 0: it never has.
+        failed_at: time at which it failed last, which is its place in the queue; 0: it never has.
         until: time before which it is not tried.
         words: why it failed.
         unreachable: True if it was not reached: its next answer makes up for that.
@@ -128,15 +128,15 @@ class Machines:
         self._places.pop(block, None)
 
     def failed(self, name: str, words: str, now: float, *, unreachable: bool = False) -> None:
-        """Put a machine aside for a while, and at the end of the line."""
+        """Put a machine aside for a while, and at the end of the queue."""
         machine = self._known[name]
         machine.failed_at, machine.words = now, words
         machine.until = now + min(LONGEST_ASIDE_S, ASIDE_S * 2.0 ** min(machine.failures, 10))
         machine.failures += 1
         machine.unreachable = unreachable
 
-    def last_in_line(self, name: str, now: float) -> None:
-        """Put a machine at the end of the line, as one whose block did not end well."""
+    def last_in_queue(self, name: str, now: float) -> None:
+        """Put a machine at the end of the queue, as one whose block has ended."""
         self._known[name].failed_at = now
 
     def try_all(self) -> None:

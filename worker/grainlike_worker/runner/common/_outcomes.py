@@ -79,7 +79,7 @@ class OutcomeBatch:
 
     @property
     def last_has_failed(self) -> bool:
-        """Return True if the job that was added last has failed, and nobody has been told."""
+        """True if the job that was added last has failed, and nobody has been told."""
         return bool(self._codes) and self._codes[-1] == Code.FAILED
 
     def due(self, now: float) -> bool:
