@@ -151,7 +151,7 @@ class JobHistory:
     # --- what is told ------------------------------------------------------------------------------------------------
 
     def submitted(self, job: int, now: float) -> float:
-        """Take note that jobs from this number on are submitted now; return the time before which it need not be called."""
+        """Take note that jobs from this number on are submitted now; return when it is to be called again."""
         if job > self._jobs[-1]:
             self._jobs.append(job)
             self._moments.append(now)
