@@ -17,6 +17,7 @@ from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from grainlike.head._errors import name_of
 from grainlike.head._nested import RelayedJob
@@ -96,6 +97,26 @@ _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[_Entry]).decode
 _GOOD = "succeeded"
 _FN, _NAME, _PLACEMENT, _SLOTS = map(attrgetter, ("fn", "node.function.name", "placement", "slots"))
+
+
+def _packed(entry: _Entry) -> bytes:
+    """Return an entry as bytes, with any text in it: names are users' own, and errors quote what is no Unicode."""
+    try:
+        return _pack(entry)
+    except (TypeError, UnicodeEncodeError):  # of a subclass of `str`, or with a lone surrogate
+        return _pack(
+            replace(
+                entry,
+                names=list(map(_plain_text, entry.names)),
+                error=_plain_text(entry.error),
+                worker=_plain_text(entry.worker),
+                program=_plain_text(entry.program),
+            )
+        )
+
+
+def _plain_text(text: str) -> str:
+    return str.encode(text, "utf-8", "backslashreplace").decode()
 
 
 def first_line(text: str) -> str:
@@ -178,7 +199,7 @@ class JobHistory:
             cpu=completed.cpu[:count],
             rss=completed.rss[:count],
         )
-        self._entries.append(_pack(entry))
+        self._entries.append(_packed(entry))
         self._numbers += entry.jobs
         self._end += count
         if self._end - self._first >= _BLOCK_JOBS:
@@ -206,7 +227,7 @@ class JobHistory:
             cpu=[cpu],
             rss=[rss],
         )
-        self._entries.append(_pack(entry))
+        self._entries.append(_packed(entry))
         self._numbers.append(job.id)
         self._end += 1
         self._bad += outcome != _GOOD

@@ -183,3 +183,14 @@ def test_the_text_of_an_exception_is_read_without_rebuilding_it():
 @pytest.mark.parametrize("data", [b"", b"garbage", b"cos\nsystem\n(S'true'\ntR.", b"x" * (1 << 21)])
 def test_bytes_that_are_no_exception_say_nothing(data):
     assert told_of_error(data) == ""
+
+
+def test_names_and_errors_of_any_text_are_kept(history):
+    class Name(str):
+        __slots__ = ()
+
+    batch(history, [1], name=Name("fit"))
+    history.ended(job_of(2, "caf\udce9"), "failed", "ValueError: \udce9")
+    latest, first = page(history).jobs
+    assert (latest.name, latest.error) == ("caf\\udce9", "ValueError: \\udce9")
+    assert (first.name, type(first.name)) == ("fit", str)
