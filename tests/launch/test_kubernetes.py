@@ -394,9 +394,9 @@ async def test_a_job_that_is_there_already_is_adopted(kube, tmp_path):
         said = await client.submit("gl1a2b3c4d-1", "cpu-1")
         assert (said.answer.verdict, said.answer.native) == ("accepted", "gl1a2b3c4d-1")
     assert kube.names("jobs") == kube.names("secrets") == ["gl1a2b3c4d-1"]
-    await client.end(["gl1a2b3c4d-1"], ["gl1a2b3c4d-1"], kill=True)
+    await client.end(["gl1a2b3c4d-1"], kill=True)
     await until(lambda: kube.left() == [])
-    await client.end(["gl1a2b3c4d-1"], ["gl1a2b3c4d-1"])
+    await client.end(["gl1a2b3c4d-1"])
 
 
 async def test_without_the_extra_it_is_said_what_to_install(kube, monkeypatch):
