@@ -128,7 +128,7 @@ async def test_a_machine_that_dies_is_replaced_by_another_and_cleaned_when_it_is
         (over,) = ended(executor)
         assert over.label == "ssh-1"
         assert over.reason.startswith("n1: ssh: connect to host")
-        assert [row.nodes for row in executor.blocks()] == ["n2"]
+        await until(lambda: [row.nodes for row in executor.blocks()] == ["n2"])
         assert n1.files() != []
         ssh.start(n1)
         await until_nothing_is_left(n1)
