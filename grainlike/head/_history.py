@@ -99,20 +99,21 @@ _GOOD = "succeeded"
 _FN, _NAME, _PLACEMENT, _SLOTS = map(attrgetter, ("fn", "node.function.name", "placement", "slots"))
 
 
+_UNPACKABLE = (TypeError, UnicodeEncodeError)
+"""Errors for text of a subclass of `str`, or with a lone surrogate: names are users' own, and errors quote anything."""
+
+
 def _packed(entry: _Entry) -> bytes:
-    """Return an entry as bytes, with any text in it: names are users' own, and errors quote what is no Unicode."""
-    try:
-        return _pack(entry)
-    except (TypeError, UnicodeEncodeError):  # of a subclass of `str`, or with a lone surrogate
-        return _pack(
-            replace(
-                entry,
-                names=list(map(_plain_text, entry.names)),
-                error=_plain_text(entry.error),
-                worker=_plain_text(entry.worker),
-                program=_plain_text(entry.program),
-            )
+    """Return an entry that could not be packed as bytes, with plain text in place of its own."""
+    return _pack(
+        replace(
+            entry,
+            names=list(map(_plain_text, entry.names)),
+            error=_plain_text(entry.error),
+            worker=_plain_text(entry.worker),
+            program=_plain_text(entry.program),
         )
+    )
 
 
 def _plain_text(text: str) -> str:
@@ -199,7 +200,10 @@ class JobHistory:
             cpu=completed.cpu[:count],
             rss=completed.rss[:count],
         )
-        self._entries.append(_packed(entry))
+        try:  # here, as a function of ours would cost each job a call
+            self._entries.append(_pack(entry))
+        except _UNPACKABLE:
+            self._entries.append(_packed(entry))
         self._numbers += entry.jobs
         self._end += count
         if self._end - self._first >= _BLOCK_JOBS:
@@ -227,7 +231,10 @@ class JobHistory:
             cpu=[cpu],
             rss=[rss],
         )
-        self._entries.append(_packed(entry))
+        try:  # here, as a function of ours would cost each job a call
+            self._entries.append(_pack(entry))
+        except _UNPACKABLE:
+            self._entries.append(_packed(entry))
         self._numbers.append(job.id)
         self._end += 1
         self._bad += outcome != _GOOD
