@@ -19,7 +19,7 @@ from zlib import crc32
 import anyio
 from msgspec.structs import replace
 
-from grainlike.client._queries import LogSubscription, OutcomeFetch, PendingQuery
+from grainlike.client._queries import LiveSubscription, LogSubscription, OutcomeFetch, PendingQuery
 from grainlike.errors import AuthenticationError, GrainlikeError, HeadLostError, LaunchError, ProtocolError
 from grainlike.eventloop import stays
 from grainlike.jobs import LogLine
@@ -42,17 +42,19 @@ from grainlike.wire import (
     PROTOCOL,
     TRUSTED,
     Answer,
+    AskLive,
     AskLogs,
     AskOutcome,
     AskTrace,
     Beat,
     ConnectingHandshake,
-    EnoughLogs,
+    Enough,
     Frame,
     FrameDecoder,
     Goodbye,
     Hello,
     LaunchRefused,
+    LiveIs,
     LogsAre,
     OutcomeIs,
     Question,
@@ -65,6 +67,7 @@ __all__ = ["LOOK_S", "HeadClient", "RefusedQueryError", "call", "find_client_acc
 
 
 A = TypeVar("A", bound=Answer)
+Q = TypeVar("Q", bound=PendingQuery)
 
 logger = logging.getLogger("grainlike")
 
@@ -197,7 +200,7 @@ class HeadClient:
         """
         if self._failure is not None:
             raise self._failure
-        number, asked = self._post(question)
+        number, asked = self._post(question, PendingQuery)
         try:
             return self._checked(await asked.next(), answer)
         finally:
@@ -218,7 +221,7 @@ class HeadClient:
                     return
         finally:
             del self._asked[number]
-            self._link.post(EnoughLogs(number))
+            self._link.post(Enough(number))
 
     async def outcome(self, child: int) -> Frame:
         """The kept outcome of a call in our session, as a message about it.
@@ -245,7 +248,7 @@ class HeadClient:
 
         Raises as `ask`.
         """
-        number, asked = self._post(AskTrace(0))
+        number, asked = self._post(AskTrace(0), PendingQuery)
         try:
             while True:
                 told = self._checked(await asked.next(), TraceIs)
@@ -255,12 +258,31 @@ class HeadClient:
         finally:
             del self._asked[number]
 
-    def _post(self, question: Question, kind: type[PendingQuery] = PendingQuery) -> tuple[int, PendingQuery]:
+    async def live(self, every_s: float) -> AsyncGenerator[LiveIs, None]:
+        """Iterate over updates of what runs, at most one in `every_s` seconds (0.1 at least); `LiveState` takes them.
+
+        After a lost link the first update is a full one again. A reader that falls far behind loses the updates
+        between, and gets a full one, too. Raises as `ask`.
+        """
+        number, asked = self._post(AskLive(0, every_s), LiveSubscription)
+        try:
+            while True:
+                if asked.behind:
+                    self._link.post(Enough(number))
+                    del self._asked[number]
+                    number, asked = self._post(AskLive(0, every_s), LiveSubscription)
+                yield self._checked(await asked.next(), LiveIs)
+        finally:
+            self._asked.pop(number, None)
+            self._link.post(Enough(number))
+
+    def _post(self, question: Question, kind: Callable[[Question], Q]) -> tuple[int, Q]:
         if self._failure is not None:
             raise self._failure
         self._last_ask += 1
         question = replace(question, ask=self._last_ask)
-        asked = self._asked[self._last_ask] = kind(question)
+        asked = kind(question)
+        self._asked[self._last_ask] = asked
         self._link.post(question)
         return self._last_ask, asked
 

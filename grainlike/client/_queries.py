@@ -9,10 +9,13 @@ from msgspec.structs import replace
 
 from grainlike.wire import Answer, AskOutcome, LogsAre, OutcomeIs, Question
 
-__all__ = ["LogSubscription", "OutcomeFetch", "PendingQuery"]
+__all__ = ["LiveSubscription", "LogSubscription", "OutcomeFetch", "PendingQuery"]
 
 KEPT = 1024 * 1024
 """Bytes of a job's output that a worker keeps from its beginning on: what follows may differ when sent again."""
+
+MOST_UPDATES = 500
+"""Updates of a live view that wait for their reader at most."""
 
 
 class PendingQuery:
@@ -88,6 +91,30 @@ class LogSubscription(PendingQuery):
         self._told[key] += 1
         self._size += len(line) + 1
         return True
+
+
+class LiveSubscription(PendingQuery):
+    """Subscription to a live view: resent it begins anew, with all that is so then.
+
+    `behind` is True once more updates waited for their reader than are kept: it takes a new subscription to go on.
+    """
+
+    __slots__ = ("behind",)
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(question)
+        self.behind = False
+
+    def again(self) -> Question:
+        self._answers.clear()
+        return self.question
+
+    def take(self, answer: Answer) -> None:
+        if len(self._answers) >= MOST_UPDATES:
+            self._answers.clear()
+            self.behind = True
+        if not self.behind:
+            super().take(answer)
 
 
 class OutcomeFetch(PendingQuery):

@@ -17,11 +17,13 @@ from grainlike.graph import Node
 from grainlike.head import Head
 from grainlike.head.server import HeadOwner, HeadService, NoStorage
 from grainlike.jobs import Event, Events, Job, LogLine, Observer, WorkerInfo, WorkersFeed
+from grainlike.net import memory_pair
 from grainlike.resources import Request
 from grainlike.scheduler import Explanation
 from grainlike.wire import AskHistory, HistoryIs, Totals
 
 if TYPE_CHECKING:
+    from grainlike.client import HeadClient
     from grainlike.head import Recorder
     from grainlike.head.server import HeadStorage
     from grainlike.jobs import Fleet
@@ -139,6 +141,17 @@ class LocalHead:
     async def history(self, asked: AskHistory) -> HistoryIs:
         """Return a page of the jobs that have ended, those of clients too."""
         return self.head.history.page(asked)
+
+    async def connect_viewer(self, tasks: TaskGroup) -> HeadClient:
+        """Return a client of this head in the same process, which is served in `tasks`."""
+        from grainlike.client import HeadClient  # programs without viewers do without
+
+        near, far = memory_pair()
+        client = HeadClient(far)
+        tasks.start_soon(self._service.admit, near)
+        tasks.start_soon(client.run)
+        await client.welcomed()
+        return client
 
     # --- observers ---------------------------------------------------------------------------------------------------
 

@@ -2,9 +2,9 @@
 
 Answers: how a node becomes a job (`_submit`), how actions of the scheduler are performed (`_actions`), how results
 and items of streams come back (`_results`), the state of jobs and workers (`_state`, `_peers`), what
-jobs print (`_logs`), what became of them (`_history`), which queries it answers (`_queries`) and what it records
-(`_recorder`), and how jobs of jobs are run (`_nested`). Who may connect is in `server`, how a head outlives its process
-in `durable`.
+jobs print (`_logs`), what became of them (`_history`), which queries it answers (`_queries`, and `_live` for viewers),
+what it records (`_recorder`), and how jobs of jobs are run (`_nested`). Who may connect is in `server`, how a head
+outlives its process in `durable`.
 
 Never decides what runs where: `scheduler` does. Never waits: its owner passes it what arrived, and when.
 """
@@ -16,6 +16,7 @@ from grainlike._later import later
 if TYPE_CHECKING:
     from grainlike.head._functions import FunctionTable
     from grainlike.head._head import FAREWELL_S, Head
+    from grainlike.head._live import LiveView, queue_is
     from grainlike.head._logs import LogFollower
     from grainlike.head._nested import ReplyTo
     from grainlike.head._peers import Connection, WorkerConnection
@@ -32,12 +33,14 @@ __all__ = [
     "FunctionTable",
     "Head",
     "HeadState",
+    "LiveView",
     "LogFollower",
     "ObjectStore",
     "Recorder",
     "ReplyTo",
     "WorkerConnection",
     "check_hello",
+    "queue_is",
 ]
 
 if not TYPE_CHECKING:  # else any name would be there
@@ -51,11 +54,13 @@ if not TYPE_CHECKING:  # else any name would be there
             "Head": "_head",
             "HeadState": "_state",
             "ReplyTo": "_nested",
+            "LiveView": "_live",
             "LogFollower": "_logs",
             "MOST": "_recorder",
             "Connection": "_peers",
             "WorkerConnection": "_peers",
             "Recorder": "_recorder",
             "check_hello": "_validation",
+            "queue_is": "_live",
         },
     )

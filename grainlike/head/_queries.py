@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
+from fnmatch import fnmatchcase
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -18,9 +20,12 @@ from grainlike.head._state import HeadState
 from grainlike.jobs import Job, LogLine, WorkerInfo
 from grainlike.resources import EMPTY, Allocation, Request
 from grainlike.scheduler import Explanation, HeadJob, JobState, PoolOffer
-from grainlike.wire import JobRow
+from grainlike.wire import AskJobs, JobRow
 
 __all__ = ["HeadQueries"]
+
+_LOOKS = 20_000
+"""Number of jobs that are looked at for one answer: the head does nothing else meanwhile."""
 
 _STATES = {
     JobState.QUEUED: "queued",
@@ -98,6 +103,24 @@ class HeadQueries:
         """The oldest jobs that have not ended, at most so many."""
         now = self._now()
         return [self._row(worker_state, now) for worker_state in self._state.scheduler.oldest(most)]
+
+    def some_rows(self, asked: AskJobs, most: int) -> tuple[list[JobRow], int]:
+        """Return the oldest jobs that a question means, at most `most`, and where the next answer begins: 0 where there
+        are no more.
+        """
+        now, most = self._now(), max(0, min(asked.most, most))
+        live = (job for number, job in self._state.scheduler.jobs.items() if number > asked.after)
+        rows: list[JobRow] = []
+        last = asked.after
+        for job in islice(live, _LOOKS):
+            if len(rows) == most:
+                return rows, last
+            last = job.id
+            if not asked.name or fnmatchcase(self.name_of(job.id), asked.name):
+                row = self._row(job, now)
+                if not asked.state or row.state == asked.state:
+                    rows.append(row)
+        return rows, 0 if next(live, None) is None else last
 
     def running(self) -> dict[int, str]:
         """Return the names of the jobs that workers have, by number."""

@@ -58,6 +58,7 @@ from grainlike.scheduler._records import HeadJob
 from grainlike.scheduler._scale_hint import PoolOffer, lacks
 from grainlike.scheduler._states import JobState, transition_table
 from grainlike.scheduler._statistics import RunTimes
+from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.node._events import (
     BarrierHeld,
     CoresTaken,
@@ -162,6 +163,7 @@ __all__ = [
     "WorkerQuarantined",
     "WorkerReleased",
     "WorkerReported",
+    "WorkerState",
     "WorkerSuspected",
     "WorkerTimed",
     "backoff_s",

@@ -92,6 +92,7 @@ class HeadScheduler:
         self._state = books = SchedulerState(seed)
         self.jobs = books.jobs
         self.workers = books.workers
+        self.backoffs = books.backoffs
         self.classes = books.catalogue.classes
         self.shapes = books.catalogue.shapes
         """Shapes by number; workers name them by it."""
@@ -162,7 +163,7 @@ class HeadScheduler:
                 self._wake = None
         if self._job_tree.orphans:
             self._end_orphans(out)
-        if self._state.backoffs:
+        if self.backoffs:
             self._try_again(out)
         if self._attempts.quarantine or self._attempts.isolated:
             self._wake_at(self._attempts.release(now, out), out)
@@ -192,9 +193,8 @@ class HeadScheduler:
     def why_shut(self, worker: int) -> str:
         """Return why a worker gets no jobs, for now or for good; empty for one that does."""
         worker_state = self.workers[worker]
-        return "; ".join(
-            [*worker_state.shut.values(), *(["it is to end when its jobs have"] if worker_state.draining else [])]
-        )
+        ends = ["it is to end when its jobs have"] if worker_state.draining else []
+        return "; ".join([*worker_state.shut.values(), *ends])
 
     def wanted_in_pools(self, pools: Sequence[PoolOffer], within_s: float) -> tuple[list[int], frozenset[int]]:
         """Return how many more workers of each kind would help; see `_scale_hint.wanted_in_pools`."""
@@ -217,8 +217,8 @@ class HeadScheduler:
         found = self.jobs.get(job)
         if found is None:
             return None
-        why_never = lambda: self.why_never(found.request)  # noqa: E731
-        return explain(found, self.workers.values(), self._planner, why_never, now, self.paused)
+        workers, paused = self.workers.values(), self.paused
+        return explain(found, workers, self._planner, lambda: self.why_never(found.request), now, paused)
 
     def assembles(self, job: int) -> bool:
         """Return True for the job of a gang of which not all workers have granted their slots yet: it does not run."""
@@ -286,7 +286,7 @@ class HeadScheduler:
                 del self.jobs[number]
                 self._planner.waiting.touch(job.cls)
             elif job.state is JobState.BACKOFF:
-                self._state.backoffs.forget(job)
+                self.backoffs.forget(job)
                 del self.jobs[number]
             elif (gang := self._gangs.of(job)) is not None and not gang.assembled:
                 self._take_apart(job, out)
@@ -437,12 +437,12 @@ class HeadScheduler:
 
     def _try_again(self, out: list[HeadAction]) -> None:
         """Return jobs whose backoff is over to the front of their classes."""
-        due = self._state.backoffs.due(self._now)
+        due = self.backoffs.due(self._now)
         self._state.requeue(due, out)
         self._planner.ahead.fresh.update(job.cls.id for job in due)
         if due and self.closed:
             self._fail_impossible(out)
-        self._wake_at(self._state.backoffs.next, out)
+        self._wake_at(self.backoffs.next, out)
 
     # --- gangs -------------------------------------------------------------------------------------------------------
 

@@ -63,6 +63,7 @@ from grainlike.wire._large import (
     Buffer,
     gap_with,
 )
+from grainlike.wire._live import LEAST_EVERY_S, AskLive, AskQueue, LiveIs, QueueIs, QueueRow, RunningRow
 from grainlike.wire._messages import Message
 from grainlike.wire._nested import (
     AskOutcome,
@@ -119,12 +120,11 @@ from grainlike.wire._questions import (
     Began,
     Done,
     EndSessions,
-    EnoughLogs,
+    Enough,
     Forget,
     HeadIs,
     ImportsFrom,
     JobIs,
-    JobRow,
     JobsAre,
     LogsAre,
     Matched,
@@ -139,7 +139,6 @@ from grainlike.wire._questions import (
     Unable,
     WantedIs,
     Warned,
-    WorkerRow,
     WorkersAre,
 )
 from grainlike.wire._reports import (
@@ -155,6 +154,7 @@ from grainlike.wire._reports import (
     Wait,
 )
 from grainlike.wire._resend_buffer import ResendBuffer
+from grainlike.wire._rows import JobRow, WorkerRow
 from grainlike.wire._runners import (
     Awaits,
     GoesOn,
@@ -175,6 +175,7 @@ __all__ = [
     "FROM_STRANGER",
     "FROM_WORKER",
     "HEARTBEAT_S",
+    "LEAST_EVERY_S",
     "LOST_S",
     "MOST_NAMES",
     "MOST_ROWS",
@@ -197,9 +198,11 @@ __all__ = [
     "AskHistory",
     "AskJob",
     "AskJobs",
+    "AskLive",
     "AskLogs",
     "AskOutcome",
     "AskPause",
+    "AskQueue",
     "AskReport",
     "AskScale",
     "AskSessions",
@@ -227,7 +230,7 @@ __all__ = [
     "Done",
     "EndSessions",
     "EndedJob",
-    "EnoughLogs",
+    "Enough",
     "FleetIs",
     "Follow",
     "Forget",
@@ -251,6 +254,7 @@ __all__ = [
     "LeaseStart",
     "LeaseWait",
     "Leaving",
+    "LiveIs",
     "LogsAre",
     "Matched",
     "Message",
@@ -263,6 +267,8 @@ __all__ = [
     "Parcel",
     "PoolRow",
     "Question",
+    "QueueIs",
+    "QueueRow",
     "Ready",
     "ReceiptSpec",
     "Refused",
@@ -275,6 +281,7 @@ __all__ = [
     "Retract",
     "RetrySpec",
     "Run",
+    "RunningRow",
     "SessionIs",
     "SessionRow",
     "SessionsAre",

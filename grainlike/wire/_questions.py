@@ -24,8 +24,10 @@ from grainlike.wire._fleet import (
     UpIs,
 )
 from grainlike.wire._history import AskHistory, HistoryIs
+from grainlike.wire._live import AskLive, AskQueue, LiveIs, QueueIs
 from grainlike.wire._nested import AskOutcome, OutcomeIs
 from grainlike.wire._reports import Totals
+from grainlike.wire._rows import JobRow, WorkerRow
 
 __all__ = [
     "MOST_NAMES",
@@ -46,13 +48,12 @@ __all__ = [
     "Began",
     "Done",
     "EndSessions",
-    "EnoughLogs",
+    "Enough",
     "Forget",
     "FromClient",
     "HeadIs",
     "ImportsFrom",
     "JobIs",
-    "JobRow",
     "JobsAre",
     "LogsAre",
     "Matched",
@@ -68,7 +69,6 @@ __all__ = [
     "Unable",
     "WantedIs",
     "Warned",
-    "WorkerRow",
     "WorkersAre",
 ]
 
@@ -95,10 +95,17 @@ class AskWorkers(BaseMessage, frozen=True, tag=81):
 
 
 class AskJobs(BaseMessage, frozen=True, tag=82):
-    """Ask for the jobs that have not ended, the oldest first, at most `most`; answered by `JobsAre`."""
+    """Ask for the jobs that have not ended, the oldest first, at most `most`; answered by `JobsAre`.
+
+    With `name`, those whose names match this shell pattern; with `state`, those in this one, as in `JobRow`. `after` is
+    the `next` of the answer before, 0 for the first.
+    """
 
     ask: int
     most: int
+    name: str = ""
+    state: str = ""
+    after: int = 0
 
 
 class AskJob(BaseMessage, frozen=True, tag=83):
@@ -136,8 +143,8 @@ class AskLogs(BaseMessage, frozen=True, tag=85):
     follow: bool
 
 
-class EnoughLogs(BaseMessage, frozen=True, tag=86):
-    """Stop the answers to an `AskLogs`. Not answered."""
+class Enough(BaseMessage, frozen=True, tag=86):
+    """Stop the answers to an `AskLogs` or `AskLive`. Not answered."""
 
     ask: int
 
@@ -215,23 +222,6 @@ class HeadIs(BaseMessage, frozen=True, tag=90):
     journal: str = ""
 
 
-class WorkerRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A worker, as `WorkerInfo` describes it; `resources` is text."""
-
-    name: str
-    resources: str
-    logical: list[int]
-    pid: int
-    running: int
-    beats: int
-    silent_s: float
-    memory_tier: str = "none"
-    shut: str = ""
-    shared: list[int] = []
-    block: str = ""
-    host: str = ""
-
-
 class WorkersAre(BaseMessage, frozen=True, tag=91):
     """The workers, in the order in which they came."""
 
@@ -239,35 +229,15 @@ class WorkersAre(BaseMessage, frozen=True, tag=91):
     workers: list[WorkerRow]
 
 
-class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A job that has not ended.
-
-    `state` is `queued` (at the head), `assigned` (at a worker, not begun), `running`, or `stopping` (cancelled, and not
-    gone yet). `worker` and `allocation` are empty where it has none, `running_s` is None until it runs. `client` is the
-    number of the client that it came from, 0 for the head's own program; `program` is the name of that client, or of
-    its session, and `named` the name that the call has there.
-    """
-
-    job: int
-    name: str
-    state: str
-    request: str
-    priority: int
-    client: int
-    attempt: int
-    worker: str
-    allocation: str
-    running_s: float | None
-    program: str = ""
-    named: str = ""
-
-
 class JobsAre(BaseMessage, frozen=True, tag=92):
-    """The oldest jobs; `total` counts all."""
+    """The oldest jobs that were asked for; `total` counts all that have not ended. `next` is where the next answer
+    begins, 0 where there are no more.
+    """
 
     ask: int
     jobs: list[JobRow]
     total: int
+    next: int = 0
 
 
 class JobIs(BaseMessage, frozen=True, tag=93):
@@ -436,7 +406,7 @@ Question = (
     | AskCancel
     | AskDepart
     | AskLogs
-    | EnoughLogs
+    | Enough
     | AskStop
     | AskWanted
     | AskSessions
@@ -450,6 +420,8 @@ Question = (
     | AskEndBlock
     | AskFleet
     | AskHistory
+    | AskLive
+    | AskQueue
 )
 FromClient = Question | ImportsFrom | Forget | EndSessions
 Answer = (
@@ -468,6 +440,8 @@ Answer = (
     | LaunchRefused
     | FleetIs
     | HistoryIs
+    | LiveIs
+    | QueueIs
     | Done
     | Unable
 )

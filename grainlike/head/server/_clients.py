@@ -20,8 +20,9 @@ from msgspec.structs import replace
 
 from grainlike._version import __version__
 from grainlike.errors import GrainlikeError, SessionError
-from grainlike.head import FAREWELL_S, Head
+from grainlike.head import FAREWELL_S, Head, LiveView, queue_is
 from grainlike.head.server._client import ClientConnection
+from grainlike.head.server._live_updates import send_updates
 from grainlike.head.server._pool_queries import PoolQueries, PoolQuestion
 from grainlike.head.server._sessions import NamedCall, NamedSession, Sessions
 from grainlike.head.server._trace_rows import send_trace
@@ -39,9 +40,11 @@ from grainlike.wire import (
     AskHistory,
     AskJob,
     AskJobs,
+    AskLive,
     AskLogs,
     AskOutcome,
     AskPause,
+    AskQueue,
     AskReport,
     AskScale,
     AskSessions,
@@ -55,14 +58,13 @@ from grainlike.wire import (
     Credit,
     Done,
     EndSessions,
-    EnoughLogs,
+    Enough,
     Forget,
     Frame,
     Goodbye,
     HeadIs,
     Hello,
     ImportsFrom,
-    JobRow,
     JobsAre,
     Matched,
     Message,
@@ -96,6 +98,7 @@ _Short = (
     | AskSessions
     | AskReport
     | AskHistory
+    | AskQueue
     | PoolQuestion
 )
 """Queries that are answered by one message, in the turn in which they arrive."""
@@ -268,6 +271,8 @@ class ClientRegistry:
                     connection.post(self._answer(message))
                 case AskLogs():
                     self._tell_logs(connection, message)
+                case AskLive():
+                    self._show_live(connection, message)
                 case AskTrace() if connection.tasks is not None:
                     connection.tasks.start_soon(send_trace, connection.link, message.ask, self._head.recorder)
                 case AskOutcome() if connection.tasks is not None and self.store is not None:
@@ -276,7 +281,7 @@ class ClientRegistry:
                     )
                 case AskUp() if connection.tasks is not None:
                     connection.tasks.start_soon(self.pools.up, connection, message)
-                case EnoughLogs():
+                case Enough():
                     if message.ask in connection.listening:
                         connection.listening[message.ask].cancel()
                 case Beat():
@@ -370,6 +375,14 @@ class ClientRegistry:
                 connection.tell, connection.link, question.ask, lines, connection.listens(question.ask)
             )
 
+    def _show_live(self, connection: ClientConnection, question: AskLive) -> None:
+        if len(connection.listening) >= _MOST_LOGS:
+            connection.link.post(Unable(question.ask, f"one client may follow {_MOST_LOGS} things at a time"))
+        elif connection.tasks is not None:
+            head = self._head
+            view = LiveView(head.state, head.view, head.now, self._programs, self._up_s, lambda: len(self.here))
+            connection.tasks.start_soon(send_updates, connection, question, view)
+
     def _answer(self, question: _Short) -> Message:
         ask = question.ask
         match question:
@@ -378,7 +391,7 @@ class ClientRegistry:
             case AskWorkers():
                 return self._workers(ask)
             case AskJobs():
-                return JobsAre(ask, self._rows(max(0, min(question.most, MOST_ROWS))), self._head.view.unended)
+                return self._jobs(question)
             case AskJob():
                 found = self._head.view.explain_job(question.job)
                 if found is None:
@@ -397,6 +410,8 @@ class ClientRegistry:
                 return ReportIs(ask, self._head.totals(), self._head.view.unended)
             case AskHistory():
                 return self._head.history.page(question)
+            case AskQueue():
+                return queue_is(question, self._head.state, self._head.view, self._programs())
             case AskStop():
                 why = f"this head is part of a program, process {os.getpid()}, and ends with it"
                 return Done(ask) if self._stop() else Unable(ask, why)
@@ -407,11 +422,19 @@ class ClientRegistry:
     def _limit(self) -> int:
         return 0 if self.store is None else self.store.budget
 
-    def _rows(self, most: int) -> list[JobRow]:
+    def _jobs(self, question: AskJobs) -> JobsAre:
+        programs = self._programs()
+        rows, after = self._head.view.some_rows(question, MOST_ROWS)
+        told = [replace(row, program=programs.get(row.client, ""), named=self._named(row.job)) for row in rows]
+        return JobsAre(question.ask, told, self._head.view.unended, after)
+
+    def _programs(self) -> dict[int, str]:
+        """Return the names of clients and sessions by number."""
         programs = {connection.number: connection.name for connection in self.here.values()}
-        programs |= {session.number: session.name for session in self.sessions}
-        rows = self._head.view.rows(most)
-        return [replace(row, program=programs.get(row.client, ""), named=self._named(row.job)) for row in rows]
+        return programs | {session.number: session.name for session in self.sessions}
+
+    def _up_s(self) -> float:
+        return time.monotonic() - self._opened
 
     def _named(self, job: int) -> str:
         reply_to, child = self._head.view.reply_to_of(job)
@@ -442,7 +465,7 @@ class ClientRegistry:
             __version__,
             platform.python_version(),
             os.getpid(),
-            time.monotonic() - self._opened,
+            self._up_s(),
             len(self._head.peers),
             len(self.here),
             self._head.view.states(),

@@ -12,7 +12,7 @@ from grainlike.head.server._clients import ClientRegistry
 from grainlike.net import ClosedLink
 from grainlike.resources import Cores, offer_of
 from grainlike.scheduler import FunctionDefined, JobsCancelled, JobsSubmitted
-from grainlike.wire import PROTOCOL, AskLogs, EnoughLogs, Frame, Hello, WorkersAre
+from grainlike.wire import PROTOCOL, AskLogs, Enough, Frame, Hello, WorkersAre
 
 pytestmark = pytest.mark.anyio
 
@@ -71,5 +71,5 @@ async def test_who_asks_for_a_log_and_has_enough_of_it_in_one_breath_is_answered
     with anyio.fail_after(LIMIT_S):
         async with anyio.create_task_group() as tasks:
             connection = clients.join(hello("client", "program"), ClosedLink("c", "here"), tasks)
-            clients.hear(connection, [Frame(AskLogs(1, 1, True)), Frame(EnoughLogs(1))])
+            clients.hear(connection, [Frame(AskLogs(1, 1, True)), Frame(Enough(1))])
     assert (connection.listening, peer.follows) == ({}, {})

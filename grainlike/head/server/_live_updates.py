@@ -1,0 +1,34 @@
+"""Updates of a live view to a client, as often as it asked for and as the head has time for."""
+
+from __future__ import annotations
+
+import time
+
+import anyio
+
+from grainlike.head import LiveView
+from grainlike.head.server._client import ClientConnection
+from grainlike.wire import AskLive
+
+__all__ = ["send_updates"]
+
+_SHARE = 0.02
+"""Largest share of the head's time that goes into the updates of one viewer."""
+
+
+async def send_updates(connection: ClientConnection, question: AskLive, view: LiveView) -> None:
+    """Send updates over the client's present link until it has had enough, is gone, or its link is.
+
+    The next update is made when the one before has left, so a viewer that reads slowly gets fewer of them.
+    """
+    link, scope = connection.link, connection.listens(question.ask)
+    with scope:
+        while True:
+            begun = time.perf_counter()
+            for message in view.updates(question.ask):
+                link.post(message)
+            took = time.perf_counter() - begun
+            await link.drain()
+            await anyio.sleep(max(question.every_s, took / _SHARE))
+    if connection.listening.get(question.ask) is scope:
+        del connection.listening[question.ask]

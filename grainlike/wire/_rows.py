@@ -1,0 +1,47 @@
+"""Rows of answers: a worker, and a job that has not ended."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["JobRow", "WorkerRow"]
+
+
+class WorkerRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A worker, as `WorkerInfo` describes it; `resources` is text."""
+
+    name: str
+    resources: str
+    logical: list[int]
+    pid: int
+    running: int
+    beats: int
+    silent_s: float
+    memory_tier: str = "none"
+    shut: str = ""
+    shared: list[int] = []
+    block: str = ""
+    host: str = ""
+
+
+class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A job that has not ended.
+
+    `state` is `queued` (at the head), `assigned` (at a worker, not begun), `running`, or `stopping` (cancelled, and not
+    gone yet). `worker` and `allocation` are empty where it has none, `running_s` is None until it runs. `client` is the
+    number of the client that it came from, 0 for the head's own program; `program` is the name of that client, or of
+    its session, and `named` the name that the call has there.
+    """
+
+    job: int
+    name: str
+    state: str
+    request: str
+    priority: int
+    client: int
+    attempt: int
+    worker: str
+    allocation: str
+    running_s: float | None
+    program: str = ""
+    named: str = ""
