@@ -174,7 +174,7 @@ def _jobs(
 
 @app.command("explain", epilog=_EXPLAIN_EXAMPLES, rich_help_panel="Look at a cluster")
 def _explain(job: JobNumber, head: Head = None, as_json: Json = False, insecure: Insecure = False) -> None:
-    """Show where a job stands and what it waits for."""
+    """Show where a job stands and what it waits for, or what became of it."""
     from grainlike.cli._ask import asking, explain_job
 
     exit_with(lambda: asking(head, insecure, lambda caller: explain_job(caller, job, as_json=as_json)))
@@ -196,7 +196,7 @@ def _logs(
     as_json: Annotated[bool, typer.Option("--json", help="Print each line as JSON.")] = False,
     insecure: Insecure = False,
 ) -> None:
-    """Show what a job has printed. Its workers keep that for a while after it has ended."""
+    """Show what a job has printed. Workers keep that of their last 20 000 attempts, in 256 MiB at most."""
     from grainlike.cli._ask import asking, show_logs
 
     exit_with(lambda: asking(head, insecure, lambda caller: show_logs(caller, job, follow=follow, as_json=as_json)))

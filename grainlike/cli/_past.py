@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import asdict
 from datetime import datetime
@@ -16,6 +17,7 @@ from grainlike.cli._words import (
     amounts,
     as_plain,
     bytes_text,
+    escaped,
     moment_text,
     print_jobs,
     print_json,
@@ -29,7 +31,7 @@ from grainlike.observe import Depth, trace
 from grainlike.system import LateFile
 from grainlike.wire import AskHistory, AskJobs, AskReport, EndedJob, HistoryIs, JobsAre, ReportIs, SpanRow
 
-__all__ = ["list_ended", "selection", "show_report", "write_trace"]
+__all__ = ["explain_ended", "list_ended", "selection", "show_report", "write_trace"]
 
 _AGO = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -90,6 +92,37 @@ def _ended_row(job: EndedJob) -> tuple[str, ...]:
         *(seconds(job.ran_s), seconds(job.cpu_s) if ran else "", bytes_text(job.peak_memory)),
         *(moment_text(job.ended_at), job.program or str(job.client or ""), job.error),
     )
+
+
+async def explain_ended(caller: HeadClient, number: int, *, as_json: bool) -> bool:
+    """Print what became of a job; return False if the head does not remember that it has ended."""
+    found = await caller.ask(AskHistory(0, 1, job=number), HistoryIs)
+    for job in found.jobs:
+        if as_json:
+            print_json({"state": "ended"} | as_plain(job))
+        else:
+            print("\n".join(map(escaped, _ended_words(job))))  # noqa: T201 - a command line speaks
+    return bool(found.jobs)
+
+
+def _ended_words(job: EndedJob) -> Iterator[str]:
+    tries = f" in attempt {job.attempts}" if job.attempts else ""
+    yield f"job {job.job}, {job.name}: {job.outcome.replace('_', ' ')}{tries}, ended {moment_text(job.ended_at)}"
+    if job.error:
+        yield f"  {job.error}"
+    if job.worker:
+        yield f"  worker: {job.worker}{f', slots {amounts(job.slots)}' if job.slots else ''}"
+    times = [f"queued for {seconds(job.queued_s)}"] if job.queued_s is not None else []
+    if job.ran_s is None:
+        times.append("it did not run")
+    else:
+        times += [f"ran for {seconds(job.ran_s)}", f"CPU {seconds(job.cpu_s)}"]
+        times += [f"peak memory {bytes_text(job.peak_memory)}"] if job.peak_memory else []
+    yield f"  {', '.join(times)}"
+    if job.program or job.client or job.parent:
+        of = f"client: {job.program or job.client}" if job.program or job.client else ""
+        by = f"submitted by job {job.parent}" if job.parent else ""
+        yield f"  {', '.join(filter(None, (of, by)))}"
 
 
 async def show_report(caller: HeadClient, *, as_json: bool) -> int:

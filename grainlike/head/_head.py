@@ -115,8 +115,8 @@ class Head:
         scheduler = HeadScheduler(closed=closed, seed=secrets.randbits(64) if seed is None else seed)
         self.state = HeadState(scheduler, self._tell, now() if opened is None else opened)
         self.logs = LogRouter(self._ask, self.state.next_listener)
-        self.view = HeadQueries(self.state, self.logs, now)
         self.history = JobHistory(lambda: self.state.jobs, now)
+        self.view = HeadQueries(self.state, self.logs, self.history, now)
         self.object_store = ObjectStore() if object_store is None else object_store
         self.observers: list[Observer] = []
         self._gathers = False
@@ -285,6 +285,7 @@ class Head:
         if welcome is not None:
             welcome()
         self.peers[peer.number] = peer
+        self.history.joined(peer.name)
         for observer in self.observers:
             observer.joined(peer)
         self._tell(WorkerJoined(peer.number, peer.name, peer.offer, hello.left_s))
@@ -360,6 +361,7 @@ class Head:
         """Remove a worker that is lost; its jobs are tried elsewhere."""
         if self.peers.pop(peer.number, None) is not None:
             self.logs.left(peer)
+            self.history.left(peer.name)
             for observer in self.observers:
                 observer.left(peer)
             self._tell(WorkerLost(peer.number, reason))

@@ -150,6 +150,8 @@ class JobHistory:
         self._bytes = 0
         self._end = 1
         """Place of the next job that ends, of all that have: 1 for the first."""
+        self._joined: dict[str, float] = {}
+        """When the workers that are here joined, by name, on the calendar."""
         self._jobs: list[int] = [0]
         self._moments: list[float | None] = [None, None]
         """Numbers of jobs, and when those from there on were submitted: one place further on, as `bisect` counts."""
@@ -180,6 +182,14 @@ class JobHistory:
             if len(self._jobs) > _MOST_MOMENTS:
                 del self._jobs[2 : _MOST_MOMENTS // 2 : 2], self._moments[3 : _MOST_MOMENTS // 2 + 1 : 2]
         return now + _NEAR_S
+
+    def joined(self, worker: str) -> None:
+        """Take note that a worker of this name joins now."""
+        self._joined[worker] = self._wall()
+
+    def left(self, worker: str) -> None:
+        """Take note that the worker of this name leaves."""
+        self._joined.pop(worker, None)
 
     def succeeded(self, worker: str, skew: float, jobs: Sequence[Job], completed: Completed) -> None:
         """Keep a batch of this program's own jobs, all of which gave values: the first of a worker's message."""
@@ -283,6 +293,9 @@ class JobHistory:
 
     def page(self, asked: AskHistory) -> HistoryIs:
         """Return a page of the jobs that a question means, the latest first."""
+        if asked.job:
+            job = self.find(asked.job)
+            return HistoryIs(asked.ask, [] if job is None else [job], 0, len(self))
         found: list[EndedJob] = []
         most = max(1, min(asked.most, _PAGE_JOBS))
         before = asked.before or self._end
@@ -305,10 +318,18 @@ class JobHistory:
         """Return the job of this number if it has ended, and is kept."""
         for block in self._newest_first(self._end):
             if block.lowest <= number <= block.highest:
-                for _, job in self._rows(block, AskHistory(0, 1), self._end):
-                    if job.job == number:
-                        return job
+                place = block.first + block.rows
+                for entry in reversed(_unpack(block.data)):
+                    place -= len(entry.jobs)
+                    if number in entry.jobs:
+                        row = entry.jobs.index(number)
+                        kept = place + row >= self._end - self._most
+                        return _row(entry, row, block.ahead) if kept else None
         return None
+
+    def outlived(self, job: EndedJob, worker: str) -> bool:
+        """Return True if the worker that has this name now joined after the job had ended: it never had the job."""
+        return self._joined.get(worker, 0.0) > job.ended_at
 
     def _newest_first(self, before: int) -> Iterator[_Block]:
         if self._entries and self._first < before:

@@ -154,6 +154,29 @@ def test_jobs_are_found_by_name_outcome_time_and_number(history, clock):
     assert history.find(9) is None
 
 
+def test_one_job_is_asked_for_by_its_number(history):
+    batch(history, range(1, 3 * _BLOCK_JOBS))
+    batch(history, [5_000])
+    told = page(history, job=1_500)
+    assert ([job.job for job in told.jobs], told.before) == ([1_500], 0)
+    assert page(history, job=9).jobs[0].attempts == 1
+    assert page(history, job=6_000).jobs == []
+
+
+def test_a_worker_that_joined_after_a_job_had_ended_is_another_one(history, clock):
+    history.joined("n1")
+    clock.now = 110.0
+    history.ended(job_of(1, began=105.0), "failed")
+    [job] = page(history).jobs
+    assert not history.outlived(job, "n1")
+    assert not history.outlived(job, "n2"), "of which nothing is known"
+    clock.now = 120.0
+    history.joined("n1")
+    assert history.outlived(job, "n1")
+    history.left("n1")
+    assert not history.outlived(job, "n1")
+
+
 def test_moments_of_submission_are_bounded(history, clock):
     for number in range(1, 100_000):
         assert history.submitted(number, number / 10) > number / 10
