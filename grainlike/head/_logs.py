@@ -66,9 +66,7 @@ class EndedSource:
         self.silence = ""
         """What is told if nothing of its output is found."""
         if ended is None:
-            self.silence = (
-                "[no worker that is here has anything of it, and the head has forgotten where it ran]"
-            )
+            self.silence = "[no worker that is here has anything of it, and the head has forgotten where it ran]"
         elif ended.ran_s is None and not attempts:
             self.silence = "[it was never sent to a worker, so it wrote nothing]"
 
