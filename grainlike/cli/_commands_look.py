@@ -84,7 +84,8 @@ grainlike sessions end sweep
 _REPORT_EXAMPLES = epilog(
     """
 grainlike report
-grainlike report --json
+grainlike report --name 'fit*' --since 2h
+grainlike report --json | jq .functions
 """,
     refused=NO_HEAD,
 )
@@ -224,12 +225,29 @@ def _sessions_end(
 
 
 @app.command("report", epilog=_REPORT_EXAMPLES, rich_help_panel="Look at a cluster")
-def _report(head: Head = None, as_json: Json = False, insecure: Insecure = False) -> None:
-    """Count how the jobs of a head have ended since it was first started, before it was killed or stopped too."""
+def _report(
+    head: Head = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="PATTERN", help="Functions with such names alone: `fit*`.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="T", help="Of functions, jobs that ended since then: as of `jobs`.")
+    ] = None,
+    as_json: Json = False,
+    insecure: Insecure = False,
+) -> None:
+    """Count how the jobs of a head have ended, and show by function what they used of what they asked for, with what to
+    ask for next time. Counts are since it was first started, functions those of the last 100 000 jobs.
+    """
     from grainlike.cli._ask import asking
-    from grainlike.cli._past import show_report
+    from grainlike.cli._past import selection, show_report
+    from grainlike.wire import KEPT_JOBS
 
-    exit_with(lambda: asking(head, insecure, lambda caller: show_report(caller, as_json=as_json)))
+    try:
+        asked = selection(name, since, most=KEPT_JOBS, failed=False)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    exit_with(lambda: asking(head, insecure, lambda caller: show_report(caller, asked, as_json=as_json)))
 
 
 @app.command("trace", epilog=_TRACE_EXAMPLES, rich_help_panel="Look at a cluster")

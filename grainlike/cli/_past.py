@@ -27,7 +27,7 @@ from grainlike.cli._words import (
 from grainlike.client import HeadClient
 from grainlike.head.server import spans_from_rows
 from grainlike.jobs import ended_jobs
-from grainlike.observe import Depth, trace
+from grainlike.observe import Depth, FunctionUsage, trace, usage_by_function
 from grainlike.system import LateFile
 from grainlike.wire import AskHistory, AskJobs, AskReport, EndedJob, HistoryIs, JobsAre, ReportIs, SpanRow
 
@@ -112,6 +112,8 @@ def _ended_words(job: EndedJob) -> Iterator[str]:
         yield f"  {job.error}"
     if job.worker:
         yield f"  worker: {job.worker}{f', slots {amounts(job.slots)}' if job.slots else ''}"
+    if job.request:
+        yield f"  asked for: {amounts(job.request)}"
     times = [f"queued for {seconds(job.queued_s)}"] if job.queued_s is not None else []
     if job.ran_s is None:
         times.append("it did not run")
@@ -125,15 +127,35 @@ def _ended_words(job: EndedJob) -> Iterator[str]:
         yield f"  {', '.join(filter(None, (of, by)))}"
 
 
-async def show_report(caller: HeadClient, *, as_json: bool) -> int:
-    """Print how jobs have ended."""
+async def show_report(caller: HeadClient, asked: AskHistory, *, as_json: bool) -> int:
+    """Print how jobs have ended, and what those that `asked` means used of what they asked for, by function."""
     found = await caller.ask(AskReport(0), ReportIs)
+    usage = usage_by_function(await ended_jobs(partial(caller.ask, answer=HistoryIs), asked))
     if as_json:
-        print_json(asdict(found.totals) | {"unended": found.unended})
+        functions = [asdict(each) for each in usage]
+        print_json(asdict(found.totals) | {"unended": found.unended, "functions": functions})
         return OK
     print(f"{found.totals}, since this head was first started")  # noqa: T201 - a command line speaks
     print(f"they ran for {seconds(found.totals.run_seconds)} in all; {found.unended:,} have not ended")  # noqa: T201
+    if usage:
+        print_table(_USAGE_COLUMNS, map(_usage_row, usage))
     return OK
+
+
+_USAGE_COLUMNS = ["function", "jobs", "asked for", "cores busy", "peak memory", "ran", "suggested"]
+
+
+def _usage_row(usage: FunctionUsage) -> tuple[str, ...]:
+    """Return the cells of a function: of figures the median, the 95th percentile and the most, of memory the latter."""
+    jobs = ", ".join(f"{count:,} {outcome.replace('_', ' ')}" for outcome, count in usage.outcomes.items())
+    cores = "" if usage.cores is None else f"{usage.cores.median:.2f}, {usage.cores.p95:.2f}, {usage.cores.most:.2f}"
+    memory, ran = usage.memory, usage.ran_s
+    return (
+        *(usage.name, jobs, amounts(usage.asked), cores),
+        "" if memory is None else f"{bytes_text(int(memory.p95))}, {bytes_text(int(memory.most))}",
+        "" if ran is None else ", ".join(map(seconds, (ran.median, ran.p95, ran.most))),
+        amounts(usage.suggested or ""),
+    )
 
 
 async def write_trace(caller: HeadClient, path: Path) -> int:

@@ -115,7 +115,7 @@ class Head:
         scheduler = HeadScheduler(closed=closed, seed=secrets.randbits(64) if seed is None else seed)
         self.state = HeadState(scheduler, self._tell, now() if opened is None else opened)
         self.logs = LogRouter(self._ask, self.state.next_listener)
-        self.history = JobHistory(lambda: self.state.jobs, now)
+        self.history = JobHistory(lambda: self.state.jobs, now, is_coroutine=self._is_coroutine)
         self.view = HeadQueries(self.state, self.logs, self.history, now)
         self.object_store = ObjectStore() if object_store is None else object_store
         self.observers: list[Observer] = []
@@ -138,6 +138,9 @@ class Head:
     def ask_pools(self, shortfall: Callable[[int], str | None]) -> None:
         """Have a function asked before jobs are warned of that no worker can run; see `ActionExecutor.shortfall`."""
         self._acting.shortfall = shortfall
+
+    def _is_coroutine(self, fn: int) -> bool:
+        return self.state.functions.is_async(fn)  # of the present table: an image brings another
 
     @property
     def quiet(self) -> bool:
@@ -546,6 +549,8 @@ class Head:
         if type(event) is JobsSubmitted:
             if now >= self._noted_until:
                 self._noted_until = self.history.submitted(event.jobs[0], now)
+            if event.client or event.parent[0]:
+                self.history.requested(event.jobs[0], event.request)
             if self._gathers:
                 event, self._unplanned = replace(event, more=True), True
         for action in self.state.scheduler.handle(event, now):

@@ -19,17 +19,16 @@ from typing import NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from grainlike.graph import Node
 from grainlike.head._errors import name_of
 from grainlike.head._nested import RelayedJob
 from grainlike.jobs import Job, Placement
-from grainlike.wire import AskHistory, Completed, EndedJob, HistoryIs
+from grainlike.resources import Request
+from grainlike.wire import KEPT_JOBS, AskHistory, Completed, EndedJob, HistoryIs
 
-__all__ = ["KEPT_BYTES", "KEPT_JOBS", "JobHistory", "first_line"]
+__all__ = ["KEPT_BYTES", "JobHistory", "first_line"]
 
 T = TypeVar("T")
-
-KEPT_JOBS = 100_000
-"""Number of ended jobs that are kept."""
 
 KEPT_BYTES = 20_000_000
 """Bytes that they take at most: with long names and errors fewer are kept."""
@@ -48,6 +47,12 @@ _NEAR_S = 0.01
 _MOST_MOMENTS = 20_000
 """Moments of submission that are kept; of the older ones then every second."""
 
+_MOST_REQUESTS = 10_000
+"""Requests of jobs of clients that are kept, where those of one submission are not those of the one before."""
+
+_MOST_TEXTS = 1_000
+"""Requests of the program's own jobs whose text is kept."""
+
 _LONGEST_ERROR = 200
 
 
@@ -61,10 +66,12 @@ class _Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     outcome: str
     error: str
     worker: str
+    request: str
     client: int
     program: str
     parent: int
     skew: float
+    coroutine: bool
     names: list[str]
     slots: list[str | None]
     submitted: list[float | None]
@@ -96,7 +103,13 @@ class _Block(NamedTuple):
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[_Entry]).decode
 _GOOD = "succeeded"
-_FN, _NAME, _PLACEMENT, _SLOTS = map(attrgetter, ("fn", "node.function.name", "placement", "slots"))
+_FN, _NAME, _IS_ASYNC, _REQUEST, _PLACEMENT, _SLOTS = map(
+    attrgetter, ("fn", "node.function.name", "node.function.is_async", "node.request", "placement", "slots")
+)
+
+
+def _no_coroutine(fn: int) -> bool:  # noqa: ARG001 - as where there are some
+    return False
 
 
 _UNPACKABLE = (TypeError, UnicodeEncodeError)
@@ -112,6 +125,7 @@ def _packed(entry: _Entry) -> bytes:
             error=_plain_text(entry.error),
             worker=_plain_text(entry.worker),
             program=_plain_text(entry.program),
+            request=_plain_text(entry.request),
         )
     )
 
@@ -129,7 +143,8 @@ def first_line(text: str) -> str:
 class JobHistory:
     """The last jobs that have ended, of those in `live`. `now` is the head's clock, `wall` that of the calendar.
 
-    It keeps at most `most` jobs and `most_bytes`.
+    It keeps at most `most` jobs and `most_bytes`. `is_coroutine` tells whether a function of a client's or a job's, by
+    its number, is a coroutine function.
     """
 
     def __init__(
@@ -140,10 +155,12 @@ class JobHistory:
         most: int = KEPT_JOBS,
         most_bytes: int = KEPT_BYTES,
         wall: Callable[[], float] = time.time,
+        is_coroutine: Callable[[int], bool] = _no_coroutine,
     ) -> None:
         self._live = live
         self._now = now
         self._wall = wall
+        self._is_coroutine = is_coroutine
         self._most = most
         self._most_bytes = most_bytes
         self._blocks: deque[_Block] = deque()
@@ -155,6 +172,11 @@ class JobHistory:
         self._jobs: list[int] = [0]
         self._moments: list[float | None] = [None, None]
         """Numbers of jobs, and when those from there on were submitted: one place further on, as `bisect` counts."""
+        self._relayed: list[int] = [0]
+        self._requests: list[str] = ["", ""]
+        """Numbers of jobs of clients and of jobs, and what those from there on ask for; as `_moments`."""
+        self._texts: dict[int, tuple[Request | None, str]] = {}
+        """Requests of batches, with their text, by identity: a hash would cost a call."""
         self._begin_block()
 
     def _begin_block(self) -> None:
@@ -183,6 +205,15 @@ class JobHistory:
                 del self._jobs[2 : _MOST_MOMENTS // 2 : 2], self._moments[3 : _MOST_MOMENTS // 2 + 1 : 2]
         return now + _NEAR_S
 
+    def requested(self, job: int, request: Request) -> None:
+        """Take note that jobs of a client or of a job, from this number on, ask for this."""
+        text = str(request)
+        if text != self._requests[-1]:
+            self._relayed.append(job)
+            self._requests.append(text)
+            if len(self._relayed) > _MOST_REQUESTS:
+                del self._relayed[1 : _MOST_REQUESTS // 2], self._requests[2 : _MOST_REQUESTS // 2 + 1]
+
     def joined(self, worker: str) -> None:
         """Take note that a worker of this name joins now."""
         self._joined[worker] = self._wall()
@@ -198,8 +229,12 @@ class JobHistory:
         slots = set(map(_SLOTS, map(_PLACEMENT, jobs)))
         places = list(map(bisect_right, repeat(self._jobs), numbers[:count]))
         moments = places if len(set(places)) > 1 else places[:1]
+        request = _REQUEST(jobs[0])
+        told = self._texts.get(id(request))
+        if told is None or told[0] is not request:
+            told = self._text_of(request)
         entry = _Entry(
-            *(_GOOD, "", worker, 0, "", 0, skew),
+            *(_GOOD, "", worker, told[1], 0, "", 0, skew, _IS_ASYNC(jobs[0])),
             names=list(map(_NAME, jobs if len(set(map(_FN, jobs))) > 1 else jobs[:1])),
             slots=list(slots if len(slots) == 1 else map(_SLOTS, map(_PLACEMENT, jobs))),
             submitted=list(map(self._moments.__getitem__, moments)),
@@ -219,9 +254,12 @@ class JobHistory:
         if self._end - self._first >= _BLOCK_JOBS:
             self._close_block()
 
-    def ended(self, job: Job, outcome: str, error: str = "", name: str = "") -> None:
-        """Keep one job that ends now, before what only a live job needs is dropped. `name` is its function's."""
+    def ended(self, job: Job, outcome: str, error: str = "", node: Node | None = None) -> None:
+        """Keep one job that ends now. `node` is that of a call of this program, for what only a live job needs may have
+        been dropped.
+        """
         now, placement = self._now(), job.placement
+        node = job.node if node is None else node
         begun, ran = now, None
         if placement is not None and placement.began is not None:
             begun, ran = placement.began, max(0.0, now - placement.began)
@@ -229,9 +267,14 @@ class JobHistory:
         if placement is not None and placement.used is not None and ran is not None:
             ran, cpu, rss = placement.used
         client, program, parent = self._origin(job)
+        if node is None:
+            name, is_coroutine = name_of(job), self._is_coroutine(job.fn)
+            request = self._requests[bisect_right(self._relayed, job.id)]
+        else:
+            name, is_coroutine, request = node.function.name, node.function.is_async, str(node.request or "")
         entry = _Entry(
-            *(outcome, first_line(error), job.worker or "", client, program, parent, 0.0),
-            names=[name or name_of(job)],
+            *(outcome, first_line(error), job.worker or "", request, client, program, parent, 0.0, is_coroutine),
+            names=[name],
             slots=[_slots(placement)],
             submitted=[self._submission_of(job.id)],
             jobs=[job.id],
@@ -266,6 +309,12 @@ class JobHistory:
         submitter = self._live().get(parent)
         client, program, _ = (0, "", 0) if submitter is None else self._origin(submitter)
         return client, program, parent
+
+    def _text_of(self, request: Request | None) -> tuple[Request | None, str]:
+        if len(self._texts) >= _MOST_TEXTS:
+            self._texts.clear()
+        told = self._texts[id(request)] = request, str(request or "")
+        return told
 
     def _submission_of(self, job: int) -> float | None:
         return self._moments[bisect_right(self._jobs, job)]
@@ -367,6 +416,7 @@ def _row(entry: _Entry, row: int, ahead: float) -> EndedJob:
         entry.outcome,
         entry.error,
         entry.worker,
+        entry.request,
         _of(entry.slots, row) or "",
         entry.attempts[row],
         entry.client,
@@ -377,6 +427,7 @@ def _row(entry: _Entry, row: int, ahead: float) -> EndedJob:
         entry.cpu[row],
         entry.rss[row],
         began + (ran or 0.0) + ahead,
+        entry.coroutine,
     )
 
 

@@ -4,11 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from grainlike.head._history import _BLOCK_JOBS, KEPT_BYTES, KEPT_JOBS, JobHistory, first_line
+from grainlike import Cores, Memory
+from grainlike.head import _history
+from grainlike.head._history import _BLOCK_JOBS, KEPT_BYTES, JobHistory, first_line
 from grainlike.head._nested import RelayedJob
 from grainlike.jobs import NO_PARCEL, Job, Placement
 from grainlike.payload import dump_error, told_of_error
-from grainlike.wire import AskHistory, Completed
+from grainlike.wire import KEPT_JOBS, AskHistory, Completed
 
 AHEAD = 1_000_000.0
 """Seconds by which the calendar of these tests is ahead of the head's clock."""
@@ -40,7 +42,8 @@ def history(clock, live):
 
 
 def job_of(number, name="fit", fn=1, **placed):
-    job = Job(number, fn, SimpleNamespace(function=SimpleNamespace(name=name)), NO_PARCEL)
+    function = SimpleNamespace(name=name, is_async=name.startswith("async"))
+    job = Job(number, fn, SimpleNamespace(function=function, request=Cores(2)), NO_PARCEL)
     if placed:
         job.placement = Placement("n1", 1, slots="cores=[2]", **placed)
     return job
@@ -72,6 +75,39 @@ def test_a_batch_is_kept_with_all_that_is_known_of_each(history):
     assert (first.slots, first.attempts, first.client, first.parent) == ("cores=[2]", 1, 0, 0)
     assert (first.ran_s, first.cpu_s, first.peak_memory) == (2.0, 1.5, 4096)
     assert first.ended_at == 90 + 1 + 2 + AHEAD
+    assert (first.request, first.coroutine) == ("cores=2", False)
+
+
+def test_what_jobs_asked_for_is_kept_of_a_programs_own_and_of_clients(clock, live):
+    history = JobHistory(lambda: live, clock, wall=clock.wall, is_coroutine=lambda fn: fn == 9)
+    batch(history, [1, 2], name="async fit")
+    own, session = job_of(3), SimpleNamespace(number=7, name="sweep")
+    history.requested(4, Cores(1))
+    history.requested(6, Cores(1))
+    history.requested(9, Cores(1) & Memory("1Gi"))
+    for number, fn in ((5, 1), (6, 9), (10, 1), (2, 1)):
+        history.ended(RelayedJob(number, fn, NO_PARCEL, session, (7, 0, 0), number, "outer"), "succeeded")
+    node, own.node = own.node, None
+    history.ended(own, "failed", "", node)
+    found = {job.job: (job.request, job.coroutine) for job in page(history, name="outer").jobs}
+    gib = "cores=1 memory=1073741824"
+    assert found == {5: ("cores=1", False), 6: ("cores=1", True), 10: (gib, False), 2: ("", False)}
+    assert {(job.request, job.coroutine) for job in page(history, name="async*").jobs} == {("cores=2", True)}
+    assert [(job.name, job.request) for job in page(history, outcomes=["failed"]).jobs] == [("fit", "cores=2")]
+
+
+def test_requests_are_bounded(history, monkeypatch):
+    monkeypatch.setattr(_history, "_MOST_REQUESTS", 10)
+    monkeypatch.setattr(_history, "_MOST_TEXTS", 3)
+    for number in range(1, 100):
+        history.requested(number, Cores(number))
+        batch(history, [number + 1_000])
+        assert len(history._relayed) + 1 == len(history._requests) <= 11
+        assert len(history._texts) <= 3
+    session = SimpleNamespace(number=7, name="sweep")
+    for number in (1, 97):
+        history.ended(RelayedJob(number, 1, NO_PARCEL, session, (7, 0, 0), number, "outer"), "succeeded")
+    assert [job.request for job in page(history, name="outer").jobs] == ["cores=97", ""]
 
 
 def test_a_job_that_never_ran_has_no_times_of_its_own(history, clock):

@@ -159,7 +159,7 @@ async def test_that_output_was_dropped_is_told_to_who_got_none_of_a_job_that_has
 def test_output_of_a_job_that_has_ended_is_asked_for_where_it_may_be(ended, places, silence):
     if ended is not None:
         worker, attempts, ran = ended
-        ended = EndedJob(3, "fit", "failed", "", worker, "", attempts, 0, "", 0, None, ran, 0.0, 0, 0.0)
+        ended = EndedJob(3, "fit", "failed", "", worker, "", "", attempts, 0, "", 0, None, ran, 0.0, 0, 0.0)
     source = EndedSource(3, ["n1", "n2"], ended)
     assert source.record.places() == places
     assert silence in source.silence
