@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from grainlike.errors import JobCancelledError, ProtocolError
 from grainlike.graph import Function, Node, Options
 from grainlike.head._actions import ActionExecutor
-from grainlike.head._history import JobHistory
+from grainlike.head._history import JobHistory, calendar_ahead
 from grainlike.head._logs import LogRouter, last_words
 from grainlike.head._nested import RelayedJob, ReplyTo
 from grainlike.head._peers import WorkerConnection
@@ -98,7 +98,7 @@ class Head:
     """Head: a scheduler, its workers, its live jobs. `alarm(at)` asks for a `tick` at that time on the clock `now`.
 
     `seed` determines all random choices, and large arguments are stored in `object_store`. Totals count from `opened`
-    on that clock, else from now.
+    on that clock, else from now. `time.time()` is `ahead` of it.
     """
 
     def __init__(
@@ -109,13 +109,14 @@ class Head:
         alarm: Callable[[float], None],
         seed: int | None = None,
         now: Callable[[], float] = time.monotonic,
+        ahead: Callable[[], float] = calendar_ahead,
         opened: float | None = None,
         object_store: ObjectStore | None = None,
     ) -> None:
         scheduler = HeadScheduler(closed=closed, seed=secrets.randbits(64) if seed is None else seed)
         self.state = HeadState(scheduler, self._tell, now() if opened is None else opened)
         self.logs = LogRouter(self._ask, self.state.next_listener)
-        self.history = JobHistory(lambda: self.state.jobs, now, is_coroutine=self._is_coroutine)
+        self.history = JobHistory(lambda: self.state.jobs, now, ahead=ahead, is_coroutine=self._is_coroutine)
         self.view = HeadQueries(self.state, self.logs, self.history, now)
         self.object_store = ObjectStore() if object_store is None else object_store
         self.observers: list[Observer] = []

@@ -22,9 +22,6 @@ class Clock:
     def __call__(self):
         return self.now
 
-    def wall(self):
-        return self.now + AHEAD
-
 
 @pytest.fixture
 def clock():
@@ -38,7 +35,7 @@ def live():
 
 @pytest.fixture
 def history(clock, live):
-    return JobHistory(lambda: live, clock, wall=clock.wall)
+    return JobHistory(lambda: live, clock, ahead=lambda: AHEAD)
 
 
 def job_of(number, name="fit", fn=1, **placed):
@@ -79,7 +76,7 @@ def test_a_batch_is_kept_with_all_that_is_known_of_each(history):
 
 
 def test_what_jobs_asked_for_is_kept_of_a_programs_own_and_of_clients(clock, live):
-    history = JobHistory(lambda: live, clock, wall=clock.wall, is_coroutine=lambda fn: fn == 9)
+    history = JobHistory(lambda: live, clock, ahead=lambda: AHEAD, is_coroutine=lambda fn: fn == 9)
     batch(history, [1, 2], name="async fit")
     own, session = job_of(3), SimpleNamespace(number=7, name="sweep")
     history.requested(4, Cores(1))
@@ -115,7 +112,7 @@ def test_a_job_that_never_ran_has_no_times_of_its_own(history, clock):
     history.ended(job_of(1), "failed", "UnsatisfiableError: no\nworker")
     [job] = page(history).jobs
     assert (job.outcome, job.error, job.worker, job.attempts) == ("failed", "UnsatisfiableError: no", "", 0)
-    assert (job.ran_s, job.queued_s, job.ended_at) == (None, 20.0, clock.wall())
+    assert (job.ran_s, job.queued_s, job.ended_at) == (None, 20.0, clock.now + AHEAD)
 
 
 def test_a_job_that_was_stopped_ran_until_then(history):
@@ -135,7 +132,7 @@ def test_a_job_of_a_job_is_of_the_client_that_submitted_that(history, live):
 
 
 def test_the_last_ones_are_kept_and_no_more(clock, live):
-    history = JobHistory(lambda: live, clock, most=3 * _BLOCK_JOBS, wall=clock.wall)
+    history = JobHistory(lambda: live, clock, most=3 * _BLOCK_JOBS, ahead=lambda: AHEAD)
     for number in range(1, 5 * _BLOCK_JOBS):
         batch(history, [number])
     told = page(history)
@@ -147,6 +144,37 @@ def test_the_last_ones_are_kept_and_no_more(clock, live):
     assert found == list(range(5 * _BLOCK_JOBS - 1, 2 * _BLOCK_JOBS - 1, -1))
 
 
+def test_the_next_head_goes_on_where_the_last_one_was(history, clock, live):
+    history.submitted(1, 80.0)
+    history.requested(3_000, Cores(1))
+    batch(history, range(1, 2 * _BLOCK_JOBS))
+    clock.now = 110.0
+    history.joined("n1")
+    history.ended(job_of(4_000), "failed", "no")
+    again = JobHistory(lambda: live, clock, ahead=lambda: AHEAD)
+    assert again.restore(history.packed())
+    assert (len(again), again.page(AskHistory(0, 500))) == (len(history), page(history))
+    assert again.find(5) == history.find(5) is not None
+    assert again.outlived(again.find(5), "n1")
+    session = SimpleNamespace(number=7, name="sweep")
+    for each in (history, again):
+        each.ended(RelayedJob(3_500, 1, NO_PARCEL, session, (7, 0, 0), 1, "outer"), "succeeded")
+        batch(each, range(5_000, 5_000 + _BLOCK_JOBS))
+    assert page(again) == page(history)
+    assert again.find(3_500) == history.find(3_500)
+    assert again.find(3_500).request == "cores=1"
+    assert again.find(3_500).queued_s == 30.0
+    assert not again.restore(b"garbage")
+
+
+def test_what_is_kept_for_the_next_head_is_bounded(history):
+    for number in range(1, 130_000, 10):
+        history.submitted(number, number / 10)
+        history.requested(number, Cores(number % 7 + 1))
+        batch(history, range(number, number + 10), name="a_function_of_some_length")
+    assert len(history.packed()) < 6_500_000
+
+
 def test_a_hundred_thousand_take_less_than_they_may(history):
     for first in range(1, 110_000, 10):
         batch(history, range(first, first + 10), name="a_function_of_some_length")
@@ -155,7 +183,7 @@ def test_a_hundred_thousand_take_less_than_they_may(history):
 
 
 def test_long_errors_leave_room_for_fewer(clock, live):
-    history = JobHistory(lambda: live, clock, most_bytes=1_000_000, wall=clock.wall)
+    history = JobHistory(lambda: live, clock, most_bytes=1_000_000, ahead=lambda: AHEAD)
     for number in range(1, 10_000):
         history.ended(job_of(number), "failed", "x" * 5_000)
         assert history.nbytes < 1_000_000 + _BLOCK_JOBS * 450
