@@ -7,6 +7,7 @@ skipped by a search, and written to disk.
 
 from __future__ import annotations
 
+import sys
 import time
 from bisect import bisect_right
 from collections import deque
@@ -32,7 +33,7 @@ from grainlike.head._history_form import (
 )
 from grainlike.head._nested import RelayedJob
 from grainlike.jobs import Job, Placement
-from grainlike.resources import Request
+from grainlike.resources import MEMORY, Request
 from grainlike.wire import KEPT_JOBS, AskHistory, Completed, EndedJob, HistoryIs
 
 __all__ = ["KEPT_BYTES", "JobHistory", "calendar_ahead", "first_line"]
@@ -63,8 +64,8 @@ _MOST_TEXTS = 1_000
 _LONGEST_ERROR = 200
 
 _GOOD = "succeeded"
-_FN, _NAME, _IS_ASYNC, _REQUEST, _PLACEMENT, _SLOTS = map(
-    attrgetter, ("fn", "node.function.name", "node.function.is_async", "node.request", "placement", "slots")
+_FN, _NAME, _IS_ASYNC, _REQUEST, _SLOTS = map(
+    attrgetter, ("fn", "node.function.name", "node.function.is_async", "node.request", "placement.slots")
 )
 
 
@@ -124,7 +125,7 @@ class JobHistory:
 
     def _begin_block(self) -> None:
         self._entries: list[bytes] = []
-        self._numbers: list[int] = []
+        self._lowest, self._highest = sys.maxsize, 0
         self._first = self._end
         self._bad = 0
 
@@ -168,10 +169,16 @@ class JobHistory:
     def succeeded(self, worker: str, skew: float, jobs: Sequence[Job], completed: Completed) -> None:
         """Keep a batch of this program's own jobs, all of which gave values: the first of a worker's message."""
         # Without a call of ours for each job, and with few for each batch: it may be of one.
-        count, numbers = len(jobs), completed.jobs
-        slots = set(map(_SLOTS, map(_PLACEMENT, jobs)))
-        places = list(map(bisect_right, repeat(self._jobs), numbers[:count]))
-        moments = places if len(set(places)) > 1 else places[:1]
+        count = len(jobs)
+        numbers = completed.jobs[:count]
+        lowest, highest = min(numbers), max(numbers)
+        moments = [bisect_right(self._jobs, lowest)]
+        if moments[0] != bisect_right(self._jobs, highest):
+            moments = list(map(bisect_right, repeat(self._jobs), numbers))
+        # Of a lease, which is one allocation, but for jobs that waited for others, or asked for less memory.
+        slots = [_SLOTS(jobs[0])]
+        if completed.awaited or slots[0] != _SLOTS(jobs[-1]) or MEMORY in (slots[0] or ""):
+            slots = list(map(_SLOTS, jobs))
         request = _REQUEST(jobs[0])
         told = self._texts.get(id(request))
         if told is None or told[0] is not request:
@@ -179,9 +186,9 @@ class JobHistory:
         entry = Entry(
             *(_GOOD, "", worker, told[1], 0, "", 0, skew, _IS_ASYNC(jobs[0])),
             names=list(map(_NAME, jobs if len(set(map(_FN, jobs))) > 1 else jobs[:1])),
-            slots=list(slots if len(slots) == 1 else map(_SLOTS, map(_PLACEMENT, jobs))),
+            slots=slots if len(set(slots)) > 1 else slots[:1],
             submitted=list(map(self._moments.__getitem__, moments)),
-            jobs=numbers[:count],
+            jobs=numbers,
             attempts=completed.attempts[:count],
             begun=completed.begun[:count],
             ran=completed.wall[:count],
@@ -192,7 +199,10 @@ class JobHistory:
             self._entries.append(pack(entry))
         except UNPACKABLE:
             self._entries.append(packed_plainly(entry))
-        self._numbers += entry.jobs
+        if lowest < self._lowest:
+            self._lowest = lowest
+        if highest > self._highest:
+            self._highest = highest
         self._end += count
         if self._end - self._first >= _BLOCK_JOBS:
             self.close_block()
@@ -231,7 +241,10 @@ class JobHistory:
             self._entries.append(pack(entry))
         except UNPACKABLE:
             self._entries.append(packed_plainly(entry))
-        self._numbers.append(job.id)
+        if job.id < self._lowest:
+            self._lowest = job.id
+        if job.id > self._highest:
+            self._highest = job.id
         self._end += 1
         self._bad += outcome != _GOOD
         if self._end - self._first >= _BLOCK_JOBS:
@@ -273,9 +286,8 @@ class JobHistory:
         ahead = self._ahead()
         data = pack([msgspec.Raw(entry) for entry in self._entries])
         rows = self._end - self._first
-        return Block(
-            self._first, rows, self._bad, min(self._numbers), max(self._numbers), self._now() + ahead, ahead, data
-        )
+        until, bounds = self._now() + ahead, (self._lowest, self._highest)
+        return Block(self._first, rows, self._bad, *bounds, until, ahead, data)
 
     def _add(self, block: Block) -> None:
         self._blocks.append(block)

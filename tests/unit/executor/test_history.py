@@ -75,6 +75,27 @@ def test_a_batch_is_kept_with_all_that_is_known_of_each(history):
     assert (first.request, first.coroutine) == ("cores=2", False)
 
 
+@pytest.mark.parametrize(
+    ("slots", "awaited"),
+    [
+        (["cores=[1]"] * 3, False),
+        (["cores=[1] memory=10", "cores=[1] memory=9", "cores=[1] memory=10"], False),
+        (["cores=[1]", "cores=[2]", "cores=[2]"], False),
+        (["cores=[1]", "cores=[2]", "cores=[1]"], True),
+        ([None, None, "cores=[1]"], False),
+        ([None] * 3, False),
+    ],
+)
+def test_slots_of_a_batch_are_each_ones_own(history, slots, awaited):
+    jobs = [job_of(number, began=90.0) for number in (1, 2, 3)]
+    for job, held in zip(jobs, slots, strict=True):
+        job.placement.slots = held
+    rest = [90.0] * 3, [2.0] * 3, [1.5] * 3, [4096] * 3
+    history.succeeded("n1", 1.0, jobs, Completed(1, [3, 1, 2], [1] * 3, [0] * 3, *rest, [], [], 0.0, awaited))
+    assert [job.slots for job in reversed(page(history).jobs)] == [held or "" for held in slots]
+    assert [history.find(number) is not None for number in range(5)] == [False, True, True, True, False]
+
+
 def test_what_jobs_asked_for_is_kept_of_a_programs_own_and_of_clients(clock, live):
     history = JobHistory(lambda: live, clock, ahead=lambda: AHEAD, is_coroutine=lambda fn: fn == 9)
     batch(history, [1, 2], name="async fit")
