@@ -162,6 +162,11 @@ class FunctionTable:
             self._hold(blob.digest, blob.data)  # for good
         return self._intern(key)
 
+    def is_async(self, fn: int) -> bool:
+        """Return True for the number of a coroutine function; False for that of another, or of one that was dropped."""
+        found = self._specs.get(fn)
+        return found is not None and found[0].is_async
+
     def shipment(self, fn: int) -> tuple[FunctionSpec, bytes]:
         """Return the definition of a function for a worker: spec and bytes."""
         return self._specs[fn]

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from grainlike.errors import JobCancelledError, ProtocolError
 from grainlike.graph import Function, Node, Options
 from grainlike.head._actions import ActionExecutor
-from grainlike.head._history import JobHistory
+from grainlike.head._history import JobHistory, calendar_ahead
 from grainlike.head._logs import LogRouter, last_words
 from grainlike.head._nested import RelayedJob, ReplyTo
 from grainlike.head._peers import WorkerConnection
@@ -98,7 +98,7 @@ class Head:
     """Head: a scheduler, its workers, its live jobs. `alarm(at)` asks for a `tick` at that time on the clock `now`.
 
     `seed` determines all random choices, and large arguments are stored in `object_store`. Totals count from `opened`
-    on that clock, else from now.
+    on that clock, else from now. `time.time()` is `ahead` of it.
     """
 
     def __init__(
@@ -109,14 +109,15 @@ class Head:
         alarm: Callable[[float], None],
         seed: int | None = None,
         now: Callable[[], float] = time.monotonic,
+        ahead: Callable[[], float] = calendar_ahead,
         opened: float | None = None,
         object_store: ObjectStore | None = None,
     ) -> None:
         scheduler = HeadScheduler(closed=closed, seed=secrets.randbits(64) if seed is None else seed)
         self.state = HeadState(scheduler, self._tell, now() if opened is None else opened)
         self.logs = LogRouter(self._ask, self.state.next_listener)
-        self.view = HeadQueries(self.state, self.logs, now)
-        self.history = JobHistory(lambda: self.state.jobs, now)
+        self.history = JobHistory(lambda: self.state.jobs, now, ahead=ahead, is_coroutine=self._is_coroutine)
+        self.view = HeadQueries(self.state, self.logs, self.history, now)
         self.object_store = ObjectStore() if object_store is None else object_store
         self.observers: list[Observer] = []
         self._gathers = False
@@ -138,6 +139,9 @@ class Head:
     def ask_pools(self, shortfall: Callable[[int], str | None]) -> None:
         """Have a function asked before jobs are warned of that no worker can run; see `ActionExecutor.shortfall`."""
         self._acting.shortfall = shortfall
+
+    def _is_coroutine(self, fn: int) -> bool:
+        return self.state.functions.is_async(fn)  # of the present table: an image brings another
 
     @property
     def quiet(self) -> bool:
@@ -285,6 +289,7 @@ class Head:
         if welcome is not None:
             welcome()
         self.peers[peer.number] = peer
+        self.history.joined(peer.name)
         for observer in self.observers:
             observer.joined(peer)
         self._tell(WorkerJoined(peer.number, peer.name, peer.offer, hello.left_s))
@@ -360,6 +365,7 @@ class Head:
         """Remove a worker that is lost; its jobs are tried elsewhere."""
         if self.peers.pop(peer.number, None) is not None:
             self.logs.left(peer)
+            self.history.left(peer.name)
             for observer in self.observers:
                 observer.left(peer)
             self._tell(WorkerLost(peer.number, reason))
@@ -544,6 +550,8 @@ class Head:
         if type(event) is JobsSubmitted:
             if now >= self._noted_until:
                 self._noted_until = self.history.submitted(event.jobs[0], now)
+            if event.client or event.parent[0]:
+                self.history.requested(event.jobs[0], event.request)
             if self._gathers:
                 event, self._unplanned = replace(event, more=True), True
         for action in self.state.scheduler.handle(event, now):

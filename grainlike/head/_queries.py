@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from grainlike.engine import explain_unsubmitted
 from grainlike.graph import Node
 from grainlike.head._errors import name_of, refusal
+from grainlike.head._history import JobHistory
 from grainlike.head._logs import EndedSource, LogRouter, source_of
 from grainlike.head._nested import RelayedJob, ReplyTo
 from grainlike.head._peers import WorkerConnection
@@ -37,11 +38,12 @@ _STATES = {
 
 
 class HeadQueries:
-    """Answers of one head, from its `head_state` and `logs`. `now` is its clock."""
+    """Answers of one head, from its `head_state`, `logs` and `history`. `now` is its clock."""
 
-    def __init__(self, head_state: HeadState, logs: LogRouter, now: Callable[[], float]) -> None:
+    def __init__(self, head_state: HeadState, logs: LogRouter, history: JobHistory, now: Callable[[], float]) -> None:
         self._state = head_state
         self._logs = logs
+        self._history = history
         self._now = now
 
     # --- workers -----------------------------------------------------------------------------------------------------
@@ -175,10 +177,15 @@ class HeadQueries:
     def logs_of(self, number: int, *, follow: bool) -> AsyncGenerator[LogLine, None] | None:
         """Return an iterator over the output of a job, past and future; None for one that never was."""
         job = self._state.jobs.get(number)
-        if job is None and not 0 < number <= self._state.last_job:
+        if job is not None:
+            return self._logs.lines(source_of(job), self._state.peers.values(), follow=follow)
+        if not 0 < number <= self._state.last_job:
             return None
-        peers = self._state.peers.values()
-        return self._logs.lines(EndedSource(number, peers) if job is None else source_of(job), peers, follow=follow)
+        ended = self._history.find(number)
+        peers = [
+            peer for peer in self._state.peers.values() if ended is None or not self._history.outlived(ended, peer.name)
+        ]
+        return self._logs.lines(EndedSource(number, [peer.name for peer in peers], ended), peers, follow=False)
 
     def job(self, number: int, attempt: int) -> Job | None:
         """Return the job if it is alive and this is its current attempt, else None."""

@@ -57,7 +57,7 @@ from grainlike.wire._handshake import (
     ConnectingHandshake,
     Software,
 )
-from grainlike.wire._history import OUTCOMES, AskHistory, EndedJob, HistoryIs
+from grainlike.wire._history import KEPT_JOBS, OUTCOMES, AskHistory, EndedJob, HistoryIs
 from grainlike.wire._large import (
     EMPTY_GAP,
     Buffer,
@@ -175,6 +175,7 @@ __all__ = [
     "FROM_STRANGER",
     "FROM_WORKER",
     "HEARTBEAT_S",
+    "KEPT_JOBS",
     "LEAST_EVERY_S",
     "LOST_S",
     "MOST_NAMES",

@@ -135,7 +135,7 @@ class AskDepart(BaseMessage, frozen=True, tag=110):
 class AskLogs(BaseMessage, frozen=True, tag=85):
     """Ask for what this job has written; with `follow`, also for what it writes until it has ended.
 
-    Answered by any number of `LogsAre`. Workers keep the output of a job that has ended for a while.
+    Answered by any number of `LogsAre`. Workers keep the ends of the output of the last attempts that have ended.
     """
 
     ask: int

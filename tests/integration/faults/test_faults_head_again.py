@@ -7,14 +7,13 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from heads import head_process, listens
 from limits import LIMIT_S
 from waiting import logged, until_called, until_files
 from weather import Weather, port, way_through
@@ -321,19 +320,6 @@ async def test_a_head_that_records_knows_the_workers_of_an_image(start_worker, t
         assert said.startswith("5 succeeded in ")
         assert said.endswith(" s, since this head was first started")
         await heads.end()
-
-
-def head_process(journal, *more):
-    """`head start` in a process of its own; returns when it listens."""
-    command = [sys.executable, "-m", "grainlike", "head", "start", "--listen", TLS, "--journal", str(journal), *more]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-
-
-async def listens(process):
-    said = await asyncio.to_thread(process.stdout.readline)
-    assert said.startswith("head at "), process.communicate()
-    return said.split()[2].rstrip(",")
 
 
 async def test_a_killed_head_is_followed_by_one_that_goes_on(start_worker, tmp_path):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import logging
 import sys
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -26,8 +26,10 @@ LIVE_S = 1.0
 LAST_WORDS = 4096
 """How many bytes of its output come with the loss of a job."""
 
-MOST_RECORDS = 10_000
-"""How many attempts that have ended are remembered."""
+MOST_RECORDS = 20_000
+"""How many attempts that have ended, and have written anything, are remembered. Each takes some 700 bytes of memory,
+and what it wrote lies in the spool.
+"""
 
 _MESSAGE_BYTES = 256 * 1024
 _RUNNER_LOG_BYTES = 64 * 1024
@@ -50,7 +52,11 @@ class Outputs:
         """By job, in the order of attempts."""
         self._open: dict[int, AttemptOutput] = {}
         """Of attempts that have written and not ended, by job."""
-        self._ended: OrderedDict[AttemptOutput, None] = OrderedDict()
+        self._ended: deque[AttemptOutput] = deque()
+        self._late: AttemptOutput | None = None
+        """Of an attempt that had ended, and wrote something after that; the last one."""
+        self._dropped = 0
+        """The highest number of a job of which a record was dropped."""
         self._dying: Tap | None = None
         self._pulsing = False
         self._followed: dict[int, _Followed] = {}
@@ -71,6 +77,10 @@ class Outputs:
         if record is None or record.attempt != attempt:
             record = self._new_record(job, attempt)
         head = record.add(stream, data)
+        if record.ended and record is not self._late:
+            if self._late is not None:
+                self._late.end()
+            self._late = record
         if job in self._followed:
             if head:
                 self._tell(record, [(stream, data[:head])])
@@ -113,9 +123,10 @@ class Outputs:
 
     def _end(self, record: AttemptOutput) -> None:
         record.end()
-        self._ended[record] = None
+        self._ended.append(record)
         if len(self._ended) > MOST_RECORDS:
-            old, _ = self._ended.popitem(last=False)
+            old = self._ended.popleft()
+            self._dropped = max(self._dropped, old.job)
             records = self._records[old.job]
             records.remove(old)
             if not records:
@@ -130,9 +141,17 @@ class Outputs:
         followed.followers.add(follower)
         for record in self._records.get(job, ()):
             self._tell(record, record.pieces(), follower)
-        self._post(Output(job, 0, [], [], follower, caught_up=True))
+        self._post(Output(job, 0, *self._of_dropped(job), follower, caught_up=True))
         idle, self._pulsing = not self._pulsing, True
         return idle
+
+    def _of_dropped(self, job: int) -> tuple[list[int], list[bytes]]:
+        """Return a note if a record of a job may have been dropped: nobody remembers of which there were any."""
+        if job in self._records or job > self._dropped:
+            return [], []
+        most = f"{MOST_RECORDS:,}".replace(",", " ")
+        words = f"[if it wrote anything, that is not kept any more: workers keep what the last {most} attempts wrote]"
+        return [OutputStream.NOTE], [words.encode()]
 
     def unfollow(self, job: int, follower: int) -> None:
         """This one listens to the job no more."""
