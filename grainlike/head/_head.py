@@ -26,6 +26,7 @@ from grainlike.head._logs import LogRouter, last_words
 from grainlike.head._nested import RelayedJob, ReplyTo
 from grainlike.head._peers import WorkerConnection
 from grainlike.head._queries import HeadQueries
+from grainlike.head._record_router import RecordRouter
 from grainlike.head._results import ResultHandler, take_items
 from grainlike.head._shared_memory import ObjectStore, drop_stored
 from grainlike.head._state import HeadState
@@ -72,6 +73,7 @@ from grainlike.wire import (
     Hello,
     Items,
     Leaving,
+    LoggedRecords,
     Numbered,
     Output,
     Parcel,
@@ -115,6 +117,7 @@ class Head:
         scheduler = HeadScheduler(closed=closed, seed=secrets.randbits(64) if seed is None else seed)
         self.state = HeadState(scheduler, self._tell, now() if opened is None else opened)
         self.logs = LogRouter(self._ask, self.state.next_listener)
+        self.records = RecordRouter(self.state)
         self.view = HeadQueries(self.state, self.logs, now)
         self.history = JobHistory(lambda: self.state.jobs, now)
         self.object_store = ObjectStore() if object_store is None else object_store
@@ -360,6 +363,7 @@ class Head:
         """Remove a worker that is lost; its jobs are tried elsewhere."""
         if self.peers.pop(peer.number, None) is not None:
             self.logs.left(peer)
+            self.records.left(peer)
             for observer in self.observers:
                 observer.left(peer)
             self._tell(WorkerLost(peer.number, reason))
@@ -395,6 +399,8 @@ class Head:
                         self._tell(JobsCommitted([message.job]))
                 case Output():
                     self._output(peer, message)
+                case LoggedRecords():
+                    self.records.hear(peer, message)
                 case Blocked():
                     self._blocked(peer, message)
                 case Submit() if self._may_submit(peer, message):

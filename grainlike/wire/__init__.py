@@ -63,6 +63,7 @@ from grainlike.wire._large import (
     Buffer,
     gap_with,
 )
+from grainlike.wire._logged import ClientRecords, LoggedRecords
 from grainlike.wire._messages import Message
 from grainlike.wire._nested import (
     AskOutcome,
@@ -217,6 +218,7 @@ __all__ = [
     "Buffer",
     "Cancel",
     "ClassSpec",
+    "ClientRecords",
     "Code",
     "Completed",
     "ConnectingHandshake",
@@ -251,6 +253,7 @@ __all__ = [
     "LeaseStart",
     "LeaseWait",
     "Leaving",
+    "LoggedRecords",
     "LogsAre",
     "Matched",
     "Message",
