@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from grainlike.joblogging._entry import LogEntry, record_of, unpack
-from grainlike.joblogging._levels import ProgramLevels
+from grainlike.joblogging._levels import PROGRAM_LEVELS
 
 __all__ = ["JobLogging"]
 
@@ -20,7 +20,7 @@ class JobLogging:
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
-        self.levels = ProgramLevels()
+        self.levels = PROGRAM_LEVELS
         self._quiet = quiet
         self._told_of_invalid = False
 

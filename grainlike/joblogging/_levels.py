@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["LogLevels", "ProgramLevels", "levels_of"]
+__all__ = ["PROGRAM_LEVELS", "LogLevels", "ProgramLevels", "levels_of"]
 
 _MOST_LOGGERS = 500
 """Number of loggers whose levels travel, those with the fewest dots first."""
@@ -58,6 +58,10 @@ class ProgramLevels:
         levels = {"": logging.root.level, **dict(loggers[:_MOST_LOGGERS])}
         self.packed = msgspec.msgpack.encode(_Levels(logging.root.manager.disable, levels))
         return self.packed
+
+
+PROGRAM_LEVELS = ProgramLevels()
+"""The levels of this program, for all its executors: there is one cache that says whether they have changed."""
 
 
 class LogLevels:

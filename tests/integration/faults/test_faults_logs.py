@@ -75,7 +75,7 @@ async def test_whatever_a_process_writes_is_its_jobs(opened):
         out = [text for stream, text in found if stream == "stdout"]
         assert sorted(out[2:]) == sorted(["by a child", "by a thread", "raw bytes", "no line end"])
         assert out[:2] == ["printed 1", "by descriptor"]
-        assert [text for stream, text in found if stream == "stderr"] == ["to stderr", "logged"]
+        assert [text for stream, text in found if stream == "stderr"] == ["to stderr"]
         assert await lines(executor, r_) == found
 
 
