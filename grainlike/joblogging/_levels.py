@@ -13,6 +13,11 @@ __all__ = ["PROGRAM_LEVELS", "LogLevels", "ProgramLevels", "levels_of"]
 _MOST_LOGGERS = 500
 """Number of loggers whose levels travel, those with the fewest dots first."""
 
+_MOST_TEXTS = 100
+"""Number of different levels that a program sends. Each makes another function of its functions, for a head keeps
+what was meant at each submission; a program that makes loggers with levels all the time must not make functions so.
+"""
+
 _MOST_KNOWN = 1000
 """Number of logger names whose level is remembered."""
 
@@ -36,7 +41,7 @@ class ProgramLevels:
     packed = levels.packed if levels.unchanged in levels.cache else levels.read()
     """
 
-    __slots__ = ("cache", "packed")
+    __slots__ = ("_sent", "cache", "packed")
 
     unchanged = _UNCHANGED
 
@@ -44,24 +49,36 @@ class ProgramLevels:
         # Without it (it is private to `logging`), the levels are read each time: slower, and as right.
         self.cache: dict[Any, Any] = getattr(logging.root, "_cache", {})
         self.packed = b""
+        self._sent: set[bytes] = set()
 
     def read(self) -> bytes:
         """Read the levels as they are now, and return them packed; never empty, which stands for no logging."""
         if hasattr(logging.root, "_cache"):
             self.cache[_UNCHANGED] = True  # first: a level that another thread changes meanwhile is read the next time
-        loggers = [
-            (name, logger.level)
-            for name, logger in list(logging.root.manager.loggerDict.items())
-            if isinstance(logger, logging.Logger) and logger.level
-        ]
-        loggers.sort(key=lambda pair: (pair[0].count("."), pair[0]))
-        levels = {"": logging.root.level, **dict(loggers[:_MOST_LOGGERS])}
-        self.packed = msgspec.msgpack.encode(_Levels(logging.root.manager.disable, levels))
-        return self.packed
+        disable, levels = logging.root.manager.disable, _own_levels()
+        packed = msgspec.msgpack.encode(_Levels(disable, levels))
+        if packed not in self._sent and len(self._sent) >= _MOST_TEXTS:
+            # Too much may be sent from now on, and is dropped when it arrives: the loggers here are asked again.
+            packed = msgspec.msgpack.encode(_Levels(disable, {"": min(levels.values())}))
+        self._sent.add(packed)
+        self.packed = packed
+        return packed
 
 
 PROGRAM_LEVELS = ProgramLevels()
 """The levels of this program, for all its executors: there is one cache that says whether they have changed."""
+
+
+def _own_levels() -> dict[str, int]:
+    """Return the levels of the root logger, under "", and of the loggers whose level is not that of the one above."""
+    loggers = [
+        (name, logger.level, logger.parent)
+        for name, logger in list(logging.root.manager.loggerDict.items())
+        if isinstance(logger, logging.Logger) and logger.level
+    ]
+    unlike = [(name, level) for name, level, above in loggers if above is None or level != above.getEffectiveLevel()]
+    unlike.sort(key=lambda pair: (pair[0].count("."), pair[0]))
+    return {"": logging.root.level, **dict(unlike[:_MOST_LOGGERS])}
 
 
 class LogLevels:

@@ -17,9 +17,10 @@ from limits import LIMIT_S
 from waiting import until
 from weather import Weather, port, way_through
 
-from grainlike import GVAR, Cores, Executor, connect, delayed, gather, run, start
+from grainlike import GVAR, Cores, Executor, cancel, connect, delayed, gather, run, start
 from grainlike.graph import node_behind
-from grainlike.joblogging import LogEntry, _gate
+from grainlike.head import _record_router
+from grainlike.joblogging import LogEntry, Rate, _gate
 from grainlike_worker.ipc._record_frames import CARRIER, send_record
 
 LISTEN = "tcp://127.0.0.1:0"
@@ -603,6 +604,36 @@ async def test_records_of_jobs_that_a_worker_does_not_hold_are_passed_over(start
         assert await (delayed(forge) @ Cores(1))(number_of(done))
         assert await (delayed(forge) @ Cores(1))(12345)
     assert kept.messages() == []
+
+
+@pytest.mark.asyncio
+async def test_a_worker_that_sends_more_than_it_may_is_cut_short_by_the_head(start_worker, kept, monkeypatch):
+    monkeypatch.setattr(_record_router, "HEAD_RATE", Rate(0.001, 100_000, 3_000))
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
+        worker = start_worker(executor.address)
+        await executor.wait_for_workers(1)
+        await (delayed(log_without_end) @ Cores(1))(10)
+        assert kept.messages() == ["record 0", "record 1", "record 2"]
+        worker.process.terminate()
+        await until(lambda: not executor.workers())
+    assert kept.messages("grainlike") == ["7 records of jobs were dropped: worker n1 sent more than it may"]
+
+
+async def log_when_cancelled(visit):
+    try:
+        visit("here")
+        await asyncio.sleep(LIMIT_S)
+    finally:
+        logging.getLogger("app.model").info("cancelled")
+
+
+@pytest.mark.asyncio
+async def test_what_a_job_logs_while_it_is_cancelled_arrives(opened, gates, kept):
+    async with asyncio.timeout(LIMIT_S), opened(), gates() as gate:
+        r_ = start((delayed(log_when_cancelled, isolate=True) @ Cores(1))(gate.visit))
+        (await gate.arrival()).release()
+        cancel(r_)
+        await until(lambda: kept.messages() == ["cancelled"])
 
 
 @pytest.mark.asyncio

@@ -82,6 +82,36 @@ def test_levels_of_many_loggers_are_bounded():
     assert levels.effective("root") == levels.effective("") == logging.root.level
 
 
+def test_a_level_that_a_logger_has_anyway_does_not_travel(logger):
+    before = ProgramLevels().read()
+    logger.setLevel(logger.getEffectiveLevel())
+    assert ProgramLevels().read() == before
+    logger.getChild("below").setLevel(logging.DEBUG)
+    logger.setLevel(logging.DEBUG)
+    try:
+        assert set(levels_of(ProgramLevels().read()).names()) >= {logger.name}
+        assert logger.getChild("below").name not in levels_of(ProgramLevels().read()).names()
+    finally:
+        logger.getChild("below").setLevel(logging.NOTSET)
+
+
+def test_a_program_that_changes_levels_all_the_time_sends_few_of_them(logger):
+    levels = ProgramLevels()
+    sent = set()
+    for level in range(1, 200):
+        logger.setLevel(level)
+        child = logger.getChild(str(level))
+        child.setLevel(1000 - level)
+        sent.add(levels.read())
+        assert levels_of(levels.packed).allows(logger.name, level)
+        child.setLevel(logging.NOTSET)
+    assert len(sent) <= 100 + 31, "of each lowest level one"
+    logger.setLevel(1)
+    logger.getChild("1").setLevel(999)
+    assert levels_of(levels.read()).effective(logger.name + ".1") == 999, "levels that were sent before still are"
+    logger.getChild("1").setLevel(logging.NOTSET)
+
+
 def test_levels_that_are_damaged_are_the_defaults_of_logging():
     levels = levels_of(b"\xff\xff")
     assert levels.allows("any", logging.WARNING)
