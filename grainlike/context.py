@@ -279,7 +279,7 @@ def leave_job(*, whole_process: bool = False, silent: bool = False) -> None:
     a job, what is printed in this context is dropped where `silent`, if the streams ask (`author`).
     """
     view = _current.get()
-    if view is None or (view.output is None and view.logs is None):
+    if view is None or view.output is None:
         _current.set(_SILENT if silent else _OUTSIDE)
     else:
         carrier = view.carrier or view

@@ -35,7 +35,7 @@ _TIME_MOST = 1e11
 _LEVEL_MOST = 1000
 
 RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {
-    *("asctime", "message", "taskName", "job", "job_name", "worker", "attempt")
+    *("asctime", "getMessage", "message", "taskName", "job", "job_name", "worker", "attempt")
 }
 """Attributes that every record has, or gets: no extra ones."""
 

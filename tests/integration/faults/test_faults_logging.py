@@ -144,7 +144,21 @@ async def speak_in_call(word):
     return await delayed(speak)(word)
 
 
-KINDS = [speak, speak_async, speak_at_once, speak_nested, speak_in_thread, speak_in_worker_thread, speak_in_call]
+async def speak_alone(word):
+    """For a process of its own."""
+    return await delayed(speak)(word)
+
+
+KINDS = [
+    speak,
+    speak_async,
+    speak_at_once,
+    speak_nested,
+    speak_in_thread,
+    speak_in_worker_thread,
+    speak_in_call,
+    speak_alone,
+]
 
 
 @pytest.mark.asyncio
@@ -152,7 +166,7 @@ async def test_all_of_a_record_arrives_wherever_it_is_made(opened, kept):
     async with asyncio.timeout(LIMIT_S), opened() as executor:
         (worker,) = executor.workers()
         for function in KINDS:
-            r_ = (delayed(function) @ Cores(1))("word")
+            r_ = (delayed(function, isolate=function is speak_alone) @ Cores(1))("word")
             _, pid, ended, thread = await r_
             told, error = kept.of("app.model")
             assert (told.levelno, told.levelname, told.getMessage()) == (logging.INFO, "INFO", "word 7")
@@ -368,6 +382,8 @@ def configure_and_log(how, path):
         logging.getLogger("app").addHandler(logging.StreamHandler())
     elif how == "null":
         logging.getLogger("app").addHandler(logging.NullHandler())
+    elif how == "null at the root":
+        logging.getLogger().addHandler(logging.NullHandler())
     elif how == "own file":
         logging.getLogger("app").addHandler(logging.FileHandler(path))
     logging.getLogger("app.model").warning("said")
@@ -381,6 +397,7 @@ def configure_and_log(how, path):
         ("file", False, [], "WARNING:app.model:said\n"),
         ("handler", False, [("stderr", "said")], ""),
         ("null", True, [("log", "WARNING:app.model:said")], ""),
+        ("null at the root", True, [("log", "WARNING:app.model:said")], ""),
         ("own file", True, [("log", "WARNING:app.model:said")], "said\n"),
     ],
 )
@@ -528,6 +545,9 @@ async def test_jobs_of_a_session_that_nobody_has_log_for_nobody_and_the_next_is_
         gates() as gate,
     ):
         async with connect(head.address, session="sweep") as ex:
+            await (delayed(warn) @ Cores(1))()
+            await until(lambda: kept.messages("app"))
+            kept.clear()
             ex.name("late", (delayed(wait_then_log) @ Cores(1))(gate.visit))
             visitor = await gate.arrival()
         visitor.release()
@@ -604,6 +624,21 @@ async def test_records_of_jobs_that_a_worker_does_not_hold_are_passed_over(start
         assert await (delayed(forge) @ Cores(1))(number_of(done))
         assert await (delayed(forge) @ Cores(1))(12345)
     assert kept.messages() == []
+
+
+@pytest.mark.asyncio
+async def test_records_of_a_job_on_another_worker_are_passed_over(start_worker, gates, kept):
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor, gates() as gate:
+        start_worker(executor.address, name="n1", resources="cores=1")
+        await executor.wait_for_workers(1)
+        r_ = start((delayed(wait_then_log) @ Cores(1))(gate.visit))
+        visitor = await gate.arrival()
+        start_worker(executor.address, name="n2", resources="cores=1")
+        await executor.wait_for_workers(2)
+        assert await (delayed(forge) @ Cores(1))(number_of(r_))
+        visitor.release()
+        await r_
+    assert kept.messages() == ["late"]
 
 
 @pytest.mark.asyncio

@@ -133,7 +133,18 @@ def test_the_lowest_of_two_lets_pass_what_either_does():
 def test_a_record_comes_out_as_it_went_in():
     record = made()
     back = record_of(unpack(pack_record(record, JOB)), "n1")
-    for name in RESERVED - {"args", "msg", "asctime", "message", "taskName", "job", "job_name", "worker", "attempt"}:
+    for name in RESERVED - {
+        "args",
+        "msg",
+        "asctime",
+        "getMessage",
+        "message",
+        "taskName",
+        "job",
+        "job_name",
+        "worker",
+        "attempt",
+    }:
         assert getattr(back, name) == pytest.approx(getattr(record, name)), name
     assert (back.job, back.job_name, back.worker, back.attempt) == (7, "fit", "n1", 2)
     assert back.getMessage() == "said so"
@@ -151,9 +162,13 @@ def test_extra_attributes_of_plain_types_are_kept_and_others_are_text():
 
 
 def test_a_record_cannot_take_the_place_of_what_every_record_has():
-    forged = msgspec.msgpack.encode(entry(extra={"levelno": 99, "job": 1, "mine": 2}))
+    forged = msgspec.msgpack.encode(
+        entry(extra={"levelno": 99, "job": 1, "mine": 2, "message": "forged", "getMessage": 3})
+    )
     back = record_of(unpack(forged), "n1")
     assert (back.levelno, back.job, back.mine) == (logging.WARNING, 7, 2)
+    assert back.getMessage() == "said so"
+    assert not hasattr(back, "message")
 
 
 def test_its_size_is_bounded_whatever_is_in_it():

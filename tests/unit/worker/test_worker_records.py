@@ -144,6 +144,16 @@ def test_levels_are_held_and_put_back_but_for_those_that_a_job_has_changed(recor
     others.setLevel(logging.NOTSET)
 
 
+def test_a_job_of_a_program_that_shares_the_process_keeps_to_its_own_levels(records, pipe):
+    records.admit(LEVELS)
+    records.admit(LogLevels(0, {"": logging.DEBUG}))
+    assert logging.getLogger("app").isEnabledFor(logging.DEBUG)
+    copy_context().run(log_as, 1, ["info"])
+    with no_handlers():
+        copy_context().run(lambda: (log_as(1, []), logging.getLogger("app").debug("below its level")))
+    assert [entry.message for entry in heard(pipe[0])] == ["info"]
+
+
 def test_a_job_that_floods_loses_records_with_a_count_and_others_do_not(records, pipe, monkeypatch):
     monkeypatch.setattr(_job_records, "JOB_RATE", Rate(0.001, 10_000, 3_000))
     records.hold(LEVELS)
