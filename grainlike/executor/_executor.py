@@ -66,6 +66,10 @@ class Executor(ExecutorBase):
             one in the settings, or a list of these. Blocks of workers are submitted as jobs want them. It makes
             `local` none, and `listen` all interfaces, unless they are given. At the end pending blocks are withdrawn,
             workers end, and nothing is left in the batch system.
+        logging: pass what jobs log with `logging` on to this program's loggers, with `job`, `job_name`, `worker` and
+            `attempt` as attributes of the record. A job logs what this program's levels let pass when it is submitted.
+            A job that logs very fast never waits: records are dropped, and a warning has their number. With False, a
+            job's process handles its records by itself, and what it writes is the job's output.
 
     Leaving the block, or cancelling it, cancels what still runs, waits until that has ended, and leaves no process,
     socket, file or thread behind. An exception that leaves the block is the user's own. The executor may be closed in
@@ -99,6 +103,7 @@ class Executor(ExecutorBase):
         echo: bool = True,
         record: bool | int = False,
         launch: Launch | None = None,
+        logging: bool = True,
     ) -> None:
         super().__init__(
             settings_for(
@@ -111,6 +116,7 @@ class Executor(ExecutorBase):
                 echo=echo,
                 record=record,
                 launch=launch,
+                logging=logging,
             )
         )
         self._tokens: list[Any] = []

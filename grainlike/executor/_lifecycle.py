@@ -15,6 +15,7 @@ from grainlike.eventloop import EventLoopId, Lifespan, here, soon
 from grainlike.executor._embedded import hooked_streams
 from grainlike.executor._registry import alone, current, left
 from grainlike.executor._settings import Settings
+from grainlike.joblogging import marked_records
 from grainlike.jobs import Job, Observer
 from grainlike.nested import leave_none
 from grainlike.resources import Allocation
@@ -74,6 +75,8 @@ class ExecutorBase(Lifespan, BaseResolver):
         with ExitStack() as stack:
             if not self._settings.echo:
                 stack.enter_context(hooked_streams())
+            if self._settings.logging and self.offer is not None:
+                stack.enter_context(marked_records())
             stack.enter_context(self._service.held())
             async with anyio.create_task_group() as tasks:
                 self._calls.open(tasks)

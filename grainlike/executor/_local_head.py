@@ -16,6 +16,7 @@ from grainlike.executor._settings import Settings
 from grainlike.graph import Node
 from grainlike.head import Head
 from grainlike.head.server import HeadOwner, HeadService, NoStorage
+from grainlike.joblogging import JobLogging
 from grainlike.jobs import Event, Events, Job, LogLine, Observer, WorkerInfo, WorkersFeed
 from grainlike.net import memory_pair
 from grainlike.resources import Request
@@ -53,6 +54,10 @@ class LocalHead:
         self.head: Head = self._service.head
         self.runner = self.head
         self.observers = self.head.observers
+        if settings.logging:
+            job_logging = JobLogging(quiet=not settings.echo)
+            self.head.state.functions.levels = job_logging.levels
+            self.head.records.own, self.head.records.lost = job_logging.take, job_logging.lost
 
     @property
     def address(self) -> str | None:

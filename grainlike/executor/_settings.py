@@ -42,6 +42,7 @@ class Settings:
     echo: bool
     record: bool | int
     launch: Mapping[str, WorkerPool]
+    logging: bool
 
 
 def settings_for(
@@ -55,6 +56,7 @@ def settings_for(
     echo: bool,
     record: bool | int,
     launch: Launch | None = None,
+    logging: bool = True,
 ) -> Settings:
     """Validate the user's arguments and return the settings; raises the errors documented at `Executor`."""
     _check_failure_and_record(on_failure, record)
@@ -81,6 +83,7 @@ def settings_for(
         echo=echo,
         record=record,
         launch=pools,
+        logging=logging,
     )
 
 

@@ -26,6 +26,7 @@ from grainlike.head._logs import LogRouter, last_words
 from grainlike.head._nested import RelayedJob, ReplyTo
 from grainlike.head._peers import WorkerConnection
 from grainlike.head._queries import HeadQueries
+from grainlike.head._record_router import RecordRouter
 from grainlike.head._results import ResultHandler, take_items
 from grainlike.head._shared_memory import ObjectStore, drop_stored
 from grainlike.head._state import HeadState
@@ -72,6 +73,7 @@ from grainlike.wire import (
     Hello,
     Items,
     Leaving,
+    LoggedRecords,
     Numbered,
     Output,
     Parcel,
@@ -118,6 +120,7 @@ class Head:
         self.logs = LogRouter(self._ask, self.state.next_listener)
         self.history = JobHistory(lambda: self.state.jobs, now, ahead=ahead, is_coroutine=self._is_coroutine)
         self.view = HeadQueries(self.state, self.logs, self.history, now)
+        self.records = RecordRouter(self.state)
         self.object_store = ObjectStore() if object_store is None else object_store
         self.observers: list[Observer] = []
         self._gathers = False
@@ -366,6 +369,7 @@ class Head:
         if self.peers.pop(peer.number, None) is not None:
             self.logs.left(peer)
             self.history.left(peer.name)
+            self.records.left(peer)
             for observer in self.observers:
                 observer.left(peer)
             self._tell(WorkerLost(peer.number, reason))
@@ -401,6 +405,8 @@ class Head:
                         self._tell(JobsCommitted([message.job]))
                 case Output():
                     self._output(peer, message)
+                case LoggedRecords():
+                    self.records.hear(peer, message)
                 case Blocked():
                     self._blocked(peer, message)
                 case Submit() if self._may_submit(peer, message):

@@ -20,6 +20,7 @@ from grainlike.wire import (
     Items,
     LeaseStart,
     LeaseWait,
+    LoggedRecords,
     Output,
     OutputStream,
     Report,
@@ -32,6 +33,9 @@ __all__ = ["check_frames", "check_hello"]
 _CODE_MOST = max(Code)
 _WAIT_MOST = max(Wait)
 _STREAM_MOST = max(OutputStream)
+RECORD_BYTES = 512 * 1024
+"""Most bytes of one record of `logging`: `joblogging` shortens each to less."""
+
 _SECONDS_MOST = 1e12
 """Times beyond this, on any clock, are none: sums and squares of them would not be numbers any more."""
 
@@ -70,12 +74,21 @@ def check_frames(frames: Iterable[Frame], shapes: Container[int], functions: Con
             case Output():
                 _check_lengths("Output", len(message.data), message.streams)
                 _check_range("stream", message.streams, 0, _STREAM_MOST)
+            case LoggedRecords():
+                _check_records(message)
             case Blocked():
                 _check_seconds("Blocked", [message.seconds])
             case Submit():
                 _check_nested(message, buffers, functions, brought)
             case _:
                 pass
+
+
+def _check_records(message: LoggedRecords) -> None:
+    _check_lengths("LoggedRecords", len(message.records), message.jobs, message.attempts)
+    longest = max(map(len, message.records), default=0)
+    if longest > RECORD_BYTES:
+        raise ProtocolError(f"a record of a job has {longest} bytes, and no more than {RECORD_BYTES} may be sent")
 
 
 def _check_report(report: Report, buffers: Sequence[Buffer], shapes: Container[int]) -> None:

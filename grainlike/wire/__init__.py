@@ -64,6 +64,7 @@ from grainlike.wire._large import (
     gap_with,
 )
 from grainlike.wire._live import LEAST_EVERY_S, AskLive, AskQueue, LiveIs, QueueIs, QueueRow, RunningRow
+from grainlike.wire._logged import ClientRecords, LoggedRecords
 from grainlike.wire._messages import Message
 from grainlike.wire._nested import (
     AskOutcome,
@@ -221,6 +222,7 @@ __all__ = [
     "Buffer",
     "Cancel",
     "ClassSpec",
+    "ClientRecords",
     "Code",
     "Completed",
     "ConnectingHandshake",
@@ -256,6 +258,7 @@ __all__ = [
     "LeaseWait",
     "Leaving",
     "LiveIs",
+    "LoggedRecords",
     "LogsAre",
     "Matched",
     "Message",

@@ -49,13 +49,13 @@ from grainlike.jobs import OutcomeListener
 from grainlike.net import ClosedLink, Link, ResumableSession
 from grainlike.resources import Allocation, parse_allocation
 from grainlike.scheduler import StartsPaused
-from grainlike.wire import Beat, Blocked, Buffer, Follow, Frame, Hello, Output
+from grainlike.wire import Beat, Blocked, Buffer, Follow, Frame, Hello, LoggedRecords, Output
 
 __all__ = ["DurableHead", "InputLog"]
 
 logger = logging.getLogger("grainlike")
 
-_IDLE_WORDS = (Beat, Output, Blocked)
+_IDLE_WORDS = (Beat, Output, Blocked, LoggedRecords)
 """Messages of workers that change nothing here."""
 
 

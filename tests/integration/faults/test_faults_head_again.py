@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import resource
 import shutil
@@ -46,6 +47,7 @@ def record(path, number, what):
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.write(fd, f"{number} {what}\n".encode())
     os.close(fd)
+    logging.getLogger("marks").warning("%s %s", number, what)
 
 
 @delayed
@@ -269,7 +271,7 @@ class Heads:
                 daemon.leaves = not self._last
 
 
-async def test_restarts_lose_nothing_and_do_nothing_twice(start_worker, tmp_path, monkeypatch):
+async def test_restarts_lose_nothing_and_do_nothing_twice(start_worker, tmp_path, monkeypatch, caplog):
     for name, value in zip(("IMAGE_BYTES", "IMAGE_TIMES", "LOOK_S"), EAGER, strict=True):
         monkeypatch.setattr(_store, name, value)
     journal, path = tmp_path / "journal", tmp_path / "marks"
@@ -291,6 +293,9 @@ async def test_restarts_lose_nothing_and_do_nothing_twice(start_worker, tmp_path
         await heads.end()
         assert (await worker.exit())[0] == 0
     check(path, range(240))
+    logged = [record.getMessage() for record in caplog.records if record.name == "marks"]
+    assert len(logged) == len(set(logged)), "records may be lost with a head, and do not come twice"
+    assert len(logged) > 240
 
 
 async def test_a_head_that_records_knows_the_workers_of_an_image(start_worker, tmp_path, monkeypatch, capsys):

@@ -107,6 +107,7 @@ from grainlike_worker.daemon._keeper import KeeperClient, memory_tier, open_keep
 from grainlike_worker.daemon._loop_watch import watched
 from grainlike_worker.daemon._output import LIVE_S, Outputs, Tap
 from grainlike_worker.daemon._probe import logical_in, offered_devices, topology
+from grainlike_worker.daemon._record_relay import RecordRelay
 from grainlike_worker.daemon._report import ReportDraft, StreamRelay
 from grainlike_worker.daemon._runners import RunnerBody, RunnerMaker, processes, runner_at_home, runner_in_process
 from grainlike_worker.daemon._stops import EndTimer, IdleTimer
@@ -219,6 +220,7 @@ class _Daemon:
         self._report = ReportDraft()
         self._relay = StreamRelay(self._say)
         self._outputs = Outputs(self._say, self._parcels, echo=echo)
+        self._records = RecordRelay(self._say, link.unacknowledged, in_program=in_program)
         self._idle: anyio.Event | None = None
         self._idle_timer: IdleTimer | None = None
         self._end: EndTimer | None = None
@@ -495,6 +497,8 @@ class _Daemon:
             self._relay.forget(completed.jobs)
         if self._outputs:
             self._outputs.completed(completed)
+        if self._records.dropped:
+            self._records.completed(completed)
         self._report.add_completed(completed, buffers if action.forwarded else ())
         if self._report.full:
             self._flush()
@@ -528,6 +532,7 @@ class _Daemon:
         assert self._welcome is not None
         number = action.runner
         tap = self._outputs.tap(number)
+        tap.on_records = self._records.take
         runner = self._make_runner(action.kind, lambda pid: logger.debug("runner %d is process %d", number, pid), tap)
         self._runners[number] = runner
         runner.post(self._setup(self._welcome))

@@ -229,6 +229,8 @@ class Tap:
         self._logged = 0
         self._unlogged = b""
         self._decoders: dict[OutputStream, codecs.IncrementalDecoder] = {}
+        self.on_records: Callable[[Tap, list[bytes]], object] | None = None
+        """Takes records of `logging` that the runner has sent."""
         self.link: Callable[[], int] | None = None
         """Tells which link of a chain the runner is at, 0 for none."""
         self.unclaimed = b""
@@ -273,6 +275,11 @@ class Tap:
             self._echo(stream, data)
         self._outputs.add(job, attempt, stream, data)
 
+    def logged(self, records: list[bytes]) -> None:
+        """Pass on records of `logging` that the runner has sent."""
+        if self.on_records is not None and records:
+            self.on_records(self, records)
+
     def _keep_unclaimed(self, data: bytes) -> None:
         self.unclaimed = (self.unclaimed + data)[-LAST_WORDS:]
         lines, ended, rest = (self._unlogged + data).rpartition(b"\n")
@@ -289,7 +296,7 @@ class Tap:
         decoder = self._decoders.get(stream)
         if decoder is None:
             decoder = self._decoders[stream] = codecs.getincrementaldecoder("utf-8")("backslashreplace")
-        out = sys.stderr if stream is OutputStream.STDERR else sys.stdout
+        out = sys.stderr if stream in (OutputStream.STDERR, OutputStream.LOG) else sys.stdout
         try:
             out.write(decoder.decode(data))
             out.flush()
