@@ -64,7 +64,7 @@ test-engines: $(ENGINES)/.engines  ## run the tests of Dask, Ray, Celery (with a
 	GRAINLIKE_TEST_ENGINES="plain dask dask-scheduler ray celery" $(ENGINES)/bin/python -m pytest tests/engines $(ARGS)
 
 test-launch: $(VENV)/.dev $(VENV)/gridengine/.unpacked  ## submit workers to a real Slurm, a real Grid Engine and by a real sshd on this machine, from Debian's packages, and to fakes; it takes root
-	@for name in $(BATCH_PROGRAMS); do PATH="$$PATH:/usr/sbin" command -v $$name || exit; done >/dev/null \
+	@( for name in $(BATCH_PROGRAMS); do PATH="$$PATH:/usr/sbin" command -v $$name || exit; done ) >/dev/null \
 		|| { echo "Installing $(BATCH) ..."; test "$$(id -u)" = 0 \
 			&& { apt-get install -y -q --no-install-recommends $(BATCH) \
 				|| { apt-get update -q && apt-get install -y -q --no-install-recommends $(BATCH); }; } >/dev/null; } \

@@ -50,7 +50,7 @@ from grainlike.head.fleet._view import FleetView
 from grainlike.launch import POOL_NAME, Submission, WorkerPool, sweep_blocks
 from grainlike.net import state_directory
 from grainlike.resources import UNIT, Allocation
-from grainlike.scheduler import PoolOffer
+from grainlike.scheduler import PoolOffer, Trials, wanted_in_pools
 
 __all__ = ["FleetDriver"]
 
@@ -101,6 +101,7 @@ class FleetDriver:
         """Workers of blocks that the scheduler knows of: number at the head, and whether it has no job."""
         self._submissions: dict[str, Submission] = {}
         """Last submission, by label: who asked for the pool is told what was said."""
+        self._trials = Trials()
         self._outbox: list[FleetAction] = []
         self._waiting = anyio.Event()
         self._drives = False
@@ -263,7 +264,8 @@ class FleetDriver:
         version = self._scheduler.version
         names = list(books.pools)
         pools = [PoolOffer(self._state.usable(name), self._scheduler.room(name)) for name in names]
-        counts, kept = self._head.state.scheduler.wanted_in_pools(pools, WITHIN_S)
+        scheduler = self._head.state.scheduler
+        counts, kept = wanted_in_pools(scheduler, pools, WITHIN_S, self._trials.look(scheduler, self._head.now()))
         labels = frozenset(place[0] for place, (number, _) in self._known.items() if number in kept)
         self._tell(Wanted(dict(zip(names, counts, strict=True)), version, labels))
 
