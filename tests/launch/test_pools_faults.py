@@ -88,20 +88,6 @@ async def test_blocks_that_end_before_a_worker_joins_pause_their_pool_after_the_
         cancel(r_)
 
 
-async def test_at_a_limit_of_the_site_a_pool_waits_and_goes_on(slurm, submitted, instead, monkeypatch):
-    monkeypatch.setattr("grainlike.fleet._endings.HOLD_S", 0.1)
-    words = "Batch job submission failed: Job violates accounting/QOS policy (job submit limit)"
-    instead.of("sbatch", f'printf "sbatch: error: %s\\n" AssocMaxSubmitJobLimit "{words}" >&2; exit 1')
-    async with opened(slurm_pool()) as executor:
-        r_ = start((where @ Cores(1))())
-        await until(lambda: instead.calls("sbatch") >= 2)
-        await until(lambda: "AssocMaxSubmitJobLimit" in pool_row(executor).why)
-        assert pool_row(executor).paused == ""
-        instead.of("sbatch", 'exec "$REAL" "$@"')
-        assert await r_ == executor.blocks()[0].native
-        assert len(submitted.all()) == 1
-
-
 async def test_a_head_that_is_killed_within_sbatch_finds_the_block_and_later_its_workers(
     slurm, submitted, instead, tmp_path
 ):
