@@ -13,12 +13,14 @@ import msgspec
 
 from grainlike.wire._base import BaseMessage
 from grainlike.wire._fleet import (
+    AskBlockFile,
     AskDown,
     AskEndBlock,
     AskFleet,
     AskPause,
     AskScale,
     AskUp,
+    BlockFileIs,
     FleetIs,
     LaunchRefused,
     UpIs,
@@ -444,6 +446,7 @@ Question = (
     | AskTrace
     | AskOutcome
     | AskUp
+    | AskBlockFile
     | AskScale
     | AskDown
     | AskPause
@@ -465,6 +468,7 @@ Answer = (
     | TraceIs
     | OutcomeIs
     | UpIs
+    | BlockFileIs
     | LaunchRefused
     | FleetIs
     | HistoryIs

@@ -47,7 +47,7 @@ from grainlike.head import Head, WorkerConnection
 from grainlike.head.fleet._books_file import BooksFile
 from grainlike.head.fleet._state import FleetState
 from grainlike.head.fleet._view import FleetView
-from grainlike.launch import POOL_NAME, Submission, WorkerPool, sweep_blocks
+from grainlike.launch import POOL_NAME, FilePart, Submission, WorkerPool, sweep_blocks
 from grainlike.net import state_directory
 from grainlike.resources import UNIT, Allocation
 from grainlike.scheduler import PoolOffer, Trials, wanted_in_pools
@@ -213,6 +213,19 @@ class FleetDriver:
             why = f"there is no block {label}" if ended is None else f"block {label} has ended: {ended.reason}"
             raise LookupError(why)
         self._tell(BlockDismissed(label, at_once))
+
+    async def read_file(self, label: str, file: str, start: int) -> FilePart:
+        """Return what the `log` or the `script` of a block has from a place on; its end, if that is much.
+
+        Raises:
+            LookupError: there is no such block, or its pool is down.
+        """
+        block = self._scheduler.block(label)
+        if block is None:
+            raise LookupError(f"there is no block {label}; `grainlike blocks --all` lists them")
+        if block.pool not in self._state.pools:
+            raise LookupError(f"the pool of block {label} is down, so nobody knows where its files are")
+        return await self._state.client(block.pool).read_part(self._state.name_of(block), file, start)
 
     def _pool(self, name: str) -> WorkerPool:
         if name not in self._books.pools:

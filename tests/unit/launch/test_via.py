@@ -140,3 +140,16 @@ async def test_what_is_shown_of_a_pool_behind_a_command_is_what_is_delivered(log
     assert client.pool.script().replace("gl00000000-1", NAME) == said.script
     assert os.fspath(login.home) not in said.script
     assert "--head .local/state/grainlike/blocks/gl1a2b3c4d-1/worker.json" in said.script
+
+
+async def test_its_script_and_log_are_read_there(login, client):
+    login.says("sbatch", "echo 77")
+    await client.submit(NAME, "cpu-1")
+    (login.block / "log").write_text("joined\nleft\n")
+    assert (await client.read_part(NAME, "log", 7)).text == "left\n"
+    script = await client.read_part(NAME, "script", 0)
+    assert (script.text, script.why) == ((login.block / "script").read_text(), "")
+    (login.block / "log").unlink()
+    why = (await client.read_part(NAME, "log", 0)).why
+    assert why.startswith(f"{login.via}: ")
+    assert f".local/state/grainlike/blocks/{NAME}/log" in why
