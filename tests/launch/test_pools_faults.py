@@ -29,6 +29,50 @@ async def test_a_refused_partition_is_told_at_the_prompt_in_slurms_words(slurm, 
     assert submitted.all() == []
 
 
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"queue": "nowhere"}, "invalid partition specified: nowhere"),
+        ({"queue": "minute", "walltime": "0:05:00"}, "Requested time limit is invalid"),
+        ({"resources": "cores=64"}, "More processors requested than permitted"),
+    ],
+)
+async def test_what_slurm_would_never_take_is_told_before_a_job_waits(slurm, submitted, keys, words):
+    async with opened() as executor:
+        with pytest.raises(LaunchError, match=words) as caught:
+            await executor.up(slurm_pool(**keys), name="cpu")
+        assert caught.value.command == ("sbatch", "--test-only")
+        assert words in pool_row(executor).paused
+        assert pool_row(executor).max == 1
+        await executor.up(slurm_pool(), name="cpu")
+        assert pool_row(executor).paused == "", "it is mended"
+    assert submitted.all() == []
+
+
+async def test_what_slurm_would_keep_or_cannot_answer_now_is_no_reason_against_a_pool(slurm, submitted, instead):
+    async with opened() as executor:
+        slurm.say("scontrol", "update", "NodeName=ALL", "State=DRAIN", "Reason=test")
+        try:
+            await executor.up(slurm_pool(), name="cpu")
+        finally:
+            slurm.say("scontrol", "update", "NodeName=ALL", "State=RESUME")
+        assert pool_row(executor).paused == ""
+        instead.of("sbatch", 'echo "sbatch: error: Unable to contact slurm controller (connect failure)" >&2; exit 1')
+        await executor.up(slurm_pool(max=2), name="cpu")
+        assert instead.calls("sbatch") == 1
+        assert (pool_row(executor).max, pool_row(executor).paused) == (2, "")
+    assert submitted.all() == []
+
+
+async def test_a_program_opens_with_a_pool_that_no_job_wants_yet(slurm, submitted):
+    async with opened(slurm_pool(queue="nowhere")) as executor:
+        assert pool_row(executor).paused == ""
+        job = start((where @ Cores(1))())
+        await until(lambda: "invalid partition" in pool_row(executor).paused)
+        cancel(job)
+    assert submitted.all() == []
+
+
 async def test_blocks_without_a_python_pause_their_pool_until_it_has_a_good_one(slurm, submitted):
     async with opened(slurm_pool(python="/nonexistent")) as executor:
         r_ = start((where @ Cores(1))())

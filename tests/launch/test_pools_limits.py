@@ -6,7 +6,7 @@ from slurm_limits import SlurmWithLimits, missing
 from slurm_pools import Submitted, opened, pool_row, slurm_pool, until_up
 from waiting import until
 
-from grainlike import start
+from grainlike import LaunchError, start
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("private_state", "often_listed")]
 
@@ -60,3 +60,10 @@ async def test_a_block_that_a_limit_keeps_in_the_queue_says_which_and_starts_whe
         assert len({await job for job in jobs}) == 2
     assert len(submitted.all()) == 2
     assert submitted.in_queue() == []
+
+
+async def test_an_account_that_is_none_is_told_before_a_job_waits(limited):
+    async with opened() as executor:
+        with pytest.raises(LaunchError, match="Invalid account"):
+            await executor.up(slurm_pool(account="nobody"), name="cpu")
+        assert "Invalid account" in pool_row(executor).paused

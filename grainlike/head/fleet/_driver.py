@@ -62,6 +62,9 @@ LOOK_S = 1.0
 WITHIN_S = 60.0
 """Seconds in which short jobs are to be finished: they want no more workers than that takes."""
 
+ASK_S = 10.0
+"""Seconds for which `up` waits for what a batch system says to a pool that submits nothing yet."""
+
 _KILL_S = 60.0
 """Seconds after which a block that was to end is ended by force, where there is no batch system to do it."""
 
@@ -123,9 +126,10 @@ class FleetDriver:
 
     # --- what people ask for -----------------------------------------------------------------------------------------
 
-    async def up(self, name: str, pool: WorkerPool) -> tuple[str, str]:
+    async def up(self, name: str, pool: WorkerPool, *, asks: bool = True) -> tuple[str, str]:
         """Set a pool; return label and id of its first submission, which are empty where nothing is to be submitted.
 
+        Where nothing is, with `asks` the batch system is asked whether it would take a block, if that costs it nothing.
         Cancelled before the answer, the pool goes down.
 
         Raises:
@@ -143,6 +147,10 @@ class FleetDriver:
         try:
             self._count()
             await self._changes.until(lambda: self._first_answer(name, before) is not None)
+            if asks and self._first_answer(name, before) == ("", "", ""):
+                await self._ask(name, pool)
+        except LaunchError:
+            raise
         except BaseException:
             self._tell(PoolGone(name, at_once=True))
             raise
@@ -151,6 +159,19 @@ class FleetDriver:
             said = self._submissions.get(label)
             raise LaunchError(refusal, said.command if said else (), said.script if said else "")
         return label, native
+
+    async def _ask(self, name: str, pool: WorkerPool) -> None:
+        """Ask the batch system of a pool whether it would take a block.
+
+        Raises:
+            LaunchError: it never would. The pool is paused.
+        """
+        refusal = None
+        with anyio.move_on_after(ASK_S):  # it may be silent now, which is no reason against a pool
+            refusal = await pool.hopeless()
+        if refusal is not None:
+            self._tell(PoolPaused(name, refusal.words))
+            raise refusal
 
     def _first_answer(self, name: str, before: int) -> tuple[str, str, str] | None:
         """Return label, id and refusal of the first submission of a pool since number `before`; None: not answered."""

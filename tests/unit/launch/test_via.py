@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from grainlike.launch import LaunchContext, Slurm, _batch_client, client_of
+from grainlike.launch import PBS, LaunchContext, Slurm, _batch_client, client_of
 
 pytestmark = pytest.mark.anyio
 
@@ -153,3 +153,30 @@ async def test_its_script_and_log_are_read_there(login, client):
     why = (await client.read_part(NAME, "log", 0)).why
     assert why.startswith(f"{login.via}: ")
     assert f".local/state/grainlike/blocks/{NAME}/log" in why
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "hopeless"),
+    [
+        ("sbatch: error: invalid partition specified: x", 1, True),
+        ("allocation failure: Requested time limit is invalid (missing or exceeds some limit)", 1, True),
+        ("allocation failure: Requested node configuration is not available", 1, False),
+        ("sbatch: error: AssocMaxSubmitJobLimit", 1, False),
+        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", 1, False),
+        ("sbatch: Job 1 to start", 0, False),
+    ],
+)
+async def test_what_the_system_would_never_take_is_hopeless_and_what_waits_or_is_silent_is_not(
+    login, words, code, hopeless
+):
+    login.says("sbatch", f'[ "$1" = --test-only ] || exit 9; echo "{words}" >&2; exit {code}')
+    refusal = await Slurm("cores=1", walltime=60, via=str(login.via)).hopeless()
+    assert (refusal is not None) == hopeless
+    assert refusal is None or words in refusal.words
+
+
+async def test_a_system_that_has_no_question_is_not_asked(login):
+    asked = login.home / "asked"
+    login.says("qsub", f"touch {asked}; echo qsub: Unknown queue >&2; exit 1")
+    assert await PBS("cores=1", walltime=60, via=str(login.via)).hopeless() is None
+    assert not asked.exists()
