@@ -168,3 +168,27 @@ async def test_a_head_that_is_killed_within_sbatch_finds_the_block_and_later_its
         assert len(submitted.all()) == 1
         await head.stop()
         assert submitted.in_queue() == []
+
+
+async def test_a_block_that_begins_while_its_head_is_down_is_replaced_and_counts_for_nothing(
+    slurm, submitted, instead, tmp_path
+):
+    head = HeadProgram(tmp_path / "journal")
+    async with asyncio.timeout(LIMIT_S):
+        await head.start()
+        instead.of("sbatch", '"$REAL" --hold "$@"')
+        await command("up", "slurm", "-n", "1", "--resources", "cores=1", "--walltime", "0:05:00")
+        [(held, _)] = submitted.all()
+        await head.kill()
+        slurm.say("scontrol", "release", held)
+        assert await asyncio.to_thread(slurm.end_of, held) == "FAILED 3:0"
+        instead.of("sbatch", 'exec "$REAL" "$@"')
+        await head.start()
+        await until_files(tmp_path, lambda: len(submitted.all()) == 2)
+        first, second = json.loads(await command("blocks", "--all", "--json"))
+        assert (first["native"], first["state"]) == (held, "ended")
+        assert first["reason"].endswith("no head was there when it began")
+        assert second["native"] != held
+        [row] = json.loads(await command("pools", "--json"))
+        assert row["paused"] == ""
+        await head.stop()
