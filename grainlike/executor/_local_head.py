@@ -80,7 +80,7 @@ class LocalHead:
             tasks.start_soon(serve)
             await self._changes.until(lambda: bool(self.head.peers))
         for name, pool in self._settings.launch.items():
-            await self.fleet().up(name, pool)
+            await self._service.fleet().up(name, pool, asks=False)
 
     def detach(self) -> None:
         """Cancel what clients have submitted."""

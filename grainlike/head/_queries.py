@@ -20,7 +20,7 @@ from grainlike.head._peers import WorkerConnection
 from grainlike.head._state import HeadState
 from grainlike.jobs import Job, LogLine, WorkerInfo
 from grainlike.resources import EMPTY, Allocation, Request
-from grainlike.scheduler import Explanation, HeadJob, JobState, PoolOffer
+from grainlike.scheduler import Explanation, HeadJob, JobState, PoolOffer, wanted_in_pools
 from grainlike.wire import AskJobs, JobRow
 
 __all__ = ["HeadQueries"]
@@ -60,7 +60,7 @@ class HeadQueries:
 
     def wanted(self, offer: Allocation, most: int, within_s: float) -> int:
         """Return how many more workers with this offer would help now."""
-        return self._state.scheduler.wanted_in_pools([PoolOffer(offer, most)], within_s)[0][0]
+        return wanted_in_pools(self._state.scheduler, [PoolOffer(offer, most)], within_s)[0][0]
 
     def refusal(self, request: Request) -> str | None:
         """Return why no job with this request would ever run, with the workers that are here; None if one may."""

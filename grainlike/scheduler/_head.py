@@ -16,7 +16,7 @@ place in `_state`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import islice
 
 from grainlike.resources import Missing, Request
@@ -53,13 +53,13 @@ from grainlike.scheduler._events import (
 from grainlike.scheduler._explain import Explanation, explain
 from grainlike.scheduler._job_tree import deepest_first
 from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState
-from grainlike.scheduler._scale_hint import PoolOffer, wanted_in_pools
 from grainlike.scheduler._state import SchedulerState
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import TINY_S
 from grainlike.scheduler._warnings import complain
 from grainlike.scheduler._workers import GangHold, WorkerState
 from grainlike.scheduler.planning._gangs import PlacedGang
+from grainlike.scheduler.planning._start_limits import StartLimits
 from grainlike.wire import Code, Completed, LeaseStart, LeaseWait, Wait
 
 __all__ = ["HeadScheduler"]
@@ -196,10 +196,10 @@ class HeadScheduler:
         ends = ["it is to end when its jobs have"] if worker_state.draining else []
         return "; ".join([*worker_state.shut.values(), *ends])
 
-    def wanted_in_pools(self, pools: Sequence[PoolOffer], within_s: float) -> tuple[list[int], frozenset[int]]:
-        """Return how many more workers of each kind would help; see `_scale_hint.wanted_in_pools`."""
-        workers = list(self.workers.values())
-        return wanted_in_pools(self.classes.values(), workers, self._planner.start_limits, pools, within_s)
+    @property
+    def start_limits(self) -> StartLimits:
+        """Limits and rates, and what they have left."""
+        return self._planner.start_limits
 
     def oldest(self, most: int | None) -> list[HeadJob]:
         """Return the records of the jobs that have not ended, the oldest first, at most `most`."""

@@ -13,12 +13,14 @@ import msgspec
 
 from grainlike.wire._base import BaseMessage
 from grainlike.wire._fleet import (
+    AskBlockFile,
     AskDown,
     AskEndBlock,
     AskFleet,
     AskPause,
     AskScale,
     AskUp,
+    BlockFileIs,
     FleetIs,
     LaunchRefused,
     UpIs,
@@ -414,6 +416,7 @@ Question = (
     | AskTrace
     | AskOutcome
     | AskUp
+    | AskBlockFile
     | AskScale
     | AskDown
     | AskPause
@@ -437,6 +440,7 @@ Answer = (
     | TraceIs
     | OutcomeIs
     | UpIs
+    | BlockFileIs
     | LaunchRefused
     | FleetIs
     | HistoryIs

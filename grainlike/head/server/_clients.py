@@ -31,6 +31,7 @@ from grainlike.net import Link, is_gone
 from grainlike.resources import offer_of, parse
 from grainlike.wire import (
     MOST_ROWS,
+    AskBlockFile,
     AskCancel,
     AskDepart,
     AskDown,
@@ -308,8 +309,8 @@ class ClientRegistry:
                     connection.tasks.start_soon(
                         self.store.tell, connection.link, message, self._kept(connection, message.child)
                     )
-                case AskUp() if connection.tasks is not None:
-                    connection.tasks.start_soon(self.pools.up, connection, message)
+                case AskUp() | AskBlockFile() if connection.tasks is not None:
+                    connection.tasks.start_soon(self.pools.ask, connection, message)
                 case Enough():
                     if message.ask in connection.listening:
                         connection.listening[message.ask].cancel()
