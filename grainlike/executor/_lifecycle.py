@@ -13,6 +13,7 @@ from grainlike.context import GVAR
 from grainlike.engine import BaseResolver, Engine, LocalCalls
 from grainlike.eventloop import EventLoopId, Lifespan, here, soon
 from grainlike.executor._embedded import hooked_streams
+from grainlike.executor._interactive import is_notebook
 from grainlike.executor._registry import alone, current, left
 from grainlike.executor._settings import Settings
 from grainlike.jobs import Job, Observer
@@ -74,6 +75,10 @@ class ExecutorBase(Lifespan, BaseResolver):
         with ExitStack() as stack:
             if not self._settings.echo:
                 stack.enter_context(hooked_streams())
+            if is_notebook():
+                from grainlike.executor._wakeups import woken_by_signals
+
+                stack.enter_context(woken_by_signals(self.loop_id))
             stack.enter_context(self._service.held())
             async with anyio.create_task_group() as tasks:
                 self._calls.open(tasks)
