@@ -106,6 +106,11 @@ class Kernel:
         """Interrupt the cell that runs, as the button of a notebook does."""
         self.manager.interrupt_kernel()
 
+    def restart(self) -> None:
+        """Restart the kernel, as the button of a notebook does."""
+        self.manager.restart_kernel()
+        self._client.wait_for_ready(timeout=LIMIT_S)
+
     def close(self) -> None:
         """Let go of the channels."""
         self._client.stop_channels()

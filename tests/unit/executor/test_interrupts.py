@@ -7,7 +7,7 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike.eventloop import here
-from grainlike.executor._wakeups import woken_by_signals
+from grainlike.executor._interrupts import woken_by_signals
 
 
 def wakeup_fd() -> int:
