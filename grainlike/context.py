@@ -105,8 +105,8 @@ class JobOutput(Protocol):
     """Receiver of a job's output, in a process in which several jobs run at once."""
 
     @property
-    def shown(self) -> bool:
-        """Return True if the process's own streams show the output as well."""
+    def show(self) -> "Callable[[int, Any, str], object] | None":
+        """Shows on one of the process's own streams what the job of a number has written; None if nothing does."""
         ...
 
     def write(self, job: JobInfo, stream: Any, text: str) -> None:
@@ -263,7 +263,7 @@ def enter_part(job: JobInfo) -> None:
 class _Silence:
     """Stream that drops what is printed."""
 
-    shown = False
+    show = None
 
     def write(self, job: JobInfo, stream: Any, text: str) -> None:
         """Drop it."""

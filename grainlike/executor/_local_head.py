@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from grainlike.engine import Engine
 from grainlike.eventloop import Changes
+from grainlike.executor._echo import echo_here
 from grainlike.executor._embedded import embed
 from grainlike.executor._settings import Settings
 from grainlike.graph import Node
@@ -52,6 +53,7 @@ class LocalHead:
         self._settings = settings
         self._changes = changes
         self.head: Head = self._service.head
+        self._show = echo_here(engine, self.head.view.submitter) if settings.echo else None
         self.runner = self.head
         self.observers = self.head.observers
         if settings.logging:
@@ -75,7 +77,7 @@ class LocalHead:
         self._service.start(tasks)
         offer = self._settings.offer
         if offer is not None:
-            link, serve = embed(offer, echo=self._settings.echo)
+            link, serve = embed(offer, self._show)
             tasks.start_soon(self._service.admit, link)
             tasks.start_soon(serve)
             await self._changes.until(lambda: bool(self.head.peers))

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from grainlike.engine import explain_unsubmitted
 from grainlike.graph import Node
+from grainlike.head._chains import CHAIN_MOST
 from grainlike.head._errors import name_of, refusal
 from grainlike.head._history import JobHistory
 from grainlike.head._logs import EndedSource, LogRouter, source_of
@@ -88,6 +89,25 @@ class HeadQueries:
         """Return the placeholder of this program whose job this is."""
         job = self._state.jobs.get(number)
         return None if job is None else job.node
+
+    def submitter(self, number: int) -> Node | ReplyTo | None:
+        """Return who submitted a job, or the outermost of the jobs that led to it: a placeholder of this program, or a
+        client. None for a job that has ended or was cancelled. From any thread.
+        """
+        job = self._state.jobs.get(number) or self._first_of(number)
+        while isinstance(job, RelayedJob) and job.attempt_of[1]:
+            job = self._state.jobs.get(job.attempt_of[1])
+        if isinstance(job, RelayedJob):
+            return job.reply_to
+        return None if job is None else job.node
+
+    def _first_of(self, link: int) -> Job | None:
+        """Return the first of the chain that takes this job along: their numbers follow one another."""
+        for number in range(link - 1, max(0, link - 1 - CHAIN_MOST), -1):
+            first = self._state.jobs.get(number)
+            if first is not None:
+                return first if any(job.id == link for job in first.links) else None
+        return None
 
     # --- jobs by number ----------------------------------------------------------------------------------------------
 

@@ -332,8 +332,14 @@ def test_frames_are_taken_apart_wherever_they_were_torn(head):
         assert tap.unclaimed == b"raw"
 
 
-def test_with_echo_this_processs_streams_show_what_jobs_write_character_by_character(capsys):
-    with closing(Outputs(lambda message: None, echo=True)) as outputs:
+def test_this_processs_streams_show_what_jobs_write_character_by_character(capsys):
+    shown = []
+
+    def show(job, stream, text):
+        shown.append(job)
+        stream.write(text)
+
+    with closing(Outputs(lambda message: None, show=show)) as outputs:
         tap = outputs.tap(1)
         tap.lease([5], [1])
         for byte in "grün\n".encode():
@@ -341,3 +347,4 @@ def test_with_echo_this_processs_streams_show_what_jobs_write_character_by_chara
         tap.told(5, 1, ERR, b"told\n")
         tap.told(5, 1, OUT, b"shown already\n", shown=True)
     assert capsys.readouterr() == ("grün\n", "told\n")
+    assert set(shown) == {5}

@@ -12,11 +12,12 @@ import sys
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from grainlike.wire import Code, Completed, Output, OutputStream
 from grainlike_worker.daemon._output_store import TAIL_BYTES, AttemptOutput, Piece, PieceRing, Spool
 
-__all__ = ["LIVE_S", "Outputs", "Tap"]
+__all__ = ["LIVE_S", "Outputs", "Show", "Tap", "show_all"]
 
 logger = logging.getLogger("grainlike.worker")
 
@@ -31,20 +32,28 @@ MOST_RECORDS = 20_000
 and what it wrote lies in the spool.
 """
 
+Show = Callable[[int, Any, str], object]
+"""Shows on a stream of this process what the job of a number has written. From any thread."""
+
 _MESSAGE_BYTES = 256 * 1024
 _RUNNER_LOG_BYTES = 64 * 1024
 
 
+def show_all(_: int, stream: Any, text: str) -> None:
+    """Show what any job has written, as a `Show`."""
+    stream.write(text)
+
+
 class Outputs:
-    """The output of all jobs of one worker. `post` tells the head; with `echo`, this process's own streams show all.
+    """The output of all jobs of one worker. `post` tells the head; `show` shows all on this process's own streams.
 
     `known` has the numbers of the jobs whose ends will be told; others are links of a chain, which end by themselves.
     """
 
     def __init__(
-        self, post: Callable[[Output], None], known: Container[int] | None = None, *, echo: bool = False
+        self, post: Callable[[Output], None], known: Container[int] | None = None, show: Show | None = None
     ) -> None:
-        self.echo = echo
+        self.show = show
         self._known = known
         self._post = post
         self._spool = Spool()
@@ -261,7 +270,7 @@ class Tap:
 
     def raw(self, stream: OutputStream, data: bytes, link: int = 0) -> None:
         """The runner's descriptor brought this, while it was at this link of a chain."""
-        self._echo(stream, data)
+        self._show(link or (self._jobs[0] if self._jobs else 0), stream, data)
         if link:
             self._outputs.add(link, 1, stream, data)
         elif self._jobs:
@@ -272,7 +281,7 @@ class Tap:
     def told(self, job: int, attempt: int, stream: OutputStream, data: bytes, *, shown: bool = False) -> None:
         """The runner knows that this is that job's. `shown`: this process's streams have it already."""
         if not shown:
-            self._echo(stream, data)
+            self._show(job, stream, data)
         self._outputs.add(job, attempt, stream, data)
 
     def logged(self, records: list[bytes]) -> None:
@@ -290,15 +299,16 @@ class Tap:
                 text = lines.decode(errors="backslashreplace")
                 logger.info("runner %d wrote, for which of its jobs is unknown: %s", self._runner, text)
 
-    def _echo(self, stream: OutputStream, data: bytes) -> None:
-        if not self._outputs.echo:
+    def _show(self, job: int, stream: OutputStream, data: bytes) -> None:
+        show = self._outputs.show
+        if show is None:
             return
         decoder = self._decoders.get(stream)
         if decoder is None:
             decoder = self._decoders[stream] = codecs.getincrementaldecoder("utf-8")("backslashreplace")
         out = sys.stderr if stream in (OutputStream.STDERR, OutputStream.LOG) else sys.stdout
         try:
-            out.write(decoder.decode(data))
+            show(job, out, decoder.decode(data))
             out.flush()
         except Exception:  # noqa: BLE001, S110 - the program's stream may be closed, or anything: the job goes on
             pass
