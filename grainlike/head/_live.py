@@ -94,7 +94,7 @@ class LiveView:
         for worker in scheduler.workers.values():
             held += len(worker.held)
             self._look_at(worker, running, counts)
-        backoff = len(scheduler.backoffs)
+        backoff = scheduler.in_backoff
         counts.update(queued=max(0, len(scheduler.jobs) - held - backoff), backoff=backoff)
         return {state: count for state, count in sorted(counts.items()) if count}, running
 

@@ -124,7 +124,7 @@ class HeadQueries:
     def rows(self, most: int | None) -> list[JobRow]:
         """The oldest jobs that have not ended, at most so many."""
         now = self._now()
-        return [self._row(worker_state, now) for worker_state in self._state.scheduler.oldest(most)]
+        return [self._row(worker_state, now) for worker_state in islice(self._state.scheduler.jobs.values(), most)]
 
     def some_rows(self, asked: AskJobs, most: int) -> tuple[list[JobRow], int]:
         """Return the oldest jobs that a question means, at most `most`, and where the next answer begins: 0 where there
