@@ -63,7 +63,7 @@ from grainlike.wire._large import (
     Buffer,
     gap_with,
 )
-from grainlike.wire._logged import ClientRecords, LoggedRecords
+from grainlike.wire._logged import RECORD_BYTES, ClientRecords, LoggedRecords
 from grainlike.wire._messages import Message
 from grainlike.wire._nested import (
     AskOutcome,
@@ -181,6 +181,7 @@ __all__ = [
     "MOST_ROWS",
     "OUTCOMES",
     "PROTOCOL",
+    "RECORD_BYTES",
     "ROW_BYTES",
     "SUSPECT_S",
     "TRUSTED",

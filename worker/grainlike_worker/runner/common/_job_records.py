@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from grainlike.context import JobInfo, LoggingJob, logging_job
 from grainlike.joblogging import JOB_RATE, LogLevels, RateGate, pack_dropped, pack_record
-from grainlike_worker.ipc._record_frames import CARRIER, send_record
+from grainlike_worker.ipc._record_frames import CARRIER, enlarge, send_record
 
 __all__ = ["JobRecords"]
 
@@ -100,6 +100,7 @@ class _JobHandler(logging.Handler):
         """Rates of the jobs that have logged, by number."""
         self.dropped: dict[int, tuple[JobInfo, int]] = {}
         self._fd = fd
+        self._is_large = False
 
     def emit(self, record: logging.LogRecord) -> None:
         found = logging_job()
@@ -122,10 +123,19 @@ class _JobHandler(logging.Handler):
         now = time.monotonic()
         if gate.allows(0, now):
             packed = pack_record(record, found.job)
-            if gate.charges(len(packed)) and send_record(self._fd, CARRIER.pack(carrier.id, carrier.attempt) + packed):
+            if gate.charges(len(packed)) and self._sends(CARRIER.pack(carrier.id, carrier.attempt) + packed):
                 return
         _, count = self.dropped.get(carrier.id, (carrier, 0))
         self.dropped[carrier.id] = carrier, count + 1
+
+    def _sends(self, record: bytes) -> bool:
+        if send_record(self._fd, record):
+            return True
+        if self._is_large:
+            return False
+        self._is_large = True
+        enlarge(self._fd)
+        return send_record(self._fd, record)
 
     def tell_dropped(self, job: JobInfo, count: int) -> None:
         """Send the number of records of a job that were dropped; wait a moment for room."""
