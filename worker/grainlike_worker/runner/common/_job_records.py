@@ -23,8 +23,10 @@ __all__ = ["JobRecords"]
 _MOST_JOBS = 1000
 """Jobs whose rates are known; what a job leaves behind may log after its end."""
 
-_TELL_S = 0.02
-"""Seconds for which the number of dropped records waits for room in the pipe, once the job has ended."""
+_TELL_S = 0.5
+"""Seconds for which the number of dropped records waits at most for room in the pipe, once the job has ended: a worker
+that reads nothing for so long takes no outcome either.
+"""
 
 
 class JobRecords:
