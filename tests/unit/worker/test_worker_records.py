@@ -98,9 +98,11 @@ def test_a_record_that_does_not_end_is_dropped():
 
 @pytest.fixture
 def records(pipe):
+    before = logging.basicConfig
     records = JobRecords(pipe[1])
     yield records
     records.hold(None)
+    logging.basicConfig = before
 
 
 @contextmanager

@@ -10,9 +10,12 @@ from __future__ import annotations
 import logging
 import os
 import select
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import wraps
+from typing import Any
 
 from grainlike.context import JobInfo, LoggingJob, logging_job
 from grainlike.joblogging import JOB_RATE, LogLevels, RateGate, pack_dropped, pack_record
@@ -41,6 +44,7 @@ class JobRecords:
         self._handler = _JobHandler(fd)
         self._top = logging.Logger("grainlike jobs")
         self._top.addHandler(self._handler)
+        vars(logging)["basicConfig"] = _explicit(logging.basicConfig)
         self._given: dict[str, tuple[int, int]] = {}
         """Loggers that were given a level: the one they had, and the one they got."""
         self._changed: set[str] = set()
@@ -147,6 +151,20 @@ class _JobHandler(logging.Handler):
             poll.register(self._fd, select.POLLOUT)
             poll.poll(_TELL_S * 1000)
             send_record(self._fd, note)
+
+
+def _explicit(basic_config: Callable[..., None]) -> Callable[..., None]:
+    """Wrap `logging.basicConfig`: in jobs whose records are passed on it does nothing where `logging` itself calls it.
+
+    `logging.warning(...)` and its like do so, since the root logger has no handler; it would keep all that comes then.
+    """
+
+    @wraps(basic_config)
+    def configure(**options: Any) -> None:
+        if sys._getframe(1).f_globals is not vars(logging) or logging_job() is None:
+            basic_config(**options)
+
+    return configure
 
 
 def _show_as_ever(record: logging.LogRecord) -> None:
