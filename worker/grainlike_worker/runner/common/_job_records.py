@@ -44,7 +44,7 @@ class JobRecords:
         self._handler = _JobHandler(fd)
         self._top = logging.Logger("grainlike jobs")
         self._top.addHandler(self._handler)
-        vars(logging)["basicConfig"] = _explicit(logging.basicConfig)
+        logging.__dict__["basicConfig"] = _explicit(logging.basicConfig)
         self._given: dict[str, tuple[int, int]] = {}
         """Loggers that were given a level: the one they had, and the one they got."""
         self._changed: set[str] = set()
