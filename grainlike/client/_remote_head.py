@@ -81,10 +81,10 @@ class RemoteHead:
     name = "grainlike"
 
     def __init__(
-        self, settings: ConnectionSettings, engine: Engine, changes: Changes, logging: JobLogging | None = None
+        self, settings: ConnectionSettings, engine: Engine, changes: Changes, job_logging: JobLogging | None = None
     ) -> None:
         self._settings = settings
-        self._logging = logging
+        self._logging = job_logging
         self._records_heard = 0
         self._engine = engine
         self._changes = changes
@@ -93,7 +93,7 @@ class RemoteHead:
         """The named calls of the session."""
         self._counters = JobCounters(time.monotonic())
         self._leases = RemoteLeases(self.observers)
-        levels = None if logging is None else logging.levels
+        levels = None if job_logging is None else job_logging.levels
         self.runner = RemoteJobs(engine, engine.pump, self._counters, self._leases, self._fetch, levels)
         self._fetching = anyio.Semaphore(_AT_ONCE)
         self._client: HeadClient | None = None

@@ -11,6 +11,7 @@ from math import isfinite
 
 from grainlike.errors import ProtocolError
 from grainlike.wire import (
+    RECORD_BYTES,
     Blocked,
     Buffer,
     Code,
@@ -33,9 +34,6 @@ __all__ = ["check_frames", "check_hello"]
 _CODE_MOST = max(Code)
 _WAIT_MOST = max(Wait)
 _STREAM_MOST = max(OutputStream)
-RECORD_BYTES = 512 * 1024
-"""Most bytes of one record of `logging`: `joblogging` shortens each to less."""
-
 _SECONDS_MOST = 1e12
 """Times beyond this, on any clock, are none: sums and squares of them would not be numbers any more."""
 

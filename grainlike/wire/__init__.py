@@ -66,7 +66,7 @@ from grainlike.wire._large import (
     gap_with,
 )
 from grainlike.wire._live import LEAST_EVERY_S, AskLive, AskQueue, LiveIs, QueueIs, QueueRow, RunningRow
-from grainlike.wire._logged import ClientRecords, LoggedRecords
+from grainlike.wire._logged import RECORD_BYTES, ClientRecords, LoggedRecords
 from grainlike.wire._messages import Message
 from grainlike.wire._nested import (
     AskOutcome,
@@ -185,6 +185,7 @@ __all__ = [
     "MOST_ROWS",
     "OUTCOMES",
     "PROTOCOL",
+    "RECORD_BYTES",
     "ROW_BYTES",
     "SUSPECT_S",
     "TRUSTED",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from grainlike.wire._base import BaseMessage
 
-__all__ = ["ClientRecords", "LoggedRecords"]
+__all__ = ["RECORD_BYTES", "ClientRecords", "LoggedRecords"]
+
+RECORD_BYTES = 512 * 1024
+"""Most bytes of one packed record: the process of a job shortens each to less."""
 
 
 class LoggedRecords(BaseMessage, frozen=True, tag=150):

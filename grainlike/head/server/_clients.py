@@ -278,7 +278,12 @@ class ClientRegistry:
         """Send records of `logging` to the client, or to the program that has the session, of this number. They are
         dropped while it is away, or does not read.
         """
-        connection = self.here.get(owner) or next((s.connection for s in self.sessions if s.number == owner), None)
+        connection = self.here.get(owner)
+        if connection is None:
+            session = next((session for session in self.sessions if session.number == owner), None)
+            if session is None:
+                return  # of a client that has left
+            connection = session.connection
         sent, dropped = self._records_sent.get(owner, (0, 0))
         if connection is None or connection.link.closed or connection.link.waiting() > _UNREAD_RECORDS:
             self._records_sent[owner] = sent, dropped + len(records)

@@ -414,6 +414,32 @@ async def test_what_a_job_configures_itself_is_respected_and_nothing_is_told_twi
     assert path.read_text() == file
 
 
+def warn_by_module():
+    logging.warning("by the module")
+    return os.getpid()
+
+
+async def warn_by_module_async():
+    return warn_by_module()
+
+
+@pytest.mark.asyncio
+async def test_functions_of_the_module_do_not_configure_the_process_of_a_job(opened, kept):
+    async with asyncio.timeout(LIMIT_S), opened():
+        for function in (warn_by_module, warn_by_module_async):
+            for _ in range(2):
+                await (delayed(function) @ Cores(1))()
+    assert kept.messages("root") == ["by the module"] * 4
+
+
+@pytest.mark.asyncio
+async def test_functions_of_the_module_configure_a_process_that_keeps_its_records(start_worker, kept):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1), logging=False) as executor:
+        r_ = (delayed(warn_by_module) @ Cores(1))()
+        await r_
+        assert await lines(executor, r_) == [("stderr", "WARNING:root:by the module")]
+
+
 def log_without_end(count):
     logger = logging.getLogger("app.model")
     for number in range(count):

@@ -1,5 +1,6 @@
 """The pipe through which runners send records of `logging`, and the worker's bounds on them."""
 
+import fcntl
 import logging
 import os
 import struct
@@ -11,15 +12,15 @@ import pytest
 
 from grainlike.context import JobInfo, enter_job
 from grainlike.errors import ProtocolError
-from grainlike.head._validation import RECORD_BYTES, check_frames
+from grainlike.head._validation import check_frames
 from grainlike.joblogging import LogLevels, Rate, pack_dropped, unpack
 from grainlike.resources import NO_ALLOCATION
-from grainlike.wire import Code, Completed, Frame, LoggedRecords, OutputStream
+from grainlike.wire import RECORD_BYTES, Code, Completed, Frame, LoggedRecords, OutputStream
 from grainlike_worker.daemon import _record_relay
 from grainlike_worker.daemon._output import Outputs
 from grainlike_worker.daemon._output_pipes import OutputPipes
 from grainlike_worker.daemon._record_relay import RecordRelay
-from grainlike_worker.ipc._record_frames import CARRIER, RecordFrames, send_record
+from grainlike_worker.ipc._record_frames import CARRIER, PIPE_BYTES, RecordFrames, send_record
 from grainlike_worker.runner.common import _job_records
 from grainlike_worker.runner.common._job_records import JobRecords
 
@@ -97,9 +98,11 @@ def test_a_record_that_does_not_end_is_dropped():
 
 @pytest.fixture
 def records(pipe):
+    before = logging.basicConfig
     records = JobRecords(pipe[1])
     yield records
     records.hold(None)
+    logging.basicConfig = before
 
 
 @contextmanager
@@ -171,7 +174,8 @@ def test_a_job_that_floods_loses_records_with_a_count_and_others_do_not(records,
 
 def test_a_pipe_that_nobody_reads_costs_records_and_no_time(records, pipe):
     records.hold(LEVELS)
-    copy_context().run(log_as, 1, ["x" * 100] * 4_000)
+    copy_context().run(log_as, 1, ["x" * 1000] * 4_000)
+    assert fcntl.fcntl(pipe[1], fcntl.F_GETPIPE_SZ) == PIPE_BYTES, "it was made larger first"
     arrived = len(heard(pipe[0]))
     assert 0 < arrived < 4_000
     records.ended([1])

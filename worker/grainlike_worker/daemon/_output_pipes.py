@@ -4,17 +4,16 @@ Two are the process's standard output and error. Through a third, a runner that 
 through another, all runners send what jobs log.
 """
 
-import fcntl
 import os
 import select
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
 import anyio
 
 from grainlike.wire import OutputStream
 from grainlike_worker.daemon._output import Tap
-from grainlike_worker.ipc._record_frames import RecordFrames
+from grainlike_worker.ipc._record_frames import PIPE_BYTES, RecordFrames
 from grainlike_worker.ipc._steps import HEADER
 
 __all__ = ["OutputPipes"]
@@ -25,11 +24,6 @@ PATIENCE_S = 0.02
 
 _READ_SIZE = 64 * 1024
 """What a pipe holds: one read takes all that was written before it."""
-
-_RECORDS_BYTES = 1 << 20
-"""Room for records of `logging`, where the system grants it: what a job logs beyond it is lost."""
-
-_F_SETPIPE_SZ = 1031
 
 
 class OutputPipes:
@@ -56,7 +50,6 @@ class OutputPipes:
         if not framed:
             self.given |= {"--unread-out": self.held[0], "--unread-err": self.held[1]}
         self._records, self.given["--records"] = self._make()
-        _enlarge(self._records)
         self._record_frames = RecordFrames()
         self._poll = select.poll()
         for fd in (*self.held, self._records):
@@ -143,7 +136,7 @@ class OutputPipes:
         self._rest = rest[at:]
 
     def _drain_records(self, tap: Tap) -> None:
-        for _ in range(_RECORDS_BYTES // _READ_SIZE):  # not for ever: a job may write as fast as we read
+        for _ in range(PIPE_BYTES // _READ_SIZE):  # not for ever: a job may write as fast as we read
             if not self._read_records(tap):
                 return
 
@@ -160,8 +153,3 @@ class OutputPipes:
         else:
             tap.logged(records)
         return data
-
-
-def _enlarge(fd: int) -> None:
-    with suppress(OSError):  # the user has too many large pipes: it keeps the usual size, 64 KiB
-        fcntl.fcntl(fd, _F_SETPIPE_SZ, _RECORDS_BYTES)

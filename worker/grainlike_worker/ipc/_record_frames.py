@@ -4,17 +4,21 @@ Several processes may write to it, a runner and what a job forks, and none of th
 is no room is not written, and its record is lost as a whole.
 """
 
+import fcntl
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 
-__all__ = ["CARRIER", "RecordFrames", "send_record"]
+from grainlike.wire import RECORD_BYTES
+
+__all__ = ["CARRIER", "PIPE_BYTES", "RecordFrames", "enlarge", "send_record"]
 
 CARRIER = struct.Struct("<qI")
 """The first bytes of each record: number and attempt of the job that the worker was sent."""
 
-RECORD_BYTES = 512 * 1024
-"""Most bytes of a record; the head takes no longer ones."""
+PIPE_BYTES = 1 << 20
+"""Room in the pipe of a process that logs much, where the system grants it."""
 
 _HEADER = struct.Struct("<IHB")
 """Process that writes, number of bytes in this part, and which part it is."""
@@ -24,6 +28,8 @@ _PART_BYTES = 4096 - _HEADER.size
 """Bytes in one part: the kernel writes up to 4096 to a pipe as a whole or not at all (POSIX: at least 512)."""
 
 _MOST_WRITERS = 16
+
+_F_SETPIPE_SZ = 1031
 
 
 def send_record(fd: int, record: bytes) -> bool:
@@ -37,6 +43,14 @@ def send_record(fd: int, record: bytes) -> bool:
     except OSError:
         return False
     return True
+
+
+def enlarge(fd: int) -> None:
+    """Give a pipe `PIPE_BYTES` instead of the usual 64 KiB. Not for all pipes from the beginning: what the pipes of one
+    user may have together is limited, and beyond it new ones have a page or two.
+    """
+    with suppress(OSError):  # there is no more for this user
+        fcntl.fcntl(fd, _F_SETPIPE_SZ, PIPE_BYTES)
 
 
 class RecordFrames:
@@ -78,7 +92,7 @@ class RecordFrames:
         if found is None:
             return None
         found += part
-        if len(found) > RECORD_BYTES:
+        if len(found) > RECORD_BYTES + CARRIER.size:
             del self._parts[pid]
         elif which & _LAST:
             return bytes(self._parts.pop(pid))

@@ -10,21 +10,26 @@ from __future__ import annotations
 import logging
 import os
 import select
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import wraps
+from typing import Any
 
 from grainlike.context import JobInfo, LoggingJob, logging_job
 from grainlike.joblogging import JOB_RATE, LogLevels, RateGate, pack_dropped, pack_record
-from grainlike_worker.ipc._record_frames import CARRIER, send_record
+from grainlike_worker.ipc._record_frames import CARRIER, enlarge, send_record
 
 __all__ = ["JobRecords"]
 
 _MOST_JOBS = 1000
 """Jobs whose rates are known; what a job leaves behind may log after its end."""
 
-_TELL_S = 0.02
-"""Seconds for which the number of dropped records waits for room in the pipe, once the job has ended."""
+_TELL_S = 0.5
+"""Seconds for which the number of dropped records waits at most for room in the pipe, once the job has ended: a worker
+that reads nothing for so long takes no outcome either.
+"""
 
 
 class JobRecords:
@@ -39,6 +44,7 @@ class JobRecords:
         self._handler = _JobHandler(fd)
         self._top = logging.Logger("grainlike jobs")
         self._top.addHandler(self._handler)
+        logging.__dict__["basicConfig"] = _explicit(logging.basicConfig)
         self._given: dict[str, tuple[int, int]] = {}
         """Loggers that were given a level: the one they had, and the one they got."""
         self._changed: set[str] = set()
@@ -100,6 +106,7 @@ class _JobHandler(logging.Handler):
         """Rates of the jobs that have logged, by number."""
         self.dropped: dict[int, tuple[JobInfo, int]] = {}
         self._fd = fd
+        self._is_large = False
 
     def emit(self, record: logging.LogRecord) -> None:
         found = logging_job()
@@ -122,10 +129,19 @@ class _JobHandler(logging.Handler):
         now = time.monotonic()
         if gate.allows(0, now):
             packed = pack_record(record, found.job)
-            if gate.charges(len(packed)) and send_record(self._fd, CARRIER.pack(carrier.id, carrier.attempt) + packed):
+            if gate.charges(len(packed)) and self._sends(CARRIER.pack(carrier.id, carrier.attempt) + packed):
                 return
         _, count = self.dropped.get(carrier.id, (carrier, 0))
         self.dropped[carrier.id] = carrier, count + 1
+
+    def _sends(self, record: bytes) -> bool:
+        if send_record(self._fd, record):
+            return True
+        if self._is_large:
+            return False
+        self._is_large = True
+        enlarge(self._fd)
+        return send_record(self._fd, record)
 
     def tell_dropped(self, job: JobInfo, count: int) -> None:
         """Send the number of records of a job that were dropped; wait a moment for room."""
@@ -135,6 +151,20 @@ class _JobHandler(logging.Handler):
             poll.register(self._fd, select.POLLOUT)
             poll.poll(_TELL_S * 1000)
             send_record(self._fd, note)
+
+
+def _explicit(basic_config: Callable[..., None]) -> Callable[..., None]:
+    """Wrap `logging.basicConfig`: in jobs whose records are passed on it does nothing where `logging` itself calls it.
+
+    `logging.warning(...)` and its like do so, since the root logger has no handler; it would keep all that comes then.
+    """
+
+    @wraps(basic_config)
+    def configure(**options: Any) -> None:
+        if sys._getframe(1).f_globals is not vars(logging) or logging_job() is None:
+            basic_config(**options)
+
+    return configure
 
 
 def _show_as_ever(record: logging.LogRecord) -> None:
