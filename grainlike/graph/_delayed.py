@@ -17,6 +17,7 @@ from grainlike.graph._placeholder import Placeholder, rebind
 from grainlike.graph._refusals import Refusals
 from grainlike.graph._serial import hint_at_serial_loop
 from grainlike.graph._state import RunsIn, State
+from grainlike.graph._tracebacks import folded, traceback_of
 
 __all__ = ["Delayed", "node_of"]
 
@@ -85,12 +86,18 @@ class Delayed(Operators["Delayed[Any]"], NumpyProtocols, Refusals, Generic[T_co]
     __slots__ = ()
 
     def __await__(self) -> Generator[Any, Any, T_co]:
+        __tracebackhide__ = True  # pytest and IPython's debugger leave out frames that have this
         node = self._node
-        if node.finished:
-            return cast("T_co", node.result())
-        if node.state is _LAZY and node.place is not _INLINE:
-            hint_at_serial_loop(self, sys._getframe(1))
-        return cast("T_co", (yield from current_resolver(node).wait(node).__await__()))
+        try:
+            if node.finished:
+                return cast("T_co", node.result())
+            if node.state is _LAZY and node.place is not _INLINE:
+                hint_at_serial_loop(self, sys._getframe(1))
+            return cast("T_co", (yield from current_resolver(node).wait(node).__await__()))
+        except BaseException as error:
+            if not node.finished:
+                raise  # an error of ours: all frames tell where it comes from
+            raise BaseException.with_traceback(error, folded(traceback_of(error)))  # noqa: B904 - it is the same
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Delayed[Any]:
         refuse_called_request(self._node)

@@ -24,6 +24,10 @@ __all__ = ["RemoteTraceback", "dump_error", "load_error", "told_of_error"]
 
 Parcel = tuple[bytes | None, list[Any] | None, list[Any], str, str, str]
 
+_HEADING = "Traceback (most recent call last):\n"
+_BEGINS = "(most recent call last)"
+"""Beginning of a remote traceback as text: what shows it says before that it is one."""
+
 _LONGEST = 64 * 1024
 _DEEPEST = 16
 """How many causes travel: `raise X from Y` gives X one, and that of Y is another."""
@@ -40,7 +44,7 @@ class RemoteTraceback(Exception):  # noqa: N818 -- not an error itself but the c
         self.noted = False
 
     def __str__(self) -> str:
-        return f'\n"""\n{self.text}"""'
+        return f"{_BEGINS}\n{self.text.removeprefix(_HEADING).rstrip()}"
 
 
 def dump_error(error: BaseException) -> Payload:
