@@ -16,6 +16,7 @@ from grainlike.graph._operators import Operators, binary, operate
 from grainlike.graph._placeholder import Placeholder, rebind
 from grainlike.graph._refusals import Refusals
 from grainlike.graph._serial import hint_at_serial_loop
+from grainlike.graph._shown import shown_call
 from grainlike.graph._state import RunsIn, State
 from grainlike.graph._tracebacks import folded, traceback_of
 
@@ -151,18 +152,19 @@ class Delayed(Operators["Delayed[Any]"], NumpyProtocols, Refusals, Generic[T_co]
     def __repr__(self) -> str:
         node = self._node
         request = f", {node.request}" if node.request else ""
-        shown = f"<Delayed {_short(node.function.name)}: {node.state.label}{request}>"
+        shown = f"<Delayed {shown_call(node)}: {node.state.label}{request}>"
         return shown + coroutine_hint(sys._getframe(1))
+
+    def _ipython_display_(self) -> None:
+        """Show it in a notebook, in place of `_repr_html_`, while its call has not ended."""
+        node = self._node
+        if node.finished or node.owner is None or not node.owner.show_live(node):
+            raise NotImplementedError("IPython shows what it has otherwise")
 
     def _repr_html_(self) -> str:
         from grainlike.graph.drawing._html import html_of
 
         return html_of(self._node)
-
-
-def _short(name: str) -> str:
-    line = " ".join(name.split())
-    return line if len(line) <= 40 else line[:39] + "…"
 
 
 def node_of(placeholder: object) -> Node:

@@ -249,6 +249,10 @@ class Resolver(Protocol):
         """Start a stream at the first step, and yield its items. Dropping the iterator ends the stream."""
         ...
 
+    def show_live(self, node: Node) -> bool:
+        """Show an unfinished node in a notebook, and keep that up to date; False where that is impossible."""
+        ...
+
     def drop(self, node: Node) -> None:
         """Nobody holds a stream that this resolver owns any more: end it. From any thread, and in a destructor."""
 
