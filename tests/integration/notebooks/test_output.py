@@ -67,6 +67,13 @@ await say_
     assert cell.written() == "".join(f"link {n}\n" for n in range(5)) + "a\nab\nabc\nabcd\nabcde\n"
 
 
+@pytest.mark.parametrize("name", ["say", "say_async"])
+def test_nothing_of_very_many_quick_jobs_is_lost(kernel: Kernel, name: str) -> None:
+    cell = kernel.run(f"await gather([({name} @ Cores(1))(n) for n in range(500)]); None")
+    assert sorted(map(int, cell.written().split())) == list(range(500))
+    assert cell.written("stderr").count("complains") == 500
+
+
 def test_a_program_that_a_job_starts_prints_below_the_cell_too(kernel: Kernel) -> None:
     kernel.run("run_echo = delayed(lambda word: subprocess.run(['echo', word], check=True).returncode)")
     cell = kernel.run("await (run_echo @ Cores(1))('from a program')")
