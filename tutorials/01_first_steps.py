@@ -12,7 +12,7 @@ Names of placeholders end in `_` in these tutorials, to tell them from values. T
 
 Run it with `python 01_first_steps.py`. It needs no set-up. It prints::
 
-    a placeholder: <Delayed square: lazy, cores=1>
+    a placeholder: <Delayed square(7): lazy, cores=1>
     its value: 49
     now: <Delayed square: succeeded, cores=1>
     an expression: 65

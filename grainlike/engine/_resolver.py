@@ -110,6 +110,10 @@ class BaseResolver(ABC):
         self._check_loop("cancelled")
         self._engine.cancel([node])
 
+    def show_live(self, node: Node) -> bool:  # noqa: ARG002 - most are in no notebook
+        """Show a node in a notebook, and keep that up to date; False where that is impossible."""
+        return False
+
     def watch(self, node: Node, waiter: Callable[[], object]) -> None:
         """Call `waiter` when the node has finished."""
         self._engine.watch(node, waiter)

@@ -25,6 +25,8 @@ from grainlike.subprocesses import reserve_standard_descriptors
 
 if TYPE_CHECKING:
     from grainlike.executor._job_service import JobService
+    from grainlike.executor._live_views import LiveViews
+    from grainlike.graph import Node
     from grainlike.head import Recorder
 
 __all__ = ["ExecutorBase"]
@@ -41,6 +43,7 @@ class ExecutorBase(Lifespan, BaseResolver):
         self.offer: Allocation | None = settings.offer
         """Offer of the embedded worker, with ids; None without one."""
         self._recorder: Recorder | None = None
+        self._views: LiveViews | None = None
         self._stands = False
         """True while it is open without a block, and nobody has closed it."""
 
@@ -126,6 +129,17 @@ class ExecutorBase(Lifespan, BaseResolver):
             raise RuntimeError(
                 f"this executor lives in the {self._loop_id}; it is {what} from {now or 'no event loop'}"
             )
+
+    def show_live(self, node: Node) -> bool:
+        """Show a node in the notebook whose kernel this is, until it has finished; return False if there is none."""
+        if not is_notebook() or self.loop_id.backend != "asyncio":
+            return False
+        if self._views is None:
+            from grainlike.executor._live_views import LiveViews
+
+            self._views = LiveViews(self.loop_id, self._engine.watch)
+        self._views.show(node)
+        return True
 
     # --- observers ---------------------------------------------------------------------------------------------------
 

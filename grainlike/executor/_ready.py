@@ -52,6 +52,10 @@ class ReadyResolver:
         """Streams are calls, and never ready."""
         raise NotImplementedError(node)
 
+    def show_live(self, node: Node) -> bool:  # noqa: ARG002 - it has finished
+        """Show nothing that changes: a node is finished by the time that anybody could look at it."""
+        return False
+
     def drop(self, node: Node) -> None:
         """Streams are calls, and never ready."""
         raise NotImplementedError(node)

@@ -12,7 +12,7 @@ import anyio
 from grainlike.eventloop import here, loop_options
 from grainlike.executor._executor import Executor
 from grainlike.executor._settings import NOT_GIVEN, NotGiven
-from grainlike.graph import Delayed
+from grainlike.graph import Delayed, folded_below, traceback_of
 from grainlike.resources import Request
 from grainlike.subprocesses import reserve_standard_descriptors
 
@@ -85,7 +85,11 @@ def run(
                 return await made
 
     reserve_standard_descriptors()  # before the loop opens anything: libuv aborts where it was given one of these
-    return anyio.run(inside, backend=backend, backend_options=loop_options(backend))
+    try:
+        return anyio.run(inside, backend=backend, backend_options=loop_options(backend))
+    except BaseException as error:  # noqa: BLE001 - it is raised
+        trace = folded_below(traceback_of(error), inside.__code__)
+        raise BaseException.with_traceback(error, trace)  # noqa: B904 - it is the same
 
 
 def _shown(progress: bool | Progress) -> AbstractContextManager[object]:

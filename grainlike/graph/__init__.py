@@ -25,6 +25,7 @@ from grainlike.graph._retry import Retry
 from grainlike.graph._source import main_file
 from grainlike.graph._state import RunsIn, State, Status
 from grainlike.graph._stream import Stream, node_behind
+from grainlike.graph._tracebacks import folded_below, traceback_of
 
 if TYPE_CHECKING:
     from grainlike.graph._named import NamedGraph, NamedJob
@@ -66,6 +67,7 @@ __all__ = [
     "delayed",
     "delayed_value",
     "excuse",
+    "folded_below",
     "gather",
     "graph",
     "info",
@@ -78,6 +80,7 @@ __all__ = [
     "register",
     "remember_origins",
     "start",
+    "traceback_of",
     "unfinished_nodes",
 ]
 

@@ -16,7 +16,9 @@ from grainlike.graph._operators import Operators, binary, operate
 from grainlike.graph._placeholder import Placeholder, rebind
 from grainlike.graph._refusals import Refusals
 from grainlike.graph._serial import hint_at_serial_loop
+from grainlike.graph._shown import shown_call
 from grainlike.graph._state import RunsIn, State
+from grainlike.graph._tracebacks import folded, traceback_of
 
 __all__ = ["Delayed", "node_of"]
 
@@ -85,12 +87,18 @@ class Delayed(Operators["Delayed[Any]"], NumpyProtocols, Refusals, Generic[T_co]
     __slots__ = ()
 
     def __await__(self) -> Generator[Any, Any, T_co]:
+        __tracebackhide__ = True  # pytest and IPython's debugger leave out frames that have this
         node = self._node
-        if node.finished:
-            return cast("T_co", node.result())
-        if node.state is _LAZY and node.place is not _INLINE:
-            hint_at_serial_loop(self, sys._getframe(1))
-        return cast("T_co", (yield from current_resolver(node).wait(node).__await__()))
+        try:
+            if node.finished:
+                return cast("T_co", node.result())
+            if node.state is _LAZY and node.place is not _INLINE:
+                hint_at_serial_loop(self, sys._getframe(1))
+            return cast("T_co", (yield from current_resolver(node).wait(node).__await__()))
+        except BaseException as error:
+            if not node.finished:
+                raise  # an error of ours: all frames tell where it comes from
+            raise BaseException.with_traceback(error, folded(traceback_of(error)))  # noqa: B904 - it is the same
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Delayed[Any]:
         refuse_called_request(self._node)
@@ -144,18 +152,19 @@ class Delayed(Operators["Delayed[Any]"], NumpyProtocols, Refusals, Generic[T_co]
     def __repr__(self) -> str:
         node = self._node
         request = f", {node.request}" if node.request else ""
-        shown = f"<Delayed {_short(node.function.name)}: {node.state.label}{request}>"
+        shown = f"<Delayed {shown_call(node)}: {node.state.label}{request}>"
         return shown + coroutine_hint(sys._getframe(1))
+
+    def _ipython_display_(self) -> None:
+        """Show it in a notebook, in place of `_repr_html_`, while its call has not ended."""
+        node = self._node
+        if node.finished or node.owner is None or not node.owner.show_live(node):
+            raise NotImplementedError("IPython shows what it has otherwise")
 
     def _repr_html_(self) -> str:
         from grainlike.graph.drawing._html import html_of
 
         return html_of(self._node)
-
-
-def _short(name: str) -> str:
-    line = " ".join(name.split())
-    return line if len(line) <= 40 else line[:39] + "…"
 
 
 def node_of(placeholder: object) -> Node:

@@ -17,6 +17,7 @@ import msgspec
 from grainlike.errors import JobCancelledError
 from grainlike.graph._function import Function
 from grainlike.graph._state import RunsIn, State
+from grainlike.graph._tracebacks import traceback_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -40,8 +41,6 @@ _LAZY = State.LAZY
 _SUCCEEDED = State.SUCCEEDED
 _FAILED = State.FAILED
 _CANCELLED = State.CANCELLED
-_TRACEBACK: Any = BaseException.__dict__["__traceback__"]
-"""An exception's own slot: the attribute of that name may be a property of the user's class, and raise."""
 
 
 class RetrievalObserver(Protocol):
@@ -186,7 +185,7 @@ class Node(msgspec.Struct, eq=False):
 
     def fail(self, error: BaseException) -> bool:
         """Finish with an exception. False, and no change, if the node had finished already."""
-        return self._finish(_FAILED, (error, _TRACEBACK.__get__(error)))
+        return self._finish(_FAILED, (error, traceback_of(error)))
 
     def witness(self, witness: RetrievalObserver) -> None:
         """Tell `witness`, which is kept as long as the error of this node that failed, when somebody takes that."""
@@ -248,6 +247,10 @@ class Resolver(Protocol):
 
     def read(self, node: StreamNode) -> AsyncIterator[Any]:
         """Start a stream at the first step, and yield its items. Dropping the iterator ends the stream."""
+        ...
+
+    def show_live(self, node: Node) -> bool:
+        """Show an unfinished node in a notebook, and keep that up to date; False where that is impossible."""
         ...
 
     def drop(self, node: Node) -> None:

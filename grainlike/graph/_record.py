@@ -1,6 +1,6 @@
 """Facts of a node that its executor knows: what `info(r_)` and the notebook view show."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from grainlike.resources import Allocation, Receipt, Usage
@@ -39,6 +39,10 @@ class Record:
     @property
     def usage(self) -> "Usage | None":
         """Return what was used, once the job has finished."""
+        return None
+
+    def arguments(self) -> "tuple[tuple[Any, ...], dict[str, Any]] | None":
+        """Return the arguments of a call that was sent, if they are plain and small; None where that is unknown."""
         return None
 
     @property

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Generic, NoReturn, Self, TypeVar, final
 from grainlike.errors import SerializationError
 from grainlike.graph._delayed import Delayed, node_of
 from grainlike.graph._node import Node, StreamNode, current_resolver
+from grainlike.graph._shown import shown_call
 
 __all__ = ["Stream", "node_behind"]
 
@@ -84,7 +85,7 @@ class Stream(Generic[T_co]):
     def __repr__(self) -> str:
         node = self._node
         request = f", {node.request}" if node.request else ""
-        return f"<Stream {node.function.name}: {node.state.label}{request}>"
+        return f"<Stream {shown_call(node)}: {node.state.label}{request}>"
 
 
 def node_behind(placeholder: Delayed[object] | Stream[object]) -> Node:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
 from grainlike.graph import Node, Record, State
-from grainlike.payload import MARK, drop
+from grainlike.payload import MARK, drop, plain_arguments
 from grainlike.resources import Allocation, Receipt, Usage, parse_allocation
 from grainlike.wire import Parcel, ReceiptSpec, Totals
 
@@ -200,6 +201,10 @@ class Job(Record):
     def note(self, name: str) -> str:
         """The one line that an exception of this job, a call of the function `name`, carries."""
         return note_of(name, self.worker, self.slots, self.attempt)
+
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """Return the arguments that travel to its worker, if they are plain and small; None if not, or at its end."""
+        return plain_arguments(self.travels) if isinstance(self.travels, bytes) else None
 
     def elapsed_s(self) -> float | None:
         """Seconds that the job has run, or ran."""

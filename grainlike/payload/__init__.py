@@ -25,6 +25,7 @@ from grainlike.payload._chain import PREVIOUS, dump_arguments_before, load_argum
 from grainlike.payload._errors import RemoteTraceback, dump_error, load_error, told_of_error
 from grainlike.payload._functions import FunctionBlob, Serializer, dump_function, load_function
 from grainlike.payload._payload import Buffer, Payload
+from grainlike.payload._plain_reader import plain_arguments
 from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, memory_id
 from grainlike.payload._too_large import stand_in
 from grainlike.payload._values import (
@@ -74,6 +75,7 @@ __all__ = [
     "mapped",
     "memory_id",
     "name_function",
+    "plain_arguments",
     "serializer_versions",
     "stand_in",
     "told_of_error",

@@ -12,17 +12,22 @@ import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any
 
 from grainlike.errors import RemoteError, SerializationError
 from grainlike.payload._explain import describe_error
 from grainlike.payload._payload import Buffer, Payload
+from grainlike.payload._plain_reader import PlainReader
 from grainlike.payload._rebuild import Parts, parts_of, rebuild
 from grainlike.payload._values import HOSTILE, dump_value, load_value
 
 __all__ = ["RemoteTraceback", "dump_error", "load_error", "told_of_error"]
 
 Parcel = tuple[bytes | None, list[Any] | None, list[Any], str, str, str]
+
+_HEADING = "Traceback (most recent call last):\n"
+_BEGINS = "(most recent call last)"
+"""Beginning of a remote traceback as text: what shows it says before that it is one."""
 
 _LONGEST = 64 * 1024
 _DEEPEST = 16
@@ -40,7 +45,7 @@ class RemoteTraceback(Exception):  # noqa: N818 -- not an error itself but the c
         self.noted = False
 
     def __str__(self) -> str:
-        return f'\n"""\n{self.text}"""'
+        return f"{_BEGINS}\n{self.text.removeprefix(_HEADING).rstrip()}"
 
 
 def dump_error(error: BaseException) -> Payload:
@@ -68,13 +73,6 @@ _LONGEST_TOLD = 1 << 20
 """Bytes of an exception from which its text is not looked for: whoever asks has other things to do."""
 
 
-class _PlainReader(pickle.Unpickler):
-    """Reads containers, numbers, text and bytes alone: no code is found, so none runs."""
-
-    def find_class(self, module: str, name: str) -> NoReturn:
-        raise pickle.UnpicklingError(f"{module}.{name} among plain data")
-
-
 def told_of_error(data: Buffer) -> str:
     """Return type and message of an exception from `dump_error`'s bytes; nothing of it is rebuilt, and no code of the
     user's runs. Empty where the bytes do not say.
@@ -82,7 +80,7 @@ def told_of_error(data: Buffer) -> str:
     if len(data) > _LONGEST_TOLD:
         return ""
     try:
-        (*_, type_name, message, _), _ = _PlainReader(io.BytesIO(data)).load()
+        (*_, type_name, message, _), _ = PlainReader(io.BytesIO(data)).load()
     except Exception:  # noqa: BLE001 - they may be anybody's
         return ""
     return f"{type_name}: {message}" if message else str(type_name)

@@ -90,6 +90,11 @@ class Kernel:
         assert cell.error is None, "\n".join(cell.trace)
         return cell
 
+    @property
+    def cells(self) -> list[Cell]:
+        """All cells that were sent, in order."""
+        return list(self._cells.values())
+
     def until(self, condition: Any) -> None:
         """Take what the kernel sends until `condition()` is true."""
         deadline = time.monotonic() + LIMIT_S

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from notebooks import Kernel
+from waiting import until_files_blocking
 
 SET_UP = """
 import asyncio, subprocess, sys
@@ -66,6 +67,13 @@ await say_
     assert cell.written() == "".join(f"link {n}\n" for n in range(5)) + "a\nab\nabc\nabcd\nabcde\n"
 
 
+@pytest.mark.parametrize("name", ["say", "say_async"])
+def test_nothing_of_very_many_quick_jobs_is_lost(kernel: Kernel, name: str) -> None:
+    cell = kernel.run(f"await gather([({name} @ Cores(1))(n) for n in range(500)]); None")
+    assert sorted(map(int, cell.written().split())) == list(range(500))
+    assert cell.written("stderr").count("complains") == 500
+
+
 def test_a_program_that_a_job_starts_prints_below_the_cell_too(kernel: Kernel) -> None:
     kernel.run("run_echo = delayed(lambda word: subprocess.run(['echo', word], check=True).returncode)")
     cell = kernel.run("await (run_echo @ Cores(1))('from a program')")
@@ -107,21 +115,28 @@ def test_what_nobody_awaits_prints_below_the_cell_that_started_it(kernel: Kernel
     assert (started.written(), later.written()) == ("word\n", "")
 
 
-def test_what_a_cancelled_job_still_prints_is_shown_by_no_later_cell(kernel: Kernel, tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", ["begun\n", ""], ids=["spoke", "silent"])
+def test_what_a_cancelled_job_still_prints_is_shown_by_no_other_cell(
+    kernel: Kernel, tmp_path: Path, first: str
+) -> None:
     kernel.run("""
 @delayed
-async def say_at_the_end(began):
-    print("begun")
+async def say_at_the_end(began, first):
+    if first:
+        print(first, end="")
     try:
         Path(began).touch()
         await anyio.sleep_forever()
     finally:
         print("late")
 """)
-    cell = kernel.send(f"await (say_at_the_end @ Cores(1))('{tmp_path}/1')")
-    kernel.until(lambda: "begun" in cell.written())
+    before = "".join(cell.written() for cell in kernel.cells)
+    cell = kernel.send(f"await (say_at_the_end @ Cores(1))('{tmp_path}/1', {first!r})")
+    until_files_blocking(tmp_path, (tmp_path / "1").exists)
     kernel.interrupt()
     kernel.until(lambda: cell.ended)
     assert cell.error == "CancelledError: "
     after = kernel.run("await (say @ Cores(1))('after')")
-    assert (cell.written(), after.written()) == ("begun\nlate\n", "after\n")
+    own = "begun\nlate\n" if first else ""  # of one that has not spoken before, the cell is known no more
+    assert (cell.written(), after.written()) == (own, "after\n")
+    assert "".join(cell.written() for cell in kernel.cells) == before + own + "after\n"

@@ -48,7 +48,7 @@ def test_a_call_without_resources_that_returns_a_placeholder_says_so(function: A
     async def main() -> None:
         with pytest.raises(TypeError) as caught:
             await delayed(function)()
-        said = f"{function.__name__} returned a placeholder (<Delayed len: lazy>), which is no value: {words}"
+        said = f"{function.__name__} returned a placeholder (<Delayed len('abc'): lazy>), which is no value: {words}"
         assert str(caught.value) == said
 
     run(main, local=Cores(1))

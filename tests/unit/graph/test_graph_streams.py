@@ -123,7 +123,7 @@ def test_what_only_values_can_do_is_refused_with_words() -> None:
 
 def test_questions_take_streams() -> None:
     stream = (delayed(count) @ Cores(1))(3)
-    assert repr(stream) == "<Stream count: lazy, cores=1>"
+    assert repr(stream) == "<Stream count(3): lazy, cores=1>"
     assert (info(stream).name, info(stream).state) == ("count", "lazy")
     assert [node.name for node in graph(stream).nodes] == ["count"]
     assert cancel(stream)

@@ -51,7 +51,7 @@ def test_await_binds_tighter_than_a_request() -> None:
     )
 
 
-TASK = "a coroutine was expected, got <Delayed len: lazy>, which is no coroutine: write asyncio.ensure_future(r_) for a task, or start(r_)"  # noqa: E501
+TASK = "a coroutine was expected, got <Delayed len('abc'): lazy>, which is no coroutine: write asyncio.ensure_future(r_) for a task, or start(r_)"  # noqa: E501
 
 
 def test_a_placeholder_is_no_coroutine_for_a_task() -> None:
@@ -66,8 +66,8 @@ def test_a_placeholder_is_no_coroutine_for_a_task() -> None:
 
 def test_a_placeholder_is_no_program() -> None:
     assert said(lambda: asyncio.run(R), ValueError) == (
-        "a coroutine was expected, got <Delayed len: lazy>, which is no coroutine: write grainlike.run(main), with "
-        "`await r_` in main"
+        "a coroutine was expected, got <Delayed len('abc'): lazy>, which is no coroutine: write grainlike.run(main), "
+        "with `await r_` in main"
     )
 
 

@@ -283,7 +283,7 @@ def test_it_has_no_public_names_of_its_own() -> None:
 
 def test_private_names_are_not_there() -> None:
     r_ = give(1)
-    for name in ("_private", "__array_interface__", "__wrapped__", "__dask_graph__", "_ipython_display_"):
+    for name in ("_private", "__array_interface__", "__wrapped__", "__dask_graph__"):
         assert not hasattr(r_, name)
     with pytest.raises(AttributeError, match=r"write `\(await r_\)._x`"):
         _ = r_._x

@@ -122,7 +122,7 @@ def test_the_last_one_registered_is_asked(resolver: Any) -> None:
 
 
 def test_repr_is_one_short_line() -> None:
-    assert repr((work @ Cores(4))(1)) == "<Delayed work: lazy, cores=4>"
+    assert repr((work @ Cores(4))(1)) == "<Delayed work(1): lazy, cores=4>"
     long_ = delayed(name="a\n" * 100)(len)("")
     assert len(repr(long_).splitlines()) == 1
     assert len(repr(long_)) < 80

@@ -94,4 +94,4 @@ def test_a_finished_placeholder_refuses_too() -> None:
 
 
 def test_format_without_a_format_is_the_repr() -> None:
-    assert f"{R}" == str(R) == repr(R) == "<Delayed len: lazy>"
+    assert f"{R}" == str(R) == repr(R) == "<Delayed len('abc'): lazy>"

@@ -1,0 +1,45 @@
+"""Tracebacks of calls without the frames of what carried them: users look for their own lines."""
+
+from types import CodeType, TracebackType
+from typing import Any
+
+__all__ = ["folded", "folded_below", "traceback_of"]
+
+_TRACEBACK: Any = BaseException.__dict__["__traceback__"]
+"""An exception's own slot: the attribute of that name may be a property of the user's class, and raise."""
+
+
+def traceback_of(error: BaseException) -> TracebackType | None:
+    """Return the traceback of an exception, whatever its class makes of that attribute."""
+    trace: TracebackType | None = _TRACEBACK.__get__(error)
+    return trace
+
+
+def folded(trace: TracebackType | None) -> TracebackType | None:
+    """Return a copy of a traceback that leaves out the frames of grainlike."""
+    kept: list[TracebackType] = []
+    while trace is not None:
+        if not _is_ours(trace):
+            kept.append(trace)
+        trace = trace.tb_next
+    copy = None
+    for one in reversed(kept):
+        copy = TracebackType(copy, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return copy
+
+
+def folded_below(trace: TracebackType | None, code: CodeType) -> TracebackType | None:
+    """Return, folded, the part of a traceback that the function of this code called; all of it, where that is not the
+    user's.
+    """
+    part = trace
+    while part is not None and part.tb_frame.f_code is not code:
+        part = part.tb_next
+    if part is None or part.tb_next is None or _is_ours(part.tb_next):
+        return trace
+    return folded(part.tb_next)
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    module = trace.tb_frame.f_globals.get("__name__")
+    return isinstance(module, str) and module.startswith(("grainlike.", "grainlike_worker."))
