@@ -45,9 +45,9 @@ class SSHClient(BatchClient):
         self._where: dict[str, str] = {} if known is None else known._where
         """Machines of blocks, of whichever cluster, by id."""
         self._tunnels: dict[str, NativeCommand] = {} if known is None else known._tunnels
-        self._asked = known is not None and known._asked and {*pool.machines} <= {*known._pool.machines}
+        self._asked: bool = known is not None and known._asked and {*pool.machines} <= {*known._pool.machines}
         self._exhausted = False
-        self._one_listing = anyio.Lock() if known is None else known._one_listing
+        self._one_listing: anyio.Lock = anyio.Lock() if known is None else known._one_listing
 
     def remember(self, blocks: Iterable[tuple[str, str, str]]) -> None:
         """Take the blocks of an earlier head: name, id, and machine, which may not be known."""
