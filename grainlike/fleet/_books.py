@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from grainlike.dialects import ListedBlock, native_name
 from grainlike.fleet._block import Block, EndedBlock
@@ -61,10 +62,7 @@ class Books:
             >>> Books("1a2b3c4d").number_of("gl1a2b3c4d-7"), Books("1a2b3c4d").number_of("gl1a2b3c4d-old")
             (7, None)
         """
-        if not name.startswith(self._prefix):
-            return None
-        digits = name[len(self._prefix) :]
-        return int(digits) if digits.isascii() and digits.isdecimal() and digits[0] != "0" else None
+        return _number_of(name, self._prefix)
 
     def numbers(self, system: str) -> dict[int, Block]:
         """Return the live blocks of a batch system by number."""
@@ -91,3 +89,12 @@ class Books:
         used = {state.pool.system for state in self.pools.values()}
         used |= {block.system for block in self.blocks.values()}
         yield from [name for name in self.systems if name not in used and not self.strays.get(name)]
+
+
+@lru_cache(maxsize=16384)
+def _number_of(name: str, prefix: str) -> int | None:
+    """Return the number in a name; kept, for a listing has the same names as the one before."""
+    if not name.startswith(prefix):
+        return None
+    digits = name[len(prefix) :]
+    return int(digits) if digits.isascii() and digits.isdecimal() and digits[0] != "0" else None

@@ -73,9 +73,14 @@ def listed(turn: Turn, event: Listed) -> None:
     rows: dict[int, list[ListedBlock]] = {}
     for row in event.rows:
         number = turn.books.number_of(row.name)
-        if number is not None:
-            rows.setdefault(number, []).append(row)
-    _move(turn, event, rows, blocks)
+        if number is None:
+            continue
+        if number in rows:
+            rows[number].append(row)
+        else:
+            rows[number] = [row]
+    if len(blocks) < len(turn.books.blocks):
+        _move(turn, event, rows, blocks)
     elsewhere = {block.number for block in turn.books.blocks.values() if block.system != event.system}
     superfluous: list[str] = []
     strays: list[ListedBlock] = []
@@ -144,7 +149,8 @@ def _compare(turn: Turn, block: Block, row: ListedBlock, asked: float) -> None:
         block.native = row.native
         _ended(turn, block, row.reason or "ended")
         return
-    take_native(turn, block, row.native)
+    if not block.native:
+        take_native(turn, block, row.native)
     block.reason = row.reason
     if row.state == "stuck":
         _give_up(turn, block)
@@ -156,7 +162,8 @@ def _compare(turn: Turn, block: Block, row: ListedBlock, asked: float) -> None:
     elif row.state == "pending" and not block.connected:
         block.running, block.started_at, block.idle_before = False, None, asked
         block.headless = False
-        block.away_since = turn.now if block.joined else None
+        if not block.leave_reason:  # one that is to end has waited for its workers since they went
+            block.away_since = turn.now if block.joined else None
     if row.state == "running" and row.left_s is not None:
         _tell(turn, block, turn.now + row.left_s)
 

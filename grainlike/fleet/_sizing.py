@@ -47,16 +47,19 @@ class PoolCount:
 
 def count(state: PoolState, blocks: list[Block], now: float) -> PoolCount:
     """Return the count of a pool's blocks."""
-    total = PoolCount(blocks)
+    all_of_them = staying = missing = waiting = queued = 0
+    join_s = state.pool.join_s
     for block in blocks:
-        total.all += block.nodes
+        nodes = block.nodes
+        all_of_them += nodes
         if block.leave_reason:
             continue
-        total.staying += block.nodes
-        total.missing += block.missing(now, state.pool.join_s)
-        total.waiting += not block.joined
-        total.queued += not block.running
-    return total
+        staying += nodes
+        if len(block.seen) < nodes:
+            missing += block.missing(now, join_s)
+        waiting += not block.joined
+        queued += not block.running
+    return PoolCount(blocks, all_of_them, staying, missing, waiting, queued)
 
 
 def resize(turn: Turn, state: PoolState, blocks: list[Block]) -> None:
@@ -157,8 +160,10 @@ def _end_idle(turn: Turn, state: PoolState, total: PoolCount) -> None:
     """End blocks whose workers have all been idle for long; `min` is kept, but not by those that help nobody."""
     pool = state.pool
     for block in total.blocks:
+        if block.leave_reason or not block.is_idle:
+            continue
         crippled = len(block.connected) < block.nodes  # it holds a place that a whole one could fill
-        if block.leave_reason or not block.is_idle or (block.label in state.kept and not crippled):
+        if block.label in state.kept and not crippled:
             continue
         if block.missing(turn.now, pool.join_s) or not turn.due(block.idle_since + pool.idle_s):
             continue

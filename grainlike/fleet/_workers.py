@@ -67,6 +67,8 @@ def working(turn: Turn, event: Working) -> None:
 
 def attend(turn: Turn, block: Block, state: PoolState | None) -> None:
     """End a block whose workers did not join in time, or did not come back; go on with one that is to end."""
+    if block.connected and not block.awaited and not block.leave_reason:
+        return
     limit = state.pool.join_s if state is not None else 0.0
     if block.awaited and turn.due(block.awaited_since + limit):
         block.awaited = set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import Any, TypeAlias, cast
@@ -11,7 +12,20 @@ from typing import Any, TypeAlias, cast
 from grainlike.errors import ResourceSpecError
 from grainlike.resources import UNIT, Allocation, Request, WallTime, as_allocation, parse
 
-__all__ = ["Check", "boolean", "duration", "duration_s", "env", "number", "offer", "table", "text", "whole", "words"]
+__all__ = [
+    "Check",
+    "boolean",
+    "command",
+    "duration",
+    "duration_s",
+    "env",
+    "number",
+    "offer",
+    "table",
+    "text",
+    "whole",
+    "words",
+]
 
 Check: TypeAlias = Callable[[str, Any], Any]
 
@@ -30,6 +44,16 @@ def text(key: str, value: Any) -> str:
     if any(letter in value for letter in "\0\n\r"):
         raise ValueError(f"{key}: {value!r} has more than one line")
     return value
+
+
+def command(key: str, value: Any) -> str:
+    """Check the words of a command, as a shell parts them."""
+    line = text(key, value)
+    try:
+        shlex.split(line)
+    except ValueError as error:
+        raise ValueError(f"{key}: {line!r} is no command: {error}") from None
+    return line
 
 
 def whole(least: int) -> Check:

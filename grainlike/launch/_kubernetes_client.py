@@ -42,20 +42,22 @@ _FOREGROUND = {"propagationPolicy": "Foreground"}
 
 
 class KubernetesClient:
-    """Client of the Kubernetes of `pool`, as `BatchClient` is of a batch system.
+    """Client of the Kubernetes of `pool`, as `BatchClient` is of a batch system; `before` is the one that the pool had
+    until now.
 
     Jobs that have ended are deleted, once their log is kept: a listing has them as `ending` until they have gone. They
     are recognized by the digest of the cluster. The access file is in a Secret that belongs to its Job.
     """
 
-    def __init__(self, pool: Kubernetes, context: LaunchContext) -> None:
+    def __init__(self, pool: Kubernetes, context: LaunchContext, before: object = None) -> None:
         self.pool = pool
         self._context = context
         self._dialect = pool.dialect()
         self._place = pool.context, pool.namespace
-        self._ended: dict[str, ListedBlock] = {}
+        known = before if isinstance(before, KubernetesClient) and before._place == self._place else None
+        self._ended: dict[str, ListedBlock] = {} if known is None else known._ended
         """Blocks that have ended, by name, with the reason that Kubernetes gave while it had them."""
-        self._delivered: set[str] = set()
+        self._delivered: set[str] = set() if known is None else known._delivered
         """Blocks whose Secret is there."""
         self._read: dict[str, int] = {}
         """Listing at which the log of a block was read, by name."""

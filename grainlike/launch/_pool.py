@@ -60,7 +60,7 @@ CHECKS: dict[str, _checks.Check] = {
     "pending": _checks.whole(1),
     "margin": _checks.duration,
     "budget": _checks.number,
-    "via": _checks.text,
+    "via": _checks.command,
     "pe": _checks.text,
     "torque": _checks.boolean,
     "hosts": _checks.words,

@@ -45,9 +45,9 @@ class SSHClient(BatchClient):
         self._where: dict[str, str] = {} if known is None else known._where
         """Machines of blocks, of whichever cluster, by id."""
         self._tunnels: dict[str, NativeCommand] = {} if known is None else known._tunnels
-        self._asked = False
+        self._asked: bool = known is not None and known._asked and {*pool.machines} <= {*known._pool.machines}
         self._exhausted = False
-        self._one_listing = anyio.Lock()
+        self._one_listing: anyio.Lock = anyio.Lock() if known is None else known._one_listing
 
     def remember(self, blocks: Iterable[tuple[str, str, str]]) -> None:
         """Take the blocks of an earlier head: name, id, and machine, which may not be known."""
@@ -61,9 +61,10 @@ class SSHClient(BatchClient):
 
     async def submit(self, name: str, label: str) -> Submission:
         """Submit a block to a machine that has none; one that fails is put aside, for others first."""
-        async with self._one_listing:
-            if not self._asked:
-                await self._list()
+        if not self._asked:
+            async with self._one_listing:
+                if not self._asked:
+                    await self._list()
         if self._exhausted:  # the pool was paused, and somebody has resumed it
             self._machines.try_all()
         machine = self._machines.take(name, time.monotonic())

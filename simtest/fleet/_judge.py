@@ -59,7 +59,7 @@ class FleetJudge:
             self._forget_deaths(name)
         elif isinstance(event, PoolResumed):
             self._forget_deaths(event.name)
-        elif isinstance(event, Joined):
+        elif isinstance(event, Joined) and event.label in fleet.books.blocks:
             self._forget_deaths(event.label.rpartition("-")[0])
         elif isinstance(event, Restored):
             self._ending.clear()  # nobody could be told meanwhile
@@ -71,10 +71,12 @@ class FleetJudge:
             self._failing.discard(event.system)
             self._count_deaths(event, fleet, systems[event.system])
         spared = event.label if isinstance(event, SubmissionRefused) else ""
+        # One that is reached in another way now has an answer by that.
+        told = {row.native for row in event.rows} if isinstance(event, Listed) else set[str]()
         return {
             block.label
             for block in fleet.books.blocks.values()
-            if block.system in self._failing and block.label != spared
+            if block.system in self._failing and block.label != spared and block.native not in told
         }
 
     def _forget_deaths(self, pool: str) -> None:

@@ -284,6 +284,17 @@ async def test_the_log_of_a_block_is_kept(kube):
     assert_private(log, "exit code 0\n")
 
 
+async def test_of_pods_with_several_containers_the_log_is_that_of_the_worker(kube):
+    sidecar = {"name": "proxy", "image": IMAGE, "command": ["sleep", "1000"]}
+    async with opened(kube_pool(min=1, setup=["echo the disk is fine"], pod={"containers": [sidecar]})) as executor:
+        (row,) = await until_up(executor)
+        (pod,) = kube.items("pods")
+        assert [one["name"] for one in pod["spec"]["containers"]] == ["worker", "proxy"]
+        log = Path(row.log)
+        await until_files(log.parent, lambda: log.exists() and log.read_text().startswith("the disk is fine\n"))
+    assert_private(log, "exit code 0\n")
+
+
 def assert_private(path, end):
     """Check a file's last words, and that nobody else may read it."""
     assert path.read_text().endswith(end)
@@ -397,6 +408,25 @@ async def test_a_job_that_is_there_already_is_adopted(kube, tmp_path):
     await client.end(["gl1a2b3c4d-1"], kill=True)
     await until(lambda: kube.left() == [])
     await client.end(["gl1a2b3c4d-1"])
+
+
+async def test_another_size_of_a_pool_does_not_forget_why_a_block_ended(kube, tmp_path):
+    (tmp_path / "worker.json").write_text("{}")
+    context = LaunchContext(tmp_path / "state", tmp_path / "worker.json", "1a2b3c4d")
+    client = client_of(kube_pool(python="/nonexistent"), context)
+    await client.submit("gl1a2b3c4d-1", "cpu-1")
+
+    async def ended(client):
+        rows = (await client.listing()).blocks
+        return [row for row in rows if row.state == "ended"]
+
+    [row] = await until(lambda: ended(client))
+    assert "exit code 127" in row.reason
+    await until(lambda: kube.left() == [])
+    larger = client_of(kube_pool(python="/nonexistent", max=2), context, client)
+    assert await ended(larger) == [row]
+    elsewhere = client_of(kube_pool(namespace="other"), context, client)
+    assert await ended(elsewhere) == []
 
 
 async def test_without_the_extra_it_is_said_what_to_install(kube, monkeypatch):

@@ -181,7 +181,7 @@ async def test_a_budget_for_one_block_is_for_one_block(slurm, submitted, gate):
     async with opened(asked) as executor:
         jobs = [start(gate.job(number)) for number in range(4)]
         (row,) = await until_up(executor, 1)
-        await until(lambda: "core-hours" in pool_row(executor).paused)
+        await until(lambda: "core-hours are spent" in pool_row(executor).paused)
         await until(lambda: pool_row(executor).wanted == 3)
         gate.open()
         assert {await job for job in jobs} == {row.native}

@@ -506,3 +506,15 @@ def test_a_worker_of_a_block_that_runs_has_the_time_to_join_from_the_next_heads_
     fleet(Tick(), begun + 300.0)
     assert fleet.books.blocks["cpu-1"].leave_reason == "no worker joined within 300 s of its start"
     assert fleet.state().deaths == 1
+
+
+def test_a_block_that_its_batch_system_puts_back_into_the_queue_as_it_is_to_end_is_told_to_end_there():
+    fleet = with_blocks()
+    fleet.list(a_row(1))
+    fleet.bring_up("cpu-1")
+    fleet(BlockDismissed("cpu-1"))
+    fleet(Left("cpu-1", 0, "PREEMPTED"))
+    for _ in range(12):
+        fleet.now += 3.0
+        fleet.list(a_row(1, "pending", reason="Priority"))
+    assert fleet.take(EndBlocks)[:1] == [EndBlocks("slurm", ("id1",))]

@@ -155,6 +155,7 @@ def test_a_script_of_the_users_own_has_its_holes_filled(tmp_path):
         (lambda: Slurm(walltime=60, script="/nonexistent/own.sh").script(), "script: /nonexistent/own.sh: "),
         (lambda: SGE("cores=4", walltime=60), "pe: Grid Engine gives 4 slots in a parallel environment"),
         (lambda: LSF(walltime=60, native=["-W", "5"]), "native: .*walltime"),
+        (lambda: Slurm(walltime=60, via="ssh 'login1"), "via: .* is no command: No closing quotation"),
         (lambda: SSH("cores=1"), "hosts: name the machines"),
         (lambda: SSH(hosts=["-oProxyCommand=evil"]), "hosts: '-oProxyCommand=evil' is no host"),
         (lambda: SSH(hosts=["n1"], max=2), "max: 2 workers on 1 machines"),
