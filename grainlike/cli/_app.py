@@ -9,7 +9,8 @@ from typing import Any
 import grainlike.cli._commands_cluster
 import grainlike.cli._commands_learn
 import grainlike.cli._commands_look
-import grainlike.cli._commands_pools  # noqa: F401 - each adds its commands
+import grainlike.cli._commands_pools
+import grainlike.cli.completion._command  # noqa: F401 - each adds its commands
 from grainlike.cli._exits import OK, USAGE
 from grainlike.cli._root import app
 from grainlike.errors import SettingsError
