@@ -27,7 +27,7 @@ _LEASED, _BACKOFF = JobState.LEASED, JobState.BACKOFF
 
 
 class LiveView:
-    """What one viewer has been told of a head. `programs` gives the names of clients and sessions by number.
+    """State of a head as one viewer has been told it. `programs` gives the names of clients and sessions by number.
 
     `up_s` gives the seconds for which the head has been up, and `clients` the number of connected clients.
     """
