@@ -15,6 +15,7 @@ import grainlike.cli._commands_cluster
 import grainlike.cli._commands_learn
 import grainlike.cli._commands_look
 import grainlike.cli._commands_pools
+import grainlike.cli._commands_worker
 import grainlike.cli.completion._command  # noqa: F401 - each adds its commands
 from grainlike.cli._exits import OK, USAGE
 from grainlike.cli._root import app
