@@ -8,11 +8,18 @@ worker is started by name, as everywhere. The demonstration's jobs (`demo._jobs`
 their own program.
 """
 
+import sys
+
 __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the program with `arguments` (by default the command line's), and return its exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:2] == ["completion", "values"]:  # for a key that was pressed: no parser is loaded
+        from grainlike.cli.completion import print_values
+
+        return print_values(words[2:])
     from grainlike.cli._app import run_app
 
     return run_app(arguments)

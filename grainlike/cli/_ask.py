@@ -16,7 +16,17 @@ from msgspec.structs import replace
 
 from grainlike.cli._exits import FAILED, OK, REFUSED, USAGE, is_of_output
 from grainlike.cli._past import explain_ended
-from grainlike.cli._words import amounts, as_plain, escaped, escaped_line, print_jobs, print_json, print_table, seconds
+from grainlike.cli._words import (
+    amounts,
+    as_plain,
+    bytes_text,
+    escaped,
+    escaped_line,
+    print_jobs,
+    print_json,
+    print_table,
+    seconds,
+)
 from grainlike.client import HeadClient, RefusedQueryError, call
 from grainlike.errors import GrainlikeError, SettingsError
 from grainlike.jobs import LogLine
@@ -185,14 +195,15 @@ async def list_sessions(caller: HeadClient, *, as_json: bool) -> int:
         rows = [
             (
                 *(s.name, str(s.client), str(s.jobs), str(s.names), str(s.outcomes)),
-                *(f"{s.kept_bytes:,}", f"{s.limit_bytes:,}", seconds(s.since_s), s.attached or "-"),
+                *(bytes_text(s.kept_bytes), bytes_text(s.limit_bytes), seconds(s.since_s), s.attached or "-"),
             )
             for s in found.sessions
         ]
-        print_table(["session", "client", "jobs", "names", "outcomes", "bytes", "limit", "since", "attached"], rows)
+        print_table(["session", "client", "jobs", "names", "outcomes", "kept", "limit", "since", "attached"], rows)
         used, limit = sum(s.kept_bytes for s in found.sessions), found.sessions[0].limit_bytes
         if used >= _NEARLY * limit > 0:
-            words = f"outcomes take {used:,} of {limit:,} bytes; at that the head takes no new calls with names"
+            words = f"outcomes take {bytes_text(used)} of {bytes_text(limit)}"
+            words += "; at that the head takes no new calls with names"
             print(f"grainlike: {words}: forget some", file=sys.stderr)  # noqa: T201
     return OK
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from grainlike.cache import ResultStore, StoredResult, results_directory
 from grainlike.cli._exits import FAILED, OK, REFUSED, is_of_output
-from grainlike.cli._words import escaped, print_json, print_table
+from grainlike.cli._words import bytes_text, escaped, print_json, print_table
 
 __all__ = ["list_results", "remove_results"]
 
@@ -79,8 +79,8 @@ def _list(results: ResultStore, *, as_json: bool) -> int:
     else:
         now = time.time()
         ages = [f"{max(now - row.newest, 0) / _DAY_S:.1f} days" for row in rows]
-        cells = [(row.function, row.version, str(row.results), f"{row.bytes:,}") for row in rows]
-        titles = ["function", "version", "results", "bytes", "newest"]
+        cells = [(row.function, row.version, str(row.results), bytes_text(row.bytes)) for row in rows]
+        titles = ["function", "version", "results", "kept", "newest"]
         print_table(titles, [(*row, age) for row, age in zip(cells, ages, strict=True)])
     return OK
 
@@ -91,5 +91,5 @@ def _remove(results: ResultStore, fits: Callable[[StoredResult], bool]) -> int:
         results.remove(path)
     results.tidy(time.time() - _UNFINISHED_S)
     many = "1 result" if len(found) == 1 else f"{len(found):,} results"
-    print(f"removed {many}, {sum(kept.size for _, kept in found):,} bytes")  # noqa: T201
+    print(f"removed {many}, {bytes_text(sum(kept.size for _, kept in found)) or 'no bytes'}")  # noqa: T201
     return OK if found else FAILED

@@ -156,7 +156,6 @@ def _jobs(
 ) -> None:
     """List the jobs of a head that have not ended, or what became of those that have. It keeps the last 100 000."""
     from grainlike.cli._ask import asking, list_jobs
-    from grainlike.cli._past import list_ended, selection
 
     if ended + failed + everything > 1:
         raise typer.BadParameter("choose one of --ended, --failed and --all")
@@ -164,6 +163,8 @@ def _jobs(
         if name is not None or since is not None:
             raise typer.BadParameter("--name and --since are of ended jobs: say --ended, --failed or --all, too")
         exit_with(lambda: asking(head, insecure, lambda caller: list_jobs(caller, most=most, as_json=as_json)))
+    from grainlike.cli._past import list_ended, selection
+
     try:
         asked = selection(name, since, most=most, failed=failed)
     except ValueError as error:

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from grainlike.cli._exits import FAILED, OK, REFUSED
-from grainlike.cli._words import as_plain, escaped, print_jobs, print_json, print_table
+from grainlike.cli._words import as_plain, bytes_text, escaped, print_jobs, print_json, print_table
 from grainlike.errors import JournalError
 from grainlike.journal import FileReport, Survey, survey
 
@@ -51,8 +51,8 @@ def export_journal(directory: Path, *, as_json: bool) -> int:
 
 
 def _print(found: Survey) -> None:
-    rows = [(one.path.name, f"{one.records:,}", f"{one.size:,}", _words(found, one)) for one in found.reports]
-    print_table(["file", "records", "bytes", ""], rows)
+    rows = [(one.path.name, f"{one.records:,}", bytes_text(one.size), _words(found, one)) for one in found.reports]
+    print_table(["file", "records", "size", ""], rows)
     image = f"the image of segment {found.image.number}, and " if found.image else ""
     whole = f"sound: {image}{found.records:,} records to be replayed"
     print(escaped(f"damaged: {found.refusal()}" if found.damage else whole))  # noqa: T201

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from grainlike.cli.listings import table_lines
 from grainlike.resources import MEMORY, UNIT, amount_text, quantity
 from grainlike.wire import JobRow
 
@@ -30,8 +29,6 @@ __all__ = [
     "print_table",
     "seconds",
 ]
-
-_NEVER_WRAPS = 10_000
 
 _HARMLESS = re.compile(r"(\t|\x1b\[[0-9;]{0,32}m)")
 """A tab, or a change of colour."""
@@ -68,20 +65,14 @@ def print_json(value: object) -> None:
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print for people. A pipe has no width: there nothing is wrapped or left out."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for title in titles:
-        table.add_column(title, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(escaped(cell)) for cell in row))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_NEVER_WRAPS)
-    console.print(table)
+    """Print for people, in the width of the terminal. A pipe has none: there nothing is shortened or left out."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    cells = [[escaped(cell) for cell in row] for row in rows]
+    print("\n".join(table_lines(titles, cells, width)))  # noqa: T201 - a command line speaks
 
 
 def amounts(text: str) -> str:
-    """A request or an allocation with its memory as people write it: `memory=8Gi`. It can be parsed as before."""
+    """A request or an allocation with its memory as people write it: `memory=8Gi`, rounded where that is shorter."""
     return _AMOUNT.sub(_with_unit, text)
 
 
@@ -99,11 +90,9 @@ def bytes_of(amount: str) -> int:
 
 
 def bytes_text(size: int) -> str:
-    """Return a number of bytes as text for people: three digits and a unit; empty for none."""
-    value, units = float(size), ["B", "Ki", "Mi", "Gi", "Ti"]
-    while value >= 1000 and len(units) > 1:
-        value, units = value / 1024, units[1:]
-    return f"{value:.3g}{units[0]}" if size else ""
+    """Return a number of bytes as text for people: `4.5Gi`, `17B`; empty for none."""
+    text = amount_text(MEMORY, size * UNIT)
+    return "" if not size else f"{text}B" if text.isdecimal() else text
 
 
 def moment_text(at: float) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from grainlike._later import later
 from grainlike.resources._allocation import NO_ALLOCATION, Allocation, as_allocation, as_request
-from grainlike.resources._kinds import KINDS, MEMORY, ResourceKind, amount_text, held_amounts
+from grainlike.resources._kinds import KINDS, MEMORY, ResourceKind, amount_text, amount_texts, held_amounts
 from grainlike.resources._offer import logical_cores, offer_of
 from grainlike.resources._parse import parse, parse_allocation
 from grainlike.resources._programs import (
@@ -67,6 +67,7 @@ __all__ = [
     "Usage",
     "WallTime",
     "amount_text",
+    "amount_texts",
     "as_allocation",
     "as_request",
     "held_amounts",

@@ -7,7 +7,7 @@ from operator import index
 from typing import SupportsIndex
 
 from grainlike.errors import ResourceSpecError
-from grainlike.resources._quantity import UNIT, Amount, in_bytes, is_binary, plain, quantity
+from grainlike.resources._quantity import UNIT, Amount, about, in_bytes, is_binary, plain, quantity
 
 CORES = "cores"
 GPUS = "gpus"
@@ -96,9 +96,19 @@ def indexed() -> tuple[str, ...]:
 
 
 def amount_text(name: str, units: int) -> str:
-    """Write an amount of the kind `name` for people: `8Gi` of memory, `4` cores."""
+    """Write an amount of the kind `name` for people: `8Gi` of memory, `4` cores. Memory may be rounded."""
+    return amount_texts(name, units)[0]
+
+
+def amount_texts(name: str, *units: int) -> tuple[str, ...]:
+    """Write amounts of one kind that are compared, for people: with as many digits as it takes to tell them apart."""
     kind = KINDS.get(name)
-    return in_bytes(units) if kind is not None and kind.unit else plain(units)
+    if kind is not None and kind.unit:
+        for digits in (1, 2, 3):
+            texts = tuple(in_bytes(one, digits) for one in units)
+            if len(set(map(about, texts))) == len(set(units)):
+                return texts
+    return tuple(map(plain, units))
 
 
 def held_amounts(units: Mapping[str, int]) -> dict[str, int]:

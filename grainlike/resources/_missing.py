@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from grainlike.resources._allocation import Allocation
-from grainlike.resources._kinds import amount_text, is_indexed
+from grainlike.resources._kinds import amount_texts, is_indexed
 from grainlike.resources._mapping import TIME, TOKEN
 from grainlike.resources._near import near_name
 from grainlike.resources._quantity import UNIT, plain
@@ -26,9 +26,8 @@ class Short:
     best: int
 
     def __str__(self) -> str:
-        asked, best = (
-            clock(one) if self.name == TIME else amount_text(self.name, one) for one in (self.asked, self.best)
-        )
+        amounts = (self.asked, self.best)
+        asked, best = map(clock, amounts) if self.name == TIME else amount_texts(self.name, *amounts)
         return f"{self.name} (asked {asked}, at most {best})"
 
 

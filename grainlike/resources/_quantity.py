@@ -17,6 +17,7 @@ UNIT = 10**9  # nano-units in 1; every amount inside grainlike is an integer num
 _DIGITS = 9
 _TOO_LARGE = 10**21 * UNIT
 _LONGEST = 64
+_LETTERS = "kKMGTPEi"
 _NUMBER = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(.*)", re.DOTALL)
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]{1,3})")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -67,9 +68,31 @@ def short(units: int) -> str | None:
     return min(filter(None, written), key=len, default=None)
 
 
-def in_bytes(units: int) -> str:
-    """Write an amount of memory for people, as `8Gi`: with a unit where one divides it. `quantity` reads it back."""
-    return short(units) or plain(units)
+def in_bytes(units: int, digits: int = 1) -> str:
+    """Write an amount of memory for people: `8Gi`, `500M`, `1.5Gi`, and `4.5Gi` for 4684092Ki.
+
+    What takes more `digits` behind the point is rounded to them, and shows all: `4.0Gi` is about as much as `4Gi`.
+    """
+    exact = short(units)
+    if exact is not None and len(exact.rstrip(_LETTERS)) <= 3:
+        return exact
+    unit, power = next(((unit, power) for unit, power in reversed(_BINARY.items()) if units >> power >= UNIT), ("", 0))
+    if not unit:
+        return plain(units)
+    scale, parts = UNIT << power, 10**digits
+    count = (units * parts + scale // 2) // scale
+    if count >= 1024 * parts and unit != "Ei":  # rounded up to the next unit
+        return in_bytes(UNIT << power + 10, digits).replace("1", f"1.{'0' * digits}")
+    is_exact = count * scale == units * parts
+    whole, rest = divmod(count, parts)
+    fraction = f"{rest:0{digits}d}".rstrip("0") if is_exact else f"{rest:0{digits}d}"
+    return f"{whole}.{fraction}{unit}" if fraction else f"{whole}{unit}"
+
+
+def about(text: str) -> tuple[float, str]:
+    """Return the number and the unit of an amount as `in_bytes` writes it, with which `4.0Gi` is the same as `4Gi`."""
+    digits = text.rstrip(_LETTERS)
+    return float(digits), text[len(digits) :]
 
 
 def _with_unit(units: int, scale: int, unit: str) -> str | None:

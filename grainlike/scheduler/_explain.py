@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 from msgspec.structs import replace
 
-from grainlike.resources import Missing, Nodes, Request, amount_text, number, quantity
+from grainlike.resources import Missing, Nodes, Request, amount_texts, number, quantity
 from grainlike.scheduler._job_tree import lent_by
 from grainlike.scheduler._records import HeadJob, Shape
 from grainlike.scheduler._states import JobState
@@ -37,9 +37,8 @@ class Shortage(msgspec.Struct, frozen=True):
     capacity: object
 
     def __str__(self) -> str:
-        asked, free, capacity = (
-            amount_text(self.name, quantity(cast("Amount", one))) for one in (self.asked, self.free, self.capacity)
-        )
+        amounts = (quantity(cast("Amount", one)) for one in (self.asked, self.free, self.capacity))
+        asked, free, capacity = amount_texts(self.name, *amounts)
         return f"{self.name} (asked {asked}, free {free} of {capacity})"
 
 

@@ -20,7 +20,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import ceil
 
-from grainlike.resources import Allocation, WallTime, amount_text
+from grainlike.resources import Allocation, WallTime, amount_texts
 from grainlike.scheduler._head import HeadScheduler
 from grainlike.scheduler._records import HeadFunction, HeadJob, RequestClass, Shape, order
 from grainlike.scheduler._states import JobState
@@ -125,7 +125,8 @@ def _short(shape: Shape, worker: WorkerState, most: int) -> Iterator[str]:
     for name, asked in shape.units:
         there = worker.capacity.get(name, 0)
         if asked > there:
-            yield f"{name} (asked {amount_text(name, asked)}, offers {amount_text(name, there)})"
+            wanted, offered = amount_texts(name, asked, there)
+            yield f"{name} (asked {wanted}, offers {offered})"
     if shape.walltime_soft is not None and shape.walltime_soft > worker.lasts:
         asked_time, left = (
             str(WallTime(max(1, int(seconds)))).partition("=")[2] for seconds in (shape.walltime_soft, worker.lasts)

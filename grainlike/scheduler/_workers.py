@@ -169,7 +169,7 @@ class WorkerState:
 
     @property
     def lasting_offer(self) -> Allocation:
-        """What it offers, with the time that it has by its batch job."""
+        """Return the offer, with the time that it has by its batch job."""
         return self.offer if self.lasts == _FOREVER else self.offer.lasting(self.lasts)
 
     @property

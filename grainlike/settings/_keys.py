@@ -9,7 +9,7 @@ __all__ = ["SECTIONS", "Key"]
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key: the type of its value, its meaning, and the words that it may be, if only some."""
+    """Key of the settings: the type of its value, its meaning, and the words that it may be, if only some."""
 
     type: type[str | bool | int | float]
     says: str

@@ -32,7 +32,7 @@ _RANKS = (
 
 @dataclass(frozen=True, slots=True)
 class BatchJob:
-    """What is known of a batch job: None for what nobody has said.
+    """Facts about a batch job: None for what nobody has said.
 
     Attributes:
         system: the batch system, as people call it.

@@ -62,7 +62,7 @@ class StopReason(IntEnum):
 
     @property
     def message(self) -> str | None:
-        """What the cancelled job sees: the message of its `CancelledError`."""
+        """Return what the cancelled job sees: the message of its `CancelledError`."""
         return None if self is StopReason.UNSAID else self.name.lower()
 
 

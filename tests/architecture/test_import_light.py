@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 HEAVY = {
@@ -106,3 +108,29 @@ def test_the_keeper_whom_the_first_runner_waits_for_loads_no_event_loop() -> Non
     assert "grainlike_worker.runner.process._runner" in loaded
     assert loaded.isdisjoint({"anyio", "asyncio", "ssl", "subprocess", "dill", "cloudpickle", "shutil", "tempfile"})
     assert {module for module in loaded if module.startswith("grainlike.net.")} == {"grainlike.net._uplink"}
+
+
+UNASKED = {
+    "pydantic",
+    "rich.console",
+    "rich.table",
+    "email",
+    "cryptography",
+    "dill",
+    "grainlike.head",
+    "grainlike.executor",
+}
+"""What commands that ask a head have no use for; typer and its help load the first three if they may."""
+
+
+@pytest.mark.parametrize("line", [["ls"], ["jobs"], ["pools"], ["head", "status"], ["completion", "values", "job"]])
+def test_commands_that_ask_a_head_load_no_more_than_that_takes(line: list[str], tmp_path: Path) -> None:
+    run = f"import os\nos.environ['XDG_STATE_HOME'] = {str(tmp_path)!r}\nfrom grainlike.cli import main\nmain({line!r})"
+    loaded = loaded_by(run)
+    assert "grainlike.client._connection" in loaded
+    assert loaded & UNASKED == set()
+
+
+def test_a_key_that_is_pressed_loads_no_parser() -> None:
+    run = "from grainlike.cli import main\nmain(['completion', 'values', 'resource'])"
+    assert not [module for module in loaded_by(run) if module.split(".")[0] == "typer"]

@@ -296,7 +296,7 @@ def test_programs_find_what_others_kept_and_it_is_listed_and_removed(tmp_path, c
     begun.touch()
     os.utime(begun, (0, 0))
     assert command_line(["cache", "rm", "slow"]) == 0
-    assert "removed 1 result, 5 bytes" in capsys.readouterr().out
+    assert "removed 1 result, 5B" in capsys.readouterr().out
     assert not begun.exists()
     assert said(1) == ["runs", "2"]
     assert command_line(["cache", "rm", "--all"]) == 0

@@ -1,4 +1,4 @@
-"""`grainlike-worker`, `python -m grainlike_worker`: one worker, in the foreground, until its head says goodbye.
+"""`python -m grainlike_worker`: one worker, in the foreground, until its head says goodbye.
 
 Exit code 0 when the head closed, we were asked to stop, or our block has ended; 2 for wrong usage, 3 for no head, one
 that was away for too long, or refused.
@@ -194,7 +194,9 @@ def _seconds(text: str) -> float:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="grainlike-worker", description="Serve this machine's slots to a head.")
+    parser = argparse.ArgumentParser(
+        prog="python -m grainlike_worker", description="Serve this machine's slots to a head."
+    )
     parser.add_argument(
         "--head", metavar="ADDRESS_OR_ACCESS_FILE", help="the head's address or access file (default: the current head)"
     )

@@ -157,7 +157,7 @@ async def test_at_the_budget_calls_with_names_are_refused_and_others_run(private
             assert await other_ == b"d" * SIZE
             assert await asyncio.to_thread(main, ["sessions"]) == 0
             out, err = capsys.readouterr()
-            assert "6,000" in out
+            assert "6k" in out
             assert "forget some" in err
             await ex.forget("a")
             assert await ex.name("e", (block @ Cores(1))("e")) == b"e" * SIZE

@@ -39,9 +39,9 @@ def test_a_sound_journal(directory, capsys, monkeypatch):
     assert (code, err) == (0, "")
     lines = [line.split() for line in out.splitlines() if ".log" in line or ".image" in line]
     assert lines == [
-        ["0000000000000001.log", "1", "83", "of", "before", "the", "image:", "not", "needed"],
-        ["0000000000000002.image", "1", "113", "sound"],
-        ["0000000000000002.log", "2", "116", "sound"],
+        ["0000000000000001.log", "1", "83B", "of", "before", "the", "image:", "not", "needed"],
+        ["0000000000000002.image", "1", "113B", "sound"],
+        ["0000000000000002.log", "2", "116B", "sound"],
     ]
     assert out.endswith("sound: the image of segment 2, and 2 records to be replayed\n")
 

@@ -1,8 +1,13 @@
 """Listings: nothing that a terminal would obey, whole lines in pipes, times that people read."""
 
-import pytest
+import io
 
-from grainlike.cli._words import amounts, as_plain, escaped, escaped_line, print_table, seconds
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grainlike.cli._words import amounts, as_plain, bytes_text, escaped, escaped_line, print_table, seconds
+from grainlike.resources import UNIT, amount_text, amount_texts, quantity
 from grainlike.wire import JobRow, JobsAre
 
 
@@ -46,7 +51,49 @@ def test_a_message_as_json_has_names_and_no_number_of_the_question():
     assert plain["jobs"][0]["request"] == "cores=1"
 
 
-def test_memory_is_shown_as_people_write_it_and_parsed_as_before():
-    text = "cores=[0,1] memory=1073741824:grow=2:max=4000000000 | memory=4097 xmemory=1024"
+def test_memory_is_shown_as_people_write_it():
+    text = "cores=[0,1] memory=1073741824:grow=2:max=4000000000 | memory=4796510208 xmemory=1024"
     shown = amounts(text)
-    assert shown == "cores=[0,1] memory=1Gi:grow=2:max=4G | memory=4097 xmemory=1024"
+    assert shown == "cores=[0,1] memory=1Gi:grow=2:max=4G | memory=4.5Gi xmemory=1024"
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        (0, ""),
+        (17, "17B"),
+        (4096, "4Ki"),
+        (4_684_092 * 1024, "4.5Gi"),
+        (3 * 2**29, "1.5Gi"),
+        (2**30 - 1, "1.0Gi"),
+        (500_000_000, "500M"),
+    ],
+)
+def test_bytes(size, shown):
+    assert bytes_text(size) == shown
+
+
+@given(st.integers(1, 2**69))
+def test_an_amount_of_memory_is_short_and_nearly_exact(units):
+    text = amount_text("memory", units * UNIT)
+    assert len(text) <= 8
+    assert abs(quantity(text) - units * UNIT) <= units * UNIT // 20
+
+
+@given(st.lists(st.integers(1, 2**50), min_size=2, max_size=3, unique=True))
+def test_amounts_that_are_compared_differ_in_their_texts(amounts):
+    assert len(set(amount_texts("memory", *(one * UNIT for one in amounts)))) == len(amounts)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_table_in_a_terminal_fits_it(monkeypatch):
+    out = Terminal()
+    monkeypatch.setattr("sys.stdout", out)
+    monkeypatch.setenv("COLUMNS", "80")
+    print_table(["name", "error"], [("x" * 300, "\x1b[31m " * 100)])
+    assert max(map(len, out.getvalue().splitlines())) <= 80
+    assert "\x1b" not in out.getvalue()

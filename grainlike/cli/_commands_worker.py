@@ -1,0 +1,135 @@
+"""Commands about workers: `worker start`, which loads the worker's own program by name, `drain` and `kill`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+
+from grainlike.cli._exits import NO_HEAD, epilog
+from grainlike.cli._root import Head, Insecure, Json, KeepScratch, LogLevel, exit_with, worker_app
+
+__all__: list[str] = []
+
+_WORKER_EXAMPLES = epilog(
+    """
+grainlike worker start
+grainlike worker start --head tcp://127.0.0.1:4711 --name n1
+grainlike worker start --resources "cores=16 memory=64Gi gpus=2"
+grainlike worker start --resources "cores=[6,7] licence=1"
+""",
+    ok="the head closed, or the worker was told to stop",
+    refused=NO_HEAD,
+)
+
+_DRAIN_EXAMPLES = epilog(
+    """
+grainlike worker drain n17
+grainlike worker drain "gpu-*" n3 --json
+""",
+    ok="all that are called so were told",
+    failed="none is called so",
+    refused=NO_HEAD,
+)
+
+_KILL_EXAMPLES = epilog(
+    """
+grainlike worker kill n17
+grainlike worker kill "*"
+""",
+    ok="all that are called so were told",
+    failed="none is called so",
+    refused=NO_HEAD,
+)
+
+Patterns = Annotated[
+    list[str],
+    typer.Argument(metavar="PATTERN...", help="Names as `grainlike ls` shows them, with * ? and [] as in a shell."),
+]
+
+
+@worker_app.command("start", epilog=_WORKER_EXAMPLES)
+def _worker_start(
+    head: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS_OR_ACCESS_FILE", help="Whom to serve. By default the head that runs here."),
+    ] = None,
+    resources: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="What to offer. By default what its batch job, or this process, may use."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What the worker is called. By default the host's name.")] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:FACTORY", help="A context manager around each process that runs jobs."),
+    ] = None,
+    echo_output: Annotated[bool, typer.Option("--echo-output", help="Also show here what jobs print.")] = False,
+    keep_scratch: Annotated[
+        KeepScratch | None,
+        typer.Option(help="Leave the scratch directories of failed jobs, or of all, on the disk."),
+    ] = None,
+    log_level: Annotated[LogLevel, typer.Option(help="How much to tell on standard error.")] = LogLevel.INFO,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Serve a head that has no TLS, on this machine's loopback alone.")
+    ] = False,
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait for a head that does not listen yet, or has no access file yet."),
+    ] = False,
+    patience: Annotated[
+        float,
+        typer.Option(min=0, metavar="SECONDS", help="How long a head that keeps a journal may be away."),
+    ] = 300.0,
+    idle: Annotated[
+        str | None, typer.Option(metavar="TIME", help="End after so long without a job: 0:10:00, or seconds.")
+    ] = None,
+) -> None:
+    """Run a worker in the foreground until its head closes, or SIGTERM or Ctrl-C.
+
+    Cores that this machine does not have are logical: they are given out and shown, but never pinned.
+    """
+    exit_with(
+        lambda: _serve(
+            head=head,
+            resources=resources,
+            name=name,
+            log_level=log_level.value,
+            context=context,
+            echo_output=echo_output,
+            keep_scratch=None if keep_scratch is None else keep_scratch.value,
+            insecure=insecure,
+            wait=wait,
+            patience=patience,
+            idle=idle,
+        )
+    )
+
+
+def _serve(**options: Any) -> int:
+    """Serve until the head closes or a signal comes; the exit code is the worker's own."""
+    room: Any = import_module("grainlike_worker.__main__")
+    code: int = room.serve(**options)
+    return code
+
+
+@worker_app.command("drain", epilog=_DRAIN_EXAMPLES)
+def _worker_drain(patterns: Patterns, head: Head = None, as_json: Json = False, insecure: Insecure = False) -> None:
+    """Let workers end when their jobs have: they get no more, and exit with code 0.
+
+    The worker inside a program is not meant: it ends with its program.
+    """
+    from grainlike.cli._ask import asking, end_workers
+
+    exit_with(lambda: asking(head, insecure, lambda caller: end_workers(caller, patterns, kill=False, as_json=as_json)))
+
+
+@worker_app.command("kill", epilog=_KILL_EXAMPLES)
+def _worker_kill(patterns: Patterns, head: Head = None, as_json: Json = False, insecure: Insecure = False) -> None:
+    """End workers now: their jobs are cancelled there, and run elsewhere. Nothing counts as failed or lost.
+
+    Jobs get the time to clean up that a cancellation gives them. The worker inside a program is not meant.
+    """
+    from grainlike.cli._ask import asking, end_workers
+
+    exit_with(lambda: asking(head, insecure, lambda caller: end_workers(caller, patterns, kill=True, as_json=as_json)))

@@ -1,0 +1,97 @@
+"""Tables in terminals of all widths: every line fits, no number is broken, and what is left out is named."""
+
+import re
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from grainlike.cli.listings import table_lines
+from grainlike.cli.listings._cells import cell_lines
+
+JOBS = ["job", "name", "outcome", "worker", "slots", "ran", "cpu", "memory", "ended", "client", "error"]
+ROWS = [
+    [
+        "4711",
+        "fit-of-a-model",
+        "failed",
+        "node17.1",
+        "cores=[6,7] memory=4.5Gi",
+        "12.1 s",
+        "0:12",
+        "4.5Gi",
+        "9:00",
+        "2",
+        "no",
+    ],
+    ["12", "x", "done", "n1", "cores=[0]", "0.1 s", "0.0 s", "17Mi", "9:01", "2", ""],
+]
+
+number = st.integers(0, 10**12).map("{:,}".format) | st.integers(0, 10**9).map(str)
+ids = st.lists(st.integers(0, 999), max_size=30).map(lambda found: f"cores=[{','.join(map(str, found))}] memory=4.5Gi")
+text = st.text("abXY-_./:,=[]0123456789  é日本", max_size=50)
+cells = {"job": number, "ran": number, "size": number, "slots": ids}
+titles = st.lists(
+    st.sampled_from(["job", "name", "slots", "ran", "size", "worker", "error", "pid"]), min_size=1, unique=True
+)
+
+
+@st.composite
+def tables(draw):
+    columns = draw(titles)
+    rows = draw(st.lists(st.tuples(*(cells.get(title, text | number) for title in columns)), max_size=4))
+    return columns, rows
+
+
+def digits(line):
+    return set(re.findall(r"[0-9]+", line))
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(tables(), st.integers(40, 200))
+def test_every_line_fits_and_no_number_is_broken(table, width):
+    columns, rows = table
+    lines = table_lines(columns, rows, width)
+    assert max(map(cell_len, lines)) <= width
+    whole = set().union(*(digits(cell) for row in rows for cell in row))
+    assert digits(" ".join(lines)) <= whole
+
+
+@given(tables())
+def test_a_pipe_gets_all_of_each_cell_in_one_line(table):
+    columns, rows = table
+    lines = table_lines(columns, rows, None)
+    assert len(lines) == 2 + len(rows)
+    assert all(cell.rstrip() in line for row, line in zip(rows, lines[2:], strict=True) for cell in row)
+
+
+def test_numbers_stand_at_the_right_of_their_column():
+    lines = table_lines(["name", "ran"], [["a", "1.0 s"], ["b", "12.0 s"]], 80)
+    assert lines == ["name     ran", "────  ──────", "a      1.0 s", "b     12.0 s"]
+
+
+def test_what_is_worth_least_goes_first_and_is_named():
+    wide, narrow = table_lines(JOBS, ROWS, 80), table_lines(JOBS, ROWS, 40)
+    assert "error" in wide[0].split()
+    assert " ".join(wide[-2:]).startswith("without room here: slots, cpu, ended, client; ")
+    assert narrow[0].split() == ["job", "name", "outcome", "error"]
+
+
+def test_in_room_enough_nothing_is_said_of_room():
+    assert len(table_lines(JOBS, ROWS, 200)) == 2 + len(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("cell", "width", "lines"),
+    [
+        ("short", 12, ["short"]),
+        ("a-very-long-name-17", 12, ["a-very…me-17"]),
+        ("run-20261125-of-many", 12, ["run-…-many"]),
+        ("cores=4 memory=8Gi", 12, ["cores=4", "memory=8Gi"]),
+        ("one two three four five six seven eight nine", 9, ["one two", "three", "four five", "six…"]),
+        ("日本語のとても長い名前です", 12, ["日本語…です"]),
+    ],
+)
+def test_a_cell_is_broken_at_blanks_and_cut_in_the_middle_outside_of_numbers(cell, width, lines):
+    assert cell_lines(cell, width) == lines
