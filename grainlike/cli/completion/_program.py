@@ -8,7 +8,7 @@ from typing import Any
 
 from grainlike.cli._root import KeepScratch, LogLevel
 
-__all__ = ["COMMAND", "DIRECTORY", "FILE", "NOTHING", "Command", "commands"]
+__all__ = ["COMMAND", "DIRECTORY", "FILE", "NOTHING", "CommandWords", "commands"]
 
 NOTHING = "nothing"
 FILE = "file"
@@ -52,7 +52,7 @@ _OF_COMMANDS = {
 
 
 @dataclass(slots=True)
-class Command:
+class CommandWords:
     """A command, or a group of some.
 
     Attributes:
@@ -72,9 +72,9 @@ class Command:
     repeats: bool = False
 
 
-def commands(group: Any, path: str = "") -> Iterator[Command]:
+def commands(group: Any, path: str = "") -> Iterator[CommandWords]:
     """Return the commands of a group of click's, and the group itself, the first."""
-    found = Command(path)
+    found = CommandWords(path)
     for name, command in getattr(group, "commands", {}).items():
         if not command.hidden:
             found.words[name] = _line(command.help)
@@ -87,7 +87,7 @@ def commands(group: Any, path: str = "") -> Iterator[Command]:
         yield from commands(group.commands[name], f"{path} {name}".strip())
 
 
-def _add(command: Command, parameter: Any) -> None:
+def _add(command: CommandWords, parameter: Any) -> None:
     kind = _kind(command.path, parameter)
     if not parameter.opts[0].startswith("-"):
         command.arguments.append(kind)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from grainlike.cli.completion._program import Command, commands
+from grainlike.cli.completion._program import CommandWords, commands
 
 __all__ = ["SHELLS", "script"]
 
@@ -25,7 +25,7 @@ def script(shell: str, program: Any) -> str:
     return text.replace(_HERE, _HERE + "\n".join(SHELLS[shell](known)) + "\n", 1)
 
 
-def _posix(known: list[Command]) -> Iterator[str]:
+def _posix(known: list[CommandWords]) -> Iterator[str]:
     """The tables as functions of bash and zsh: `word:help` lines, and the kind of a value."""
     yield from ("_grainlike_words() {", '    case "$1" in')
     for command in known:
@@ -43,7 +43,7 @@ def _posix(known: list[Command]) -> Iterator[str]:
     yield from ("    *) kind='' ;;", "    esac", "}")
 
 
-def _fish(known: list[Command]) -> Iterator[str]:
+def _fish(known: list[CommandWords]) -> Iterator[str]:
     """The same tables as functions of fish."""
     for table in ("words", "options"):
         yield from (f"function __grainlike_{table}", "    switch $argv[1]")
@@ -62,7 +62,7 @@ def _fish(known: list[Command]) -> Iterator[str]:
     yield from ("    end", "end")
 
 
-def _places(command: Command) -> Iterator[tuple[str, str]]:
+def _places(command: CommandWords) -> Iterator[tuple[str, str]]:
     """Return patterns of the numbers of a command's arguments, from 1, with the kinds of their values."""
     for place, kind in enumerate(command.arguments, 1):
         is_last = place == len(command.arguments)
@@ -78,5 +78,5 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("\\", "").replace("'", "’") + "'"
 
 
-SHELLS: dict[str, Callable[[list[Command]], Iterator[str]]] = {"bash": _posix, "zsh": _posix, "fish": _fish}
+SHELLS: dict[str, Callable[[list[CommandWords]], Iterator[str]]] = {"bash": _posix, "zsh": _posix, "fish": _fish}
 """How the tables are written for each shell."""
