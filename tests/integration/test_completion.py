@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import socket
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ from waiting import until
 
 from grainlike import Cores, Executor, Resource, cancel, connect, delayed, start
 from grainlike.cli import main
+from grainlike.cli.completion import _values
+from grainlike.net import accesses_for, make_credentials, parse_address, publish_access
 
 START = {
     "bash": ["bash", "--norc", "--noprofile", "-i"],
@@ -142,4 +145,13 @@ async def the_number(executor, job_):
 def test_values_without_a_head_are_none_and_no_error(kind, private_state, capsys):
     assert main(["completion", "values", kind]) == 0
     assert main(["completion", "values", kind, "--head", "tcp://127.0.0.1:1", "--insecure"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_head_that_never_answers_is_given_up(private_state, capsys, monkeypatch):
+    monkeypatch.setattr(_values, "LIMIT_S", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = parse_address(f"tcp://127.0.0.1:{silent.getsockname()[1]}")
+        publish_access(accesses_for("silent", (address,), make_credentials("silent")))
+        assert main(["completion", "values", "job"]) == 0
     assert capsys.readouterr() == ("", "")
