@@ -68,6 +68,10 @@ class Books:
         """Return the live blocks of a batch system by number."""
         return {block.number: block for block in self.blocks.values() if block.system == system}
 
+    def numbers_elsewhere(self, system: str) -> frozenset[int]:
+        """Return the numbers of the live blocks of all other batch systems."""
+        return frozenset(block.number for block in self.blocks.values() if block.system != system)
+
     def close(self, block: Block, reason: str, now: float) -> None:
         """Move a block to those that have ended."""
         del self.blocks[block.label]

@@ -81,7 +81,7 @@ def listed(turn: Turn, event: Listed) -> None:
             rows[number] = [row]
     if len(blocks) < len(turn.books.blocks):
         _move(turn, event, rows, blocks)
-    elsewhere = {block.number for block in turn.books.blocks.values() if block.system != event.system}
+    elsewhere = turn.books.numbers_elsewhere(event.system) if len(blocks) < len(turn.books.blocks) else frozenset()
     superfluous: list[str] = []
     strays: list[ListedBlock] = []
     for number, same in rows.items():

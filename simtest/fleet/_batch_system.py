@@ -36,7 +36,7 @@ class SimWorker:
 class NativeJob:
     """Job of the batch system, which is one block if all goes well.
 
-    `headless` marks those whose workers ended as they found no head.
+    `headless` marks those whose workers ended as they found no head, and `stuck` those that will never start.
 
     `extra` marks those that exist by the batch system's own doing: taken twice, or shown only long after.
     """
@@ -54,6 +54,7 @@ class NativeJob:
     ended_at: float | None = None
     broken: bool = False
     headless: bool = False
+    stuck: bool = False
     by_others: bool = False
     workers: list[SimWorker] = field(default_factory=list)
 
@@ -100,7 +101,7 @@ class BatchSystem:
             if now < job.shown_at:
                 continue
             if job.state == "pending":
-                yield ListedBlock(job.native, job.name, "pending", "Priority")
+                yield ListedBlock(job.native, job.name, "stuck" if job.stuck else "pending", "Eqw" if job.stuck else "")
             elif job.state == "running":
                 yield ListedBlock(job.native, job.name, "running", left_s=job.left_s(now), nodes=("n1",))
             elif job.ended_at is not None and now < job.ended_at + self.weather.forgets:

@@ -33,6 +33,7 @@ class Weather:
         mean_head: time between ends of the head; None: it never ends.
         down_s: how long a head is away.
         elsewhere: chance of a refusal by one machine of several.
+        stuck: spans of time in which the batch system keeps jobs that should start, and says that they never will.
         moved_at: time at which pools begin to reach their batch systems in another way; None: they never do.
     """
 
@@ -56,10 +57,15 @@ class Weather:
     down_s: float
     elsewhere: float
     moved_at: float | None
+    stuck: tuple[tuple[float, float], ...]
 
     def is_broken(self, now: float) -> bool:
         """Return True while the environment of blocks is broken."""
         return any(begin <= now < end for begin, end in self.broken)
+
+    def is_stuck(self, now: float) -> bool:
+        """Return True while jobs that should start are kept."""
+        return any(begin <= now < end for begin, end in self.stuck)
 
     def is_silent(self, now: float) -> bool:
         """Return True while listings fail."""
@@ -103,4 +109,5 @@ def draw_weather(dice: Dice) -> Weather:
         down_s=dice.between(1.0, 600.0),
         elsewhere=sometimes(0.3, 0.6),
         moved_at=every(0.3, 60.0, calm_at),
+        stuck=spans(0.2, 3000.0),
     )

@@ -291,6 +291,9 @@ class FleetWorld:
         def start() -> None:
             if job.state != "pending":
                 return
+            if self.weather.is_stuck(self.now):
+                job.stuck = True
+                return
             job.state, job.started_at = "running", self.now
             job.broken = self.weather.is_broken(self.now)
             if job.broken:

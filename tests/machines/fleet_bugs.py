@@ -58,6 +58,11 @@ FLEET_BUGS: tuple[Bug, ...] = (
         (_LISTING, "        block.headless = False\n", ""),
     ),
     _bug(
+        "stuck_jobs_are_waited_for",
+        "jobs that their batch system never starts keep the place of others",
+        (_LISTING, '    if row.state == "stuck":\n        _give_up(turn, block)\n        return\n', ""),
+    ),
+    _bug(
         "look_once",
         "a block that was taken late belongs to nobody, or is submitted again",
         (_SUBMISSIONS, "LOOKS = 2", "LOOKS = 1"),
