@@ -15,7 +15,6 @@ import anyio
 from msgspec.structs import replace
 
 from grainlike.cli._exits import FAILED, OK, REFUSED, USAGE, is_of_output
-from grainlike.cli._past import explain_ended
 from grainlike.cli._words import (
     amounts,
     as_plain,
@@ -167,6 +166,8 @@ async def explain_job(caller: HeadClient, job: int, *, as_json: bool) -> int:
     try:
         found = await caller.ask(AskJob(0, job), JobIs)
     except RefusedQueryError:
+        from grainlike.cli._past import explain_ended  # what is known of jobs that have ended takes more modules
+
         if await explain_ended(caller, job, as_json=as_json):
             return OK
         raise

@@ -1,4 +1,4 @@
-"""One record of `logging` as plain data: what a job's process packs, and its program unpacks.
+"""Record of `logging` as plain data: what a job's process packs, and its program unpacks.
 
 Nothing is pickled. The message travels formatted and an exception as the text of its traceback, so that neither the
 arguments of a call nor the exception need to be known where the record arrives.
