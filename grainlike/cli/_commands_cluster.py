@@ -294,6 +294,10 @@ def _head_start(
     no_launch: Annotated[
         bool, typer.Option("--no-launch", help="Refuse clients that ask for pools of workers: `grainlike up`.")
     ] = False,
+    events: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Append all events there as JSON lines; - is the standard output."),
+    ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen without TLS, on this machine's loopback alone.")
     ] = False,
@@ -316,6 +320,7 @@ def _head_start(
                 files = [] if keep is None else ["--keep", keep]
                 files += [] if access is None else ["--access", str(access.expanduser().absolute())]
                 files += [] if journal is None else ["--journal", str(journal.expanduser().absolute())]
+                files += [] if events is None else ["--events", _absolute(events)]
                 flags = (
                     ["--insecure"] * insecure
                     + ["--run-once"] * run_once
@@ -335,6 +340,7 @@ def _head_start(
                 record=record,
                 keep=None if keep is None else bytes_of(keep),
                 no_launch=no_launch,
+                events=events,
                 ready=ready,
                 log_file=log_file,
             )
@@ -342,6 +348,10 @@ def _head_start(
             raise typer.BadParameter(str(error)) from error
 
     exit_with(started)
+
+
+def _absolute(path: str) -> str:
+    return path if path == "-" else str(Path(path).expanduser().absolute())
 
 
 @head_app.command("stop", epilog=_STOP_EXAMPLES)

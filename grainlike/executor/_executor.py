@@ -66,6 +66,9 @@ class Executor(ExecutorBase):
             one in the settings, or a list of these. Blocks of workers are submitted as jobs want them. It makes
             `local` none, and `listen` all interfaces, unless they are given. At the end pending blocks are withdrawn,
             workers end, and nothing is left in the batch system.
+        events: append what happens to workers, jobs and pools to this file as JSON lines, `"-"` for the standard
+            output; docs/monitoring.md has their schema. Over `connect()` that is the head's to do: `grainlike head
+            start --events FILE`.
 
     Leaving the block, or cancelling it, cancels what still runs, waits until that has ended, and leaves no process,
     socket, file or thread behind. An exception that leaves the block is the user's own. The executor may be closed in
@@ -77,7 +80,7 @@ class Executor(ExecutorBase):
         ValueError: `listen` is no address, or `access` no access file of a head; or `backend` does not stand alone.
         TypeError: `backend` is none, or `launch` no pool.
         LaunchError: a pool with `min` above 0 was refused by its batch system; when the executor is opened.
-        OSError: the address is in use.
+        OSError: the address is in use, or the file for `events` cannot be opened; when the executor is opened.
         PermissionError: TCP beyond loopback with `insecure`, a Unix socket in a directory that others may enter, or an
             access file that others could have read or written.
 
@@ -99,6 +102,7 @@ class Executor(ExecutorBase):
         echo: bool = True,
         record: bool | int = False,
         launch: Launch | None = None,
+        events: str | PathLike[str] | None = None,
     ) -> None:
         super().__init__(
             settings_for(
@@ -111,6 +115,7 @@ class Executor(ExecutorBase):
                 echo=echo,
                 record=record,
                 launch=launch,
+                events=events,
             )
         )
         self._tokens: list[Any] = []

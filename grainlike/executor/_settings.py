@@ -42,6 +42,7 @@ class Settings:
     echo: bool
     record: bool | int
     launch: Mapping[str, WorkerPool]
+    events: str | PathLike[str] | None = None
 
 
 def settings_for(
@@ -55,6 +56,7 @@ def settings_for(
     echo: bool,
     record: bool | int,
     launch: Launch | None = None,
+    events: str | PathLike[str] | None = None,
 ) -> Settings:
     """Validate the user's arguments and return the settings; raises the errors documented at `Executor`."""
     _check_failure_and_record(on_failure, record)
@@ -70,6 +72,8 @@ def settings_for(
         raise ValueError("backend= runs the jobs elsewhere: leave out launch=")
     if backend is not None and (listen is not None or not (local is None or isinstance(local, NotGiven))):
         raise ValueError("backend= runs the jobs elsewhere: leave out local= and listen=")
+    if backend is not None and events is not None:
+        raise ValueError("events= are those of a head, and with backend= there is none")
     manner = None if backend is None else BackendAdapter(backend)
     return Settings(
         offer=_offer(local, alone=listen is None and backend is None),
@@ -81,6 +85,7 @@ def settings_for(
         echo=echo,
         record=record,
         launch=pools,
+        events=events,
     )
 
 

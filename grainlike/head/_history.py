@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import repeat
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -22,9 +22,10 @@ from msgspec.structs import replace
 from grainlike.head._errors import name_of
 from grainlike.head._nested import RelayedJob
 from grainlike.jobs import Job, Placement
+from grainlike.scheduler import JobsSubmitted
 from grainlike.wire import AskHistory, Completed, EndedJob, HistoryIs
 
-__all__ = ["KEPT_BYTES", "KEPT_JOBS", "JobHistory", "first_line"]
+__all__ = ["KEPT_BYTES", "KEPT_JOBS", "Ended", "JobHistory", "JobListener", "first_line"]
 
 T = TypeVar("T")
 
@@ -51,7 +52,7 @@ _MOST_MOMENTS = 20_000
 _LONGEST_ERROR = 200
 
 
-class _Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Jobs that have ended alike, in columns; `names`, `slots` and `submitted` have one item for all, or one for each.
 
     `begun` is when they began on their worker's clock, which is `skew` behind the head's, and `submitted` is on the
@@ -75,6 +76,26 @@ class _Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cpu: list[float]
     rss: list[int]
 
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def rows(self, ahead: float) -> Iterator[EndedJob]:
+        """Iterate over the jobs. Times are on the head's clock, and `ahead`."""
+        return (_row(self, row, ahead) for row in range(len(self.jobs)))
+
+
+class JobListener(Protocol):
+    """Receiver of what becomes of jobs, as it happens: by the batch, where they come so."""
+
+    def submitted(self, event: JobsSubmitted, now: float) -> None:
+        """Take note of new jobs."""
+
+    def requeued(self, jobs: Sequence[Job], seconds: float | None) -> None:
+        """Take note of jobs whose attempts are over, and that run again, `seconds` from now at the earliest."""
+
+    def ended(self, jobs: Ended) -> None:
+        """Take note of jobs that have ended."""
+
 
 class _Block(NamedTuple):
     """Entries that are packed together. `first` is the place of the first of its `rows` jobs among all that ended.
@@ -94,7 +115,7 @@ class _Block(NamedTuple):
 
 
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(list[_Entry]).decode
+_unpack = msgspec.msgpack.Decoder(list[Ended]).decode
 _GOOD = "succeeded"
 _FN, _NAME, _PLACEMENT, _SLOTS = map(attrgetter, ("fn", "node.function.name", "placement", "slots"))
 
@@ -103,7 +124,7 @@ _UNPACKABLE = (TypeError, UnicodeEncodeError)
 """Errors for text of a subclass of `str`, or with a lone surrogate: names are users' own, and errors quote anything."""
 
 
-def _packed(entry: _Entry) -> bytes:
+def _packed(entry: Ended) -> bytes:
     """Return an entry that could not be packed as bytes, with plain text in place of its own."""
     return _pack(
         replace(
@@ -153,6 +174,8 @@ class JobHistory:
         self._jobs: list[int] = [0]
         self._moments: list[float | None] = [None, None]
         """Numbers of jobs, and when those from there on were submitted: one place further on, as `bisect` counts."""
+        self.listener: JobListener | None = None
+        """Listener that is told of all jobs, if there is one."""
         self._begin_block()
 
     def _begin_block(self) -> None:
@@ -188,7 +211,7 @@ class JobHistory:
         slots = set(map(_SLOTS, map(_PLACEMENT, jobs)))
         places = list(map(bisect_right, repeat(self._jobs), numbers[:count]))
         moments = places if len(set(places)) > 1 else places[:1]
-        entry = _Entry(
+        entry = Ended(
             *(_GOOD, "", worker, 0, "", 0, skew),
             names=list(map(_NAME, jobs if len(set(map(_FN, jobs))) > 1 else jobs[:1])),
             slots=list(slots if len(slots) == 1 else map(_SLOTS, map(_PLACEMENT, jobs))),
@@ -204,6 +227,8 @@ class JobHistory:
             self._entries.append(_pack(entry))
         except _UNPACKABLE:
             self._entries.append(_packed(entry))
+        if self.listener is not None:
+            self.listener.ended(entry)
         self._numbers += entry.jobs
         self._end += count
         if self._end - self._first >= _BLOCK_JOBS:
@@ -218,8 +243,8 @@ class JobHistory:
         cpu, rss = 0.0, 0
         if placement is not None and placement.used is not None and ran is not None:
             ran, cpu, rss = placement.used
-        client, program, parent = self._origin(job)
-        entry = _Entry(
+        client, program, parent = self.origin(job)
+        entry = Ended(
             *(outcome, first_line(error), job.worker or "", client, program, parent, 0.0),
             names=[name or name_of(job)],
             slots=[_slots(placement)],
@@ -235,6 +260,8 @@ class JobHistory:
             self._entries.append(_pack(entry))
         except _UNPACKABLE:
             self._entries.append(_packed(entry))
+        if self.listener is not None:
+            self.listener.ended(entry)
         self._numbers.append(job.id)
         self._end += 1
         self._bad += outcome != _GOOD
@@ -246,7 +273,7 @@ class JobHistory:
         for job in jobs:
             self.ended(job, "skipped" if skipped and job.began is None else "cancelled")
 
-    def _origin(self, job: Job) -> tuple[int, str, int]:
+    def origin(self, job: Job) -> tuple[int, str, int]:
         """Return number and name of the client that a job came from, and the job that submitted it."""
         if not isinstance(job, RelayedJob):
             return 0, "", 0
@@ -254,7 +281,7 @@ class JobHistory:
         if not parent:
             return number, job.reply_to.name, 0
         submitter = self._live().get(parent)
-        client, program, _ = (0, "", 0) if submitter is None else self._origin(submitter)
+        client, program, _ = (0, "", 0) if submitter is None else self.origin(submitter)
         return client, program, parent
 
     def _submission_of(self, job: int) -> float | None:
@@ -336,7 +363,7 @@ def _slots(placement: Placement | None) -> str:
     return "" if placement is None else placement.slots or ""
 
 
-def _row(entry: _Entry, row: int, ahead: float) -> EndedJob:
+def _row(entry: Ended, row: int, ahead: float) -> EndedJob:
     """Return one job of an entry; `ahead` is how far the calendar's clock is ahead of the head's."""
     began, ran = entry.begun[row] + entry.skew, entry.ran[row]
     submitted = _of(entry.submitted, row)

@@ -180,6 +180,10 @@ class HeadQueries:
         peers = self._state.peers.values()
         return self._logs.lines(EndedSource(number, peers) if job is None else source_of(job), peers, follow=follow)
 
+    def record(self, number: int) -> Job | None:
+        """Return the job of this number, if it has not ended."""
+        return self._state.jobs.get(number)
+
     def job(self, number: int, attempt: int) -> Job | None:
         """Return the job if it is alive and this is its current attempt, else None."""
         job = self._state.jobs.get(number)

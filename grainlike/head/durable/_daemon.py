@@ -19,6 +19,7 @@ from grainlike.head.durable._store import NoListener
 from grainlike.head.server import HeadOwner, HeadService, NoStorage
 from grainlike.jobs import WorkerInfo
 from grainlike.subprocesses import reserve_standard_descriptors
+from grainlike.telemetry import EventFile
 from grainlike.wire import Totals
 
 __all__ = ["HeadDaemon"]
@@ -42,9 +43,11 @@ class HeadDaemon(Lifespan):
     Named sessions keep outcomes in memory and, beyond that, in files in the journal's directory, else in the user's
     state directory: `keep` bytes in all, by default half of what is free there. Then new calls with names are refused.
 
-    With `no_launch`, clients may have no pools of workers started here.
+    With `no_launch`, clients may have no pools of workers started here. With `events`, a path or `-`, all events are
+    appended there as JSON lines: docs/monitoring.md.
 
     Raises, besides what `Executor` does:
+        OSError: `events` cannot be opened.
         JournalError: the journal is damaged, in use, of a schema that is not read here, or open to others; or the disk
             refuses. From closing: its end is not in the journal, so the next head will find its jobs.
 
@@ -69,6 +72,7 @@ class HeadDaemon(Lifespan):
         record: bool = False,
         keep: int | None = None,
         no_launch: bool = False,
+        events: str | PathLike[str] | None = None,
     ) -> None:
         super().__init__()
         self._no_launch = no_launch
@@ -84,6 +88,7 @@ class HeadDaemon(Lifespan):
         self._insecure = insecure
         self._run_once = run_once
         self._record = record
+        self._events = events
         self._journal: JournalStorage | None = None
         if journal is not None:
             self._journal = JournalStorage(Path(journal).expanduser().absolute(), salvage=salvage, keep=keep)
@@ -126,14 +131,18 @@ class HeadDaemon(Lifespan):
             view = service.head.view
             service.record(Recorder(view.job, view.assembles, MOST, service.head.now))
         with service.held():
+            file = None if self._events is None else EventFile(self._events)
             async with anyio.create_task_group() as tasks:
                 service.start(tasks)
+                if file is not None:
+                    service.write_events(file)
                 self._opened.set()
                 try:
                     await self._stop.wait()
                 finally:
                     with anyio.CancelScope(shield=True):
                         await self._end(service)
+                        await service.end_events()
                     tasks.cancel_scope.cancel()
         if self._journal is not None and self._journal.not_recorded is not None:
             raise self._journal.not_recorded
