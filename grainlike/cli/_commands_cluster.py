@@ -298,6 +298,10 @@ def _head_start(
         str | None,
         typer.Option(metavar="FILE", help="Append all events there as JSON lines; - is the standard output."),
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Answer Prometheus at http://HOST:PORT/metrics; without TLS."),
+    ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen without TLS, on this machine's loopback alone.")
     ] = False,
@@ -321,6 +325,7 @@ def _head_start(
                 files += [] if access is None else ["--access", str(access.expanduser().absolute())]
                 files += [] if journal is None else ["--journal", str(journal.expanduser().absolute())]
                 files += [] if events is None else ["--events", _absolute(events)]
+                files += [] if metrics is None else ["--metrics", metrics]
                 flags = (
                     ["--insecure"] * insecure
                     + ["--run-once"] * run_once
@@ -341,6 +346,7 @@ def _head_start(
                 keep=None if keep is None else bytes_of(keep),
                 no_launch=no_launch,
                 events=events,
+                metrics=metrics,
                 ready=ready,
                 log_file=log_file,
             )

@@ -53,6 +53,7 @@ def start_head(
     keep: int | None = None,
     no_launch: bool = False,
     events: str | None = None,
+    metrics: str | None = None,
     ready: int | None = None,
     log_file: Path | None = None,
 ) -> int:
@@ -79,6 +80,7 @@ def start_head(
         keep=keep,
         no_launch=no_launch,
         events=events,
+        metrics=metrics,
     )
     reset_signals()
     try:
@@ -99,6 +101,8 @@ async def _serve(daemon: HeadDaemon, access: Path | None, ready: int | None, qui
             await tasks.start(_stop_at_signal, daemon)  # first: who reads that it is there may stop it at once
             try:
                 words = f"head at {daemon.address}, process {os.getpid()}; access files in {_folder(access)}"
+                if daemon.metrics_address is not None:
+                    words += f"; metrics at http://{daemon.metrics_address}/metrics"
                 print(words, file=sys.stderr if quiet else sys.stdout, flush=True)
                 _tell_of(before)
                 if ready is not None:

@@ -11,10 +11,18 @@ from grainlike._later import later
 
 if TYPE_CHECKING:
     from grainlike.telemetry._event_file import EventFile, EventWriter
+    from grainlike.telemetry._metrics import OPENMETRICS, PROMETHEUS, metrics_text, render_metrics
+    from grainlike.telemetry._metrics_server import MetricsServer, parse_endpoint
 
 __all__ = [
+    "OPENMETRICS",
+    "PROMETHEUS",
     "EventFile",
     "EventWriter",
+    "MetricsServer",
+    "metrics_text",
+    "parse_endpoint",
+    "render_metrics",
 ]
 
 if not TYPE_CHECKING:  # else any name would be there
@@ -23,5 +31,11 @@ if not TYPE_CHECKING:  # else any name would be there
         {
             "EventFile": "_event_file",
             "EventWriter": "_event_file",
+            "MetricsServer": "_metrics_server",
+            "OPENMETRICS": "_metrics",
+            "PROMETHEUS": "_metrics",
+            "metrics_text": "_metrics",
+            "parse_endpoint": "_metrics_server",
+            "render_metrics": "_metrics",
         },
     )

@@ -25,6 +25,7 @@ from grainlike.wire._fleet import (
 )
 from grainlike.wire._history import AskHistory, HistoryIs
 from grainlike.wire._live import AskLive, AskQueue, LiveIs, QueueIs
+from grainlike.wire._metrics import AskMetrics, MetricsAre
 from grainlike.wire._nested import AskOutcome, OutcomeIs
 from grainlike.wire._reports import Totals
 from grainlike.wire._rows import JobRow, WorkerRow
@@ -422,6 +423,7 @@ Question = (
     | AskHistory
     | AskLive
     | AskQueue
+    | AskMetrics
 )
 FromClient = Question | ImportsFrom | Forget | EndSessions
 Answer = (
@@ -442,6 +444,7 @@ Answer = (
     | HistoryIs
     | LiveIs
     | QueueIs
+    | MetricsAre
     | Done
     | Unable
 )

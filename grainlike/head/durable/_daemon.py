@@ -19,7 +19,7 @@ from grainlike.head.durable._store import NoListener
 from grainlike.head.server import HeadOwner, HeadService, NoStorage
 from grainlike.jobs import WorkerInfo
 from grainlike.subprocesses import reserve_standard_descriptors
-from grainlike.telemetry import EventFile
+from grainlike.telemetry import EventFile, MetricsServer, parse_endpoint
 from grainlike.wire import Totals
 
 __all__ = ["HeadDaemon"]
@@ -44,10 +44,11 @@ class HeadDaemon(Lifespan):
     state directory: `keep` bytes in all, by default half of what is free there. Then new calls with names are refused.
 
     With `no_launch`, clients may have no pools of workers started here. With `events`, a path or `-`, all events are
-    appended there as JSON lines: docs/monitoring.md.
+    appended there as JSON lines, and at `metrics`, as `127.0.0.1:9464`, it answers Prometheus: docs/monitoring.md.
 
     Raises, besides what `Executor` does:
-        OSError: `events` cannot be opened.
+        OSError: `events` cannot be opened, or the port of `metrics` is in use.
+        ValueError: `metrics` is not HOST:PORT.
         JournalError: the journal is damaged, in use, of a schema that is not read here, or open to others; or the disk
             refuses. From closing: its end is not in the journal, so the next head will find its jobs.
 
@@ -73,6 +74,7 @@ class HeadDaemon(Lifespan):
         keep: int | None = None,
         no_launch: bool = False,
         events: str | PathLike[str] | None = None,
+        metrics: str | None = None,
     ) -> None:
         super().__init__()
         self._no_launch = no_launch
@@ -89,6 +91,9 @@ class HeadDaemon(Lifespan):
         self._run_once = run_once
         self._record = record
         self._events = events
+        self._metrics = None if metrics is None else parse_endpoint(metrics)
+        self.metrics_address: str | None = None
+        """Address at which metrics are served; None where they are not."""
         self._journal: JournalStorage | None = None
         if journal is not None:
             self._journal = JournalStorage(Path(journal).expanduser().absolute(), salvage=salvage, keep=keep)
@@ -131,8 +136,12 @@ class HeadDaemon(Lifespan):
             view = service.head.view
             service.record(Recorder(view.job, view.assembles, MOST, service.head.now))
         with service.held():
-            file = None if self._events is None else EventFile(self._events)
             async with anyio.create_task_group() as tasks:
+                # Before it serves: what cannot be opened must end no job that a journal has.
+                if self._metrics is not None:
+                    server = MetricsServer(self._metrics, service.metrics)
+                    self.metrics_address = str(await server.start(tasks))
+                file = None if self._events is None else EventFile(self._events)
                 service.start(tasks)
                 if file is not None:
                     service.write_events(file)

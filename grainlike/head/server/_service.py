@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # only a head to which others connect has one
     from grainlike.head.server._endpoint import Endpoint
     from grainlike.head.server._outcome_store import OutcomeStore
     from grainlike.telemetry import EventFile, EventWriter
+    from grainlike.wire import MetricsAre
 
 __all__ = ["HeadOwner", "HeadService"]
 
@@ -160,6 +161,10 @@ class HeadService:
             tasks.start_soon(self._store.run)
         if self._endpoint is not None:
             tasks.start_soon(self._endpoint.listener.serve, self._acceptor.admit)
+
+    def metrics(self) -> MetricsAre:
+        """Return the head in figures."""
+        return self._clients.metrics()
 
     def write_events(self, file: EventFile) -> None:
         """Write all events to `file` from now on, until `end_events`."""
