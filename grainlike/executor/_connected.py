@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -15,6 +16,7 @@ from grainlike.wire import MOST_NAMES
 
 if TYPE_CHECKING:
     from grainlike.executor._job_service import JobService
+    from grainlike.telemetry import CallObserver
 
 __all__ = ["ConnectedExecutor", "connect"]
 
@@ -33,6 +35,7 @@ def connect(
     patience: float = RETURN_S,
     wait: float = 0.0,
     reconnect: bool = False,
+    observers: Iterable[CallObserver | str] = (),
 ) -> ConnectedExecutor:
     """Connect to a running head: `async with connect() as ex` is an `Executor` whose jobs run on that head's workers.
 
@@ -53,6 +56,7 @@ def connect(
         reconnect: continue with the next head when this one is lost. What was in flight fails with `HeadLostError`;
             what is submitted afterwards waits for the next head, for at most `wait` seconds after the loss, and then
             fails until there is one. For services that outlive their heads.
+        observers: as `Executor`'s.
 
     All of `Executor` is there, but `events()` are of this program's own jobs. Leaving the block cancels what still
     runs, unless it belongs to a session, and does not wait until workers have ended it; so does the head when the
@@ -84,6 +88,7 @@ def connect(
         patience=patience,
         wait=wait,
         reconnect=reconnect,
+        observers=observers,
     )
 
 
@@ -102,12 +107,13 @@ class ConnectedExecutor(Executor):
         patience: float = RETURN_S,
         wait: float = 0.0,
         reconnect: bool = False,
+        observers: Iterable[CallObserver | str] = (),
     ) -> None:
         _check_seconds("wait", wait)
         _check_seconds("patience", patience)
         if session is not None:
             check_name(session, "a session")
-        super().__init__(local=None, on_failure=on_failure)
+        super().__init__(local=None, on_failure=on_failure, observers=observers)
         self._session = session or ""
         self._connection = ConnectionSettings(
             head=head, insecure=insecure, session=self._session, patience=patience, wait=wait, reconnect=reconnect

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -15,8 +16,13 @@ from grainlike.resources import Allocation, Request
 if TYPE_CHECKING:
     from grainlike.executor._pools import Launch
     from grainlike.launch import WorkerPool
+    from grainlike.telemetry import CallObserver
 
 __all__ = ["NOT_GIVEN", "NotGiven", "Settings", "settings_for"]
+
+
+OBSERVERS = "GRAINLIKE_OBSERVERS"
+"""Variable of the environment with names of observers; `telemetry` reads it."""
 
 
 class NotGiven:
@@ -43,6 +49,7 @@ class Settings:
     record: bool | int
     launch: Mapping[str, WorkerPool]
     events: str | PathLike[str] | None = None
+    observers: tuple[CallObserver, ...] = ()
 
 
 def settings_for(
@@ -57,6 +64,7 @@ def settings_for(
     record: bool | int,
     launch: Launch | None = None,
     events: str | PathLike[str] | None = None,
+    observers: Iterable[CallObserver | str] = (),
 ) -> Settings:
     """Validate the user's arguments and return the settings; raises the errors documented at `Executor`."""
     _check_failure_and_record(on_failure, record)
@@ -86,7 +94,16 @@ def settings_for(
         record=record,
         launch=pools,
         events=events,
+        observers=_observers(observers),
     )
+
+
+def _observers(asked: Iterable[CallObserver | str]) -> tuple[CallObserver, ...]:
+    if not asked and not os.environ.get(OBSERVERS):
+        return ()
+    from grainlike.telemetry import find_observers  # programs without do without
+
+    return find_observers(asked)
 
 
 def _check_failure_and_record(on_failure: str, record: bool | int) -> None:
