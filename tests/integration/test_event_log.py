@@ -17,6 +17,7 @@ from grainlike import GVAR, Cores, Executor, connect, delayed, gather, start
 from grainlike.errors import JobCancelledError
 from grainlike.head import EventLog
 from grainlike.head.durable import HeadDaemon
+from grainlike.scheduler import HeadScheduler
 from grainlike.wire import BlockRow, PoolRow
 
 ROOT = Path(__file__).parents[2]
@@ -106,17 +107,23 @@ async def test_all_that_happens_in_a_program_is_written(tmp_path):
 
 
 @pytest.mark.anyio
-async def test_links_of_a_chain_have_a_start_and_an_end_each(tmp_path):
+async def test_links_of_a_chain_have_a_start_and_an_end_each(tmp_path, monkeypatch):
+    monkeypatch.setattr(HeadScheduler, "pace", lambda scheduler, fn: 1e-5)
     path = tmp_path / "events.jsonl"
     async with Executor(local=Cores(1), events=path):
         chained = square @ Cores(1)
-        for _ in range(3):
-            await chained(chained(chained(2)))
+        assert await chained(chained(chained(2))) == 256
     found = records(path)
-    began = sorted(row["job"] for row in of(found, "job_started"))
-    ended = sorted(row["job"] for row in of(found, "job_ended"))
-    assert began == ended
-    assert len(set(began)) == 9
+    assert [row["count"] for row in of(found, "job_submitted")] == [1], "it was no chain"
+    began, ended = ([row["job"] for row in of(found, event)] for event in ("job_started", "job_ended"))
+    assert sorted(began) == sorted(ended)
+    assert len(set(began)) == 3
+    for job in began:
+        [start_of], [end_of] = (
+            [row for row in of(found, event) if row["job"] == job] for event in ("job_started", "job_ended")
+        )
+        assert start_of["slots"] == end_of["slots"] == "cores=[0]"
+        assert start_of["monotonic_s"] <= end_of["monotonic_s"]
 
 
 @pytest.mark.anyio

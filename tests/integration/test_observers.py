@@ -4,6 +4,7 @@ import importlib.metadata
 import os
 import sys
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 
 import anyio
 import pytest
@@ -58,6 +59,13 @@ def with_variable(text):
 def swallowing(text):
     with suppress(ValueError):
         yield
+
+
+MARK = ContextVar("mark", default="none")
+
+
+def mark():
+    return MARK.get()
 
 
 class Told(CallObserver):
@@ -219,7 +227,9 @@ async def test_jobs_of_another_engine_are_observed_too():
     observer = Surrounds()
     async with Executor(backend=ThreadBackend(1), observers=[observer]):
         assert await (plain_variable @ Cores(1))("OBSERVED") == "call 1"
-    assert [end.outcome for end in observer.ends] == ["succeeded"]
+        MARK.set("the caller's")
+        assert await (delayed(mark) @ Cores(1))() == "the caller's"
+    assert [end.outcome for end in observer.ends] == ["succeeded", "succeeded"]
 
 
 @pytest.mark.anyio
