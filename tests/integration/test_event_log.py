@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import socket
 import subprocess
 import sys
 from datetime import datetime
@@ -14,6 +15,7 @@ from limits import LIMIT_S
 from waiting import until
 
 from grainlike import GVAR, Cores, Executor, connect, delayed, gather, start
+from grainlike.client import call
 from grainlike.errors import JobCancelledError
 from grainlike.head import EventLog
 from grainlike.head.durable import HeadDaemon
@@ -170,13 +172,25 @@ async def test_head_start_writes_events_to_its_standard_output_alone(tmp_path, p
 
 
 @pytest.mark.asyncio
-async def test_a_file_that_cannot_be_opened_is_an_error_at_the_start(tmp_path):
+async def test_a_file_that_cannot_be_opened_is_an_error_at_the_start(tmp_path, private_state):
     with pytest.raises(FileNotFoundError):
         async with Executor(local=Cores(1), events=tmp_path / "none" / "events"):
             pass
-    with pytest.raises(FileNotFoundError):
-        async with HeadDaemon("tcp://127.0.0.1:0", insecure=True, events=tmp_path / "none" / "events"):
-            pass
+    async with HeadDaemon("tcp://127.0.0.1:0") as head:
+        with pytest.raises(FileNotFoundError):
+            async with HeadDaemon("tcp://127.0.0.1:0", events=tmp_path / "none" / "events"):
+                pass
+        async with call() as client:  # the current head is still the other one
+            assert str(client.link.peer) in head.address
+
+
+@pytest.mark.asyncio
+async def test_a_head_that_cannot_listen_leaves_its_file_closed(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(OSError, match="in use"):  # that nothing is left open is looked at after each test
+            async with HeadDaemon(listen, insecure=True, events=tmp_path / "events"):
+                pass
 
 
 @pytest.fixture

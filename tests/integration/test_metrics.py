@@ -1,12 +1,18 @@
 """Metrics of heads: the figures of a real one, over HTTP and for its clients, and what a scrape costs."""
 
+import asyncio
+import re
+import signal
 import socket
+import subprocess
+import sys
 from urllib.request import urlopen
 
 import anyio
 import anyio.to_thread
 import pytest
 from counting import counted
+from limits import LIMIT_S
 from prometheus_client.parser import text_string_to_metric_families
 from waiting import until
 
@@ -87,6 +93,23 @@ async def test_a_port_in_use_is_an_error_at_the_start_that_ends_no_job(private_s
                 pass
     with pytest.raises(ValueError, match="HOST:PORT"):
         HeadDaemon("tcp://127.0.0.1:0", metrics="nowhere")
+
+
+@pytest.mark.asyncio
+async def test_head_start_says_where_its_metrics_are(private_state):
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "grainlike", "head", "start", "--listen", "tcp://127.0.0.1:0"),
+        *("--metrics", "127.0.0.1:0"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    async with asyncio.timeout(LIMIT_S):
+        greeting = (await process.stdout.readline()).decode()
+        [url] = re.findall(r"; metrics at (http://\S+/metrics)\n", greeting)
+        with await anyio.to_thread.run_sync(urlopen, url) as answer:
+            assert samples(answer.read().decode())["grainlike_clients",] == 0
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
 
 
 @pytest.mark.asyncio

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +21,7 @@ from grainlike.head.server import HeadOwner, HeadService, NoStorage
 from grainlike.jobs import WorkerInfo
 from grainlike.subprocesses import reserve_standard_descriptors
 from grainlike.telemetry import EventFile, MetricsServer, parse_endpoint
-from grainlike.wire import Totals
+from grainlike.wire import MetricsAre, Totals
 
 __all__ = ["HeadDaemon"]
 
@@ -122,8 +123,24 @@ class HeadDaemon(Lifespan):
             raise self._failure
 
     async def _live(self) -> None:
+        async with anyio.create_task_group() as monitors:
+            # First: where these cannot be, no journal is opened, and no access file is written.
+            if self._metrics is not None:
+                self.metrics_address = str(await MetricsServer(self._metrics, self._figures).start(monitors))
+            with ExitStack() as unused:
+                file = None if self._events is None else EventFile(self._events)
+                if file is not None:
+                    unused.callback(file.close)
+                self._service = service = self._make_service()
+                with service.held():
+                    await self._serve_peers(service, file, unused)
+            monitors.cancel_scope.cancel()
+        if self._journal is not None and self._journal.not_recorded is not None:
+            raise self._journal.not_recorded
+
+    def _make_service(self) -> HeadService:
         owner = HeadOwner(outcomes=NoListener(), cancel=_has_none, stop=self._stop_asked, deserted=self._deserted)
-        self._service = service = HeadService(
+        service = HeadService(
             owner,
             self._storage,
             self._changes,
@@ -135,26 +152,26 @@ class HeadDaemon(Lifespan):
         if self._record:
             view = service.head.view
             service.record(Recorder(view.job, view.assembles, MOST, service.head.now))
-        with service.held():
-            async with anyio.create_task_group() as tasks:
-                # Before it serves: what cannot be opened must end no job that a journal has.
-                if self._metrics is not None:
-                    server = MetricsServer(self._metrics, service.metrics)
-                    self.metrics_address = str(await server.start(tasks))
-                file = None if self._events is None else EventFile(self._events)
-                service.start(tasks)
-                if file is not None:
-                    service.write_events(file)
-                self._opened.set()
-                try:
-                    await self._stop.wait()
-                finally:
-                    with anyio.CancelScope(shield=True):
-                        await self._end(service)
-                        await service.end_events()
-                    tasks.cancel_scope.cancel()
-        if self._journal is not None and self._journal.not_recorded is not None:
-            raise self._journal.not_recorded
+        return service
+
+    def _figures(self) -> MetricsAre:
+        assert self._service is not None
+        return self._service.metrics()
+
+    async def _serve_peers(self, service: HeadService, file: EventFile | None, unused: ExitStack) -> None:
+        async with anyio.create_task_group() as tasks:
+            service.start(tasks)
+            if file is not None:
+                unused.pop_all()  # who writes there closes it
+                service.write_events(file)
+            self._opened.set()
+            try:
+                await self._stop.wait()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._end(service)
+                    await service.end_events()
+                tasks.cancel_scope.cancel()
 
     async def _end(self, service: HeadService) -> None:
         if self.leaves and self._journal is not None:
