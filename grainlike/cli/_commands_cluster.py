@@ -174,6 +174,14 @@ def _head_start(
     no_launch: Annotated[
         bool, typer.Option("--no-launch", help="Refuse clients that ask for pools of workers: `grainlike up`.")
     ] = False,
+    events: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Append all events there as JSON lines; - is the standard output."),
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Answer Prometheus at http://HOST:PORT/metrics; without TLS."),
+    ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen without TLS, on this machine's loopback alone.")
     ] = False,
@@ -196,6 +204,8 @@ def _head_start(
                 files = [] if keep is None else ["--keep", keep]
                 files += [] if access is None else ["--access", str(access.expanduser().absolute())]
                 files += [] if journal is None else ["--journal", str(journal.expanduser().absolute())]
+                files += [] if events is None else ["--events", _absolute(events)]
+                files += [] if metrics is None else ["--metrics", metrics]
                 flags = (
                     ["--insecure"] * insecure
                     + ["--run-once"] * run_once
@@ -215,6 +225,8 @@ def _head_start(
                 record=record,
                 keep=None if keep is None else bytes_of(keep),
                 no_launch=no_launch,
+                events=events,
+                metrics=metrics,
                 ready=ready,
                 log_file=log_file,
             )
@@ -222,6 +234,10 @@ def _head_start(
             raise typer.BadParameter(str(error)) from error
 
     exit_with(started)
+
+
+def _absolute(path: str) -> str:
+    return path if path == "-" else str(Path(path).expanduser().absolute())
 
 
 @head_app.command("stop", epilog=_STOP_EXAMPLES)

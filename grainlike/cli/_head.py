@@ -52,6 +52,8 @@ def start_head(
     record: bool = False,
     keep: int | None = None,
     no_launch: bool = False,
+    events: str | None = None,
+    metrics: str | None = None,
     ready: int | None = None,
     log_file: Path | None = None,
 ) -> int:
@@ -77,18 +79,21 @@ def start_head(
         record=record,
         keep=keep,
         no_launch=no_launch,
+        events=events,
+        metrics=metrics,
     )
     reset_signals()
     try:
         with collecting_less():
-            anyio.run(_serve, daemon, access, ready, backend_options=loop_options())
+            anyio.run(_serve, daemon, access, ready, events == "-", backend_options=loop_options())
     except (GrainlikeError, OSError) as error:
         print(f"grainlike head: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
         return REFUSED
     return OK
 
 
-async def _serve(daemon: HeadDaemon, access: Path | None, ready: int | None) -> None:
+async def _serve(daemon: HeadDaemon, access: Path | None, ready: int | None, quiet: bool) -> None:
+    """Serve until it is told to stop. `quiet`: the standard output is for events alone."""
     before = current_folder()
     failure: Exception | None = None
     async with daemon:
@@ -96,7 +101,9 @@ async def _serve(daemon: HeadDaemon, access: Path | None, ready: int | None) -> 
             await tasks.start(_stop_at_signal, daemon)  # first: who reads that it is there may stop it at once
             try:
                 words = f"head at {daemon.address}, process {os.getpid()}; access files in {_folder(access)}"
-                print(words, flush=True)  # noqa: T201
+                if daemon.metrics_address is not None:
+                    words += f"; metrics at http://{daemon.metrics_address}/metrics"
+                print(words, file=sys.stderr if quiet else sys.stdout, flush=True)
                 _tell_of(before)
                 if ready is not None:
                     os.write(ready, words.encode())

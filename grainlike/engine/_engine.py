@@ -109,6 +109,8 @@ class Engine:
         """Called with each operator before it is applied, while its inputs are there."""
         self.bound: Callable[[Sequence[Node]], object] | None = None
         """Called with nodes as they are bound: once for all that come together."""
+        self.ended: Callable[[Node, BaseException | None], object] | None = None
+        """Called with each outcome as it arrives, before anybody else learns of it; None is the error of a value."""
         self._owner = owner
         self._soon = soon
         self._fail_fast = fail_fast
@@ -238,6 +240,10 @@ class Engine:
     def _caller(self) -> _Caller | None:
         return (next(self._wants), copy_context()) if self.keeps_callers else None
 
+    def keep_context(self, node: Node, context: Context) -> None:
+        """Keep a context that was taken for somebody else to take."""
+        self._contexts[node] = context
+
     def release_hold(self) -> None:
         """The workers that must be here are: calls with resources may go out."""
         self._held = False
@@ -247,10 +253,14 @@ class Engine:
 
     def succeeded(self, node: Node, value: object) -> None:
         """Take note of a value; `pump` does the rest."""
+        if self.ended is not None:
+            self.ended(node, None)
         self._ended.append((node, True, value))
 
     def failed(self, node: Node, error: BaseException) -> None:
         """Take note of an error; `pump` does the rest."""
+        if self.ended is not None:
+            self.ended(node, error)
         self._ended.append((node, False, error))
 
     # --- the loop ----------------------------------------------------------------------------------------------------

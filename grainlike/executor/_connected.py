@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -16,6 +17,7 @@ from grainlike.wire import MOST_NAMES
 
 if TYPE_CHECKING:
     from grainlike.executor._job_service import JobService
+    from grainlike.telemetry import CallObserver
 
 __all__ = ["ConnectedExecutor", "connect"]
 
@@ -35,6 +37,7 @@ def connect(
     wait: float = 0.0,
     reconnect: bool = False,
     logging: bool = True,
+    observers: Iterable[CallObserver | str] = (),
 ) -> ConnectedExecutor:
     """Connect to a running head: `async with connect() as ex` is an `Executor` whose jobs run on that head's workers.
 
@@ -57,6 +60,7 @@ def connect(
             fails until there is one. For services that outlive their heads.
         logging: as `Executor`'s: pass what this program's jobs log on to its own loggers. What jobs of a session log
             while no program has it is dropped, and the next one is told how many records that were.
+        observers: as `Executor`'s.
 
     All of `Executor` is there, but `events()` are of this program's own jobs. Leaving the block cancels what still
     runs, unless it belongs to a session, and does not wait until workers have ended it; so does the head when the
@@ -89,6 +93,7 @@ def connect(
         wait=wait,
         reconnect=reconnect,
         logging=logging,
+        observers=observers,
     )
 
 
@@ -108,12 +113,13 @@ class ConnectedExecutor(Executor):
         wait: float = 0.0,
         reconnect: bool = False,
         logging: bool = True,
+        observers: Iterable[CallObserver | str] = (),
     ) -> None:
         _check_seconds("wait", wait)
         _check_seconds("patience", patience)
         if session is not None:
             check_name(session, "a session")
-        super().__init__(local=None, on_failure=on_failure, logging=logging)
+        super().__init__(local=None, on_failure=on_failure, logging=logging, observers=observers)
         self._session = session or ""
         self._connection = ConnectionSettings(
             head=head, insecure=insecure, session=self._session, patience=patience, wait=wait, reconnect=reconnect

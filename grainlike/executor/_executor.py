@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from grainlike.executor._pools import Launch, LaunchedPool
     from grainlike.jobs import WorkerInfo
     from grainlike.launch import WorkerPool
+    from grainlike.telemetry import CallObserver
     from grainlike.wire import BlockRow, PoolRow
 
 __all__ = ["Executor"]
@@ -75,6 +76,12 @@ class Executor(ExecutorBase):
             `attempt` as attributes of the record. A job logs what this program's levels let pass when it is submitted.
             A job that logs very fast never waits: records are dropped, and a warning has their number. With False, a
             job's process handles its records by itself, and what it writes is the job's output.
+        events: append what happens to workers, jobs and pools to this file as JSON lines, `"-"` for the standard
+            output; docs/monitoring.md has their schema. Over `connect()` that is the head's to do: `grainlike head
+            start --events FILE`.
+        observers: learn of this program's jobs as they begin and end: objects of `grainlike.telemetry.CallObserver`,
+            or names of installed ones, as `"otel"` for OpenTelemetry. `GRAINLIKE_OBSERVERS` in the environment names
+            more. docs/monitoring.md.
 
     Leaving the block, or cancelling it, cancels what still runs, waits until that has ended, and leaves no process,
     socket, file or thread behind. An exception that leaves the block is the user's own. The executor may be closed in
@@ -89,9 +96,10 @@ class Executor(ExecutorBase):
     Raises:
         ResourceSpecError: `local` is no offer.
         ValueError: `listen` is no address, or `access` no access file of a head; or `backend` does not stand alone.
-        TypeError: `backend` is none, or `launch` no pool.
+        TypeError: `backend` is none, or `launch` no pool, or one of `observers` no observer.
+        ImportError: an observer needs a package that is not installed.
         LaunchError: a pool with `min` above 0 was refused by its batch system; when the executor is opened.
-        OSError: the address is in use.
+        OSError: the address is in use, or the file for `events` cannot be opened; when the executor is opened.
         PermissionError: TCP beyond loopback with `insecure`, a Unix socket in a directory that others may enter, or an
             access file that others could have read or written.
 
@@ -117,6 +125,8 @@ class Executor(ExecutorBase):
         record: bool | int = False,
         launch: Launch | None = None,
         logging: bool = True,
+        events: str | PathLike[str] | None = None,
+        observers: Iterable[CallObserver | str] = (),
     ) -> None:
         super().__init__(
             settings_for(
@@ -130,6 +140,8 @@ class Executor(ExecutorBase):
                 record=record,
                 launch=launch,
                 logging=logging,
+                events=events,
+                observers=observers,
             )
         )
         self._tokens: list[Any] = []

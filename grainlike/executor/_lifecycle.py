@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from grainlike.executor._live_views import LiveViews
     from grainlike.graph import Node
     from grainlike.head import Recorder
+    from grainlike.telemetry import ObservedRunner
 
 __all__ = ["ExecutorBase"]
 
@@ -46,6 +47,7 @@ class ExecutorBase(Lifespan, BaseResolver):
         self._views: LiveViews | None = None
         self._stands = False
         """True while it is open without a block, and nobody has closed it."""
+        self._observed: ObservedRunner | None = None
 
     @abstractmethod
     def _make_service(self) -> JobService:
@@ -65,10 +67,19 @@ class ExecutorBase(Lifespan, BaseResolver):
         self._calls = LocalCalls(engine, current, self, loop_id, echo=self._settings.echo)
         self._calls.observers = self._service.observers
         engine.jobs = self._service.runner
+        if self._settings.observers:
+            self._observe_calls()
         engine.calls = self._calls
         engine.cache = self._result_cache = ResultCache(engine, self.later)
         if self._settings.record:
             self._record()
+
+    def _observe_calls(self) -> None:
+        from grainlike.telemetry import ObservedRunner
+
+        engine = self._engine
+        observers, hands_on = self._settings.observers, engine.keeps_contexts
+        engine.jobs = self._observed = ObservedRunner(engine.jobs, engine, observers, hands_on=hands_on)
 
     def _record(self) -> None:
         from grainlike.head import MOST, Recorder
@@ -113,6 +124,8 @@ class ExecutorBase(Lifespan, BaseResolver):
         with anyio.CancelScope(shield=True):
             await self._result_cache.aclose()
         self._service.closed()
+        if self._observed is not None:
+            self._observed.closed()
         left(self, self.loop_id)
         if alone(self.loop_id):
             await leave_none(self.loop_id)

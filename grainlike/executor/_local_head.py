@@ -75,6 +75,10 @@ class LocalHead:
     async def open(self, tasks: TaskGroup) -> None:
         """Serve in `tasks` from now on; return when the embedded worker has joined."""
         self._service.start(tasks)
+        if self._settings.events is not None:
+            from grainlike.telemetry import EventFile  # programs without do without
+
+            self._service.write_events(EventFile(self._settings.events))
         offer = self._settings.offer
         if offer is not None:
             link, serve = embed(offer, self._show)
@@ -91,6 +95,7 @@ class LocalHead:
     async def close(self) -> None:
         """Wait until all jobs have ended, and close all connections."""
         await self._service.end()
+        await self._service.end_events()
 
     def closed(self) -> None:
         """Release shared memory, and tell observers that nothing follows."""

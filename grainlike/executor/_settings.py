@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -15,8 +16,13 @@ from grainlike.resources import Allocation, Request
 if TYPE_CHECKING:
     from grainlike.executor._pools import Launch
     from grainlike.launch import WorkerPool
+    from grainlike.telemetry import CallObserver
 
 __all__ = ["NOT_GIVEN", "NotGiven", "Settings", "settings_for"]
+
+
+OBSERVERS = "GRAINLIKE_OBSERVERS"
+"""Variable of the environment with names of observers; `telemetry` reads it."""
 
 
 class NotGiven:
@@ -43,6 +49,8 @@ class Settings:
     record: bool | int
     launch: Mapping[str, WorkerPool]
     logging: bool
+    events: str | PathLike[str] | None = None
+    observers: tuple[CallObserver, ...] = ()
 
 
 def settings_for(
@@ -57,6 +65,8 @@ def settings_for(
     record: bool | int,
     launch: Launch | None = None,
     logging: bool = True,
+    events: str | PathLike[str] | None = None,
+    observers: Iterable[CallObserver | str] = (),
 ) -> Settings:
     """Validate the user's arguments and return the settings; raises the errors documented at `Executor`."""
     _check_failure_and_record(on_failure, record)
@@ -72,6 +82,8 @@ def settings_for(
         raise ValueError("backend= runs the jobs elsewhere: leave out launch=")
     if backend is not None and (listen is not None or not (local is None or isinstance(local, NotGiven))):
         raise ValueError("backend= runs the jobs elsewhere: leave out local= and listen=")
+    if backend is not None and events is not None:
+        raise ValueError("events= are those of a head, and with backend= there is none")
     manner = None if backend is None else BackendAdapter(backend)
     return Settings(
         offer=_offer(local, alone=listen is None and backend is None),
@@ -84,7 +96,17 @@ def settings_for(
         record=record,
         launch=pools,
         logging=logging,
+        events=events,
+        observers=_observers(observers),
     )
+
+
+def _observers(asked: Iterable[CallObserver | str]) -> tuple[CallObserver, ...]:
+    if not asked and not os.environ.get(OBSERVERS):
+        return ()
+    from grainlike.telemetry import find_observers  # programs without do without
+
+    return find_observers(asked)
 
 
 def _check_failure_and_record(on_failure: str, record: bool | int) -> None:

@@ -122,6 +122,7 @@ class Function:
 
     Attributes:
         accepts_errors: whether it is called when inputs have failed, with their exceptions in place of their values.
+        alone: whether each call of it is a job of its own, and takes no other along.
         callable: what is called.
         name: what it is called in listings: `name=`, or the callable's own name.
         is_async: whether a call of it gives a coroutine, or a stream.
@@ -135,6 +136,7 @@ class Function:
     __slots__ = (
         "__weakref__",
         "accepts_errors",
+        "alone",
         "callable",
         "is_async",
         "is_stream",
@@ -146,6 +148,7 @@ class Function:
     )
 
     accepts_errors: bool
+    alone: bool
     callable: Callable[..., Any]
     name: str
     is_async: bool
@@ -163,8 +166,10 @@ class Function:
         name: str | None = None,
         many: bool = False,
         accepts_errors: bool = False,
+        alone: bool = False,
     ) -> None:
         self.accepts_errors = accepts_errors
+        self.alone = alone
         self.callable = callable
         self.many = many
         self.options = options

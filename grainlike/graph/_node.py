@@ -145,6 +145,11 @@ class Node(msgspec.Struct, eq=False):
         self._args = ()
         self._outcome = None
 
+    def call_with(self, function: Function, first: str) -> None:
+        """Call `function` instead, with `first` before the other arguments: before the call is sent."""
+        self.function = function
+        self._args = (first, *self._args)
+
     @property
     def given(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a node that has not finished, as they are: nodes and templates in place of values."""

@@ -2,9 +2,9 @@
 
 Answers: how a node becomes a job (`_submit`), how actions of the scheduler are performed (`_actions`), how results
 and items of streams come back (`_results`), the state of jobs and workers (`_state`, `_peers`), what
-jobs print (`_logs`), what became of them (`_history`), which queries it answers (`_queries`, and `_live` for viewers),
-what it records (`_recorder`), and how jobs of jobs are run (`_nested`). Who may connect is in `server`, how a head
-outlives its process in `durable`.
+jobs print (`_logs`), what became of them (`_history`), all that happens as records (`_event_log`), which queries it
+answers (`_queries`, and `_live` for viewers), what it records (`_recorder`), and how jobs of jobs are run (`_nested`).
+Who may connect is in `server`, how a head outlives its process in `durable`.
 
 Never decides what runs where: `scheduler` does. Never waits: its owner passes it what arrived, and when.
 """
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
+    from grainlike.head._event_log import EventLog
     from grainlike.head._functions import FunctionTable
     from grainlike.head._head import FAREWELL_S, Head
     from grainlike.head._live import LiveView, queue_is
@@ -30,6 +31,7 @@ __all__ = [
     "HERE",
     "MOST",
     "Connection",
+    "EventLog",
     "FunctionTable",
     "Head",
     "HeadState",
@@ -48,6 +50,7 @@ if not TYPE_CHECKING:  # else any name would be there
         __name__,
         {
             "ObjectStore": "_shared_memory",
+            "EventLog": "_event_log",
             "FAREWELL_S": "_head",
             "FunctionTable": "_functions",
             "HERE": "_recorder",

@@ -241,6 +241,8 @@ class ActionExecutor:
     def _wait_again(self, numbers: list[int], seconds: float | None = None) -> None:
         """Mark requeued jobs pending, and notify their clients."""
         waiting = [self._state.jobs[number] for number in numbers]
+        if self._history.listener is not None:
+            self._history.listener.requeued(waiting, seconds)
         for job in waiting:
             job.waits_again(seconds)
         for reply_to, jobs in _of_clients(waiting):

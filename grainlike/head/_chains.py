@@ -111,7 +111,8 @@ def _may_chain(node: Node) -> bool:
     options = node.function.options
     plain = options.timeout is None and options.retry == _ONCE and options.cache is None
     plain = plain and not (options.isolate or options.keep)
-    return plain and not node.function.is_stream and node.request is not None and _is_simple(node.request)
+    plain = plain and not (node.function.is_stream or node.function.alone)
+    return plain and node.request is not None and _is_simple(node.request)
 
 
 @lru_cache(maxsize=256)

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from grainlike.errors import JobCancelledError, ProtocolError
 from grainlike.graph import Function, Node, Options
 from grainlike.head._actions import ActionExecutor
+from grainlike.head._event_log import EventLog
 from grainlike.head._history import JobHistory, calendar_ahead
 from grainlike.head._logs import LogRouter, last_words
 from grainlike.head._nested import RelayedJob, ReplyTo
@@ -160,6 +161,14 @@ class Head:
     def counters(self) -> JobCounters:
         """Counters of how jobs ended."""
         return self.state.counters
+
+    def log_events(self) -> EventLog:
+        """Return a log of all events from now on, beginning with the workers that are here."""
+        self.history.listener = log = EventLog(self.view, self.history.origin, self._now)
+        for peer in self.peers.values():
+            log.joined(peer)
+        self.observers.append(log)
+        return log
 
     def totals(self) -> Totals:
         """Return how jobs have ended since this head was first started."""
@@ -558,6 +567,8 @@ class Head:
                 self._noted_until = self.history.submitted(event.jobs[0], now)
             if event.client or event.parent[0]:
                 self.history.requested(event.jobs[0], event.request)
+            if self.history.listener is not None:
+                self.history.listener.submitted(event, now)
             if self._gathers:
                 event, self._unplanned = replace(event, more=True), True
         for action in self.state.scheduler.handle(event, now):

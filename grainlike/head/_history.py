@@ -1,7 +1,7 @@
 """`JobHistory`: what became of the last jobs of a head, in a ring that is bounded in jobs and in bytes.
 
 Jobs are kept as they end, many together: a batch of them is one entry of columns, packed at once, so that a job costs
-a tenth of a microsecond or two and some 50 bytes. Entries are joined to blocks, which are the unit of what is dropped,
+a tenth of a microsecond or two and some 50 bytes. Entries are joined to segments, which are the unit of what is dropped,
 skipped by a search, and written to disk.
 """
 
@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import repeat
 from operator import attrgetter
+from typing import Protocol
 
 import msgspec
 
@@ -22,9 +23,9 @@ from grainlike.graph import Node
 from grainlike.head._errors import name_of
 from grainlike.head._history_form import (
     UNPACKABLE,
-    Block,
     Entry,
     KeptHistory,
+    Segment,
     kept_from,
     pack,
     packed_plainly,
@@ -34,14 +35,15 @@ from grainlike.head._history_form import (
 from grainlike.head._nested import RelayedJob
 from grainlike.jobs import Job, Placement
 from grainlike.resources import MEMORY, Request
+from grainlike.scheduler import JobsSubmitted
 from grainlike.wire import KEPT_JOBS, AskHistory, Completed, EndedJob, HistoryIs
 
-__all__ = ["KEPT_BYTES", "JobHistory", "calendar_ahead", "first_line"]
+__all__ = ["KEPT_BYTES", "JobHistory", "JobListener", "calendar_ahead", "first_line"]
 
 KEPT_BYTES = 20_000_000
 """Bytes that they take at most: with long names and errors fewer are kept."""
 
-_BLOCK_JOBS = 1_024
+_SEGMENT_JOBS = 1_024
 _ENTRY_BYTES = 41
 """Bytes of an entry beside what it says: those of its object, and its place in a list."""
 
@@ -84,6 +86,19 @@ def first_line(text: str) -> str:
     return line if len(line) <= _LONGEST_ERROR else f"{line[: _LONGEST_ERROR - 3]}..."
 
 
+class JobListener(Protocol):
+    """Receiver of what becomes of jobs, as it happens: by the batch, where they come so."""
+
+    def submitted(self, event: JobsSubmitted, now: float) -> None:
+        """Take note of new jobs."""
+
+    def requeued(self, jobs: Sequence[Job], seconds: float | None) -> None:
+        """Take note of jobs whose attempts are over, and that run again, `seconds` from now at the earliest."""
+
+    def ended(self, entry: Entry) -> None:
+        """Take note of jobs that have ended."""
+
+
 class JobHistory:
     """The last jobs that have ended, of those in `live`. `now` is the head's clock, and `time.time()` is `ahead` of it.
 
@@ -107,7 +122,7 @@ class JobHistory:
         self._is_coroutine = is_coroutine
         self._most = most
         self._most_bytes = most_bytes
-        self._blocks: deque[Block] = deque()
+        self._segments: deque[Segment] = deque()
         self._bytes = 0
         self._end = 1
         """Place of the next job that ends, of all that have: 1 for the first."""
@@ -121,9 +136,11 @@ class JobHistory:
         """Numbers of jobs of clients and of jobs, and what those from there on ask for; as `_moments`."""
         self._texts: dict[int, tuple[Request | None, str]] = {}
         """Requests of batches, with their text, by identity: a hash would cost a call."""
-        self._begin_block()
+        self.listener: JobListener | None = None
+        """Listener that is told of all jobs, if there is one."""
+        self._begin_segment()
 
-    def _begin_block(self) -> None:
+    def _begin_segment(self) -> None:
         self._entries: list[bytes] = []
         self._lowest, self._highest = sys.maxsize, 0
         self._first = self._end
@@ -135,7 +152,7 @@ class JobHistory:
         return self._bytes + sum(map(len, self._entries)) + _ENTRY_BYTES * len(self._entries)
 
     def __len__(self) -> int:
-        first = self._blocks[0].first if self._blocks else self._first
+        first = self._segments[0].first if self._segments else self._first
         return min(self._end - first, self._most)
 
     # --- what is told ------------------------------------------------------------------------------------------------
@@ -199,13 +216,15 @@ class JobHistory:
             self._entries.append(pack(entry))
         except UNPACKABLE:
             self._entries.append(packed_plainly(entry))
+        if self.listener is not None:
+            self.listener.ended(entry)
         if lowest < self._lowest:
             self._lowest = lowest
         if highest > self._highest:
             self._highest = highest
         self._end += count
-        if self._end - self._first >= _BLOCK_JOBS:
-            self.close_block()
+        if self._end - self._first >= _SEGMENT_JOBS:
+            self.close_segment()
 
     def ended(self, job: Job, outcome: str, error: str = "", node: Node | None = None) -> None:
         """Keep one job that ends now. `node` is that of a call of this program, for what only a live job needs may have
@@ -219,7 +238,7 @@ class JobHistory:
         cpu, rss = 0.0, 0
         if placement is not None and placement.used is not None and ran is not None:
             ran, cpu, rss = placement.used
-        client, program, parent = self._origin(job)
+        client, program, parent = self.origin(job)
         if node is None:
             name, is_coroutine = name_of(job), self._is_coroutine(job.fn)
             request = self._requests[bisect_right(self._relayed, job.id)]
@@ -241,21 +260,23 @@ class JobHistory:
             self._entries.append(pack(entry))
         except UNPACKABLE:
             self._entries.append(packed_plainly(entry))
+        if self.listener is not None:
+            self.listener.ended(entry)
         if job.id < self._lowest:
             self._lowest = job.id
         if job.id > self._highest:
             self._highest = job.id
         self._end += 1
         self._bad += outcome != _GOOD
-        if self._end - self._first >= _BLOCK_JOBS:
-            self.close_block()
+        if self._end - self._first >= _SEGMENT_JOBS:
+            self.close_segment()
 
     def unwanted(self, jobs: Collection[Job], *, skipped: bool = False) -> None:
         """Keep jobs that nobody wants any more; with `skipped`, as a graph has failed."""
         for job in jobs:
             self.ended(job, "skipped" if skipped and job.began is None else "cancelled")
 
-    def _origin(self, job: Job) -> tuple[int, str, int]:
+    def origin(self, job: Job) -> tuple[int, str, int]:
         """Return number and name of the client that a job came from, and the job that submitted it."""
         if not isinstance(job, RelayedJob):
             return 0, "", 0
@@ -263,7 +284,7 @@ class JobHistory:
         if not parent:
             return number, job.reply_to.name, 0
         submitter = self._live().get(parent)
-        client, program, _ = (0, "", 0) if submitter is None else self._origin(submitter)
+        client, program, _ = (0, "", 0) if submitter is None else self.origin(submitter)
         return client, program, parent
 
     def _text_of(self, request: Request | None) -> tuple[Request | None, str]:
@@ -275,35 +296,35 @@ class JobHistory:
     def _submission_of(self, job: int) -> float | None:
         return self._moments[bisect_right(self._jobs, job)]
 
-    def close_block(self) -> None:
-        """Pack what has ended since the last block."""
+    def close_segment(self) -> None:
+        """Pack what has ended since the last segment."""
         if self._entries:
             self._add(self._recent())
-            self._begin_block()
+            self._begin_segment()
 
-    def _recent(self) -> Block:
-        """Return what has ended since the last block as one."""
+    def _recent(self) -> Segment:
+        """Return what has ended since the last segment as one."""
         ahead = self._ahead()
         data = pack([msgspec.Raw(entry) for entry in self._entries])
         rows = self._end - self._first
         until, bounds = self._now() + ahead, (self._lowest, self._highest)
-        return Block(self._first, rows, self._bad, *bounds, until, ahead, data)
+        return Segment(self._first, rows, self._bad, *bounds, until, ahead, data)
 
-    def _add(self, block: Block) -> None:
-        self._blocks.append(block)
-        self._bytes += len(block.data)
-        while self._blocks and (
-            self._blocks[0].first + self._blocks[0].rows <= self._end - self._most or self._bytes > self._most_bytes
+    def _add(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._bytes += len(segment.data)
+        while self._segments and (
+            self._segments[0].first + self._segments[0].rows <= self._end - self._most or self._bytes > self._most_bytes
         ):
-            self._bytes -= len(self._blocks.popleft().data)
+            self._bytes -= len(self._segments.popleft().data)
 
     # --- for the next head -------------------------------------------------------------------------------------------
 
     def packed(self) -> bytes:
         """Return all that is kept, for `restore`: at most some `most_bytes`."""
-        blocks = [*self._blocks, self._recent()] if self._entries else list(self._blocks)
+        segments = [*self._segments, self._recent()] if self._entries else list(self._segments)
         moments = self._jobs, self._moments, self._relayed, self._requests
-        return pack(KeptHistory(self._end, blocks, *moments, self._joined))
+        return pack(KeptHistory(self._end, segments, *moments, self._joined))
 
     def restore(self, data: bytes) -> bool:
         """Go on with what the history of another head has packed; return False if that is of another format."""
@@ -313,9 +334,9 @@ class JobHistory:
         self._end = kept.end
         self._jobs, self._moments, self._relayed, self._requests = kept.jobs, kept.moments, kept.relayed, kept.requests
         self._joined = kept.joined
-        for block in kept.blocks:
-            self._add(block)
-        self._begin_block()
+        for segment in kept.segments:
+            self._add(segment)
+        self._begin_segment()
         return True
 
     # --- what is asked -----------------------------------------------------------------------------------------------
@@ -329,56 +350,56 @@ class JobHistory:
         most = max(1, min(asked.most, _PAGE_JOBS))
         before = asked.before or self._end
         looked = 0
-        for block in self._newest_first(before):
-            if block.until < asked.since:
+        for segment in self._newest_first(before):
+            if segment.until < asked.since:
                 break
             if looked >= _PAGE_LOOKS:
                 return HistoryIs(asked.ask, found, before, len(self))
-            if block.bad or not asked.outcomes or _GOOD in asked.outcomes:
-                looked += block.rows
-                for place, job in self._rows(block, asked, before):
+            if segment.bad or not asked.outcomes or _GOOD in asked.outcomes:
+                looked += segment.rows
+                for place, job in self._rows(segment, asked, before):
                     found.append(job)
                     if len(found) == most:
                         return HistoryIs(asked.ask, found, place, len(self))
-            before = block.first
+            before = segment.first
         return HistoryIs(asked.ask, found, 0, len(self))
 
     def find(self, number: int) -> EndedJob | None:
         """Return the job of this number if it has ended, and is kept."""
-        digits = pack(number)  # to search for bytes takes a hundredth of the time that rebuilding a block does
-        for block in self._newest_first(self._end):
-            if block.lowest <= number <= block.highest and digits in block.data:
-                place = block.first + block.rows
-                for entry in reversed(unpack(block.data)):
+        digits = pack(number)  # to search for bytes takes a hundredth of the time that rebuilding a segment does
+        for segment in self._newest_first(self._end):
+            if segment.lowest <= number <= segment.highest and digits in segment.data:
+                place = segment.first + segment.rows
+                for entry in reversed(unpack(segment.data)):
                     place -= len(entry.jobs)
                     if number in entry.jobs:
                         row = entry.jobs.index(number)
                         kept = place + row >= self._end - self._most
-                        return row_of(entry, row, block.ahead) if kept else None
+                        return row_of(entry, row, segment.ahead) if kept else None
         return None
 
     def outlived(self, job: EndedJob, worker: str) -> bool:
         """Return True if the worker that has this name now joined after the job had ended: it never had the job."""
         return self._joined.get(worker, 0.0) > job.ended_at
 
-    def _newest_first(self, before: int) -> Iterator[Block]:
+    def _newest_first(self, before: int) -> Iterator[Segment]:
         if self._entries and self._first < before:
             yield self._recent()
-        for block in reversed(self._blocks):
-            if block.first < before:
-                yield block
+        for segment in reversed(self._segments):
+            if segment.first < before:
+                yield segment
 
-    def _rows(self, block: Block, asked: AskHistory, before: int) -> Iterator[tuple[int, EndedJob]]:
-        """Iterate over the jobs of a block that are meant, the latest first, each with its place, below `before`."""
-        place, oldest = block.first + block.rows, max(block.first, self._end - self._most)
-        for entry in reversed(unpack(block.data)):
+    def _rows(self, segment: Segment, asked: AskHistory, before: int) -> Iterator[tuple[int, EndedJob]]:
+        """Iterate over the jobs of a segment that are meant, the latest first, each with its place, below `before`."""
+        place, oldest = segment.first + segment.rows, max(segment.first, self._end - self._most)
+        for entry in reversed(unpack(segment.data)):
             place -= len(entry.jobs)
             if asked.outcomes and entry.outcome not in asked.outcomes:
                 continue
             if asked.name and not any(fnmatchcase(name, asked.name) for name in entry.names):
                 continue
             for row in range(min(len(entry.jobs), before - place) - 1, max(0, oldest - place) - 1, -1):
-                job = row_of(entry, row, block.ahead)
+                job = row_of(entry, row, segment.ahead)
                 if job.ended_at >= asked.since and (not asked.name or fnmatchcase(job.name, asked.name)):
                     yield place + row, job
 

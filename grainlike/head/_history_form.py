@@ -1,4 +1,4 @@
-"""Form of the history of ended jobs: entries of columns, blocks of entries, and all that is kept for the next head."""
+"""Form of the history of ended jobs: entries of columns, segments of entries, and all that is kept for the next head."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from grainlike.wire import EndedJob
 
 __all__ = [
     "UNPACKABLE",
-    "Block",
     "Entry",
     "KeptHistory",
+    "Segment",
     "kept_from",
     "pack",
     "packed_plainly",
@@ -55,7 +55,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     rss: list[int]
 
 
-class Block(NamedTuple):
+class Segment(NamedTuple):
     """Entries that are packed together. `first` is the place of the first of its `rows` jobs among all that ended.
 
     `bad` of them did not succeed, their numbers lie from `lowest` to `highest`, and they had ended by `until`, as
@@ -83,7 +83,7 @@ class KeptHistory(msgspec.Struct, frozen=True, array_like=True):
     """
 
     end: int
-    blocks: list[Block]
+    segments: list[Segment]
     jobs: list[int]
     moments: list[float | None]
     relayed: list[int]

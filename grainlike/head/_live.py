@@ -85,6 +85,11 @@ class LiveView:
                 return messages
             workers, left, ended = more_workers, [], []
 
+    def counts(self) -> tuple[dict[str, int], Counter[int]]:
+        """Return how many jobs are in each state, and how many hold slots on each worker."""
+        states, running = self._look()
+        return states, Counter(worker for _, worker in running)
+
     def _look(self) -> tuple[dict[str, int], dict[tuple[int, int], str]]:
         """Return how many jobs are in each state, and the slots of those that hold some, by job and worker."""
         scheduler = self._state.scheduler

@@ -207,6 +207,10 @@ class HeadQueries:
         ]
         return self._logs.lines(EndedSource(number, [peer.name for peer in peers], ended), peers, follow=False)
 
+    def record(self, number: int) -> Job | None:
+        """Return the job of this number, if it has not ended."""
+        return self._state.jobs.get(number)
+
     def job(self, number: int, attempt: int) -> Job | None:
         """Return the job if it is alive and this is its current attempt, else None."""
         job = self._state.jobs.get(number)

@@ -68,6 +68,7 @@ from grainlike.wire._large import (
 from grainlike.wire._live import LEAST_EVERY_S, AskLive, AskQueue, LiveIs, QueueIs, QueueRow, RunningRow
 from grainlike.wire._logged import RECORD_BYTES, ClientRecords, LoggedRecords
 from grainlike.wire._messages import Message
+from grainlike.wire._metrics import AskMetrics, MetricsAre, WorkerUse
 from grainlike.wire._nested import (
     AskOutcome,
     OutcomeIs,
@@ -206,6 +207,7 @@ __all__ = [
     "AskJobs",
     "AskLive",
     "AskLogs",
+    "AskMetrics",
     "AskOutcome",
     "AskPause",
     "AskQueue",
@@ -267,6 +269,7 @@ __all__ = [
     "LogsAre",
     "Matched",
     "Message",
+    "MetricsAre",
     "NodeSpec",
     "Numbered",
     "OutcomeIs",
@@ -314,6 +317,7 @@ __all__ = [
     "Window",
     "Withdraw",
     "WorkerRow",
+    "WorkerUse",
     "WorkersAre",
     "encode_frame",
     "fit_together",

@@ -27,6 +27,7 @@ from grainlike.wire._fleet import (
 )
 from grainlike.wire._history import AskHistory, HistoryIs
 from grainlike.wire._live import AskLive, AskQueue, LiveIs, QueueIs
+from grainlike.wire._metrics import AskMetrics, MetricsAre
 from grainlike.wire._nested import AskOutcome, OutcomeIs
 from grainlike.wire._reports import Totals
 from grainlike.wire._rows import JobRow, WorkerRow
@@ -425,6 +426,7 @@ Question = (
     | AskHistory
     | AskLive
     | AskQueue
+    | AskMetrics
 )
 FromClient = Question | ImportsFrom | Forget | EndSessions
 Answer = (
@@ -446,6 +448,7 @@ Answer = (
     | HistoryIs
     | LiveIs
     | QueueIs
+    | MetricsAre
     | Done
     | Unable
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +20,8 @@ from grainlike.head.durable._store import NoListener
 from grainlike.head.server import HeadOwner, HeadService, NoStorage
 from grainlike.jobs import WorkerInfo
 from grainlike.subprocesses import reserve_standard_descriptors
-from grainlike.wire import Totals
+from grainlike.telemetry import EventFile, MetricsServer, parse_endpoint
+from grainlike.wire import MetricsAre, Totals
 
 __all__ = ["HeadDaemon"]
 
@@ -42,9 +44,12 @@ class HeadDaemon(Lifespan):
     Named sessions keep outcomes in memory and, beyond that, in files in the journal's directory, else in the user's
     state directory: `keep` bytes in all, by default half of what is free there. Then new calls with names are refused.
 
-    With `no_launch`, clients may have no pools of workers started here.
+    With `no_launch`, clients may have no pools of workers started here. With `events`, a path or `-`, all events are
+    appended there as JSON lines, and at `metrics`, as `127.0.0.1:9464`, it answers Prometheus: docs/monitoring.md.
 
     Raises, besides what `Executor` does:
+        OSError: `events` cannot be opened, or the port of `metrics` is in use.
+        ValueError: `metrics` is not HOST:PORT.
         JournalError: the journal is damaged, in use, of a schema that is not read here, or open to others; or the disk
             refuses. From closing: its end is not in the journal, so the next head will find its jobs.
 
@@ -69,6 +74,8 @@ class HeadDaemon(Lifespan):
         record: bool = False,
         keep: int | None = None,
         no_launch: bool = False,
+        events: str | PathLike[str] | None = None,
+        metrics: str | None = None,
     ) -> None:
         super().__init__()
         self._no_launch = no_launch
@@ -84,6 +91,10 @@ class HeadDaemon(Lifespan):
         self._insecure = insecure
         self._run_once = run_once
         self._record = record
+        self._events = events
+        self._metrics = None if metrics is None else parse_endpoint(metrics)
+        self.metrics_address: str | None = None
+        """Address at which metrics are served; None where they are not."""
         self._journal: JournalStorage | None = None
         if journal is not None:
             self._journal = JournalStorage(Path(journal).expanduser().absolute(), salvage=salvage, keep=keep)
@@ -112,8 +123,24 @@ class HeadDaemon(Lifespan):
             raise self._failure
 
     async def _live(self) -> None:
+        async with anyio.create_task_group() as monitors:
+            # First: where these cannot be, no journal is opened, and no access file is written.
+            if self._metrics is not None:
+                self.metrics_address = str(await MetricsServer(self._metrics, self._figures).start(monitors))
+            with ExitStack() as unused:
+                file = None if self._events is None else EventFile(self._events)
+                if file is not None:
+                    unused.callback(file.close)
+                self._service = service = self._make_service()
+                with service.held():
+                    await self._serve_peers(service, file, unused)
+            monitors.cancel_scope.cancel()
+        if self._journal is not None and self._journal.not_recorded is not None:
+            raise self._journal.not_recorded
+
+    def _make_service(self) -> HeadService:
         owner = HeadOwner(outcomes=NoListener(), cancel=_has_none, stop=self._stop_asked, deserted=self._deserted)
-        self._service = service = HeadService(
+        service = HeadService(
             owner,
             self._storage,
             self._changes,
@@ -125,18 +152,26 @@ class HeadDaemon(Lifespan):
         if self._record:
             view = service.head.view
             service.record(Recorder(view.job, view.assembles, MOST, service.head.now))
-        with service.held():
-            async with anyio.create_task_group() as tasks:
-                service.start(tasks)
-                self._opened.set()
-                try:
-                    await self._stop.wait()
-                finally:
-                    with anyio.CancelScope(shield=True):
-                        await self._end(service)
-                    tasks.cancel_scope.cancel()
-        if self._journal is not None and self._journal.not_recorded is not None:
-            raise self._journal.not_recorded
+        return service
+
+    def _figures(self) -> MetricsAre:
+        assert self._service is not None
+        return self._service.metrics()
+
+    async def _serve_peers(self, service: HeadService, file: EventFile | None, unused: ExitStack) -> None:
+        async with anyio.create_task_group() as tasks:
+            service.start(tasks)
+            if file is not None:
+                unused.pop_all()  # who writes there closes it
+                service.write_events(file)
+            self._opened.set()
+            try:
+                await self._stop.wait()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._end(service)
+                    await service.end_events()
+                tasks.cancel_scope.cancel()
 
     async def _end(self, service: HeadService) -> None:
         if self.leaves and self._journal is not None:

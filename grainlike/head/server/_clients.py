@@ -23,6 +23,7 @@ from grainlike.errors import GrainlikeError, SessionError
 from grainlike.head import FAREWELL_S, Head, LiveView, queue_is
 from grainlike.head.server._client import ClientConnection
 from grainlike.head.server._live_updates import send_updates
+from grainlike.head.server._metrics import metrics_are
 from grainlike.head.server._pool_queries import PoolQueries, PoolQuestion
 from grainlike.head.server._sessions import NamedCall, NamedSession, Sessions
 from grainlike.head.server._trace_rows import send_trace
@@ -43,6 +44,7 @@ from grainlike.wire import (
     AskJobs,
     AskLive,
     AskLogs,
+    AskMetrics,
     AskOutcome,
     AskPause,
     AskQueue,
@@ -70,6 +72,7 @@ from grainlike.wire import (
     JobsAre,
     Matched,
     Message,
+    MetricsAre,
     ReleaseFunctions,
     ReportIs,
     SessionsAre,
@@ -104,6 +107,7 @@ _Short = (
     | AskReport
     | AskHistory
     | AskQueue
+    | AskMetrics
     | PoolQuestion
 )
 """Queries that are answered by one message, in the turn in which they arrive."""
@@ -414,9 +418,16 @@ class ClientRegistry:
         if len(connection.listening) >= _MOST_LOGS:
             connection.link.post(Unable(question.ask, f"one client may follow {_MOST_LOGS} things at a time"))
         elif connection.tasks is not None:
-            head = self._head
-            view = LiveView(head.state, head.view, head.now, self._programs, self._up_s, lambda: len(self.here))
-            connection.tasks.start_soon(send_updates, connection, question, view)
+            connection.tasks.start_soon(send_updates, connection, question, self._live_view())
+
+    def _live_view(self) -> LiveView:
+        head = self._head
+        return LiveView(head.state, head.view, head.now, self._programs, self._up_s, lambda: len(self.here))
+
+    def metrics(self, ask: int = 0) -> MetricsAre:
+        """Return the head in figures."""
+        about = (self._up_s(), self._cluster, len(self.here), len(list(self.sessions)), self.sessions.size)
+        return metrics_are(ask, self._head, self._live_view(), self.pools.driver, *about)
 
     def _answer(self, question: _Short) -> Message:
         ask = question.ask
@@ -447,6 +458,8 @@ class ClientRegistry:
                 return self._head.history.page(question)
             case AskQueue():
                 return queue_is(question, self._head.state, self._head.view, self._programs())
+            case AskMetrics():
+                return self.metrics(ask)
             case AskStop():
                 why = f"this head is part of a program, process {os.getpid()}, and ends with it"
                 return Done(ask) if self._stop() else Unable(ask, why)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio.abc import TaskGroup
 
+from grainlike._version import __version__
 from grainlike.engine import QUIET_S
 from grainlike.eventloop import Alarm, Changes, held_up
 from grainlike.graph import Node
@@ -22,10 +25,12 @@ from grainlike.net import Link
 from grainlike.system import import_paths
 
 if TYPE_CHECKING:  # only a head to which others connect has one
-    from grainlike.head import Recorder
+    from grainlike.head import EventLog, Recorder
     from grainlike.head.fleet import FleetDriver
     from grainlike.head.server._endpoint import Endpoint
     from grainlike.head.server._outcome_store import OutcomeStore
+    from grainlike.telemetry import EventFile, EventWriter
+    from grainlike.wire import MetricsAre
 
 __all__ = ["HeadOwner", "HeadService"]
 
@@ -96,6 +101,8 @@ class HeadService:
         self._running: dict[int, str] = {}
         self._fleet: FleetDriver | None = None
         self._tasks: TaskGroup | None = None
+        self._event_log: EventLog | None = None
+        self._event_writer: EventWriter | None = None
         self.admit_block: Callable[[str], str | None] = _admit_all
         """Hook: the words with which workers of the block of this label are refused, which then end; None lets them in.
         """
@@ -155,6 +162,27 @@ class HeadService:
         if self._endpoint is not None:
             tasks.start_soon(self._endpoint.listener.serve, self._acceptor.admit)
 
+    def metrics(self) -> MetricsAre:
+        """Return the head in figures."""
+        return self._clients.metrics()
+
+    def write_events(self, file: EventFile) -> None:
+        """Write all events to `file` from now on, until `end_events`."""
+        from grainlike.telemetry import EventWriter  # heads that write none do without
+
+        assert self._tasks is not None, "it serves already"
+        self._event_log = log = self.head.log_events()
+        cluster = "embedded" if self._endpoint is None else self._endpoint.cluster
+        about = {"version": __version__, "cluster": cluster, "host": socket.gethostname(), "pid": os.getpid()}
+        self._event_writer = EventWriter(log, file, **about)
+        self._tasks.start_soon(self._event_writer.run)
+        self._fleet_changed()
+
+    async def end_events(self) -> None:
+        """Write the last events."""
+        if self._event_writer is not None:
+            await self._event_writer.close()
+
     @property
     def launched(self) -> FleetDriver | None:
         """Driver of the pools of workers, if there have been any."""
@@ -174,8 +202,8 @@ class HeadService:
                 raise ValueError("workers of a pool connect to an address: open the executor with listen=, or launch=")
             path = self._storage.fleet_file
             file = None if path is None else BooksFile(path)
-            access, shown = self._endpoint.worker_access, self._clients.fleet_changed
-            self._fleet = FleetDriver(self.head, access, self._changes, file, shown)
+            access = self._endpoint.worker_access
+            self._fleet = FleetDriver(self.head, access, self._changes, file, self._fleet_changed)
             self._clients.pools.driver = self._fleet
             self.admit_block = self._fleet.view.refusal_of
             self.head.ask_pools(self._fleet.view.shortfall)
@@ -253,6 +281,12 @@ class HeadService:
         if self._fleet is not None:
             self._fleet.workers_changed()
         self._changes.notify()
+
+    def _fleet_changed(self) -> None:
+        self._clients.fleet_changed()
+        if self._event_log is not None and self._fleet is not None:
+            view = self._fleet.view
+            self._event_log.fleet(view.pool_rows(), view.block_rows(ended=True))
 
     def _asked_for_block(self, label: str) -> str | None:
         return self.admit_block(label)  # the hook of this moment: it may be set later than the acceptor is made
