@@ -1,8 +1,8 @@
 """`JobHistory`: what became of the last jobs of a head, in a ring that is bounded in jobs and in bytes.
 
 Jobs are kept as they end, many together: a batch of them is one entry of columns, packed at once, so that a job costs
-a tenth of a microsecond or two and some 50 bytes. Entries are joined to segments, which are the unit of what is dropped,
-skipped by a search, and written to disk.
+a tenth of a microsecond or two and some 50 bytes. Entries are joined to segments, which are the unit of what is
+dropped, skipped by a search, and written to disk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Form of the history of ended jobs: entries of columns, segments of entries, and all that is kept for the next head."""
+"""Form of the history of ended jobs: entries of columns, segments of entries, and what is kept for the next head."""
 
 from __future__ import annotations
 

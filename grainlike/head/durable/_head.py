@@ -123,7 +123,7 @@ class DurableHead(Head):
 
     def set_calendar(self, ahead: float) -> None:
         """Go by the calendar as so many seconds ahead of the clock from now on."""
-        self.history.close_block()  # those that have ended did so before
+        self.history.close_segment()  # those that have ended did so before
         self.calendar, self.dated = ahead, True
 
     # --- what was -----------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from grainlike import Cores, Memory
 from grainlike.head import _history
-from grainlike.head._history import _BLOCK_JOBS, KEPT_BYTES, JobHistory, first_line
+from grainlike.head._history import _SEGMENT_JOBS, KEPT_BYTES, JobHistory, first_line
 from grainlike.head._nested import RelayedJob
 from grainlike.jobs import NO_PARCEL, Job, Placement
 from grainlike.payload import dump_error, told_of_error
@@ -153,22 +153,22 @@ def test_a_job_of_a_job_is_of_the_client_that_submitted_that(history, live):
 
 
 def test_the_last_ones_are_kept_and_no_more(clock, live):
-    history = JobHistory(lambda: live, clock, most=3 * _BLOCK_JOBS, ahead=lambda: AHEAD)
-    for number in range(1, 5 * _BLOCK_JOBS):
+    history = JobHistory(lambda: live, clock, most=3 * _SEGMENT_JOBS, ahead=lambda: AHEAD)
+    for number in range(1, 5 * _SEGMENT_JOBS):
         batch(history, [number])
     told = page(history)
-    assert told.kept == len(history) == 3 * _BLOCK_JOBS
+    assert told.kept == len(history) == 3 * _SEGMENT_JOBS
     found = [job.job for job in told.jobs]
     while told.before:
         told = page(history, before=told.before)
         found += [job.job for job in told.jobs]
-    assert found == list(range(5 * _BLOCK_JOBS - 1, 2 * _BLOCK_JOBS - 1, -1))
+    assert found == list(range(5 * _SEGMENT_JOBS - 1, 2 * _SEGMENT_JOBS - 1, -1))
 
 
 def test_the_next_head_goes_on_where_the_last_one_was(history, clock, live):
     history.submitted(1, 80.0)
     history.requested(3_000, Cores(1))
-    batch(history, range(1, 2 * _BLOCK_JOBS))
+    batch(history, range(1, 2 * _SEGMENT_JOBS))
     clock.now = 110.0
     history.joined("n1")
     history.ended(job_of(4_000), "failed", "no")
@@ -180,7 +180,7 @@ def test_the_next_head_goes_on_where_the_last_one_was(history, clock, live):
     session = SimpleNamespace(number=7, name="sweep")
     for each in (history, again):
         each.ended(RelayedJob(3_500, 1, NO_PARCEL, session, (7, 0, 0), 1, "outer"), "succeeded")
-        batch(each, range(5_000, 5_000 + _BLOCK_JOBS))
+        batch(each, range(5_000, 5_000 + _SEGMENT_JOBS))
     assert page(again) == page(history)
     assert again.find(3_500) == history.find(3_500)
     assert again.find(3_500).request == "cores=1"
@@ -207,14 +207,14 @@ def test_long_errors_leave_room_for_fewer(clock, live):
     history = JobHistory(lambda: live, clock, most_bytes=1_000_000, ahead=lambda: AHEAD)
     for number in range(1, 10_000):
         history.ended(job_of(number), "failed", "x" * 5_000)
-        assert history.nbytes < 1_000_000 + _BLOCK_JOBS * 450
-    assert 2 * _BLOCK_JOBS < len(history) < 5_000
-    assert KEPT_BYTES + _BLOCK_JOBS * 450 < 25_000_000
+        assert history.nbytes < 1_000_000 + _SEGMENT_JOBS * 450
+    assert 2 * _SEGMENT_JOBS < len(history) < 5_000
+    assert KEPT_BYTES + _SEGMENT_JOBS * 450 < 25_000_000
 
 
 def test_a_question_looks_at_a_few_only_and_goes_on_where_it_ended(history):
     history.ended(job_of(1, "rare"), "failed")
-    for number in range(2, 12 * _BLOCK_JOBS, 4):
+    for number in range(2, 12 * _SEGMENT_JOBS, 4):
         batch(history, range(number, number + 4))
     told = page(history, name="rare")
     assert (told.jobs, told.before > 1) == ([], True)
@@ -240,7 +240,7 @@ def test_jobs_are_found_by_name_outcome_time_and_number(history, clock):
 
 
 def test_one_job_is_asked_for_by_its_number(history):
-    batch(history, range(1, 3 * _BLOCK_JOBS))
+    batch(history, range(1, 3 * _SEGMENT_JOBS))
     batch(history, [5_000])
     told = page(history, job=1_500)
     assert ([job.job for job in told.jobs], told.before) == ([1_500], 0)
