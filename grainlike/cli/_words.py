@@ -67,17 +67,22 @@ def print_json(value: object) -> None:
     print(json.dumps(value, indent=1))  # noqa: T201 - a command line speaks
 
 
-def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print for people. A pipe has no width: there nothing is wrapped or left out."""
+def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, most: int | None = None) -> None:
+    """Print for people. A pipe has no width: there nothing is wrapped or left out. With `most`, so many rows at most,
+    and how many more there are.
+    """
+    rows = list(rows)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for title in titles:
         table.add_column(title, overflow="fold")
-    for row in rows:
+    for row in rows[:most]:
         table.add_row(*(Text(escaped(cell)) for cell in row))
     console = Console()
     if not console.is_terminal:
         console = Console(width=_NEVER_WRAPS)
     console.print(table)
+    if most is not None and len(rows) > most:
+        print(f"and {len(rows) - most:,} more")  # noqa: T201 - a command line speaks
 
 
 def amounts(text: str) -> str:
