@@ -51,6 +51,15 @@ grainlike jobs --watch 5
     refused=NO_HEAD,
 )
 
+_TOP_EXAMPLES = epilog(
+    """
+grainlike top
+grainlike top --head tcp://login1:7777 --every 5
+""",
+    usage="wrong usage, no terminal, or without the extra grainlike\\[top]",
+    refused=NO_HEAD,
+)
+
 _EXPLAIN_EXAMPLES = epilog(
     """
 grainlike explain 17
@@ -193,6 +202,20 @@ def _jobs(
     changes = RedrawOn.ENDS if ended or failed else RedrawOn.JOBS
     changes = changes if since is None else RedrawOn.ALWAYS
     exit_with(lambda: list_or_watch(head, insecure, listing, watch, as_json=as_json, changes=changes))
+
+
+@app.command("top", epilog=_TOP_EXAMPLES, rich_help_panel="Look at a cluster")
+def _top(
+    every: Annotated[
+        float, typer.Option(min=0.1, max=3600, metavar="SECONDS", help="Shortest time between two updates.")
+    ] = 1.0,
+    head: Head = None,
+    insecure: Insecure = False,
+) -> None:
+    """Show a head on the whole terminal: which core runs what, what waits and why, functions, failures, and any job."""
+    from grainlike.cli.screens._top import show_top
+
+    exit_with(lambda: show_top(head, insecure, every))
 
 
 @app.command("explain", epilog=_EXPLAIN_EXAMPLES, rich_help_panel="Look at a cluster")
