@@ -81,7 +81,7 @@ class TopApp(App[None]):
     ENABLE_COMMAND_PALETTE = False
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 - textual's own type
     CSS = """
-    #head { height: auto; }
+    #head { height: 2; }
     #lost { height: auto; max-height: 3; display: none; text-style: reverse; }
     #lists { height: 1fr; }
     #cores, .list {
@@ -198,10 +198,11 @@ class TopApp(App[None]):
             return
         state, wanted, texts = self._state, self._wanted, self._texts
         now = state.at + (0.0 if self._lost else time.monotonic() - self._told_at)
-        self.query_one("#head", Static).update(self._words(now))
+        self.query_one("#head", Static).update(self._words(now), layout=False)  # of two lines always
         lost = self.query_one("#lost", Static)
-        lost.display = bool(self._lost)
-        lost.update(texts.escaped(f"no head, waiting until it is there again: {self._lost}"))
+        if lost.display or self._lost:
+            lost.display = bool(self._lost)
+            lost.update(texts.escaped(f"no head, waiting until it is there again: {self._lost}"))
         functions = tables.functions(state, self._ended, self._marks, wanted, texts)
         self._show("jobs", tables.running(state, now, wanted, texts), "2 · running")
         self._show("queue", tables.queue(self._queue, wanted, texts), "3 · waiting, and why")
@@ -212,7 +213,9 @@ class TopApp(App[None]):
         cores.border_title = "1 · workers" if by_worker else "1 · cores"
         names = list(dict.fromkeys(job.name for job in state.all_running() if wanted(job.name)))
         cores.show(state, by_worker=by_worker, wanted=wanted, legend=names)
-        cores.styles.height = max(4, min(cores.virtual_size.height + 2, int(self.size.height * _MAP)))
+        height = max(4, min(cores.virtual_size.height + 2, int(self.size.height * _MAP)))
+        if height != cores.outer_size.height:  # to set it arranges all anew
+            cores.styles.height = height
 
     def _show(self, pane: str, table: tables.Table, title: str) -> None:
         shown = self.query_one(f"#{pane}", JobList)

@@ -30,9 +30,14 @@ class CoreMap(ScrollView, can_focus=True):
         self._legend: Sequence[str] = ()
         self.drawn = 0
         """Number of lines that have been drawn so far."""
+        self._shown: object = None
 
     def show(self, state: LiveState, *, by_worker: bool, wanted: Callable[[str], bool], legend: Sequence[str]) -> None:
-        """Show another state, and the letters of these functions."""
+        """Show another state, and the letters of these functions: those that run and are wanted, in an order."""
+        shown = state.at, by_worker, self.size, *legend
+        if shown == self._shown:
+            return
+        self._shown = shown
         self._lines = CoreLines(state, self.size.width, by_worker=by_worker, wanted=wanted)
         self._legend = legend
         self.virtual_size = Size(0, self._lines.count + 1)

@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager, redirect_stdout, suppress
 from dataclasses import astuple
@@ -36,6 +37,9 @@ Listing = Callable[[HeadClient, int | None], Awaitable[int]]
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 """To a second screen, without cursor and without wrapping, and back."""
+
+_SHARE = 0.008
+"""Largest part of a core that goes into listings in which nothing but times has changed."""
 
 
 class RedrawOn(Enum):
@@ -92,6 +96,8 @@ class _Watch:
         self._due = anyio.Event()
         self._timed = True
         """True while times of the listing pass, as those of jobs that run."""
+        self._took_s = 0.0
+        """Seconds of a core that the last listing took; 0.0 after the first one, which loads modules."""
         self._totals: tuple[float, ...] = ()
 
     async def follow(self, caller: HeadClient) -> int:
@@ -104,20 +110,29 @@ class _Watch:
             if self._changes is not RedrawOn.ALWAYS:
                 tasks.start_soon(self._hear, caller)
             try:
+                await self._show(caller)
+                self._took_s = 0.0
                 while True:
-                    await self._until_due()
-                    await self._output.show(caller, self._listing)
+                    await self._show(caller)
             except Exception as error:  # noqa: BLE001 - raised below, outside the group, which would wrap it
                 failure = error
             tasks.cancel_scope.cancel()
         assert failure is not None
         raise failure
 
+    async def _show(self, caller: HeadClient) -> None:
+        await self._until_due()
+        begun = time.process_time()
+        await self._output.show(caller, self._listing)
+        self._took_s = time.process_time() - begun
+
     async def _until_due(self) -> None:
-        with anyio.move_on_after(self._every_s) as pause:
+        """Wait for a change, or, where times pass, for as long as leaves this below `_SHARE` of a core."""
+        pause_s = max(self._every_s, self._took_s / _SHARE)
+        with anyio.move_on_after(pause_s) as pause:
             await self._due.wait()
         while pause.cancelled_caught and not (self._timed or self._output.is_resized()):
-            with anyio.move_on_after(self._every_s) as pause:
+            with anyio.move_on_after(pause_s) as pause:
                 await self._due.wait()
         self._due = anyio.Event()
 
