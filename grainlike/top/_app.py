@@ -135,10 +135,10 @@ class TopApp(App[None]):
         yield Static("", id="lost", markup=False)
         yield CoreMap(self._marks, self._texts.escaped, id="cores")
         with Container(id="lists"):
-            yield JobList("none", id="jobs", classes="list -current")
-            yield JobList("none", id="queue", classes="list")
-            yield JobList("none", id="functions", classes="list")
-            yield JobList("none", id="failures", classes="list")
+            yield JobList("2 · running", id="jobs", classes="list -current")
+            yield JobList("3 · waiting, and why", id="queue", classes="list")
+            yield JobList("4 · functions, of the last 500 that ended", id="functions", classes="list")
+            yield JobList("5 · failures, the latest first", id="failures", classes="list")
         yield Input(placeholder="part of a function's name", id="filter", compact=True)
         yield Footer(compact=True)
 
@@ -204,23 +204,20 @@ class TopApp(App[None]):
             lost.display = bool(self._lost)
             lost.update(texts.escaped(f"no head, waiting until it is there again: {self._lost}"))
         functions = tables.functions(state, self._ended, self._marks, wanted, texts)
-        self._show("jobs", tables.running(state, now, wanted, texts), "2 · running")
-        self._show("queue", tables.queue(self._queue, wanted, texts), "3 · waiting, and why")
-        self._show("functions", functions, "4 · functions, of the last 500 that ended")
-        self._show("failures", tables.failures(self._failed, wanted, texts), "5 · failures, the latest first")
+        self.query_one("#jobs", JobList).show(tables.running(state, now, wanted, texts))
+        self.query_one("#queue", JobList).show(tables.queue(self._queue, wanted, texts))
+        self.query_one("#functions", JobList).show(functions)
+        self.query_one("#failures", JobList).show(tables.failures(self._failed, wanted, texts))
         by_worker = len(state.workers) > DETAILED if self._by_worker is None else self._by_worker
         cores = self.query_one(CoreMap)
-        cores.border_title = "1 · workers" if by_worker else "1 · cores"
+        title = "1 · workers" if by_worker else "1 · cores"
+        if title != cores.border_title:  # to set it draws all of it anew
+            cores.border_title = title
         names = list(dict.fromkeys(job.name for job in state.all_running() if wanted(job.name)))
         cores.show(state, by_worker=by_worker, wanted=wanted, legend=names)
         height = max(4, min(cores.virtual_size.height + 2, int(self.size.height * _MAP)))
         if height != cores.outer_size.height:  # to set it arranges all anew
             cores.styles.height = height
-
-    def _show(self, pane: str, table: tables.Table, title: str) -> None:
-        shown = self.query_one(f"#{pane}", JobList)
-        shown.border_title = title
-        shown.show(table)
 
     def _words(self, now: float) -> str:
         state, texts = self._state, self._texts

@@ -45,9 +45,9 @@ class JobList(ScrollView, can_focus=True):
             super().__init__()
             self.job = job
 
-    def __init__(self, empty: str, *, id: str, classes: str) -> None:  # noqa: A002 - as widgets have it
+    def __init__(self, title: str, *, id: str, classes: str) -> None:  # noqa: A002 - as widgets have it
         super().__init__(id=id, classes=classes)
-        self._empty = empty
+        self.border_title = title
         self._table = Table((), (), ())
         self._widths: list[int] = []
         self._at = 0
@@ -83,7 +83,7 @@ class JobList(ScrollView, can_focus=True):
         elif number == len(self._table.rows) and self._table.more:
             text, style = f"and {self._table.more:,} more", _TITLE
         elif y == 1 and not self._table.rows:
-            text, style = self._empty, _TITLE
+            text, style = "none", _TITLE
         else:
             text, style = "", Style()
         return Strip([Segment(set_cell_size(text, width), self.rich_style + style)], width)

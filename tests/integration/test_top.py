@@ -262,7 +262,7 @@ class Parts(App[None]):
     def __init__(self) -> None:
         super().__init__()
         self.map = CoreMap(Marks(), escaped, id="map")
-        self.list = JobList("none", id="list", classes="list")
+        self.list = JobList("list", id="list", classes="list")
 
     def compose(self):
         yield self.map
