@@ -22,9 +22,10 @@ from waiting import until
 from grainlike import Cores, Executor, cancel, delayed, gather, start
 from grainlike.cli import main
 from grainlike.cli._app import with_pause
+from grainlike.cli.screens._watch import RedrawOn, _Documents, _Watch
 from grainlike.head import LiveView
 from grainlike.head.server._clients import ClientRegistry
-from grainlike.wire import AskJobs
+from grainlike.wire import AskJobs, LiveIs, Totals
 
 ROOT = Path(__file__).parents[2]
 
@@ -242,6 +243,24 @@ async def test_of_a_head_at_rest_jobs_are_not_asked_for_again(monkeypatch: pytes
             assert json.loads(await anext(lines))["total"] == 1
             await passes()
             assert len(asked) == 2
+
+
+async def test_a_listing_of_ended_jobs_is_due_when_some_have_ended_and_not_before() -> None:
+    async def listing(caller: object, room: int | None) -> int:
+        raise AssertionError("nothing is listed here")
+
+    def told(failed: int, **jobs: int) -> LiveIs:
+        ended_ = {"succeeded": 0, "failed": failed, "skipped": 0, "timed_out": 0, "cancelled": 0}
+        totals = Totals(**ended_, total_seconds=float(failed + len(jobs)), run_seconds=0.0)
+        return LiveIs(1, 0.0, 0.0, False, False, jobs, totals, 1, [], [], [], ([], []))
+
+    watch = _Watch(listing, 1.0, _Documents(), RedrawOn.ENDS)
+    due = []
+    for update in (told(0), told(0, queued=1), told(0, running=1), told(1), told(1, queued=5)):
+        watch._due = anyio.Event()
+        watch._take(update)
+        due.append(watch._due.is_set())
+    assert due == [True, False, False, True, False]
 
 
 @pytest.mark.parametrize("value", ["0", "0.01", "4000", "nan", "soon", "-1"])
