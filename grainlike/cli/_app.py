@@ -22,7 +22,7 @@ from grainlike.cli._root import app
 from grainlike.errors import SettingsError
 from grainlike.subprocesses import reserve_standard_descriptors
 
-__all__ = ["run_app"]
+__all__ = ["run_app", "with_pause"]
 
 
 def run_app(arguments: list[str] | None) -> int:
@@ -31,7 +31,7 @@ def run_app(arguments: list[str] | None) -> int:
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # Python found the descriptor closed
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: PTH123, SIM115
-    words = sys.argv[1:] if arguments is None else arguments
+    words = with_pause(sys.argv[1:] if arguments is None else arguments)
     try:
         _program(words)(words, prog_name="grainlike", default_map=_defaults(words))
     except SettingsError as error:
@@ -78,6 +78,24 @@ def _processed(parameter: Any, process: Callable[[Any, Any], Any], context: Any,
     if parameter.required or not is_single or not is_default:
         return process(context, value)
     return value if parameter.callback is None else parameter.callback(context, parameter, value)
+
+
+def with_pause(arguments: list[str]) -> list[str]:
+    """Return arguments in which a `--watch` without a number has the usual one, as the parser knows no option whose
+    value may be left out.
+
+    Example::
+
+        >>> with_pause(["ls", "--watch", "--json"])
+        ['ls', '--watch=2', '--json']
+    """
+    if arguments[:1] not in (["ls"], ["jobs"], ["pools"], ["blocks"]):
+        return arguments
+    following = [*arguments[1:], "-"]
+    return [
+        "--watch=2" if one == "--watch" and (after.startswith("-") or after.isalpha()) else one
+        for one, after in zip(arguments, following, strict=True)
+    ]
 
 
 def _defaults(arguments: list[str]) -> dict[str, Any]:

@@ -61,6 +61,7 @@ __all__ = [
     "show_head",
     "show_logs",
     "show_wanted",
+    "with_reasons",
 ]
 
 _NEARLY = 0.8
@@ -76,6 +77,11 @@ def asking(head: str | None, insecure: bool, ask: Callable[[HeadClient], Awaitab
         async with call(head, insecure=insecure) as caller:
             return await ask(caller)
 
+    return with_reasons(main)
+
+
+def with_reasons(main: Callable[[], Awaitable[int]]) -> int:
+    """Run queries to a head; return the exit code as `asking` does."""
     try:
         return anyio.run(main)
     except RefusedQueryError as error:
@@ -107,8 +113,8 @@ _WORKER_COLUMNS = [
 ]
 
 
-async def list_workers(caller: HeadClient, *, as_json: bool) -> int:
-    """Print the workers."""
+async def list_workers(caller: HeadClient, *, as_json: bool, most: int | None = None) -> int:
+    """Print the workers; with `most`, so many of them at most to people."""
     found = await caller.ask(AskWorkers(0), WorkersAre)
     if as_json:
         print_json([as_plain(worker) for worker in found.workers])
@@ -129,8 +135,8 @@ async def list_workers(caller: HeadClient, *, as_json: bool) -> int:
             )
             for w in found.workers
         ]
-        print_table(_WORKER_COLUMNS, rows)
-        for w in found.workers:
+        print_table(_WORKER_COLUMNS, rows, most=most)
+        for w in found.workers[:most]:
             if w.shared:
                 ids = ",".join(map(str, w.shared))
                 print(escaped(f"cores {ids} of {w.name} are offered by another worker of its machine, too"))  # noqa: T201

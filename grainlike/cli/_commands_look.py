@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,12 +13,17 @@ from grainlike.cli._root import (
     Insecure,
     JobNumber,
     Json,
+    Watch,
     app,
     cache_app,
     exit_with,
     journal_app,
     sessions_app,
 )
+
+if TYPE_CHECKING:
+    from grainlike.client import HeadClient
+    from grainlike.wire import AskHistory
 
 JournalDirectory = Annotated[
     Path, typer.Argument(exists=True, file_okay=False, help="The journal's.", show_default="the present one")
@@ -28,6 +33,7 @@ _LS_EXAMPLES = epilog(
     """
 grainlike ls
 grainlike ls --head tcp://login1:7777 --json
+grainlike ls --watch
 """,
     failed="the head cannot answer",
     refused=NO_HEAD,
@@ -39,8 +45,18 @@ grainlike jobs
 grainlike jobs --most 1000 --json
 grainlike jobs --failed --since 2h
 grainlike jobs --all --name 'fit*'
+grainlike jobs --watch 5
 """,
     failed="the head cannot answer",
+    refused=NO_HEAD,
+)
+
+_TOP_EXAMPLES = epilog(
+    """
+grainlike top
+grainlike top --head tcp://login1:7777 --every 5
+""",
+    usage="wrong usage, no terminal, or without the extra grainlike\\[top]",
     refused=NO_HEAD,
 )
 
@@ -129,11 +145,15 @@ grainlike journal export --json ~/journal | jq .total
 
 
 @app.command("ls", epilog=_LS_EXAMPLES, rich_help_panel="Look at a cluster")
-def _ls(head: Head = None, as_json: Json = False, insecure: Insecure = False) -> None:
+def _ls(head: Head = None, watch: Watch = None, as_json: Json = False, insecure: Insecure = False) -> None:
     """List the workers of a head."""
-    from grainlike.cli._ask import asking, list_workers
+    from grainlike.cli._ask import list_workers
+    from grainlike.cli.screens._watch import list_or_watch
 
-    exit_with(lambda: asking(head, insecure, lambda caller: list_workers(caller, as_json=as_json)))
+    async def listing(caller: HeadClient, room: int | None) -> int:
+        return await list_workers(caller, as_json=as_json, most=room)
+
+    exit_with(lambda: list_or_watch(head, insecure, listing, watch, as_json=as_json))
 
 
 @app.command("jobs", epilog=_JOBS_EXAMPLES, rich_help_panel="Look at a cluster")
@@ -151,27 +171,55 @@ def _jobs(
     most: Annotated[
         int, typer.Option("--most", "-n", min=1, max=100_000, help="How many to show of each: the oldest, the latest.")
     ] = 100,
+    watch: Watch = None,
     as_json: Json = False,
     insecure: Insecure = False,
 ) -> None:
     """List the jobs of a head that have not ended, or what became of those that have. It keeps the last 100 000."""
-    from grainlike.cli._ask import asking, list_jobs
+    from grainlike.cli._ask import list_jobs
+    from grainlike.cli.screens._watch import RedrawOn, list_or_watch
 
     if ended + failed + everything > 1:
         raise typer.BadParameter("choose one of --ended, --failed and --all")
     if not (ended or failed or everything):
         if name is not None or since is not None:
             raise typer.BadParameter("--name and --since are of ended jobs: say --ended, --failed or --all, too")
-        exit_with(lambda: asking(head, insecure, lambda caller: list_jobs(caller, most=most, as_json=as_json)))
+
+        async def live(caller: HeadClient, room: int | None) -> int:
+            return await list_jobs(caller, most=min(most, room or most), as_json=as_json)
+
+        exit_with(lambda: list_or_watch(head, insecure, live, watch, as_json=as_json, changes=RedrawOn.JOBS))
     from grainlike.cli._past import list_ended, selection
 
+    def asked(room: int) -> AskHistory:  # each time anew: `--since 2h` moves on
+        return selection(name, since, most=min(most, room), failed=failed)
+
     try:
-        asked = selection(name, since, most=most, failed=failed)
+        asked(most)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    exit_with(
-        lambda: asking(head, insecure, lambda caller: list_ended(caller, asked, unended=everything, as_json=as_json))
-    )
+
+    async def listing(caller: HeadClient, room: int | None) -> int:
+        each = max(1, room // 2) if room and everything else room
+        return await list_ended(caller, asked(each or most), unended=everything, as_json=as_json)
+
+    changes = RedrawOn.ENDS if ended or failed else RedrawOn.JOBS
+    changes = changes if since is None else RedrawOn.ALWAYS
+    exit_with(lambda: list_or_watch(head, insecure, listing, watch, as_json=as_json, changes=changes))
+
+
+@app.command("top", epilog=_TOP_EXAMPLES, rich_help_panel="Look at a cluster")
+def _top(
+    every: Annotated[
+        float, typer.Option(min=0.1, max=3600, metavar="SECONDS", help="Shortest time between two updates.")
+    ] = 1.0,
+    head: Head = None,
+    insecure: Insecure = False,
+) -> None:
+    """Show a head on the whole terminal: which core runs what, what waits and why, functions, failures, and any job."""
+    from grainlike.cli.screens._top import show_top
+
+    exit_with(lambda: show_top(head, insecure, every))
 
 
 @app.command("explain", epilog=_EXPLAIN_EXAMPLES, rich_help_panel="Look at a cluster")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from grainlike.cli._exits import NO_HEAD, epilog
-from grainlike.cli._root import Head, Insecure, Json, app, blocks_app, exit_with, pools_app
+from grainlike.cli._root import Head, Insecure, Json, Watch, app, blocks_app, exit_with, pools_app
 
 if TYPE_CHECKING:
     from grainlike.client import HeadClient
@@ -42,9 +42,15 @@ _DOWN_EXAMPLES = epilog(
     failed="it has, after 60 s: what is left is printed; or there is no such pool",
     refused=NO_HEAD,
 )
-_POOLS_EXAMPLES = epilog("grainlike pools\ngrainlike pools resume cpu", failed="there is no such pool", refused=NO_HEAD)
+_POOLS_EXAMPLES = epilog(
+    "grainlike pools\ngrainlike pools --watch\ngrainlike pools resume cpu",
+    failed="there is no such pool",
+    refused=NO_HEAD,
+)
 _BLOCKS_EXAMPLES = epilog(
-    "grainlike blocks --all\ngrainlike blocks log cpu-7 -f", failed="there is no such block", refused=NO_HEAD
+    "grainlike blocks --all\ngrainlike blocks --watch 10\ngrainlike blocks log cpu-7 -f",
+    failed="there is no such block",
+    refused=NO_HEAD,
 )
 
 Label = Annotated[str, typer.Argument(metavar="LABEL", help="As `grainlike blocks` shows it.", show_default=False)]
@@ -171,13 +177,18 @@ def _down(
 
 
 @pools_app.callback(epilog=_POOLS_EXAMPLES)
-def _pools(context: typer.Context, head: Head = None, as_json: Json = False, insecure: Insecure = False) -> None:
+def _pools(
+    context: typer.Context, head: Head = None, watch: Watch = None, as_json: Json = False, insecure: Insecure = False
+) -> None:
     """List the pools of workers of a head."""
-    from grainlike.cli._ask import asking
     from grainlike.cli._pools import list_pools
+    from grainlike.cli.screens._watch import list_or_watch
+
+    async def listing(caller: HeadClient, room: int | None) -> int:
+        return await list_pools(caller, as_json=as_json, most=room)
 
     if context.invoked_subcommand is None:
-        exit_with(lambda: asking(head, insecure, lambda caller: list_pools(caller, as_json=as_json)))
+        exit_with(lambda: list_or_watch(head, insecure, listing, watch, as_json=as_json))
 
 
 @pools_app.command("pause")
@@ -203,15 +214,19 @@ def _blocks(
     context: typer.Context,
     ended: Annotated[bool, typer.Option("--all", help="Those that have ended, too.")] = False,
     head: Head = None,
+    watch: Watch = None,
     as_json: Json = False,
     insecure: Insecure = False,
 ) -> None:
     """List the blocks of workers: where each stands in its batch system, and why."""
-    from grainlike.cli._ask import asking
     from grainlike.cli._pools import list_blocks
+    from grainlike.cli.screens._watch import list_or_watch
+
+    async def listing(caller: HeadClient, room: int | None) -> int:
+        return await list_blocks(caller, ended=ended, as_json=as_json, most=room)
 
     if context.invoked_subcommand is None:
-        exit_with(lambda: asking(head, insecure, lambda caller: list_blocks(caller, ended=ended, as_json=as_json)))
+        exit_with(lambda: list_or_watch(head, insecure, listing, watch, as_json=as_json))
 
 
 @blocks_app.command("log")

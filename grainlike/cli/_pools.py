@@ -272,8 +272,8 @@ async def end_block(caller: HeadClient, label: str, *, now: bool) -> int:
 # --- looking ---------------------------------------------------------------------------------------------------------
 
 
-async def list_pools(caller: HeadClient, *, as_json: bool) -> int:
-    """Print the pools."""
+async def list_pools(caller: HeadClient, *, as_json: bool, most: int | None = None) -> int:
+    """Print the pools; with `most`, so many of them at most to people."""
     found = await caller.ask(AskFleet(0, ended=False), FleetIs)
     if as_json:
         print_json([as_plain(row, without=("why", "settings")) for row in found.pools])
@@ -282,7 +282,7 @@ async def list_pools(caller: HeadClient, *, as_json: bool) -> int:
     else:
         titles = ["pool", "kind", "offer", "workers", "up", "pending", "wanted", "core-hours", "note"]
         notes = {row.pool: f"paused: {row.paused}" if row.paused else row.why for row in found.pools}
-        print_table(titles, [_pool_cells(row, _short(notes[row.pool])) for row in found.pools])
+        print_table(titles, [_pool_cells(row, _short(notes[row.pool])) for row in found.pools], most=most)
         _print_in_full(notes)
     return OK
 
@@ -305,8 +305,8 @@ def _pool_cells(row: PoolRow, note: str) -> tuple[str, ...]:
     return (row.pool, row.kind, amounts(row.offer) or "whole nodes", *counts, note or "-")
 
 
-async def list_blocks(caller: HeadClient, *, ended: bool, as_json: bool) -> int:
-    """Print the blocks."""
+async def list_blocks(caller: HeadClient, *, ended: bool, as_json: bool, most: int | None = None) -> int:
+    """Print the blocks; with `most`, so many of them at most to people."""
     found = await caller.ask(AskFleet(0, ended=ended), FleetIs)
     if as_json:
         print_json([as_plain(row) for row in found.blocks])
@@ -314,8 +314,8 @@ async def list_blocks(caller: HeadClient, *, ended: bool, as_json: bool) -> int:
         print("no blocks")  # noqa: T201 - a command line speaks
     else:
         titles = ["block", "kind", "native", "state", "reason", "nodes", "workers", "submitted ago", "left"]
-        print_table(titles, [_block_cells(row) for row in found.blocks])
-        _print_in_full({row.label: row.reason for row in found.blocks})
+        print_table(titles, [_block_cells(row) for row in found.blocks], most=most)
+        _print_in_full({row.label: row.reason for row in found.blocks[:most]})
     return OK
 
 

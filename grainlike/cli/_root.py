@@ -20,6 +20,7 @@ __all__ = [
     "Json",
     "KeepScratch",
     "LogLevel",
+    "Watch",
     "access_app",
     "app",
     "blocks_app",
@@ -78,6 +79,13 @@ app.add_typer(pools_app, name="pools", rich_help_panel="Get workers")
 blocks_app = typer.Typer(invoke_without_command=True, context_settings=_SETTINGS)
 app.add_typer(blocks_app, name="blocks", rich_help_panel="Get workers")
 
+
+def _checked_pause(value: float | None) -> float | None:
+    if value is not None and not 0.1 <= value <= 3600:
+        raise typer.BadParameter(f"{value:g} is not between 0.1 and 3600 seconds")
+    return value
+
+
 Head = Annotated[
     str | None,
     typer.Option("--head", metavar="ADDRESS_OR_ACCESS_FILE", help="Whom to ask. By default the head that runs here."),
@@ -86,6 +94,15 @@ Insecure = Annotated[
     bool, typer.Option("--insecure", help="Ask a head that has no TLS, on this machine's loopback alone.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+Watch = Annotated[
+    float | None,
+    typer.Option(
+        "--watch",
+        metavar="[SECONDS]",
+        callback=_checked_pause,
+        help="Show it again when it has changed, every 2 s at most unless said, until Ctrl-C.",
+    ),
+]
 JobNumber = Annotated[
     int, typer.Argument(min=1, max=2**63 - 1, metavar="JOB", help="The job's number, as `grainlike jobs` shows it.")
 ]

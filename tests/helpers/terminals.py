@@ -11,8 +11,8 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyte
@@ -32,6 +32,8 @@ class Ended:
     """Lines of the screen, without those that are empty."""
     written: str
     cursor_hidden: bool
+    screens: list[list[str]] = field(default_factory=list)
+    """Lines of the screen at each step."""
 
     def line(self, start: str) -> str:
         """Return the one line of the screen that begins so."""
@@ -45,12 +47,14 @@ def at_terminal(
     columns: int = 100,
     rows: int = 30,
     interrupt_at: str = "",
+    steps: Sequence[tuple[str, str | Callable[[], object]]] = (),
     environment: Mapping[str, str] = {},
     **streams: int,
 ) -> Ended:
     """Run a program whose standard streams are a terminal, but for those given; return when it has ended.
 
-    It gets Ctrl-C once it has written `interrupt_at`.
+    It gets Ctrl-C once it has written `interrupt_at`. Each of `steps` comes after the one before, when its text stands
+    on the screen: keys are typed, something else is called.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -64,17 +68,27 @@ def at_terminal(
     os.close(theirs)
     with program, os.fdopen(ours, "rb", buffering=0) as screen:
         try:
-            written = _read(screen.fileno(), program, interrupt_at.encode())
+            drawn, screens = pyte.Screen(columns, rows), []
+            written = _read(screen.fileno(), program, interrupt_at.encode(), drawn, list(steps), screens)
         finally:
             program.kill()
-    drawn = pyte.Screen(columns, rows)
-    pyte.ByteStream(drawn).feed(written)
-    lines = [line.rstrip() for line in drawn.display if line.strip()]
-    return Ended(program.returncode, lines, written.decode(), drawn.cursor.hidden)
+    return Ended(program.returncode, _lines(drawn), written.decode(), drawn.cursor.hidden, screens)
 
 
-def _read(screen: int, program: subprocess.Popen[bytes], interrupt_at: bytes) -> bytes:
+def _lines(drawn: pyte.Screen) -> list[str]:
+    return [line.rstrip() for line in drawn.display if line.strip()]
+
+
+def _read(
+    screen: int,
+    program: subprocess.Popen[bytes],
+    interrupt_at: bytes,
+    drawn: pyte.Screen,
+    steps: list[tuple[str, str | Callable[[], object]]],
+    screens: list[list[str]],
+) -> bytes:
     written = b""
+    stream = pyte.ByteStream(drawn)
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         try:
@@ -85,7 +99,17 @@ def _read(screen: int, program: subprocess.Popen[bytes], interrupt_at: bytes) ->
             program.wait(LIMIT_S)
             return written
         written += data
+        stream.feed(data)
+        while steps and steps[0][0] in "\n".join(drawn.display):
+            screens.append(_lines(drawn))
+            _, does = steps.pop(0)
+            if callable(does):
+                does()
+            else:
+                os.write(screen, does.encode())
+                break  # what stands there now is not the answer
         if interrupt_at and interrupt_at in written:
             interrupt_at = b""
             program.send_signal(signal.SIGINT)
-    raise TimeoutError(f"{sys.argv} wrote {written!r}")
+    shown = "\n".join(_lines(drawn))
+    raise TimeoutError(f"{sys.argv} wrote ...{written[-2000:]!r}, which is\n{shown}\nwaiting for {steps[:1]}")

@@ -1,0 +1,35 @@
+"""`grainlike top`: the screen of a head that stays open."""
+
+from __future__ import annotations
+
+import sys
+
+from grainlike.cli._ask import with_reasons
+from grainlike.cli._exits import OK, USAGE
+from grainlike.cli._words import amounts, escaped, moment_text, seconds
+
+__all__ = ["show_top"]
+
+
+def show_top(head: str | None, insecure: bool, every_s: float) -> int:
+    """Show a head until a person quits; return the exit code: 2 without the extra, or without a terminal."""
+    try:
+        import textual  # noqa: F401 - is it there?
+    except ImportError:
+        print("grainlike: top needs textual: pip install 'grainlike[top]'", file=sys.stderr)  # noqa: T201
+        return USAGE
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        words = "top needs a terminal; `grainlike jobs --watch` writes to anything"
+        print(f"grainlike: {words}", file=sys.stderr)  # noqa: T201 - a command line speaks
+        return USAGE
+    from grainlike.top import Texts, TopApp
+
+    app = TopApp(head, Texts(escaped, amounts, seconds, moment_text), insecure=insecure, every_s=every_s)
+
+    async def main() -> int:
+        await app.run_async()
+        if app.failure is not None:
+            raise app.failure
+        return OK
+
+    return with_reasons(main)
