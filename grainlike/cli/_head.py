@@ -24,7 +24,7 @@ from typing import Literal
 import anyio
 from anyio.abc import TaskStatus
 
-from grainlike.cli._exits import OK, REFUSED
+from grainlike.cli._exits import OK, REFUSED, USAGE
 from grainlike.cli._head_log import HeadLog, open_log
 from grainlike.client import HeadClient
 from grainlike.errors import GrainlikeError
@@ -54,10 +54,13 @@ def start_head(
     no_launch: bool = False,
     ready: int | None = None,
     log_file: Path | None = None,
+    dashboard: tuple[str, int] | None = None,
 ) -> int:
     """Run a head until a signal or a client ends it, or (`run_once`) the work of its programs is done.
 
     With `journal`, SIGTERM leaves the work for the next head with this directory.
+
+    With `dashboard`, host and port, it serves pages for browsers there.
 
     Returns the exit code. What it prints goes to `ready` too, if given, and its log to `log_file`, which it rotates.
 
@@ -81,14 +84,17 @@ def start_head(
     reset_signals()
     try:
         with collecting_less():
-            anyio.run(_serve, daemon, access, ready, backend_options=loop_options())
+            anyio.run(_serve, daemon, access, ready, dashboard, backend_options=loop_options())
+    except ImportError as error:
+        print(f"grainlike head: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
+        return USAGE
     except (GrainlikeError, OSError) as error:
         print(f"grainlike head: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
         return REFUSED
     return OK
 
 
-async def _serve(daemon: HeadDaemon, access: Path | None, ready: int | None) -> None:
+async def _serve(daemon: HeadDaemon, access: Path | None, ready: int | None, pages: tuple[str, int] | None) -> None:
     before = current_folder()
     failure: Exception | None = None
     async with daemon:
@@ -96,6 +102,12 @@ async def _serve(daemon: HeadDaemon, access: Path | None, ready: int | None) -> 
             await tasks.start(_stop_at_signal, daemon)  # first: who reads that it is there may stop it at once
             try:
                 words = f"head at {daemon.address}, process {os.getpid()}; access files in {_folder(access)}"
+                if pages is not None:
+                    from grainlike.cli.screens import beside_head  # it takes more packages
+
+                    dashboard = beside_head(daemon.connect_viewer, pages)
+                    await tasks.start(dashboard.serve)
+                    words += f"; dashboard: {dashboard.link()}"
                 print(words, flush=True)  # noqa: T201
                 _tell_of(before)
                 if ready is not None:

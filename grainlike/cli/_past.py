@@ -23,9 +23,8 @@ from grainlike.cli._words import (
     seconds,
 )
 from grainlike.client import HeadClient
-from grainlike.head.server import spans_from_rows
 from grainlike.jobs import ended_jobs
-from grainlike.observe import Depth, trace
+from grainlike.observe import Depth, spans_from_rows, trace
 from grainlike.system import LateFile
 from grainlike.wire import AskHistory, AskJobs, AskReport, EndedJob, HistoryIs, JobsAre, ReportIs, SpanRow
 

@@ -42,6 +42,7 @@ class Settings:
     echo: bool
     record: bool | int
     launch: Mapping[str, WorkerPool]
+    dashboard: tuple[str, int] | None
 
 
 def settings_for(
@@ -55,6 +56,7 @@ def settings_for(
     echo: bool,
     record: bool | int,
     launch: Launch | None = None,
+    dashboard: bool | str = False,
 ) -> Settings:
     """Validate the user's arguments and return the settings; raises the errors documented at `Executor`."""
     _check_failure_and_record(on_failure, record)
@@ -81,7 +83,24 @@ def settings_for(
         echo=echo,
         record=record,
         launch=pools,
+        dashboard=_dashboard(dashboard, has_head=backend is None),
     )
+
+
+def _dashboard(wanted: bool | str, *, has_head: bool) -> tuple[str, int] | None:
+    """Return host and port of the dashboard; None without one."""
+    if wanted is False:
+        return None
+    if not has_head:
+        raise ValueError("backend= runs the jobs elsewhere, where no dashboard sees them: leave out dashboard=")
+    from grainlike.dashboard import DEFAULT_ADDRESS, Dashboard, read_address  # programs without pages do without
+
+    assert Dashboard  # loaded here, where it is known at once that packages are missing
+    if wanted is True:
+        return DEFAULT_ADDRESS
+    if not isinstance(wanted, str):
+        raise TypeError(f"dashboard= is True, or an address such as '127.0.0.1:8787', not {wanted!r}")
+    return read_address(wanted)
 
 
 def _check_failure_and_record(on_failure: str, record: bool | int) -> None:

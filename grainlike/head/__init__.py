@@ -16,7 +16,7 @@ from grainlike._later import later
 if TYPE_CHECKING:
     from grainlike.head._functions import FunctionTable
     from grainlike.head._head import FAREWELL_S, Head
-    from grainlike.head._live import LiveView, queue_is
+    from grainlike.head._live import LiveView, limits_are, queue_is
     from grainlike.head._logs import LogFollower
     from grainlike.head._nested import ReplyTo
     from grainlike.head._peers import Connection, WorkerConnection
@@ -40,6 +40,7 @@ __all__ = [
     "ReplyTo",
     "WorkerConnection",
     "check_hello",
+    "limits_are",
     "queue_is",
 ]
 
@@ -61,6 +62,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "WorkerConnection": "_peers",
             "Recorder": "_recorder",
             "check_hello": "_validation",
+            "limits_are": "_live",
             "queue_is": "_live",
         },
     )

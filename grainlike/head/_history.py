@@ -283,6 +283,9 @@ class JobHistory:
 
     def page(self, asked: AskHistory) -> HistoryIs:
         """Return a page of the jobs that a question means, the latest first."""
+        if asked.job:
+            one = self.find(asked.job)
+            return HistoryIs(asked.ask, [] if one is None else [one], 0, len(self))
         found: list[EndedJob] = []
         most = max(1, min(asked.most, _PAGE_JOBS))
         before = asked.before or self._end
@@ -323,6 +326,8 @@ class JobHistory:
         for entry in reversed(_unpack(block.data)):
             place -= len(entry.jobs)
             if asked.outcomes and entry.outcome not in asked.outcomes:
+                continue
+            if asked.parent and entry.parent != asked.parent:
                 continue
             if asked.name and not any(fnmatchcase(name, asked.name) for name in entry.names):
                 continue

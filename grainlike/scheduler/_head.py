@@ -96,8 +96,8 @@ class HeadScheduler:
         self.classes = books.catalogue.classes
         self.shapes = books.catalogue.shapes
         """Shapes by number; workers name them by it."""
-        self._catalogue = books.catalogue
-        self._functions = books.functions
+        self.start_limits = books.planner.start_limits
+        self._catalogue, self._functions = books.catalogue, books.functions
         self._job_tree = books.job_tree
         self._planner = books.planner
         self._gangs = books.gangs

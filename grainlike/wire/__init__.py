@@ -63,7 +63,18 @@ from grainlike.wire._large import (
     Buffer,
     gap_with,
 )
-from grainlike.wire._live import LEAST_EVERY_S, AskLive, AskQueue, LiveIs, QueueIs, QueueRow, RunningRow
+from grainlike.wire._live import (
+    LEAST_EVERY_S,
+    AskLimits,
+    AskLive,
+    AskQueue,
+    LimitRow,
+    LimitsAre,
+    LiveIs,
+    QueueIs,
+    QueueRow,
+    RunningRow,
+)
 from grainlike.wire._messages import Message
 from grainlike.wire._nested import (
     AskOutcome,
@@ -198,6 +209,7 @@ __all__ = [
     "AskHistory",
     "AskJob",
     "AskJobs",
+    "AskLimits",
     "AskLive",
     "AskLogs",
     "AskOutcome",
@@ -254,6 +266,8 @@ __all__ = [
     "LeaseStart",
     "LeaseWait",
     "Leaving",
+    "LimitRow",
+    "LimitsAre",
     "LiveIs",
     "LogsAre",
     "Matched",

@@ -62,7 +62,8 @@ class AskHistory(BaseMessage, frozen=True, tag=134):
     """Ask for jobs that have ended, the latest first, at most `most` in one answer; answered by `HistoryIs`.
 
     With `name`, those whose names match this shell pattern; with `outcomes`, those that ended so; none before `since`,
-    as `time.time()` has it. `before` is that of the page before, 0 for the first.
+    as `time.time()` has it; with `parent`, those that this job submitted; with `job`, that one alone. `before` is that
+    of the page before, 0 for the first.
     """
 
     ask: int
@@ -71,6 +72,8 @@ class AskHistory(BaseMessage, frozen=True, tag=134):
     outcomes: list[str] = msgspec.field(default_factory=list)
     since: float = 0.0
     before: int = 0
+    job: int = 0
+    parent: int = 0
 
 
 class HistoryIs(BaseMessage, frozen=True, tag=135):

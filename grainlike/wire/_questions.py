@@ -24,7 +24,7 @@ from grainlike.wire._fleet import (
     UpIs,
 )
 from grainlike.wire._history import AskHistory, HistoryIs
-from grainlike.wire._live import AskLive, AskQueue, LiveIs, QueueIs
+from grainlike.wire._live import AskLimits, AskLive, AskQueue, LimitsAre, LiveIs, QueueIs
 from grainlike.wire._nested import AskOutcome, OutcomeIs
 from grainlike.wire._reports import Totals
 from grainlike.wire._rows import JobRow, WorkerRow
@@ -97,8 +97,8 @@ class AskWorkers(BaseMessage, frozen=True, tag=81):
 class AskJobs(BaseMessage, frozen=True, tag=82):
     """Ask for the jobs that have not ended, the oldest first, at most `most`; answered by `JobsAre`.
 
-    With `name`, those whose names match this shell pattern; with `state`, those in this one, as in `JobRow`. `after` is
-    the `next` of the answer before, 0 for the first.
+    With `name`, those whose names match this shell pattern; with `state`, those in this one, as in `JobRow`; with
+    `parent`, those that this job submitted. `after` is the `next` of the answer before, 0 for the first.
     """
 
     ask: int
@@ -106,6 +106,7 @@ class AskJobs(BaseMessage, frozen=True, tag=82):
     name: str = ""
     state: str = ""
     after: int = 0
+    parent: int = 0
 
 
 class AskJob(BaseMessage, frozen=True, tag=83):
@@ -422,6 +423,7 @@ Question = (
     | AskHistory
     | AskLive
     | AskQueue
+    | AskLimits
 )
 FromClient = Question | ImportsFrom | Forget | EndSessions
 Answer = (
@@ -442,6 +444,7 @@ Answer = (
     | HistoryIs
     | LiveIs
     | QueueIs
+    | LimitsAre
     | Done
     | Unable
 )
