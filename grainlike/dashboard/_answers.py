@@ -137,7 +137,7 @@ class HeadAnswers:
         since, most = float(request.query_params.get("since", "0")), _most(request, _MOST_BARS)
         if not 0 <= since < 1e12:
             raise ValueError(f"{since} is no time")
-        bars = _Bars(self._feed.age())
+        bars = _Bars(self._feed.age(), self._feed.picture.number_of)
         found = await self._ended(AskHistory(0, most, since=since))
         for job in found.jobs:
             if job.ran_s is not None:
@@ -202,17 +202,21 @@ class HeadAnswers:
 
 
 class _Bars:
-    """Bars of a timeline up to the moment `at`, with numbers for what comes again and again."""
+    """Bars of a timeline up to the moment `at`, with numbers for what comes again and again: those of names are the
+    picture's, so that a function has one colour on all pages.
+    """
 
-    def __init__(self, at: float) -> None:
+    def __init__(self, at: float, number_of: Callable[[str], int]) -> None:
         self.at = at
+        self._number_of = number_of
         self._workers: dict[str, int] = {}
-        self._names: dict[str, int] = {}
+        self._names: dict[int, str] = {}
         self._bars: list[list[object]] = []
 
     def add(self, worker: str, name: str, slots: str, began: float, ran: float, outcome: str, job: int) -> None:
         """Add an attempt; `outcome` is empty for one that runs."""
-        numbers = self._workers.setdefault(worker, len(self._workers)), self._names.setdefault(name, len(self._names))
+        numbers = self._workers.setdefault(worker, len(self._workers)), self._number_of(name)
+        self._names[numbers[1]] = name
         how = OUTCOMES.index(outcome) if outcome else -1
         held = allocation_of(slots)
         places = ranges(held.cores), ranges(held.gpus)
@@ -220,7 +224,7 @@ class _Bars:
 
     def answer(self) -> dict[str, Any]:
         """Return them with the tables of their numbers."""
-        known = {"workers": list(self._workers), "names": list(self._names), "outcomes": list(OUTCOMES)}
+        known = {"workers": list(self._workers), "names": self._names, "outcomes": list(OUTCOMES)}
         return {"at": self.at, "bars": self._bars, **known}
 
 

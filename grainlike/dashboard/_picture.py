@@ -15,7 +15,7 @@ import msgspec
 
 from grainlike.jobs import allocation_of
 from grainlike.live import LiveState, Slot
-from grainlike.wire import LiveIs, RunningRow, WorkerRow
+from grainlike.wire import LiveIs, WorkerRow
 
 __all__ = ["ClusterPicture", "PicturePart", "ranges"]
 
@@ -148,6 +148,14 @@ class ClusterPicture:
             "gpus": [sum(use.busy_gpus for use in used), sum(use.gpus for use in used)],
         }
 
+    def number_of(self, name: str) -> int:
+        """Return the number of a function's name, by which pages colour it: a new one, if it has none."""
+        known = self._names.get(name)
+        if known is None:
+            known = self._names[name] = len(self._names)
+            self._put("f", (known, 0, 0), [known, name[:_LONGEST]])
+        return known
+
     # --- pieces ------------------------------------------------------------------------------------------------------
 
     def _put(self, kind: str, key: tuple[int, int, int], row: object) -> None:
@@ -191,16 +199,9 @@ class ClusterPicture:
     def _draw_slots(self, number: int, kind: int, slots: list[Slot]) -> int:
         """Draw the cores (0) or GPUs (1) of a worker; return of how many pieces they are."""
         for chunk, first in enumerate(range(0, len(slots), _CHUNK)):
-            part = list(_stretches(slots[first : first + _CHUNK], self._name))
+            part = list(_stretches(slots[first : first + _CHUNK], self.number_of))
             self._put("c", (number, kind, chunk), [number, kind, first, part])
         return -(-len(slots) // _CHUNK)
-
-    def _name(self, job: RunningRow) -> int:
-        known = self._names.get(job.name)
-        if known is None:
-            known = self._names[job.name] = len(self._names)
-            self._put("f", (known, 0, 0), [known, job.name[:_LONGEST]])
-        return known
 
 
 def _facts(row: WorkerRow) -> list[object]:
@@ -227,7 +228,7 @@ def _busy(slots: Sequence[Slot]) -> int:
     return sum(1 for slot in slots if slot.jobs)
 
 
-def _stretches(slots: Sequence[Slot], number_of: Callable[[RunningRow], int]) -> Iterator[list[int]]:
+def _stretches(slots: Sequence[Slot], number_of: Callable[[str], int]) -> Iterator[list[int]]:
     """Iterate over neighbours that one job holds: place of the first, how many, number of the function's name, the job,
     and how many others share them. Of several jobs the last began last, and is the one that computes.
     """
@@ -238,5 +239,5 @@ def _stretches(slots: Sequence[Slot], number_of: Callable[[RunningRow], int]) ->
         while end < len(slots) and slots[end].jobs == jobs:
             end += 1
         if jobs:
-            yield [at, end - at, number_of(jobs[-1]), jobs[-1].job, len(jobs) - 1]
+            yield [at, end - at, number_of(jobs[-1].name), jobs[-1].job, len(jobs) - 1]
         at = end

@@ -157,7 +157,7 @@ async def test_one_job_has_its_parent_its_children_its_error_and_its_log():
             assert (one["ended"]["outcome"], [child["job"] for child in one["children"]]) == ("succeeded", [2])
             assert "<script>" in (await answer(browser, "/api/job/3"))["ended"]["error"]
             line = await answer(browser, "/api/timeline")
-            bars = [(line["names"][bar[1]], bar[2], line["outcomes"][bar[6]]) for bar in line["bars"]]
+            bars = [(line["names"][str(bar[1])], bar[2], line["outcomes"][bar[6]]) for bar in line["bars"]]
             assert sorted((name, outcome) for name, _, outcome in bars) == [
                 *(("bad", "failed"), ("held", "succeeded"), ("parent", "succeeded"))
             ]

@@ -41,6 +41,12 @@ function navigation() {
   return nav;
 }
 
+/** Scroll a phone's row of links to one of them, without moving the place from which Tab goes on. */
+function keepInSight(link) {
+  const row = link.parentNode;
+  row.scrollLeft = link.offsetLeft - row.offsetLeft - (row.clientWidth - link.offsetWidth) / 2;
+}
+
 function go(path, { push = true } = {}) {
   if (push) history.pushState(null, "", path);
   show();
@@ -55,8 +61,10 @@ function show() {
   shown?.close?.();
   view.replaceChildren();
   for (const [at, { link }] of links) {
-    if (at === path) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (at === path) {
+      link.setAttribute("aria-current", "page");
+      keepInSight(link);
+    } else link.removeAttribute("aria-current");
   }
   document.title = `${title} · grainlike`;
   const banner = h("div", { class: "banner", role: "alert", hidden: true });
@@ -95,11 +103,11 @@ function strip() {
     { class: "figures" },
     figure("running", "Running"),
     figure("waiting", "Waiting"),
-    figure("rate", "Jobs per second", spark),
+    figure("rate", "Jobs/s", spark),
     figure("done", "Done"),
     figure("failed", "Failed"),
-    figure("cores", "Cores in use", meter()),
-    figure("gpus", "GPUs in use", meter()),
+    figure("cores", "Cores", meter()),
+    figure("gpus", "GPUs", meter()),
   );
 }
 
@@ -114,6 +122,7 @@ function showFigures() {
   if (!f) return;
   const running = f.jobs.running ?? 0;
   const unended = Object.values(f.jobs).reduce((sum, number) => sum + number, 0);
+  say(up, `up ${seconds(f.up)}`);
   set("running", brief(running));
   set("waiting", brief(unended - running));
   set("rate", rate(f.rate));
@@ -151,6 +160,7 @@ function showRates() {
 
 const state = h("span", { class: "status still", role: "status", text: "Connecting" });
 const about = h("div", { class: "facts" });
+const up = h("div");
 
 function status() {
   const why = live.away || live.lost;
@@ -172,7 +182,8 @@ async function identify() {
   about.replaceChildren(
     h("strong", { text: found.cluster }),
     h("div", { text: `grainlike ${found.version}, Python ${found.python}` }),
-    h("div", { text: `process ${found.pid}, up ${seconds(found.up_s)}` }),
+    h("div", { text: `process ${found.pid}` }),
+    up,
     h("div", { text: found.journal ? `journal: ${found.journal}` : "no journal" }),
   );
 }
@@ -226,8 +237,11 @@ document.getElementById("app").append(
   view,
 );
 live.addEventListener("figures", () => {
+  const first = rates.length === 0;
   showFigures();
   status();
+  const current = links.get(location.pathname)?.link;
+  if (first && current) keepInSight(current); // its neighbours have got their numbers, and it has moved
 });
 live.addEventListener("status", () => {
   if (live.lost) about.replaceChildren();

@@ -3,12 +3,14 @@
 import { h } from "./dom.js";
 
 const ROW = 32;
+const ROW_OF_TWO = 54;
 const SPARE = 8;
 const narrow = window.matchMedia("(max-width: 720px)");
+const medium = window.matchMedia("(max-width: 1360px)");
 
 /**
- * A table of `columns`: `title`, `width` (of a grid), `cell(row)` (text or a node), `num`, and `wide` for those that a
- * phone leaves out. `tall` rows wrap their text. A long table is given its `scroller`, and calls `onend` near its end.
+ * A table of `columns`: `title`, `width` (of a grid), `cell(row)` (text or a node), `num`, `wide` for those that a
+ * phone leaves out, `extra` for those that only a large screen has room for, and `below` for those that it shows on a line of their own. `tall` rows wrap their text. A long table is given its `scroller`, and calls `onend` near its end.
  */
 export class Table {
   constructor({ label, columns, tall = false, scroller = null, onend = null }) {
@@ -28,13 +30,13 @@ export class Table {
     );
     this.fit = () => this.#fit();
     this.look = () => this.#look();
-    narrow.addEventListener("change", this.fit);
+    for (const query of [narrow, medium]) query.addEventListener("change", this.fit);
     scroller?.addEventListener("scroll", this.look, { passive: true });
     this.#fit();
   }
 
   close() {
-    narrow.removeEventListener("change", this.fit);
+    for (const query of [narrow, medium]) query.removeEventListener("change", this.fit);
     this.scroller?.removeEventListener("scroll", this.look);
   }
 
@@ -42,17 +44,23 @@ export class Table {
   show(rows, total = null) {
     this.rows = rows;
     this.node.setAttribute("aria-rowcount", String(total ?? rows.length));
-    if (this.scroller) this.body.style.height = `${rows.length * ROW}px`;
+    if (this.scroller) this.body.style.height = `${rows.length * this.height}px`;
     this.#draw();
   }
 
   #fit() {
-    this.chosen = this.columns.filter((column) => !(narrow.matches && column.wide));
-    this.template = this.chosen.map((column) => (narrow.matches && column.narrow) || column.width).join(" ");
+    const small = narrow.matches;
+    this.chosen = this.columns.filter((column) => !((small && column.wide) || ((small || medium.matches) && column.extra)));
+    this.below = small ? this.chosen.filter((column) => column.below) : [];
+    const heads = this.chosen.filter((column) => !this.below.includes(column));
+    this.height = this.below.length ? ROW_OF_TWO : ROW;
+    this.template = heads.map((column) => (small && column.narrow) || column.width).join(" ");
     this.header.style.gridTemplateColumns = this.template;
     this.header.replaceChildren(
-      ...this.chosen.map((column) => h("div", { class: `td${column.num ? " num" : ""}`, role: "columnheader", text: column.title })),
+      ...heads.map((column) => h("div", { class: `td${column.num ? " num" : ""}`, role: "columnheader", text: column.title })),
+      ...this.below.map((column) => h("div", { class: "hidden", role: "columnheader", text: column.title })),
     );
+    if (this.scroller) this.body.style.height = `${this.rows.length * this.height}px`;
     this.#draw();
   }
 
@@ -65,8 +73,8 @@ export class Table {
   #span() {
     if (!this.scroller) return [0, this.rows.length];
     const top = this.scroller.scrollTop - (this.body.offsetTop - this.scroller.offsetTop);
-    const first = Math.max(0, Math.floor(top / ROW / SPARE) * SPARE - SPARE);
-    return [first, Math.min(this.rows.length, first + Math.ceil(this.scroller.clientHeight / ROW) + 3 * SPARE)];
+    const first = Math.max(0, Math.floor(top / this.height / SPARE) * SPARE - SPARE);
+    return [first, Math.min(this.rows.length, first + Math.ceil(this.scroller.clientHeight / this.height) + 3 * SPARE)];
   }
 
   #draw() {
@@ -82,11 +90,19 @@ export class Table {
     const node = h(
       "div",
       { class: "tr", role: "row", "aria-rowindex": String(index + 1) },
-      ...this.chosen.map((column) => h("div", { class: `td${column.num ? " num" : ""}${column.dim ? " dim" : ""}`, role: "cell" }, column.cell(row))),
+      ...this.chosen.map((column) => h("div", { class: this.#looks(column), role: "cell" }, column.cell(row))),
     );
     node.style.gridTemplateColumns = this.template;
-    if (this.scroller) node.style.transform = `translateY(${index * ROW}px)`;
+    if (this.scroller) {
+      node.style.height = `${this.height}px`;
+      node.style.transform = `translateY(${index * this.height}px)`;
+    }
     return node;
+  }
+
+  #looks(column) {
+    if (this.below.includes(column)) return `td below${column.dim ? " dim" : ""}`;
+    return `td${column.num ? " num" : ""}${column.dim ? " dim" : ""}`;
   }
 }
 

@@ -125,15 +125,15 @@ export function jobsView(app) {
     label: "Jobs that have not ended, the oldest first",
     scroller: app.view,
     columns: [
-      { title: "Job", width: "72px", narrow: "56px", num: true, cell: (row) => jobLink(row.job) },
+      { title: "Job", width: "64px", narrow: "52px", cell: (row) => jobLink(row.job) },
       { title: "Function", width: "minmax(120px, 1.6fr)", narrow: "minmax(0, 1fr)", cell: (row) => full(row.named ? `${row.name} (${row.named})` : row.name) },
       { title: "State", width: "92px", narrow: "82px", cell: (row) => tag(row.state) },
       { title: "Runs for", width: "96px", narrow: "72px", num: true, cell: (row) => seconds(row.running_s) },
-      { title: "Worker", width: "minmax(90px, 1fr)", wide: true, cell: (row) => full(row.worker) },
-      { title: "Slots", width: "minmax(90px, 1fr)", wide: true, cell: (row) => h("span", { class: "mono", text: row.allocation || "–", title: row.allocation || null }) },
+      { title: "Worker", width: "minmax(90px, 1fr)", below: true, dim: true, cell: (row) => full(row.worker || "on no worker yet") },
+      { title: "Slots", width: "minmax(90px, 1fr)", extra: true, cell: (row) => h("span", { class: "mono", text: row.allocation || "–", title: row.allocation || null }) },
       { title: "Asks for", width: "minmax(100px, 1fr)", wide: true, cell: (row) => h("span", { class: "mono", text: row.request, title: row.request }) },
-      { title: "Attempt", width: "60px", wide: true, num: true, cell: (row) => String(row.attempt || "–") },
-      { title: "Program", width: "minmax(80px, 0.8fr)", wide: true, dim: true, cell: (row) => full(row.program || (row.client ? `client ${row.client}` : "")) },
+      { title: "Attempt", width: "60px", extra: true, num: true, cell: (row) => String(row.attempt || "–") },
+      { title: "Program", width: "minmax(80px, 0.8fr)", extra: true, dim: true, cell: (row) => full(row.program || (row.client ? `client ${row.client}` : "")) },
     ],
   });
   return listed(app, {
@@ -148,6 +148,12 @@ export function jobsView(app) {
   });
 }
 
+/** The error; on a phone also where it was, which has no column there. */
+function errorOf(row) {
+  const where = h("span", { class: "where dim", text: row.worker ? `on ${row.worker} ` : "" });
+  return h("span", { title: row.error || null }, where, h("span", { class: "error-text", text: row.error }));
+}
+
 const OUTCOMES = { failed: ["failed", "timed_out"], succeeded: ["succeeded"], cancelled: ["cancelled", "skipped"] };
 
 export function historyView(app) {
@@ -156,16 +162,16 @@ export function historyView(app) {
     label: "Jobs that have ended, the latest first",
     scroller: app.view,
     columns: [
-      { title: "Job", width: "72px", narrow: "56px", num: true, cell: (row) => jobLink(row.job) },
+      { title: "Job", width: "64px", narrow: "52px", cell: (row) => jobLink(row.job) },
       { title: "Function", width: "minmax(110px, 1.2fr)", narrow: "minmax(0, 1fr)", cell: (row) => full(row.name) },
       { title: "Outcome", width: "96px", narrow: "92px", cell: (row) => tag(row.outcome) },
       { title: "Ran", width: "88px", narrow: "72px", num: true, cell: (row) => seconds(row.ran_s) },
-      { title: "Waited", width: "84px", wide: true, num: true, cell: (row) => seconds(row.queued_s) },
-      { title: "Memory", width: "80px", wide: true, num: true, cell: (row) => bytes(row.peak_memory) },
+      { title: "Waited", width: "84px", extra: true, num: true, cell: (row) => seconds(row.queued_s) },
+      { title: "Memory", width: "80px", extra: true, num: true, cell: (row) => bytes(row.peak_memory) },
       { title: "Worker", width: "minmax(80px, 0.8fr)", wide: true, cell: (row) => full(row.worker) },
-      { title: "Tries", width: "48px", wide: true, num: true, cell: (row) => String(row.attempts) },
+      { title: "Tries", width: "48px", extra: true, num: true, cell: (row) => String(row.attempts) },
       { title: "Ended", width: "84px", wide: true, num: true, cell: (row) => moment(row.ended_at) },
-      { title: "Error", width: "minmax(120px, 1.8fr)", wide: true, cell: (row) => h("span", { class: "error-text", text: row.error, title: row.error || null }) },
+      { title: "Error", width: "minmax(120px, 1.8fr)", below: true, cell: errorOf },
     ],
   });
   return listed(app, {

@@ -25,12 +25,12 @@ export function queueView(app) {
     label: "What waits, by alike jobs, the largest group first",
     tall: true,
     columns: [
-      { title: "Jobs", width: "64px", num: true, cell: (row) => count(row.count) },
+      { title: "Jobs", width: "64px", narrow: "40px", cell: (row) => h("strong", { text: count(row.count) }) },
       { title: "Function", width: "minmax(120px, 1.2fr)", narrow: "minmax(0, 1fr)", cell: (row) => jobLink(row.job, row.name || `job ${row.job}`) },
       { title: "Each asks for", width: "minmax(120px, 1fr)", narrow: "minmax(0, 1fr)", cell: (row) => h("span", { class: "mono", text: row.request || "nothing" }) },
-      { title: "Priority", width: "64px", num: true, wide: true, cell: (row) => String(row.priority) },
-      { title: "Program", width: "minmax(80px, 0.8fr)", wide: true, dim: true, cell: (row) => row.program || (row.client ? `client ${row.client}` : "the head's own") },
-      { title: "Why it waits", width: "minmax(200px, 2.4fr)", narrow: "minmax(0, 1.6fr)", cell: (row) => [h("span", { class: "tag queued", text: words(row.reason) }), " ", row.words] },
+      { title: "Priority", width: "64px", num: true, extra: true, cell: (row) => String(row.priority) },
+      { title: "Program", width: "minmax(80px, 0.8fr)", extra: true, dim: true, cell: (row) => row.program || (row.client ? `client ${row.client}` : "the head's own") },
+      { title: "Why it waits", width: "minmax(200px, 2.4fr)", below: true, cell: (row) => [h("span", { class: "tag queued", text: words(row.reason) }), " ", row.words] },
     ],
   });
   const place = h("div", {}, empty("Asking", "The head is asked what waits."));
@@ -55,13 +55,13 @@ export function workersView({ live, view }) {
     scroller: view,
     columns: [
       { title: "Worker", width: "minmax(100px, 1fr)", narrow: "minmax(0, 1fr)", cell: (row) => full(row.name) },
-      { title: "Host", width: "minmax(80px, 0.8fr)", wide: true, dim: true, cell: (row) => full(row.host) },
-      { title: "Block", width: "minmax(80px, 0.7fr)", wide: true, dim: true, cell: (row) => full(row.block) },
+      { title: "Host", width: "minmax(80px, 0.8fr)", extra: true, dim: true, cell: (row) => full(row.host) },
+      { title: "Block", width: "minmax(80px, 0.7fr)", extra: true, dim: true, cell: (row) => full(row.block) },
       { title: "Cores", width: "84px", narrow: "64px", num: true, cell: (row) => `${row.busy}/${row.ids[0].length}` },
       { title: "GPUs", width: "56px", wide: true, num: true, cell: (row) => (row.ids[1].length ? `${row.busyGpus}/${row.ids[1].length}` : "–") },
       { title: "Jobs", width: "56px", narrow: "44px", num: true, cell: (row) => count(row.jobs) },
-      { title: "Runs", width: "minmax(120px, 1.4fr)", narrow: "minmax(0, 1.2fr)", cell: functions },
-      { title: "Offers", width: "minmax(120px, 1.4fr)", wide: true, cell: (row) => h("span", { class: "mono", text: row.resources, title: row.resources }) },
+      { title: "Runs", width: "minmax(120px, 1.4fr)", below: true, cell: functions },
+      { title: "Offers", width: "minmax(120px, 1.4fr)", extra: true, cell: (row) => h("span", { class: "mono", text: row.resources, title: row.resources }) },
       { title: "State", width: "minmax(90px, 0.9fr)", wide: true, cell: (row) => (row.shut ? h("span", { class: "tag queued", text: row.shut, title: `gets no jobs: ${row.shut}` }) : h("span", { class: "tag up", text: "takes jobs" })) },
     ],
   });
@@ -108,9 +108,9 @@ export function poolsView(app) {
       { title: "Up", width: "48px", num: true, cell: (row) => count(row.up) },
       { title: "Pending", width: "64px", num: true, cell: (row) => count(row.pending) },
       { title: "Wanted", width: "64px", wide: true, num: true, cell: (row) => count(row.wanted) },
-      { title: "Least–most", width: "88px", wide: true, num: true, cell: (row) => `${row.min}–${row.max}` },
-      { title: "Core hours", width: "84px", wide: true, num: true, cell: (row) => row.spent_core_hours.toFixed(1) },
-      { title: "Why no more", width: "minmax(140px, 1.6fr)", narrow: "minmax(0, 1.2fr)", cell: (row) => (row.paused ? [h("span", { class: "tag paused", text: "paused" }), " ", row.paused] : row.why || "–") },
+      { title: "Least–most", width: "88px", extra: true, num: true, cell: (row) => `${row.min}–${row.max}` },
+      { title: "Core hours", width: "84px", extra: true, num: true, cell: (row) => row.spent_core_hours.toFixed(1) },
+      { title: "Why no more", width: "minmax(140px, 1.6fr)", below: true, cell: (row) => (row.paused ? [h("span", { class: "tag paused", text: "paused" }), " ", row.paused] : row.why || "–") },
     ],
   });
   const blocks = new Table({
@@ -119,12 +119,12 @@ export function poolsView(app) {
     columns: [
       { title: "Block", width: "minmax(90px, 1fr)", narrow: "minmax(0, 1fr)", cell: (row) => row.label },
       { title: "State", width: "88px", cell: (row) => h("span", { class: `tag ${row.state}`, text: row.state }) },
-      { title: "Native id", width: "minmax(70px, 0.8fr)", wide: true, cell: (row) => h("span", { class: "mono", text: row.native || "–" }) },
+      { title: "Native id", width: "minmax(70px, 0.8fr)", extra: true, cell: (row) => h("span", { class: "mono", text: row.native || "–" }) },
       { title: "Nodes", width: "minmax(90px, 1fr)", wide: true, cell: (row) => row.nodes || "–" },
       { title: "Workers", width: "64px", num: true, cell: (row) => count(row.workers) },
       { title: "Submitted", width: "104px", wide: true, num: true, cell: (row) => seconds(row.submitted_s) },
       { title: "Time left", width: "104px", wide: true, num: true, cell: (row) => seconds(row.left_s) },
-      { title: "Why", width: "minmax(120px, 1.4fr)", narrow: "minmax(0, 1.2fr)", cell: (row) => row.reason || "–" },
+      { title: "Why", width: "minmax(120px, 1.4fr)", below: true, cell: (row) => row.reason || "–" },
     ],
   });
   const place = h("div", { class: "stack" }, empty("Asking", "The head is asked for its pools."));

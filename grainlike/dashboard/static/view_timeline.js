@@ -1,6 +1,6 @@
 // Timeline: a lane for each core and GPU, and on it who had it when; from the history and from what runs.
 
-import { colours, fitted, h, say } from "./dom.js";
+import { colours, fitted, h, say, shade } from "./dom.js";
 import { count, moment, seconds, words } from "./format.js";
 import { again, ask } from "./live.js";
 
@@ -8,11 +8,13 @@ const LANE = 18;
 const AXIS = 26;
 const MOST_BARS = 20_000;
 const STEPS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400];
+const LEGEND = 12;
 const SPANS = [[60, "1 min"], [600, "10 min"], [3600, "1 h"]];
 
 export function timelineView({ live, go }) {
   const note = h("span", { class: "note", role: "status" });
   const readout = h("div", { class: "readout", role: "status", text: "Drag to move, wheel or + and − to zoom, arrow keys to go along; a click on a bar opens its job." });
+  const legend = h("ul", { class: "legend", "aria-label": "Functions by colour" });
   const canvas = h("canvas", { tabindex: "0", role: "img", "aria-label": "Timeline of jobs by core" });
   const box = h("div", { class: "timeline-box" }, canvas);
   const chart = new Chart(canvas, box, readout, go);
@@ -32,6 +34,7 @@ export function timelineView({ live, go }) {
     if (!found) return 0;
     chart.take(found);
     say(note, chart.bars.length || chart.running.length ? `${count(chart.bars.length)} attempts that ended, ${count(chart.running.length)} that run${chart.gap ? "; too many to show all" : ""}` : "Nothing has run yet");
+    showLegend(legend, chart.names);
     return size;
   }
   const stop = again(load);
@@ -39,7 +42,7 @@ export function timelineView({ live, go }) {
   window.addEventListener("theme", theme);
   window.addEventListener("resize", theme);
   return {
-    nodes: [h("div", { class: "head" }, h("h1", { text: "Timeline" }), note, tools), h("div", { class: "timeline" }, box), readout],
+    nodes: [h("div", { class: "head" }, h("h1", { text: "Timeline" }), note, tools), legend, h("div", { class: "timeline" }, box), readout],
     close() {
       stop();
       chart.close();
@@ -47,6 +50,13 @@ export function timelineView({ live, go }) {
       window.removeEventListener("resize", theme);
     },
   };
+}
+
+function showLegend(legend, names) {
+  if (legend.childElementCount === Math.min(names.size, LEGEND) + 1) return;
+  const shown = [...names].slice(0, LEGEND);
+  const entry = (look, text) => h("li", {}, h("span", { class: `swatch ${look}`, "aria-hidden": "true" }), h("b", { text }));
+  legend.replaceChildren(...shown.map(([name, number]) => entry(shade(number), name)), entry("failed-mark", "failed: a line below"));
 }
 
 class Chart {
@@ -88,7 +98,7 @@ class Chart {
     this.at = performance.now();
     this.gap ||= found.more;
     const bars = found.bars.map(([worker, name, cores, gpus, ago, ran, outcome, job]) => ({
-      worker: found.workers[worker], name: found.names[name], cores, gpus, began: found.at - ago, ended: found.at - ago + ran, outcome: outcome < 0 ? "running" : found.outcomes[outcome], job,
+      worker: found.workers[worker], fn: name, name: found.names[name], cores, gpus, began: found.at - ago, ended: found.at - ago + ran, outcome: outcome < 0 ? "running" : found.outcomes[outcome], job,
     }));
     this.running = bars.filter((bar) => bar.outcome === "running");
     for (const bar of bars) {
@@ -108,7 +118,7 @@ class Chart {
   #lay() {
     const known = new Map();
     for (const bar of [...this.bars, ...this.running]) {
-      if (!this.names.has(bar.name)) this.names.set(bar.name, this.names.size);
+      this.names.set(bar.name, bar.fn);
       const lanes = known.get(bar.worker) ?? known.set(bar.worker, new Map()).get(bar.worker);
       bar.keys = [...slots(bar.cores, "core"), ...slots(bar.gpus, "GPU")];
       if (!bar.keys.length) bar.keys = ["no slots"];
@@ -164,7 +174,7 @@ class Chart {
   #bar(context, colour, bar, x, y, w) {
     const bad = bar.outcome === "failed" || bar.outcome === "timed_out";
     context.globalAlpha = bar.outcome === "cancelled" || bar.outcome === "skipped" ? 0.4 : 1;
-    context.fillStyle = colour[`fn-${this.names.get(bar.name) % 10}`];
+    context.fillStyle = colour[shade(bar.fn)];
     context.fillRect(x, y + 2, w, LANE - 4);
     context.globalAlpha = 1;
     if (bad) {
