@@ -28,7 +28,7 @@ _MOST_NAMES = 2_000
 _MOST_GONE = 1_000
 """Workers that have left of which pages are told; one that has missed more begins anew."""
 
-_SHARE = 0.02
+_SHARE = 0.01
 """Largest share of this process's time that goes into drawing up changes."""
 
 _LEAST_S = 0.2
@@ -99,8 +99,12 @@ class ClusterPicture:
     def _begin_anew(self) -> None:
         self.epoch += 1
         self.gone = self._version = 0
-        for known in (self._pieces, self._gone, self._numbers, self._names, self._chunks, self._use, self._dirty):
+        for known in (self._pieces, self._gone, self._numbers, self._chunks, self._use, self._dirty):
             known.clear()
+        if len(self._names) > _MOST_NAMES:
+            self._names.clear()
+        for name, number in self._names.items():  # a function keeps its number, and with it its colour
+            self._put_name(number, name)
 
     def refresh(self, now: float) -> None:
         """Draw up what has changed, where that is due: seldom if it takes long. `now` is of `time.monotonic()`."""
@@ -153,7 +157,7 @@ class ClusterPicture:
         known = self._names.get(name)
         if known is None:
             known = self._names[name] = len(self._names)
-            self._put("f", (known, 0, 0), [known, name[:_LONGEST]])
+            self._put_name(known, name)
         return known
 
     # --- pieces ------------------------------------------------------------------------------------------------------
@@ -166,6 +170,9 @@ class ClusterPicture:
         self._pieces.pop((kind, *key), None)
         self._version += 1
         self._pieces[kind, *key] = PicturePart(self._version, kind, text)
+
+    def _put_name(self, number: int, name: str) -> None:
+        self._put("f", (number, 0, 0), [number, name[:_LONGEST]])
 
     def _leave(self, name: str) -> None:
         number = self._numbers.pop(name, None)

@@ -95,7 +95,7 @@ def _dashboard(wanted: bool | str, *, has_head: bool) -> tuple[str, int] | None:
         raise ValueError("backend= runs the jobs elsewhere, where no dashboard sees them: leave out dashboard=")
     from grainlike.dashboard import DEFAULT_ADDRESS, Dashboard, read_address  # programs without pages do without
 
-    assert Dashboard  # loaded here, where it is known at once that packages are missing
+    assert isinstance(Dashboard, type)  # loaded here: the caller is told at once that packages are missing
     if wanted is True:
         return DEFAULT_ADDRESS
     if not isinstance(wanted, str):

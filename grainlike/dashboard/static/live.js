@@ -118,6 +118,11 @@ function ids(ranges) {
   return found;
 }
 
+const natural = new Intl.Collator("en", { numeric: true });
+
+/** Return the workers by name, n2 before n10. */
+export const inOrder = (live) => [...live.workers.values()].filter(({ name }) => name).sort((a, b) => natural.compare(a.name, b.name));
+
 /** Return what is on each core (kind 0) or GPU (1) of a worker, in order: null, or `{fn, job, more}`. */
 export function slotsOf(worker, kind) {
   const slots = new Array(worker.ids[kind].length).fill(null);

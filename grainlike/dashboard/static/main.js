@@ -2,7 +2,7 @@
 
 import { clusterView } from "./view_cluster.js";
 import { colours, fitted, h, say, themeChanged } from "./dom.js";
-import { brief, count, rate, seconds } from "./format.js";
+import { brief, rate, seconds } from "./format.js";
 import { historyView, jobsView } from "./view_jobs.js";
 import { jobView } from "./view_job.js";
 import { limitsView, poolsView, queueView, workersView } from "./view_tables.js";
@@ -250,6 +250,3 @@ live.addEventListener("status", () => {
 window.addEventListener("theme", showRates);
 paint();
 show();
-
-/** For tests and for the curious: what the page knows. */
-window.grainlike = { live, count };

@@ -3,7 +3,7 @@
 import { colours, fitted, h, say, shade } from "./dom.js";
 import { count, many } from "./format.js";
 import { empty } from "./table.js";
-import { slotsOf } from "./live.js";
+import { inOrder, slotsOf } from "./live.js";
 
 const MOST_ELEMENTS = 600;
 const LEGEND = 14;
@@ -17,7 +17,7 @@ export function clusterView({ live, view, go }) {
 
   function draw() {
     due = false;
-    const workers = [...live.workers.values()].filter((worker) => worker.name);
+    const workers = inOrder(live);
     const slots = workers.reduce((sum, worker) => sum + worker.ids[0].length + worker.ids[1].length, 0);
     say(note, workers.length ? `${many(workers.length, "worker")}, ${many(slots, "slot")}` : "");
     const states = workers.map((worker) => ({ worker, kinds: [slotsOf(worker, 0), slotsOf(worker, 1)] }));
@@ -118,10 +118,13 @@ class CardMap {
       if (!card) {
         card = this.#make(worker);
         this.cards.set(worker.number, card);
-        this.node.append(card.node);
       }
       this.#fill(card, worker, kinds);
     }
+    states.forEach(({ worker }, at) => {
+      const { node } = this.cards.get(worker.number);
+      if (this.node.children[at] !== node) this.node.insertBefore(node, this.node.children[at] ?? null);
+    });
   }
 
   close() {}

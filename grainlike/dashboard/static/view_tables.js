@@ -3,7 +3,7 @@
 import { h, say, shade } from "./dom.js";
 import { count, many, seconds, words } from "./format.js";
 import { Table, empty, full, jobLink } from "./table.js";
-import { slotsOf } from "./live.js";
+import { inOrder, slotsOf } from "./live.js";
 
 /** A view that shows what the stream says under `topic`; `draw` is called with it whenever it changes. */
 function followed({ live }, { topic, title, parts, draw, close }) {
@@ -75,7 +75,7 @@ export function workersView({ live, view }) {
   }
 
   function draw() {
-    const rows = [...live.workers.values()].filter((worker) => worker.name).map((worker) => {
+    const rows = inOrder(live).map((worker) => {
       const [cores, gpus] = [slotsOf(worker, 0), slotsOf(worker, 1)];
       const held = new Map();
       for (const slot of [...cores, ...gpus]) if (slot) held.set(slot.fn, (held.get(slot.fn) ?? 0) + 1);

@@ -42,7 +42,7 @@ def test_times(value, shown):
 def test_a_message_as_json_has_names_and_no_number_of_the_question():
     row = JobRow(1, "f", "queued", "cores=1", 0, 0, 1, "", "", None)
     plain = as_plain(JobsAre(7, [row], 1))
-    assert list(plain) == ["jobs", "total"]
+    assert list(plain) == ["jobs", "total", "next"]
     assert plain["jobs"][0]["request"] == "cores=1"
 
 

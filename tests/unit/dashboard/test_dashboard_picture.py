@@ -102,6 +102,21 @@ def test_functions_of_ever_new_names_keep_the_picture_small():
     assert page.held() == cluster.held()
 
 
+def test_a_function_keeps_its_number_when_the_head_is_followed_anew():
+    cluster, picture = Cluster(1, cores=3), ClusterPicture()
+    picture.take(cluster.first())
+    picture.take(cluster.turn_over(names=("a", "b", "c")))
+    drawn(picture)
+    before = {name: picture.number_of(name) for name in "abc"}
+    picture.take(cluster.first())
+    picture.take(cluster.turn_over(names=("c", "a", "b")))
+    drawn(picture)
+    page = PageState()
+    page.take(pieces_for(picture, 0))
+    assert {name: number for number, name in page.names.items()} == before
+    assert page.held() == cluster.held()
+
+
 def test_a_large_worker_is_several_pieces_each_of_which_fits_into_an_update():
     cluster, picture, page = Cluster(1, cores=3_000), ClusterPicture(), PageState()
     picture.take(cluster.first())
@@ -116,13 +131,13 @@ def test_drawing_up_changes_waits_after_it_took_long(monkeypatch):
     cluster, picture = Cluster(1, cores=2), ClusterPicture()
     picture.take(cluster.first())
     picture.take(cluster.turn_over())
-    clock = iter([0.0, 0.1])  # a tenth of a second of work is two percent of five seconds
+    clock = iter([0.0, 0.1])  # a tenth of a second of work is one percent of ten seconds
     monkeypatch.setattr("grainlike.dashboard._picture.time.perf_counter", lambda: next(clock))
     picture.refresh(100.0)
     seen = picture.since(0)[-1].version
     picture.take(cluster.turn_over())
-    picture.refresh(104.9)
+    picture.refresh(109.9)
     assert picture.since(seen) == []
     monkeypatch.undo()
-    picture.refresh(105.1)
+    picture.refresh(110.1)
     assert picture.since(seen) != []
