@@ -73,6 +73,7 @@ class HeadFeed:
     def __init__(self, connect: Callable[[], AbstractAsyncContextManager[HeadClient]]) -> None:
         self._connect = connect
         self._client: HeadClient | None = None
+        self._there = anyio.Event()
         self._looked_at = anyio.Event()
         self.picture = ClusterPicture()
         self.identity: HeadIs | None = None
@@ -101,6 +102,10 @@ class HeadFeed:
         """
         return await self.client.ask(question, answer)
 
+    async def back(self) -> None:
+        """Wait until there is a head."""
+        await self._there.wait()
+
     @contextmanager
     def page(self) -> Iterator[None]:
         """Context manager: an open page, for which the head is followed."""
@@ -126,6 +131,7 @@ class HeadFeed:
                 async with self._connect() as client:
                     self.identity = await client.ask(AskHead(0), HeadIs)
                     self._client, self.lost = client, ""
+                    self._there.set()
                     await self._follow(client)
             except (GrainlikeError, OSError, ValueError) as error:
                 if not self.lost:
@@ -133,6 +139,7 @@ class HeadFeed:
                 self.lost = str(error) or type(error).__name__
             finally:
                 self._client = None
+                self._there = anyio.Event()
             await anyio.sleep(_AGAIN_S)
 
     async def _follow(self, client: HeadClient) -> None:

@@ -31,6 +31,13 @@ class LogTail:
         self._dropped = 0
         self._ended = False
         self._over = False
+        self._begins = True
+
+    def begin(self) -> None:
+        """Begin anew: what follows is the log from its beginning, as when the head was away meanwhile."""
+        self._lines.clear()
+        self._dropped = 0
+        self._begins, self._ended, self._over = True, False, False
 
     def add(self, line: LogLine) -> None:
         """Add a line; the oldest of too many is left out."""
@@ -61,18 +68,28 @@ class LogTail:
         if not (lines or ended):
             return None
         self._over = ended
-        dropped, self._dropped = self._dropped, 0
-        return {"lines": lines, "dropped": dropped, **({"end": True} if ended else {})}
+        told: dict[str, object] = {"lines": lines, "dropped": self._dropped}
+        if ended:
+            told["end"] = True
+        if self._begins:  # a page that lost its stream has lines of the one before
+            told["begin"] = True
+        self._dropped, self._begins = 0, False
+        return told
 
     async def follow(self, feed: HeadFeed) -> None:
-        """Take the job's lines from the head until the log has ended, or cannot be had."""
-        try:
-            async with aclosing(feed.client.logs(self._job, follow=True)) as lines:
-                async for line in lines:
-                    self.add(line)
-        except (RefusedQueryError, HeadLostError) as error:
-            self.add(LogLine(f"[{error}]", 0, "note"))
-        self.end()
+        """Take the job's lines from the head until the log has ended; anew when a lost head is back."""
+        while True:
+            try:
+                async with aclosing(feed.client.logs(self._job, follow=True)) as lines:
+                    async for line in lines:
+                        self.add(line)
+                return self.end()
+            except RefusedQueryError as error:
+                self.add(LogLine(f"[{error}]", 0, "note"))
+                return self.end()
+            except HeadLostError:
+                await feed.back()
+                self.begin()
 
 
 def _shortened(text: str) -> str:

@@ -2,7 +2,8 @@
 
 An update is an object with some of these: `lost` (why there is no head), `figures`, `anew` (forget all that came
 before), `f`, `w`, `c` and `x` (pieces of the picture), `more` (pieces had no room yet), `doc` (the table of the page's
-topic), `lines` and `dropped` (the log of its job).
+topic), `lines`, `dropped` before them, `begin` and
+`end` (the log of its job).
 """
 
 from __future__ import annotations

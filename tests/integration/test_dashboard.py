@@ -210,10 +210,13 @@ async def test_a_head_that_dies_under_an_open_page_is_told_and_so_is_the_next_on
                 lost = await first(updates, lambda told: told.get("lost"))
                 assert "it has closed" in lost["lost"] or "gone" in lost["lost"]
                 assert (await browser.get("/api/jobs")).status_code == 503
-                async with Executor(local=Cores(2), listen=address):
+                async with live(browser, "topic=log&job=1") as log, Executor(local=Cores(2), listen=address):
                     told = await first(updates, lambda told: "w" in told)
                     assert told["anew"] is True
                     assert told["w"][0][8] == [[0, 2]]
+                    told = await first(log, lambda told: told.get("end"))
+                    assert told["begin"] is True
+                    assert told["lines"][0][0].startswith("[there is no job 1 yet")
             tasks.cancel_scope.cancel()
 
 
@@ -295,12 +298,16 @@ async def test_the_command_and_a_head_of_its_own_print_links_that_open_their_pag
     address = f"unix://{tmp_path}/h.sock"
     head = grainlike_("head", "start", "--listen", address, "--dashboard", "127.0.0.1:0", env=environment)
     said = head.stdout.readline()
-    beside = grainlike_("dashboard", "--head", address, "--no-open", env=environment)
+    keyboard, terminal = os.openpty()
+    beside = grainlike_("dashboard", "--head", address, "--no-open", env=environment, stdin=terminal)
     link = beside.stdout.readline().removeprefix("dashboard: ").strip()
+    assert "Enter prints another link" in beside.stdout.readline()
+    os.write(keyboard, b"\n")
+    another = beside.stdout.readline().removeprefix("dashboard: ").strip()
     try:
         with anyio.fail_after(LIMIT_S):
             async with httpx.AsyncClient(follow_redirects=True) as browser:
-                for one in (said.rpartition("dashboard: ")[2].strip(), link):
+                for one in (said.rpartition("dashboard: ")[2].strip(), link, another):
                     page = await browser.get(one)
                     assert page.status_code == 200
                     head_is = (await browser.get(page.url.join("/api/head"))).json()
@@ -314,6 +321,8 @@ async def test_the_command_and_a_head_of_its_own_print_links_that_open_their_pag
         for process in (beside, head):
             process.stdout.close()
             process.stderr.close()
+        os.close(keyboard)
+        os.close(terminal)
 
 
 async def test_who_only_looks_does_not_keep_a_head_that_runs_once(tmp_path):

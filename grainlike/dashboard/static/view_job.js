@@ -125,7 +125,11 @@ function logPanel(live) {
   const note = h("p", { class: "note", text: "Nothing written yet." });
   let attempt = 0;
 
-  function add({ detail: { lines, dropped, end } }) {
+  function add({ detail: { lines, dropped, begin, end } }) {
+    if (begin) {
+      text.replaceChildren();
+      attempt = 0;
+    }
     const follows = text.scrollTop + text.clientHeight >= text.scrollHeight - 24;
     if (dropped) text.append(h("span", { class: "note", text: `[${count(dropped)} lines are left out]\n` }));
     for (const [line, tried, stream] of lines) {
@@ -138,20 +142,9 @@ function logPanel(live) {
     say(note, end ? (text.childElementCount ? "" : "It has written nothing that is kept.") : "");
   }
 
-  /** A new stream tells of the whole log again. */
-  function anew() {
-    if (live.still) {
-      text.replaceChildren();
-      attempt = 0;
-    }
-  }
   live.addEventListener("lines", add);
-  live.addEventListener("status", anew);
   return {
     node: h("section", { class: "panel" }, h("h2", { text: "Log" }), text, note),
-    close() {
-      live.removeEventListener("lines", add);
-      live.removeEventListener("status", anew);
-    },
+    close: () => live.removeEventListener("lines", add),
   };
 }

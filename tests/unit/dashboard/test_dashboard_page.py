@@ -125,3 +125,17 @@ def test_a_line_of_control_characters_is_no_larger_than_it_was_counted():
     for _ in range(500):
         log.add(LogLine("\x00\x1b" * 1000, 1, "stderr"))
     assert 0 < len(updates.next(0.0)) <= BYTES_PER_S
+
+
+def test_a_log_says_when_it_begins_so_that_no_line_is_shown_twice():
+    feed, log = fed(), LogTail(1)
+    updates = PageUpdates(feed, log=log)
+    log.add(LogLine("one", 1, "stdout"))
+    assert json.loads(updates.next(0.0))["begin"] is True
+    log.add(LogLine("two", 1, "stdout"))
+    assert json.loads(updates.next(1.0)) == {"lines": [["two", 1, "stdout"]], "dropped": 0}
+    log.begin()
+    log.add(LogLine("one", 1, "stdout"))
+    log.end()
+    told = json.loads(updates.next(2.0))
+    assert told == {"lines": [["one", 1, "stdout"]], "dropped": 0, "begin": True, "end": True}
