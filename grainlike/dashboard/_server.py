@@ -97,6 +97,7 @@ class Dashboard:
                 loop="none",
                 log_config=None,
                 access_log=False,
+                date_header=False,
                 proxy_headers=False,
                 server_header=False,
                 timeout_graceful_shutdown=_END_S,
@@ -110,9 +111,9 @@ class Dashboard:
                 await anyio.sleep_forever()
             finally:
                 self.feed.closed.set()
-                server.should_exit = True
+                server.stop.set()
 
-    async def _answer(self, server: uvicorn.Server) -> None:
+    async def _answer(self, server: _Server) -> None:
         with anyio.CancelScope(shield=True):  # cancelled, it would leave its connections open
             await server.serve([self._socket])
 
@@ -124,7 +125,17 @@ NEEDS_ASYNCIO = (
 
 
 class _Server(uvicorn.Server):
-    """Server that leaves signals to the program in which it runs."""
+    """Server that leaves signals to the program in which it runs, and does nothing while nobody asks: uvicorn's own
+    would look at the clock ten times a second, for the date in its answers. `stop` ends it.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.stop = anyio.Event()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self.stop.wait()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

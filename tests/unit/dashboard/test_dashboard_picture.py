@@ -141,3 +141,14 @@ def test_drawing_up_changes_waits_after_it_took_long(monkeypatch):
     monkeypatch.undo()
     picture.refresh(110.1)
     assert picture.since(seen) != []
+
+
+def test_a_worker_of_which_nothing_has_changed_is_not_told_again():
+    cluster, picture = Cluster(2, cores=2), ClusterPicture()
+    picture.take(cluster.first())
+    picture.take(cluster.turn_over())
+    drawn(picture)
+    seen = picture.since(0)[-1].version
+    picture.take(cluster.told(workers=["w0", "w1"]))
+    drawn(picture)
+    assert picture.since(seen) == []
