@@ -21,9 +21,9 @@ KERNEL ?= /
 SYSTEMS ?= slurm sge pbs lsf ssh k8s
 PROGRAMS := redis-server openmpi-bin mpich
 BROWSER := chromium fonts-dejavu-core
-BATCH := slurm-wlm slurm-wlm-torque munge lammps openmpi-bin openssh-server openssh-client iproute2
+BATCH := slurm-wlm slurm-wlm-torque slurmdbd mariadb-server-core munge lammps openmpi-bin openssh-server openssh-client iproute2
 # Programs of these packages: all are there, or all packages are installed.
-BATCH_PROGRAMS := slurmctld slurmd munged generate_pbs_nodefile lmp mpirun sshd ssh ip
+BATCH_PROGRAMS := slurmctld slurmd slurmdbd mariadbd munged generate_pbs_nodefile lmp mpirun sshd ssh ip
 # Unpacked, never installed: their programs have the names of other batch systems', and would start as services.
 GRID_ENGINE := gridengine-common gridengine-client gridengine-exec gridengine-master
 GRID_ENGINE_NEEDS := libdb5.3 libhwloc15 libjemalloc2 libmunge2 libtirpc3 iproute2
@@ -65,10 +65,10 @@ test-engines: $(ENGINES)/.engines  ## run the tests of Dask, Ray, Celery (with a
 	GRAINLIKE_TEST_ENGINES="plain dask dask-scheduler ray celery" $(ENGINES)/bin/python -m pytest tests/engines $(ARGS)
 
 test-launch: $(VENV)/.dev $(VENV)/gridengine/.unpacked  ## submit workers to a real Slurm, a real Grid Engine and by a real sshd on this machine, from Debian's packages, and to fakes; it takes root
-	@for name in $(BATCH_PROGRAMS); do PATH="$$PATH:/usr/sbin" command -v $$name || exit; done >/dev/null \
+	@( for name in $(BATCH_PROGRAMS); do PATH="$$PATH:/usr/sbin" command -v $$name || exit; done ) >/dev/null \
 		|| { echo "Installing $(BATCH) ..."; test "$$(id -u)" = 0 \
-			&& { apt-get install -y -q --no-install-recommends $(BATCH) \
-				|| { apt-get update -q && apt-get install -y -q --no-install-recommends $(BATCH); }; } >/dev/null; } \
+			&& { apt-get install -y -q --no-remove --no-install-recommends $(BATCH) || { apt-get update -q \
+				&& apt-get install -y -q --no-remove --no-install-recommends $(BATCH); }; } >/dev/null; } \
 		|| { echo "the tests of launching need: apt-get install $(BATCH)" >&2; exit 2; }
 	GRAINLIKE_TEST_LAUNCH="$(SYSTEMS)" $(BIN)/python -m pytest tests/launch $(ARGS)
 

@@ -21,11 +21,13 @@ __all__ = [
     "JobNode",
     "JobOutput",
     "JobView",
+    "LoggingJob",
     "author",
     "enter_job",
     "enter_part",
     "holds_whole_process",
     "leave_job",
+    "logging_job",
     "this_job",
 ]
 
@@ -103,8 +105,8 @@ class JobOutput(Protocol):
     """Receiver of a job's output, in a process in which several jobs run at once."""
 
     @property
-    def shown(self) -> bool:
-        """Return True if the process's own streams show the output as well."""
+    def show(self) -> "Callable[[int, Any, str], object] | None":
+        """Shows on one of the process's own streams what the job of a number has written; None if nothing does."""
         ...
 
     def write(self, job: JobInfo, stream: Any, text: str) -> None:
@@ -121,9 +123,22 @@ class JobView:
         author: the job to which output printed here is attributed; None if output is not attributed.
         output: receiver of that output; None if output is not attributed.
         carrier: the view of the job that runs this one as a part of itself; None for one that runs alone.
+        logs: the levels of its program's loggers, typed by the code that put them here; None if records of `logging`
+            are not passed on to that program.
     """
 
-    __slots__ = ("allocation", "author", "carrier", "context", "instance", "job", "output", "resolver", "uplink")
+    __slots__ = (
+        "allocation",
+        "author",
+        "carrier",
+        "context",
+        "instance",
+        "job",
+        "logs",
+        "output",
+        "resolver",
+        "uplink",
+    )
 
     def __init__(
         self,
@@ -135,6 +150,7 @@ class JobView:
         carrier: "JobView | None" = None,
         author: JobInfo | None = None,
         output: JobOutput | None = None,
+        logs: object = None,
     ) -> None:
         self.allocation = allocation
         self.carrier = carrier
@@ -144,6 +160,7 @@ class JobView:
         self.uplink = uplink
         self.author = author
         self.output = output
+        self.logs = logs
         self.resolver: object = None
 
 
@@ -214,13 +231,14 @@ def enter_job(
     *,
     output: JobOutput | None = None,
     whole_process: bool = False,
+    logs: object = None,
 ) -> None:
     """Show a job to the current context and to all that copy it from now on. `uplink`: see `JobView`.
 
-    `output` receives what it prints (see `author`). With `whole_process`, threads that copied no context see the job
-    too: for a process that runs one job at a time.
+    `output` receives what it prints (see `author`); `logs`: see `JobView`. With `whole_process`, threads that copied no
+    context see the job too: for a process that runs one job at a time.
     """
-    view = JobView(allocation, instance, job, context, uplink, None, job, output)
+    view = JobView(allocation, instance, job, context, uplink, None, job, output, logs)
     _current.set(view)
     if whole_process:
         _process.view = view
@@ -236,14 +254,16 @@ def enter_part(job: JobInfo) -> None:
     """Show `job`, a part of the running job, to the current context: on the same slots, with the same way out."""
     whole = _view()
     carrier = whole.carrier or whole
-    view = JobView(carrier.allocation, whole.instance, job, whole.context, whole.uplink, carrier, job, whole.output)
+    view = JobView(
+        carrier.allocation, whole.instance, job, whole.context, whole.uplink, carrier, job, whole.output, carrier.logs
+    )
     _current.set(view)
 
 
 class _Silence:
     """Stream that drops what is printed."""
 
-    shown = False
+    show = None
 
     def write(self, job: JobInfo, stream: Any, text: str) -> None:
         """Drop it."""
@@ -255,14 +275,15 @@ _SILENT = JobView(NO_ALLOCATION, None, None, None, author=JobInfo(0, "call", 1, 
 def leave_job(*, whole_process: bool = False, silent: bool = False) -> None:
     """Show no job to the current context any more; with `whole_process`, to no other thread either.
 
-    What is printed remains the job's: a call without resources that a job makes speaks for the job. Outside a job, what
-    is printed in this context is dropped where `silent`, if the streams ask (`author`).
+    What is printed and logged remains the job's: a call without resources that a job makes speaks for the job. Outside
+    a job, what is printed in this context is dropped where `silent`, if the streams ask (`author`).
     """
     view = _current.get()
     if view is None or view.output is None:
         _current.set(_SILENT if silent else _OUTSIDE)
     else:
-        _current.set(JobView(NO_ALLOCATION, None, None, None, author=view.author, output=view.output))
+        carrier = view.carrier or view
+        _current.set(JobView(NO_ALLOCATION, None, None, None, None, carrier, view.author, view.output, view.logs))
     if whole_process:
         _process.view = _OUTSIDE
 
@@ -290,3 +311,30 @@ def author() -> tuple[JobOutput, JobInfo] | None:
     if view is None or view.output is None or view.author is None:
         return None
     return view.output, view.author
+
+
+class LoggingJob(NamedTuple):
+    """Job that a record of `logging` made here belongs to, and its way to its program.
+
+    Attributes:
+        job: the job; of several that run as one, the very one.
+        carrier: the job that the worker was sent: `job` itself, or the one that runs it as a part.
+        worker: the worker's name.
+        levels: the levels of its program's loggers; see `JobView.logs`.
+    """
+
+    job: JobInfo
+    carrier: JobInfo
+    worker: str
+    levels: Any
+
+
+def logging_job() -> LoggingJob | None:
+    """Return the job whose records of `logging` are passed on to its program; None outside one."""
+    view = _current.get()
+    if view is None or view.logs is None:
+        view = _process.view
+    carrier = view.carrier or view
+    if view.logs is None or view.author is None or carrier.job is None:
+        return None
+    return LoggingJob(view.author, carrier.job, carrier.instance or "", view.logs)

@@ -16,7 +16,7 @@ worker's processes that run jobs enters it before its first job, and leaves it w
 It prints::
 
     stdout: epoch 1
-    stderr: WARNING:root:the learning rate is low
+    stderr: the learning rate is low
     stdout: epoch 2
     and all of it again: 3 lines
     the second attempt: ['attempt 1', 'attempt 2']
@@ -25,7 +25,6 @@ It prints::
 """
 
 import asyncio
-import logging
 import os
 import subprocess
 import sys
@@ -44,7 +43,7 @@ from grainlike import GVAR, Cores, Executor, delayed, gather, start
 @delayed
 async def train() -> None:
     print("epoch 1")
-    logging.warning("the learning rate is low")
+    print("the learning rate is low", file=sys.stderr)
     print("epoch 2")
 
 

@@ -240,7 +240,7 @@ async def serve(access: str, crowd: Crowd) -> None:
         assert first is not None
         link = LightLink(first, way, crowd, number)
         hello = introduction(f"light{number}", offer, lasting=True)
-        await _Daemon(link, NodeScheduler(offer, layout), hello, make, echo=False).run()
+        await _Daemon(link, NodeScheduler(offer, layout), hello, make, show=None).run()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_obey, crowd, tasks.cancel_scope)

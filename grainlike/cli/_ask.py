@@ -15,6 +15,7 @@ import anyio
 from msgspec.structs import replace
 
 from grainlike.cli._exits import FAILED, OK, REFUSED, USAGE, is_of_output
+from grainlike.cli._past import explain_ended
 from grainlike.cli._words import amounts, as_plain, escaped, escaped_line, print_jobs, print_json, print_table, seconds
 from grainlike.client import HeadClient, RefusedQueryError, call
 from grainlike.errors import GrainlikeError, SettingsError
@@ -152,8 +153,13 @@ async def list_jobs(caller: HeadClient, *, most: int, as_json: bool) -> int:
 
 
 async def explain_job(caller: HeadClient, job: int, *, as_json: bool) -> int:
-    """Print where a job stands and what it waits for."""
-    found = await caller.ask(AskJob(0, job), JobIs)
+    """Print where a job stands and what it waits for, or what became of it."""
+    try:
+        found = await caller.ask(AskJob(0, job), JobIs)
+    except RefusedQueryError:
+        if await explain_ended(caller, job, as_json=as_json):
+            return OK
+        raise
     if as_json:
         print_json(as_plain(found))
     else:

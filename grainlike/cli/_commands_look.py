@@ -84,7 +84,8 @@ grainlike sessions end sweep
 _REPORT_EXAMPLES = epilog(
     """
 grainlike report
-grainlike report --json
+grainlike report --name 'fit*' --since 2h
+grainlike report --json | jq .functions
 """,
     refused=NO_HEAD,
 )
@@ -186,7 +187,7 @@ def _jobs(
 
 @app.command("explain", epilog=_EXPLAIN_EXAMPLES, rich_help_panel="Look at a cluster")
 def _explain(job: JobNumber, head: Head = None, as_json: Json = False, insecure: Insecure = False) -> None:
-    """Show where a job stands and what it waits for."""
+    """Show where a job stands and what it waits for, or what became of it."""
     from grainlike.cli._ask import asking, explain_job
 
     exit_with(lambda: asking(head, insecure, lambda caller: explain_job(caller, job, as_json=as_json)))
@@ -208,7 +209,7 @@ def _logs(
     as_json: Annotated[bool, typer.Option("--json", help="Print each line as JSON.")] = False,
     insecure: Insecure = False,
 ) -> None:
-    """Show what a job has printed. Its workers keep that for a while after it has ended."""
+    """Show what a job has printed. Workers keep that of their last 20 000 attempts, in 256 MiB at most."""
     from grainlike.cli._ask import asking, show_logs
 
     exit_with(lambda: asking(head, insecure, lambda caller: show_logs(caller, job, follow=follow, as_json=as_json)))
@@ -236,12 +237,29 @@ def _sessions_end(
 
 
 @app.command("report", epilog=_REPORT_EXAMPLES, rich_help_panel="Look at a cluster")
-def _report(head: Head = None, as_json: Json = False, insecure: Insecure = False) -> None:
-    """Count how the jobs of a head have ended since it was first started, before it was killed or stopped too."""
+def _report(
+    head: Head = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="PATTERN", help="Functions with such names alone: `fit*`.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="T", help="Of functions, jobs that ended since then: as of `jobs`.")
+    ] = None,
+    as_json: Json = False,
+    insecure: Insecure = False,
+) -> None:
+    """Count how the jobs of a head have ended, and show by function what they used of what they asked for, with what to
+    ask for next time. Counts are since it was first started, functions those of the last 100 000 jobs.
+    """
     from grainlike.cli._ask import asking
-    from grainlike.cli._past import show_report
+    from grainlike.cli._past import selection, show_report
+    from grainlike.wire import KEPT_JOBS
 
-    exit_with(lambda: asking(head, insecure, lambda caller: show_report(caller, as_json=as_json)))
+    try:
+        asked = selection(name, since, most=KEPT_JOBS, failed=False)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    exit_with(lambda: asking(head, insecure, lambda caller: show_report(caller, asked, as_json=as_json)))
 
 
 @app.command("trace", epilog=_TRACE_EXAMPLES, rich_help_panel="Look at a cluster")

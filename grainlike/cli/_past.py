@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import asdict
 from datetime import datetime
@@ -16,6 +17,7 @@ from grainlike.cli._words import (
     amounts,
     as_plain,
     bytes_text,
+    escaped,
     moment_text,
     print_jobs,
     print_json,
@@ -24,11 +26,11 @@ from grainlike.cli._words import (
 )
 from grainlike.client import HeadClient
 from grainlike.jobs import ended_jobs
-from grainlike.observe import Depth, spans_from_rows, trace
+from grainlike.observe import Depth, FunctionUsage, spans_from_rows, trace, usage_by_function
 from grainlike.system import LateFile
 from grainlike.wire import AskHistory, AskJobs, AskReport, EndedJob, HistoryIs, JobsAre, ReportIs, SpanRow
 
-__all__ = ["list_ended", "selection", "show_report", "write_trace"]
+__all__ = ["explain_ended", "list_ended", "selection", "show_report", "write_trace"]
 
 _AGO = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -91,15 +93,68 @@ def _ended_row(job: EndedJob) -> tuple[str, ...]:
     )
 
 
-async def show_report(caller: HeadClient, *, as_json: bool) -> int:
-    """Print how jobs have ended."""
+async def explain_ended(caller: HeadClient, number: int, *, as_json: bool) -> bool:
+    """Print what became of a job; return False if the head does not remember that it has ended."""
+    found = await caller.ask(AskHistory(0, 1, job=number), HistoryIs)
+    for job in found.jobs:
+        if as_json:
+            print_json({"state": "ended"} | as_plain(job))
+        else:
+            print("\n".join(map(escaped, _ended_words(job))))  # noqa: T201 - a command line speaks
+    return bool(found.jobs)
+
+
+def _ended_words(job: EndedJob) -> Iterator[str]:
+    tries = f" in attempt {job.attempts}" if job.attempts else ""
+    yield f"job {job.job}, {job.name}: {job.outcome.replace('_', ' ')}{tries}, ended {moment_text(job.ended_at)}"
+    if job.error:
+        yield f"  {job.error}"
+    if job.worker:
+        yield f"  worker: {job.worker}{f', slots {amounts(job.slots)}' if job.slots else ''}"
+    if job.request:
+        yield f"  asked for: {amounts(job.request)}"
+    times = [f"queued for {seconds(job.queued_s)}"] if job.queued_s is not None else []
+    if job.ran_s is None:
+        times.append("it did not run")
+    else:
+        times += [f"ran for {seconds(job.ran_s)}", f"CPU {seconds(job.cpu_s)}"]
+        times += [f"peak memory {bytes_text(job.peak_memory)}"] if job.peak_memory else []
+    yield f"  {', '.join(times)}"
+    if job.program or job.client or job.parent:
+        of = f"client: {job.program or job.client}" if job.program or job.client else ""
+        by = f"submitted by job {job.parent}" if job.parent else ""
+        yield f"  {', '.join(filter(None, (of, by)))}"
+
+
+async def show_report(caller: HeadClient, asked: AskHistory, *, as_json: bool) -> int:
+    """Print how jobs have ended, and what those that `asked` means used of what they asked for, by function."""
     found = await caller.ask(AskReport(0), ReportIs)
+    usage = usage_by_function(await ended_jobs(partial(caller.ask, answer=HistoryIs), asked))
     if as_json:
-        print_json(asdict(found.totals) | {"unended": found.unended})
+        functions = [asdict(each) for each in usage]
+        print_json(asdict(found.totals) | {"unended": found.unended, "functions": functions})
         return OK
     print(f"{found.totals}, since this head was first started")  # noqa: T201 - a command line speaks
     print(f"they ran for {seconds(found.totals.run_seconds)} in all; {found.unended:,} have not ended")  # noqa: T201
+    if usage:
+        print_table(_USAGE_COLUMNS, map(_usage_row, usage))
     return OK
+
+
+_USAGE_COLUMNS = ["function", "jobs", "asked for", "cores busy", "peak memory", "ran", "suggested"]
+
+
+def _usage_row(usage: FunctionUsage) -> tuple[str, ...]:
+    """Return the cells of a function: of figures the median, the 95th percentile and the most, of memory the latter."""
+    jobs = ", ".join(f"{count:,} {outcome.replace('_', ' ')}" for outcome, count in usage.outcomes.items())
+    cores = "" if usage.cores is None else f"{usage.cores.median:.2f}, {usage.cores.p95:.2f}, {usage.cores.most:.2f}"
+    memory, ran = usage.memory, usage.ran_s
+    return (
+        *(usage.name, jobs, amounts(usage.asked), cores),
+        "" if memory is None else f"{bytes_text(int(memory.p95))}, {bytes_text(int(memory.most))}",
+        "" if ran is None else ", ".join(map(seconds, (ran.median, ran.p95, ran.most))),
+        amounts(usage.suggested or ""),
+    )
 
 
 async def write_trace(caller: HeadClient, path: Path) -> int:

@@ -20,12 +20,14 @@ from grainlike.errors import GrainlikeError, LaunchError, SettingsError
 from grainlike.launch import LAUNCHERS, WorkerPool, pool_from
 from grainlike.settings import read_settings
 from grainlike.wire import (
+    AskBlockFile,
     AskDown,
     AskEndBlock,
     AskFleet,
     AskPause,
     AskScale,
     AskUp,
+    BlockFileIs,
     BlockRow,
     Done,
     FleetIs,
@@ -333,32 +335,61 @@ async def _block(caller: HeadClient, label: str) -> BlockRow:
 
 async def print_script(caller: HeadClient, label: str) -> int:
     """Print the script of a block, as it was submitted."""
-    path = Path((await _block(caller, label)).log).parent / "script"
-    return _print_file(path, 0)[0]
+    row = await _block(caller, label)
+    await _print_file(caller, row, 0, script=True)
+    return OK
 
 
 async def follow_log(caller: HeadClient, label: str, *, follow: bool) -> int:
     """Print the log of a block, and with `follow` what is written to it until it has ended."""
     row = await _block(caller, label)
-    code, at = _print_file(Path(row.log), 0, missing_is_fine=follow)
+    at = await _print_file(caller, row, 0, missing_is_fine=follow)
     while follow and row.state != "ended":
         await anyio.sleep(LOOK_S)
         row = await _block(caller, label)
-        code, at = _print_file(Path(row.log), at, missing_is_fine=True)
-    return code
+        at = await _print_file(caller, row, at, missing_is_fine=True)
+    return OK
 
 
-def _print_file(path: Path, at: int, *, missing_is_fine: bool = False) -> tuple[int, int]:
-    """Print a file from a place on; return the exit code and where it ended."""
+async def _print_file(
+    caller: HeadClient, row: BlockRow, at: int, *, script: bool = False, missing_is_fine: bool = False
+) -> int:
+    """Print a file of a block from a place on; return where it ended. What this machine does not have the head gets
+    from where it is.
+
+    Raises:
+        RefusedQueryError: there is no such file, and that is not fine.
+    """
+    path = Path(row.log).parent / "script" if script else Path(row.log)
+    data = _read_here(path, at)
+    if data is not None:
+        _print_lines(data.decode("utf-8", "replace"))
+        return at + len(data)
+    try:
+        part = await caller.ask(AskBlockFile(0, row.label, script, at), BlockFileIs)
+    except RefusedQueryError:
+        if missing_is_fine:
+            return at
+        raise
+    if part.start > at:
+        print(f"grainlike: {part.start - at} bytes before that are left out", file=sys.stderr)  # noqa: T201
+    _print_lines(part.text)
+    return part.end
+
+
+def _read_here(path: Path, at: int) -> bytes | None:
+    """Return what a file has from a place on; None if it is not on this machine."""
+    if not path.is_absolute():  # below a home directory elsewhere
+        return None
     try:
         with path.open("rb") as opened:
             opened.seek(at)
-            data = opened.read()
-    except OSError as error:
-        if not missing_is_fine:
-            print(f"grainlike: {path}: {error.strerror}; it may be on other machines", file=sys.stderr)  # noqa: T201
-        return (OK if missing_is_fine else FAILED), at
-    for line in data.decode("utf-8", "replace").splitlines():
+            return opened.read()
+    except OSError:
+        return None
+
+
+def _print_lines(text: str) -> None:
+    for line in text.splitlines():
         print(escaped_line(line))  # noqa: T201 - a command line speaks
     sys.stdout.flush()
-    return OK, at + len(data)

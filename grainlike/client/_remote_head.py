@@ -20,6 +20,7 @@ from grainlike.engine import Engine, explain_unsubmitted, retrieved_elsewhere
 from grainlike.errors import GrainlikeError, HeadLostError, SessionError
 from grainlike.eventloop import Changes
 from grainlike.graph import Delayed, Node
+from grainlike.joblogging import JobLogging
 from grainlike.jobs import (
     Event,
     Events,
@@ -41,6 +42,7 @@ from grainlike.wire import (
     AskHistory,
     AskJob,
     AskWorkers,
+    ClientRecords,
     FleetIs,
     Forget,
     Frame,
@@ -78,8 +80,12 @@ class RemoteHead:
 
     name = "grainlike"
 
-    def __init__(self, settings: ConnectionSettings, engine: Engine, changes: Changes) -> None:
+    def __init__(
+        self, settings: ConnectionSettings, engine: Engine, changes: Changes, job_logging: JobLogging | None = None
+    ) -> None:
         self._settings = settings
+        self._logging = job_logging
+        self._records_heard = 0
         self._engine = engine
         self._changes = changes
         self.observers: list[Observer] = []
@@ -87,7 +93,8 @@ class RemoteHead:
         """The named calls of the session."""
         self._counters = JobCounters(time.monotonic())
         self._leases = RemoteLeases(self.observers)
-        self.runner = RemoteJobs(engine, engine.pump, self._counters, self._leases, self._fetch)
+        levels = None if job_logging is None else job_logging.levels
+        self.runner = RemoteJobs(engine, engine.pump, self._counters, self._leases, self._fetch, levels)
         self._fetching = anyio.Semaphore(_AT_ONCE)
         self._client: HeadClient | None = None
         self._workers: list[WorkerInfo] = []
@@ -209,8 +216,22 @@ class RemoteHead:
             self._fleet.take(frame.message)
         elif isinstance(frame.message, SessionIs):
             self._take_session(frame.message)
+        elif isinstance(frame.message, ClientRecords):
+            self._take_records(frame.message)
         else:
             self.runner.hear(frame)
+
+    def _take_records(self, told: ClientRecords) -> None:
+        """Hand records of our jobs to the program's loggers, and tell how many were dropped on the way."""
+        if self._logging is None:
+            return
+        lost = told.sent - len(told.records) - self._records_heard
+        self._records_heard = told.sent
+        if lost > 0:  # less than none: the head has counted anew
+            self._logging.lost(lost, "the connection to the head broke")
+        if told.dropped:
+            self._logging.lost(told.dropped, "this program was away, or did not read them in time")
+        self._logging.take(told.worker, told.records)
 
     def _take_session(self, told: SessionIs) -> None:
         found = self.runner.adopt(told)

@@ -10,6 +10,7 @@ from grainlike.client._events import RemoteLeases, outcome_of
 from grainlike.engine import buffer_of
 from grainlike.errors import JobCancelledError, JobTimeoutError
 from grainlike.graph import Function, Node, RunsIn, StreamNode
+from grainlike.joblogging import ProgramLevels
 from grainlike.jobs import NO_PARCEL, Job, JobCounters, OutcomeListener, Shipped, pack_calls, settle_calls, submit_calls
 from grainlike.net import Link
 from grainlike.resources import parse
@@ -40,7 +41,8 @@ class RemoteJobs:
     """Implements the engine's `JobRunner` over a connection as a client, from the first `go_on`.
 
     `listener` receives how jobs ended, `leases` their slots. `fetch(node, child)` fetches an outcome that a session
-    keeps on disk, then calls `fetched` or `not_fetched`. Nodes carry a `Job` with the head's number for it, 0 until
+    keeps on disk, then calls `fetched` or `not_fetched`. `levels` of this program's loggers go along with functions,
+    if records that jobs make are to come back. Nodes carry a `Job` with the head's number for it, 0 until
     the head has sent that.
     """
 
@@ -51,7 +53,9 @@ class RemoteJobs:
         counters: JobCounters,
         leases: RemoteLeases,
         fetch: Callable[[Node, int], None],
+        levels: ProgramLevels | None = None,
     ) -> None:
+        self._levels = levels
         self._leases = leases
         self._listener = _CountingListener(listener, counters, leases)
         self._pump = pump
@@ -102,7 +106,10 @@ class RemoteJobs:
     def _send(self, nodes: list[Node]) -> None:
         self._release_functions()
         batches = pack_calls(nodes, self._number, self._listener, streams=True)
-        submit_calls(0, 0, batches, self._shipped, self._link.post, self._refuse, self.names)
+        levels = self._levels
+        # As in `FunctionTable.number`: to ask whether the levels have changed costs no call.
+        logs = b"" if levels is None else levels.packed if levels.unchanged in levels.cache else levels.read()
+        submit_calls(0, 0, batches, self._shipped, self._link.post, self._refuse, self.names, logs)
         for calls in batches.values():
             last = None
             for call in calls:

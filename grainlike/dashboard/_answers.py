@@ -105,7 +105,7 @@ class HeadAnswers:
         answer["ended"] = None if ended is None else as_object(ended)
         if why is not None and ended is None:
             raise why
-        answer["running"] = [as_object(row) for row in self._feed.picture.state.all_running() if row.job == number]
+        answer["running"] = [as_object(row) for row in self._feed.running() if row.job == number]
         if request.query_params.get("family"):
             parent = ended.parent if ended is not None else (answer["row"] or {}).get("parent", 0)
             answer |= await self._family(number, parent)
@@ -142,8 +142,9 @@ class HeadAnswers:
         for job in found.jobs:
             if job.ran_s is not None:
                 bars.add(job.worker, job.name, job.slots, job.ended_at - job.ran_s, job.ran_s, job.outcome, job.job)
-        for row in self._feed.picture.state.all_running():
-            if row.began is not None:
+        ended = {job.job for job in found.jobs}  # what runs is as of the last update, after which these ended
+        for row in self._feed.running():
+            if row.began is not None and row.job not in ended:
                 bars.add(row.worker, row.name, row.slots, row.began, bars.at - row.began, "", row.job)
         return _json(bars.answer() | {"more": bool(found.before)})
 

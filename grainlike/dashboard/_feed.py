@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup
 from grainlike.client import HeadClient
 from grainlike.dashboard._picture import ClusterPicture
 from grainlike.errors import GrainlikeError, HeadLostError
-from grainlike.wire import Answer, AskHead, HeadIs, Question
+from grainlike.wire import Answer, AskHead, HeadIs, Question, RunningRow
 
 __all__ = ["EVERY_S", "HeadFeed", "in_process"]
 
@@ -81,6 +81,7 @@ class HeadFeed:
         self.closed = anyio.Event()
         self.pages = 0
         self._told_at = 0.0
+        self._following = False
 
     @property
     def client(self) -> HeadClient:
@@ -122,6 +123,10 @@ class HeadFeed:
         """Return the head's clock now, as `picture.state.at`, from its last update and this machine's clock."""
         return self.picture.state.at + (time.monotonic() - self._told_at) if self.picture.state.at else 0.0
 
+    def running(self) -> Iterator[RunningRow]:
+        """Iterate over the jobs that hold slots now; none while no page is open, when nobody follows them."""
+        return self.picture.state.all_running() if self._following and self.pages else iter(())
+
     # --- with the head -----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -162,7 +167,10 @@ class HeadFeed:
                     async for told in updates:
                         self._told_at = time.monotonic()
                         self.picture.take(told)
+                        self._following = bool(self.pages) and not told.more
                         if not self.pages:
                             break
         except HeadLostError:
             return  # `_follow` hears of it, too
+        finally:
+            self._following = False

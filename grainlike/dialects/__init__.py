@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from grainlike.dialects._lsf import LSFDialect
     from grainlike.dialects._pbs import PBSDialect
     from grainlike.dialects._slurm import SlurmDialect
-    from grainlike.dialects._ssh import LocalDialect, SSHDialect, deliver
+    from grainlike.dialects._ssh import TAIL_BYTES, LocalDialect, SSHDialect, deliver
 
 __all__ = [
+    "TAIL_BYTES",
     "Answer",
     "BlockFile",
     "BlockRequest",
@@ -64,6 +65,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "PBSDialect": "_pbs",
             "SSHDialect": "_ssh",
             "SlurmDialect": "_slurm",
+            "TAIL_BYTES": "_ssh",
             "deliver": "_ssh",
             "expand_hosts": "_amounts",
         },

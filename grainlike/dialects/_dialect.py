@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -24,6 +25,8 @@ class Dialect:
         finders: variables by which its commands find it, for `native_environment`.
         spreads: how one worker is started on each node, by the word in settings; the first is what is usual.
         rules: which native flags clash with ours.
+        hopeless: words of a refused `check` that a submission would get too, now and later; None: to ask is a
+            submission itself.
 
     Example::
 
@@ -38,6 +41,7 @@ class Dialect:
     finders: ClassVar[tuple[str, ...]] = ()
     spreads: ClassVar[dict[str, Spread]] = {}
     rules: ClassVar[FlagRules] = FlagRules({})
+    hopeless: ClassVar[re.Pattern[str] | None] = None
 
     # --- what each system says for itself --------------------------------------------------------------------------
 

@@ -47,6 +47,8 @@ class GridEngineDialect(Dialect):
     title = "Grid Engine"
     prefix = "#$"
     finders = ("SGE_*",)
+    # It would take a job for which no queue is good, and keep it.
+    hopeless = re.compile(r"unknown|denied|not allowed|does not exist|no suitable queues", re.IGNORECASE)
     spreads = {  # noqa: RUF012 - a constant of the class, as the base says
         # Its own host may have no slot left for a task beside the job itself.
         "qrsh": Spread('qrsh -inherit -nostdin "$host"', hosts=_HOSTS, carries=False, here=True),

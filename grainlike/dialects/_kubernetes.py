@@ -55,6 +55,7 @@ class KubernetesDialect(Dialect):
     kind = "k8s"
     title = "Kubernetes"
     finders = ("KUBECONFIG",)
+    hopeless = re.compile(r"invalid|not found|cannot create|unauthorized|unknown field", re.IGNORECASE)
 
     def directives(self, block: BlockRequest) -> list[str]:
         """Return the line that makes a file of our own of what is mounted: that is a link, and may be another user's.

@@ -52,6 +52,8 @@ class SlurmDialect(Dialect):
     title = "Slurm"
     prefix = "#SBATCH"
     finders = ("SLURM_CONF", "SLURM_CONF_SERVER")
+    # Not: "node configuration is not available", which is also said while nodes are drained; a submission waits then.
+    hopeless = re.compile(r"invalid|than permitted|denied|unrecognized", re.IGNORECASE)
     spreads = {  # noqa: RUF012 - a constant of the class, as the base says
         "srun": Spread(_SRUN, rank="${SLURM_PROCID:-0}"),
         "mpirun": Spread("mpirun -np {nodes} --map-by ppr:1:node", rank="${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}"),

@@ -15,7 +15,10 @@ from grainlike.dialects._facts import Answer, ListedBlock, Listing, words_of
 from grainlike.dialects._flags import FlagRules
 from grainlike.dialects._script import ScriptStyle
 
-__all__ = ["LocalDialect", "SSHDialect", "deliver"]
+__all__ = ["TAIL_BYTES", "LocalDialect", "SSHDialect", "deliver"]
+
+TAIL_BYTES = 4096
+"""Bytes of the end of a block's log that are read for the reason of its end."""
 
 _END = "END_OF_FILE_OF_GRAINLIKE"
 _DONE = "grainlike listed all"
@@ -25,7 +28,6 @@ _UNSURE = 75
 """Exit code of a submission whose script was started, and does not say that it has begun."""
 
 _SSH_FAILED = 255
-_TAIL_BYTES = 4096
 _CONNECT_S = 15
 """Seconds for a connection: below the time of a native command, so that `ssh` says itself why there is none."""
 
@@ -285,7 +287,7 @@ class SSHDialect(Dialect):
         for folder in folders:
             lines += [
                 f"echo grainlike log of {shlex.quote(basename(folder))}",
-                f"{{ tail -c {_TAIL_BYTES} -- {shlex.quote(folder)}/log 2>/dev/null; echo; }} | sed 's/^/| /'",
+                f"{{ tail -c {TAIL_BYTES} -- {shlex.quote(folder)}/log 2>/dev/null; echo; }} | sed 's/^/| /'",
                 f"rm -rf -- {shlex.quote(folder)} || exit; echo grainlike forgot it",
             ]
         return self._shell(host, native, "\n".join(lines) + "\n")

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context, copy_context
-from itertools import islice
+from itertools import count, islice
 from typing import Any, Protocol
 
 from grainlike.engine._unretrieved import log_if_unretrieved
@@ -39,6 +39,12 @@ _REQUESTS = 32
 
 _SHORT_STEPS = 16
 """Number of steps, each of about a microsecond and without user code, between two looks at the clock."""
+
+_MOST_ABOVE = 1000
+"""Number of nodes at which the search for callers ends."""
+
+_Caller = tuple[int, Context]
+"""A number, higher for whoever came later, and a context."""
 
 _NOBODY_LEFT = "was cancelled: the last who awaited it left; start() keeps a call going"
 
@@ -116,8 +122,13 @@ class Engine:
         """The contexts of calls without resources that wait for their inputs; with `keeps_contexts` of all calls."""
         self.keeps_contexts = False
         """True if calls with resources run in the contexts of their callers: where they run in this process."""
-        self._wanted: set[Node] = set()
-        """The roots: what has not finished is among these, or is needed by one of them."""
+        self.keeps_callers = False
+        """True if `caller_of` is asked: where what a job prints is shown to whoever awaits it."""
+        self._wants = count()
+        self._wanted: dict[Node, _Caller | None] = {}
+        """The roots: what has not finished is among these, or is needed by one of them. With `keeps_callers`, each with
+        whoever wanted it last.
+        """
         self._pumping = False
         self._goes_on = False
         """True if a later turn goes on with what this one left."""
@@ -136,6 +147,7 @@ class Engine:
         """Bind lazy nodes, dependencies first, that another component runs: their outcomes arrive as those of jobs
         do.
         """
+        caller = self._caller()
         for node in nodes:
             node.owner = self._owner
             node.state = State.PENDING
@@ -143,7 +155,7 @@ class Engine:
             for dep in node.deps:
                 if not dep.finished:
                     dep.interest += 1
-            self._wanted.add(node)
+            self._wanted[node] = caller
         if self.bound is not None:
             self.bound(nodes)
 
@@ -205,6 +217,26 @@ class Engine:
         It is kept until it is taken, once.
         """
         return self._contexts.pop(node, _EMPTY)
+
+    def caller_of(self, node: Node) -> Context | None:
+        """Return the context of the last who wanted a node, or something that needs it; None if that was not kept.
+
+        From any thread: a look at a graph that changes meanwhile may miss the newest.
+        """
+        last: _Caller | None = None
+        above, seen = [node], {node}
+        while above and len(seen) < _MOST_ABOVE:
+            one = above.pop()
+            caller = self._wanted.get(one)
+            if caller is not None and (last is None or caller[0] > last[0]):
+                last = caller
+            found = [dependent for dependent in one.dependents or () if dependent not in seen]
+            seen.update(found)
+            above += found
+        return None if last is None else last[1]
+
+    def _caller(self) -> _Caller | None:
+        return (next(self._wants), copy_context()) if self.keeps_callers else None
 
     def release_hold(self) -> None:
         """The workers that must be here are: calls with resources may go out."""
@@ -270,7 +302,7 @@ class Engine:
             elif node.succeed(outcome):
                 # By hand what `_finish`, `_close` and `_wake` do, for the end that most nodes have: through them a
                 # no-op job costs its caller 12.9 Python calls instead of 9.9.
-                wanted.discard(node)
+                wanted.pop(node, None)
                 dependents = node.dependents
                 if dependents is not None:
                     node.dependents = None
@@ -359,10 +391,11 @@ class Engine:
             self._bind(fresh, copy_context())
             if self.bound is not None:
                 self.bound(fresh)
+        caller = self._caller() if self.keeps_callers else None
         for node in roots:
             node.interest += 1
             if not node.finished:
-                self._wanted.add(node)
+                self._wanted[node] = caller
 
     def _bind(self, nodes: Sequence[Node], context: Context) -> None:
         owner, ready, remote = self._owner, self._ready, self._remote
@@ -464,13 +497,13 @@ class Engine:
         if self._contexts or node.function.options.cache is not None:
             self._forget(node)
         else:
-            self._wanted.discard(node)  # `_forget` without its call, as most nodes have neither context nor cache
+            self._wanted.pop(node, None)  # `_forget` without its call, as most nodes have neither context nor cache
         if error is not None:
             left = [dep for dep in deps if not dep.finished]
             if self._fail_fast or node.state is State.CANCELLED:
                 self._lose_interest(left, skipped=node.state is State.FAILED)
             else:
-                self._wanted.update(left)  # they go on, though nobody is left that needs them
+                self._wanted.update(dict.fromkeys(left))  # they go on, though nobody is left that needs them
         dependents, node.dependents = node.dependents, None
         for dependent in dependents or ():
             if dependent.finished:
@@ -484,7 +517,7 @@ class Engine:
         _wake(node)
 
     def _forget(self, node: Node) -> None:
-        self._wanted.discard(node)
+        self._wanted.pop(node, None)
         self._contexts.pop(node, None)
         if self.cache is not None and node.function.options.cache is not None:
             self.cache.forget(node)

@@ -10,6 +10,7 @@ from grainlike.engine import retrieved_elsewhere
 from grainlike.errors import GraphError, SessionError
 from grainlike.executor._executor import Executor
 from grainlike.graph import Delayed, RunsIn, State, StreamNode, excuse, node_behind, unfinished_nodes
+from grainlike.joblogging import JobLogging
 from grainlike.net import RETURN_S
 from grainlike.wire import MOST_NAMES
 
@@ -33,6 +34,7 @@ def connect(
     patience: float = RETURN_S,
     wait: float = 0.0,
     reconnect: bool = False,
+    logging: bool = True,
 ) -> ConnectedExecutor:
     """Connect to a running head: `async with connect() as ex` is an `Executor` whose jobs run on that head's workers.
 
@@ -53,6 +55,8 @@ def connect(
         reconnect: continue with the next head when this one is lost. What was in flight fails with `HeadLostError`;
             what is submitted afterwards waits for the next head, for at most `wait` seconds after the loss, and then
             fails until there is one. For services that outlive their heads.
+        logging: as `Executor`'s: pass what this program's jobs log on to its own loggers. What jobs of a session log
+            while no program has it is dropped, and the next one is told how many records that were.
 
     All of `Executor` is there, but `events()` are of this program's own jobs. Leaving the block cancels what still
     runs, unless it belongs to a session, and does not wait until workers have ended it; so does the head when the
@@ -84,6 +88,7 @@ def connect(
         patience=patience,
         wait=wait,
         reconnect=reconnect,
+        logging=logging,
     )
 
 
@@ -102,12 +107,13 @@ class ConnectedExecutor(Executor):
         patience: float = RETURN_S,
         wait: float = 0.0,
         reconnect: bool = False,
+        logging: bool = True,
     ) -> None:
         _check_seconds("wait", wait)
         _check_seconds("patience", patience)
         if session is not None:
             check_name(session, "a session")
-        super().__init__(local=None, on_failure=on_failure)
+        super().__init__(local=None, on_failure=on_failure, logging=logging)
         self._session = session or ""
         self._connection = ConnectionSettings(
             head=head, insecure=insecure, session=self._session, patience=patience, wait=wait, reconnect=reconnect
@@ -117,7 +123,8 @@ class ConnectedExecutor(Executor):
         return f"<Executor {self._state}, connected to {self.address or 'no head'}>"
 
     def _make_service(self) -> JobService:
-        self._remote = RemoteHead(self._connection, self._engine, self._changes)
+        job_logging = JobLogging() if self._settings.logging else None
+        self._remote = RemoteHead(self._connection, self._engine, self._changes, job_logging)
         return self._remote
 
     # --- in a named session ------------------------------------------------------------------------------------------

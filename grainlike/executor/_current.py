@@ -1,10 +1,11 @@
 """Find the executor that an `await` uses.
 
-The innermost one of this event loop that is open in this context; else the one open in this event loop; else, on
-asyncio, an implicit one of the loop's own, over this process's cores. So a REPL or a notebook needs no set-up, and two
-executors open side by side are an error rather than a guess. Those of other loops in the context are passed over: a
-fixture of a module may hold one open in a loop of its own, round tests that have theirs. Inside a job it is one of the
-job's own (`nested`), unless the job opens another.
+The innermost one of this event loop that is open in this context; else the one that was opened last in this event loop
+without a block; else the one open in this event loop; else, on asyncio, an implicit one of the loop's own, over this
+process's cores. So a REPL or a notebook needs no set-up, and two executors whose blocks are open side by side are an
+error rather than a guess. Those of other loops in the context are passed over: a fixture of a module may hold one open
+in a loop of its own, round tests that have theirs. Inside a job it is one of the job's own (`nested`), unless the job
+opens another.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ from grainlike.engine import BaseResolver
 from grainlike.eventloop import EventLoopId, here
 from grainlike.executor._executor import Executor
 from grainlike.executor._ready import ReadyResolver, is_ready
-from grainlike.executor._registry import alone, current, enclosing, implicit_of, made_implicit, opened, opened_in
+from grainlike.executor._registry import (
+    alone,
+    current,
+    enclosing,
+    implicit_of,
+    made_implicit,
+    opened,
+    opened_in,
+    standing_in,
+)
 from grainlike.graph import Node
 from grainlike.nested import JobExecutor
 
@@ -71,6 +81,9 @@ def _of_loop(job: JobView | None, loop_id: EventLoopId | None) -> BaseResolver:
         )
     if job is not None:
         return _of_job(job, loop_id)
+    standing = standing_in(loop_id)
+    if standing is not None:
+        return standing
     side_by_side = opened_in(loop_id)
     if len(side_by_side) == 1:
         return side_by_side[0]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, TextIO
 
+from grainlike.executor._interactive import is_notebook
 from grainlike.observe import FunctionProgress, as_html, as_line, as_table
 
 __all__ = ["Display", "LineDisplay", "NotebookDisplay", "TerminalDisplay", "display_here"]
@@ -43,19 +44,12 @@ def display_here(lines_every: float | None) -> Display | None:
     """Return the display of this program: that of its notebook, else of its terminal, else lines if they are asked for;
     else None.
     """
-    if _is_notebook():
+    if is_notebook():
         return NotebookDisplay()
     stream = next((one for one in map(_base, (sys.stderr, sys.stdout)) if _is_terminal(one)), None)
     if stream is not None:
         return TerminalDisplay(stream)
     return None if lines_every is None else LineDisplay(lines_every)
-
-
-def _is_notebook() -> bool:
-    """Return True in the kernel of a notebook, which has displays; IPython in a terminal has none."""
-    shell = sys.modules.get("IPython")
-    running = None if shell is None else shell.get_ipython()
-    return getattr(running, "kernel", None) is not None
 
 
 def _is_terminal(stream: Any) -> bool:

@@ -13,7 +13,9 @@ from typing import Any, Protocol, cast
 from grainlike.net import Link, memory_pair
 from grainlike.resources import Allocation, Request
 
-__all__ = ["embed", "hooked_streams", "offer_for"]
+__all__ = ["Show", "embed", "hooked_streams", "offer_for"]
+
+Show = Callable[[int, Any, str], object]
 
 
 class _WorkerPackage(Protocol):
@@ -26,8 +28,10 @@ class _WorkerPackage(Protocol):
     def warn_of_logical(self, offer: Allocation) -> None:
         """Log a warning if `offer` has cores that this machine does not have."""
 
-    async def serve(self, link: Link, offer: Allocation, *, name: str, echo: bool) -> None:
-        """Serve as a worker at the other end of `link` until it closes; leave nothing behind."""
+    async def serve(self, link: Link, offer: Allocation, *, name: str, show: Show | None) -> None:
+        """Serve as a worker at the other end of `link` until it closes; leave nothing behind. `show` shows what jobs
+        write.
+        """
 
     def hooked_streams(self) -> AbstractContextManager[None]:
         """Context manager: standard output and error attribute output to its job; as `grainlike.context.author`."""
@@ -55,10 +59,13 @@ def offer_for(what: Request | None) -> Allocation:
     return offer
 
 
-def embed(offer: Allocation, *, echo: bool) -> tuple[Link, Callable[[], Coroutine[Any, Any, None]]]:
-    """An embedded worker: the head's end of its link, and what to run in a task for it to be there."""
+def embed(offer: Allocation, show: Show | None) -> tuple[Link, Callable[[], Coroutine[Any, Any, None]]]:
+    """An embedded worker: the head's end of its link, and what to run in a task for it to be there.
+
+    `show` is called with a job's number, a stream of this process, and what the job has written; from any thread.
+    """
     near, far = memory_pair()
-    return near, partial(_worker_room().serve, far, offer, name="local", echo=echo)
+    return near, partial(_worker_room().serve, far, offer, name="local", show=show)
 
 
 def _worker_room() -> _WorkerPackage:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from os import PathLike
@@ -13,12 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 from msgspec.structs import replace
 
 from grainlike.backends import Backend
+from grainlike.context import this_job
 from grainlike.engine import Waitable
 from grainlike.errors import GrainlikeError, GraphError
 from grainlike.eventloop import EventLoopId, here
+from grainlike.executor._exits import close_at_exit
 from grainlike.executor._lifecycle import ExecutorBase
 from grainlike.executor._local_head import LocalHead
-from grainlike.executor._registry import current, enclosing, entered, left
+from grainlike.executor._registry import current, enclosing, entered, left, standing_in
 from grainlike.executor._settings import NOT_GIVEN, NotGiven, settings_for
 from grainlike.graph import Delayed, Node, State, Stream, delayed, node_behind, start
 from grainlike.jobs import Event, LogLine, ended_jobs
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from grainlike.wire import BlockRow, PoolRow
 
 __all__ = ["Executor"]
+
+logger = logging.getLogger("grainlike")
 
 
 class Executor(ExecutorBase):
@@ -69,11 +74,20 @@ class Executor(ExecutorBase):
         dashboard: serve pages for browsers about what runs here, at `"HOST:PORT"`, or with True on this machine's
             loopback at any free port. The link to them is logged; `dashboard` gives others. It takes asyncio, and
             `pip install 'grainlike[dashboard]'`.
+        logging: pass what jobs log with `logging` on to this program's loggers, with `job`, `job_name`, `worker` and
+            `attempt` as attributes of the record. A job logs what this program's levels let pass when it is submitted.
+            A job that logs very fast never waits: records are dropped, and a warning has their number. With False, a
+            job's process handles its records by itself, and what it writes is the job's output.
 
     Leaving the block, or cancelling it, cancels what still runs, waits until that has ended, and leaves no process,
     socket, file or thread behind. An exception that leaves the block is the user's own. The executor may be closed in
     another task than it was opened in, but in the same event loop. In another loop, which may run in its context, an
     `await` passes it over.
+
+    `ex = await Executor(...)` opens it without a block, for the life of its event loop: for a notebook, or a prompt.
+    What is awaited outside of blocks uses it, in all tasks of the loop; of several, the one that was opened last. It
+    closes by `await ex.aclose()`, else with its loop, or when Python ends. A program that leaves it to its loop has a
+    `ResourceWarning`.
 
     Raises:
         ResourceSpecError: `local` is no offer.
@@ -90,6 +104,9 @@ class Executor(ExecutorBase):
 
         async with Executor(local=Cores(4)) as executor:
             print(await (square @ Cores(1))(3))
+
+        executor = await Executor(local=Cores(4))  # in a cell of a notebook
+        print(await (square @ Cores(1))(3))  # in another
     """
 
     def __init__(
@@ -105,6 +122,7 @@ class Executor(ExecutorBase):
         record: bool | int = False,
         launch: Launch | None = None,
         dashboard: bool | str = False,
+        logging: bool = True,
     ) -> None:
         super().__init__(
             settings_for(
@@ -118,6 +136,7 @@ class Executor(ExecutorBase):
                 record=record,
                 launch=launch,
                 dashboard=dashboard,
+                logging=logging,
             )
         )
         self._tokens: list[Any] = []
@@ -127,6 +146,7 @@ class Executor(ExecutorBase):
         """Return a new open executor that is never closed: it lives as long as its event loop."""
         executor = cls()
         executor._open(loop_id)
+        close_at_exit(executor)
         return executor
 
     def __repr__(self) -> str:
@@ -145,15 +165,63 @@ class Executor(ExecutorBase):
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
+        entered(self, await self._open_here())
+        self._tokens.append(current.set(self))
+        return self
+
+    def __await__(self) -> Generator[Any, Any, Self]:
+        return self._stand().__await__()
+
+    async def _stand(self) -> Self:
+        """Open it for the life of its loop."""
+        if this_job() is not None:
+            raise RuntimeError(f"in a job an executor is opened for a block: write `async with {self._made_by} as ex:`")
+        loop_id = await self._open_here()
+        before = standing_in(loop_id)
+        if before is not None:
+            logger.warning(
+                "%r is open in this loop, too, and `await` uses %r from now on: `await ex.aclose()` closes the other",
+                before,
+                self,
+            )
+        self._stands = True
+        entered(self, loop_id, stands=True)
+        close_at_exit(self)
+        return self
+
+    async def _open_here(self) -> EventLoopId:
         loop_id = here()
         if loop_id is None:
             raise RuntimeError("an Executor is opened inside an event loop: `async with`, or grainlike.run(main)")
         self._open(loop_id)
         await self._wait_until_open()
-        entered(self, loop_id)
         self.enclosing = enclosing()
-        self._tokens.append(current.set(self))
-        return self
+        return loop_id
+
+    async def aclose(self) -> None:
+        """Close it, as leaving its block does; no-op if it has closed, or was never opened.
+
+        Cancellation does not interrupt the wait.
+
+        Raises:
+            RuntimeError: it lives in another event loop.
+            GrainlikeError, OSError: it had failed.
+
+        Example::
+
+            executor = await Executor(local=Cores(4))
+            print(await (square @ Cores(1))(3))
+            await executor.aclose()
+        """
+        if self._state == "new":
+            return
+        self._check_loop("closed", open_only=False)
+        self._stands = False
+        left(self, self.loop_id)
+        await self._close()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -174,9 +242,6 @@ class Executor(ExecutorBase):
 
         def __exit__(self, *_: object) -> None:
             """Never called: Python looks for it before it calls `__enter__`, which raises."""
-
-        def __await__(self) -> NoReturn:
-            raise TypeError(f"an executor is opened for a block: write `async with {self._made_by} as ex:`")
 
     _made_by = "Executor(...)"
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 import anyio
@@ -13,8 +14,10 @@ from grainlike.context import GVAR
 from grainlike.engine import BaseResolver, Engine, LocalCalls
 from grainlike.eventloop import EventLoopId, Lifespan, here, soon
 from grainlike.executor._embedded import hooked_streams
+from grainlike.executor._interactive import is_notebook, is_prompt
 from grainlike.executor._registry import alone, current, left
 from grainlike.executor._settings import Settings
+from grainlike.joblogging import marked_records
 from grainlike.jobs import Job, Observer
 from grainlike.nested import leave_none
 from grainlike.resources import Allocation
@@ -38,6 +41,8 @@ class ExecutorBase(Lifespan, BaseResolver):
         self.offer: Allocation | None = settings.offer
         """Offer of the embedded worker, with ids; None without one."""
         self._recorder: Recorder | None = None
+        self._stands = False
+        """True while it is open without a block, and nobody has closed it."""
 
     @abstractmethod
     def _make_service(self) -> JobService:
@@ -74,6 +79,12 @@ class ExecutorBase(Lifespan, BaseResolver):
         with ExitStack() as stack:
             if not self._settings.echo:
                 stack.enter_context(hooked_streams())
+            if self._settings.logging and self.offer is not None:
+                stack.enter_context(marked_records())
+            if is_notebook() or is_prompt():
+                from grainlike.executor._interrupts import interruptible
+
+                stack.enter_context(interruptible(self.loop_id))
             stack.enter_context(self._service.held())
             async with anyio.create_task_group() as tasks:
                 self._calls.open(tasks)
@@ -102,6 +113,10 @@ class ExecutorBase(Lifespan, BaseResolver):
         left(self, self.loop_id)
         if alone(self.loop_id):
             await leave_none(self.loop_id)
+        if self._stands and not (is_notebook() or is_prompt()):
+            with suppress(ResourceWarning):  # where warnings are errors: there is nobody to raise it to
+                words = f"{self!r} was left to its loop: `await ex.aclose()`"
+                warnings.warn(words, ResourceWarning, stacklevel=1, source=self)
 
     def _check_loop(self, what: str, *, open_only: bool = True) -> None:
         if open_only and self._state != "open":

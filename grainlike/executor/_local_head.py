@@ -12,11 +12,13 @@ from msgspec.structs import replace
 
 from grainlike.engine import Engine
 from grainlike.eventloop import Changes
+from grainlike.executor._echo import echo_here
 from grainlike.executor._embedded import embed
 from grainlike.executor._settings import Settings
 from grainlike.graph import Node
 from grainlike.head import Head
 from grainlike.head.server import HeadOwner, HeadService, NoStorage
+from grainlike.joblogging import JobLogging
 from grainlike.jobs import Event, Events, Job, LogLine, Observer, WorkerInfo, WorkersFeed
 from grainlike.resources import Request
 from grainlike.scheduler import Explanation
@@ -54,9 +56,14 @@ class LocalHead:
         self._settings = settings
         self._changes = changes
         self.head: Head = self._service.head
+        self._show = echo_here(engine, self.head.view.submitter) if settings.echo else None
         self.runner = self.head
         self.observers = self.head.observers
         self._dashboard: Dashboard | None = None
+        if settings.logging:
+            job_logging = JobLogging(quiet=not settings.echo)
+            self.head.state.functions.levels = job_logging.levels
+            self.head.records.own, self.head.records.lost = job_logging.take, job_logging.lost
 
     @property
     def address(self) -> str | None:
@@ -74,12 +81,12 @@ class LocalHead:
         self._service.start(tasks)
         offer = self._settings.offer
         if offer is not None:
-            link, serve = embed(offer, echo=self._settings.echo)
+            link, serve = embed(offer, self._show)
             tasks.start_soon(self._service.admit, link)
             tasks.start_soon(serve)
             await self._changes.until(lambda: bool(self.head.peers))
         for name, pool in self._settings.launch.items():
-            await self.fleet().up(name, pool)
+            await self._service.fleet().up(name, pool, asks=False)
         if self._settings.dashboard is not None:
             await self._open_dashboard(tasks, self._settings.dashboard)
 

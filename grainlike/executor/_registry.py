@@ -7,18 +7,32 @@ from contextvars import ContextVar
 from grainlike.engine import BaseResolver
 from grainlike.eventloop import EventLoopId
 
-__all__ = ["alone", "current", "enclosing", "entered", "implicit_of", "left", "made_implicit", "opened", "opened_in"]
+__all__ = [
+    "alone",
+    "current",
+    "enclosing",
+    "entered",
+    "implicit_of",
+    "left",
+    "made_implicit",
+    "opened",
+    "opened_in",
+    "standing_in",
+]
 
 current: ContextVar[BaseResolver | None] = ContextVar("grainlike_executor", default=None)
 """The innermost executor of this context."""
 
 _open: dict[EventLoopId, list[BaseResolver]] = {}
+_standing: dict[EventLoopId, list[BaseResolver]] = {}
 _implicit: dict[EventLoopId, BaseResolver] = {}
 
 
-def entered(executor: BaseResolver, loop_id: EventLoopId) -> None:
-    """Record that an executor that users see was opened in a loop."""
+def entered(executor: BaseResolver, loop_id: EventLoopId, *, stands: bool = False) -> None:
+    """Record that an executor that users see was opened in a loop; if it `stands`, without a block."""
     _open.setdefault(loop_id, []).append(executor)
+    if stands:
+        _standing.setdefault(loop_id, []).append(executor)
 
 
 def made_implicit(executor: BaseResolver, loop_id: EventLoopId) -> None:
@@ -28,9 +42,10 @@ def made_implicit(executor: BaseResolver, loop_id: EventLoopId) -> None:
 
 def left(executor: object, loop_id: EventLoopId) -> None:
     """Record that an executor has closed; implicit ones too."""
-    others = [one for one in _open.pop(loop_id, ()) if one is not executor]
-    if others:
-        _open[loop_id] = others
+    for executors in (_open, _standing):
+        others = [one for one in executors.pop(loop_id, ()) if one is not executor]
+        if others:
+            executors[loop_id] = others
     if _implicit.get(loop_id) is executor:
         del _implicit[loop_id]
 
@@ -43,6 +58,12 @@ def alone(loop_id: EventLoopId) -> bool:
 def opened_in(loop_id: EventLoopId) -> list[BaseResolver]:
     """Return the executors that users see and have opened in a loop."""
     return _open.get(loop_id, [])
+
+
+def standing_in(loop_id: EventLoopId) -> BaseResolver | None:
+    """Return the last executor that was opened in a loop without a block; None if there is none."""
+    executors = _standing.get(loop_id)
+    return executors[-1] if executors else None
 
 
 def implicit_of(loop_id: EventLoopId) -> BaseResolver | None:

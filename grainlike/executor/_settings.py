@@ -43,6 +43,7 @@ class Settings:
     record: bool | int
     launch: Mapping[str, WorkerPool]
     dashboard: tuple[str, int] | None
+    logging: bool
 
 
 def settings_for(
@@ -57,6 +58,7 @@ def settings_for(
     record: bool | int,
     launch: Launch | None = None,
     dashboard: bool | str = False,
+    logging: bool = True,
 ) -> Settings:
     """Validate the user's arguments and return the settings; raises the errors documented at `Executor`."""
     _check_failure_and_record(on_failure, record)
@@ -84,6 +86,7 @@ def settings_for(
         record=record,
         launch=pools,
         dashboard=_dashboard(dashboard, has_head=backend is None),
+        logging=logging,
     )
 
 

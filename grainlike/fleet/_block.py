@@ -38,6 +38,7 @@ class Block:
         seen: nodes whose worker has joined once.
         awaited: nodes whose workers were connected to the head before this one, and have not come back.
         awaited_since: time at which this head began.
+        headless: True if its workers may have begun while no head was there, which says nothing about the pool.
         away_since: time since which it has no connected worker, after it had one.
         leave_reason: why it is to end; empty: it is not.
         leaving_since: time at which that was decided.
@@ -70,6 +71,7 @@ class Block:
     seen: set[int] = field(default_factory=set)
     awaited: set[int] = field(default_factory=set)
     awaited_since: float = 0.0
+    headless: bool = False
     away_since: float | None = None
     leave_reason: str = ""
     leaving_since: float = 0.0

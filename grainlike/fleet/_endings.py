@@ -76,6 +76,8 @@ def _quiet_since(block: Block) -> float | None:
 def close(turn: Turn, block: Block, reason: str) -> None:
     """Take a block for ended, and draw the conclusions for its pool."""
     books = turn.books
+    if block.headless and not block.joined:
+        reason = f"{reason}; no head was there when it began"
     reason = block.leave_reason or reason
     books.close(block, reason, turn.now)
     books.version += 1
@@ -86,7 +88,7 @@ def close(turn: Turn, block: Block, reason: str) -> None:
         state.spent += block.taken(state.cores, turn.now)
     if block.joined:
         state.dormant = state.dormant or not block.worked
-    elif not block.leave_reason:
+    elif not block.leave_reason and not block.headless:
         _early_death(turn, state, block, reason)
 
 

@@ -188,6 +188,7 @@ def _restored(turn: Turn, event: Restored) -> None:  # noqa: ARG001 - as all tha
     for block in turn.books.blocks.values():
         if block.joined:
             block.away_since = turn.now
+        block.headless = not block.joined
         block.awaited |= set(block.connected)
         block.awaited_since = turn.now
         block.connected = {}

@@ -155,6 +155,7 @@ def _compare(turn: Turn, block: Block, row: ListedBlock, asked: float) -> None:
         turn.books.version += 1
     elif row.state == "pending" and not block.connected:
         block.running, block.started_at, block.idle_before = False, None, asked
+        block.headless = False
         block.away_since = turn.now if block.joined else None
     if row.state == "running" and row.left_s is not None:
         _tell(turn, block, turn.now + row.left_s)

@@ -79,5 +79,5 @@ def attend(turn: Turn, block: Block, state: PoolState | None) -> None:
     if block.away_since is not None:
         if turn.due(block.away_since + limit):
             dismiss(turn, block, f"its workers left and did not come back within {limit:g} s")
-    elif block.started_at is not None and turn.due(block.started_at + limit):
+    elif block.started_at is not None and turn.due(max(block.started_at, block.awaited_since) + limit):
         fail(turn, state, block, f"no worker joined within {limit:g} s of its start")

@@ -16,12 +16,13 @@ from grainlike.graph import Function, Node, Retry, RunsIn
 from grainlike.payload import PREVIOUS, Payload, dump_arguments_before, load_value
 from grainlike.resources import Request
 
-__all__ = ["CHAIN_S", "Chained", "chained_after", "follower_of", "outcomes_of"]
+__all__ = ["CHAIN_MOST", "CHAIN_S", "Chained", "chained_after", "follower_of", "outcomes_of"]
 
 CHAIN_S = 0.002
 """The most expected work in one chain."""
 
 CHAIN_MOST = 256
+"""Number of calls that one may take along."""
 
 _ONCE = Retry(0)
 """The default: no retries."""

@@ -21,6 +21,7 @@ from weakref import ref
 
 from grainlike.errors import ProtocolError
 from grainlike.graph import Function
+from grainlike.joblogging import ProgramLevels
 from grainlike.jobs import FirstOfChain, Job, retry_spec
 from grainlike.payload import dump_function, name_function
 from grainlike.scheduler import FunctionDefined, HeadJob
@@ -44,6 +45,9 @@ _Key = tuple[bytes, str, bool, float | None, RetrySpec, bool, bool, tuple[str, .
 """Digest, name, whether it is async, timeout, when it is tried again, whether one job is many calls, whether it keeps
 its cores, and where it imports from."""
 
+_LoggingKey = tuple[_Key, bytes]
+"""Key, and the levels of its program's loggers, where those matter: functions of other programs have a `_Key` alone."""
+
 
 class _Blob:
     """The bytes of one digest, the keys under which functions of these bytes have numbers, and the count of owners."""
@@ -52,7 +56,7 @@ class _Blob:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.keys: list[_Key] = []
+        self.keys: list[_Key | _LoggingKey] = []
         self.owners = 0
 
 
@@ -63,14 +67,17 @@ class FunctionTable:
     submitted run what was meant then. No number is given twice.
     """
 
+    levels: ProgramLevels | None = None
+    """Levels of the program's loggers; None if records of `logging` that its jobs make are not passed on to it."""
+
     def __init__(self, define: Callable[[FunctionDefined], object]) -> None:
         self._define = define
-        self._numbers: dict[_Key, int] = {}
+        self._numbers: dict[_Key | _LoggingKey, int] = {}
         self._specs: dict[int, tuple[FunctionSpec, bytes]] = {}
         self._blobs: dict[bytes, _Blob] = {}
         self._last = 0
-        self._known: dict[ref[Function], tuple[bytes, int]] = {}
-        """Digest and number of the program's own functions."""
+        self._known: dict[ref[Function], tuple[bytes, int, bytes]] = {}
+        """Digest, number and levels of the program's own functions."""
         self._collected: list[ref[Function]] = []
         """Functions that were collected since the last sweep: any thread may append."""
         self._by_client: dict[int, dict[bytes, None]] = {}
@@ -92,7 +99,10 @@ class FunctionTable:
         """The function's number. Raises `SerializationError` for one that cannot travel."""
         blob = dump_function(function.callable)
         known = self._known.get(ref(function))
-        if known is not None and known[0] is blob.digest:
+        levels = self.levels
+        # Not in a function of its own: the program's levels have hardly ever changed, and to ask costs no call so.
+        logs = b"" if levels is None else levels.packed if levels.unchanged in levels.cache else levels.read()
+        if known is not None and known[0] is blob.digest and known[2] == logs:
             return known[1]
         options = function.options
         key = (
@@ -108,9 +118,9 @@ class FunctionTable:
         self._hold(blob.digest, blob.data)
         if known is not None:
             self._release(known[0])
-        fn = self._intern(key)
+        fn = self._intern(key, logs)
         mine = ref(function, self._collected.append) if known is None else ref(function)
-        self._known[mine] = blob.digest, fn  # a key that is there stays, with its callback
+        self._known[mine] = blob.digest, fn, logs  # a key that is there stays, with its callback
         return fn
 
     def adopt(self, spec: SubmittedFunction, data: Buffer | None, owner: Owner, paths: tuple[str, ...] = ()) -> int:
@@ -127,9 +137,8 @@ class FunctionTable:
                 raise ProtocolError(f"{spec.name} is called, and was never sent")
             self._hold(spec.digest, data)
             owned[spec.digest] = None
-        return self._intern(
-            (spec.digest, spec.name, spec.is_async, spec.timeout, spec.retry, spec.many, spec.keep, paths)
-        )
+        key = (spec.digest, spec.name, spec.is_async, spec.timeout, spec.retry, spec.many, spec.keep, paths)
+        return self._intern(key, spec.logs)
 
     def owned_by(self, client: int) -> Container[bytes]:
         """Return the digests of the functions that a client has sent and not released."""
@@ -157,10 +166,16 @@ class FunctionTable:
     def chain(self, *, is_async: bool) -> int:
         """The number of the worker's own function that runs several calls one after another."""
         blob = name_function("grainlike_worker.runner.common._chain", "run_chain_async" if is_async else "run_chain")
+        logs = b"" if self.levels is None else self.levels.packed
         key = (blob.digest, _CHAIN, is_async, None, RetrySpec(), False, False, ())
-        if key not in self._numbers:
+        if ((key, logs) if logs else key) not in self._numbers:
             self._hold(blob.digest, blob.data)  # for good
-        return self._intern(key)
+        return self._intern(key, logs)
+
+    def is_async(self, fn: int) -> bool:
+        """Return True for the number of a coroutine function; False for that of another, or of one that was dropped."""
+        found = self._specs.get(fn)
+        return found is not None and found[0].is_async
 
     def shipment(self, fn: int) -> tuple[FunctionSpec, bytes]:
         """Return the definition of a function for a worker: spec and bytes."""
@@ -188,16 +203,17 @@ class FunctionTable:
             self._unowned[digest] = None
             self._unowned_bytes += len(blob.data)
 
-    def _intern(self, key: _Key) -> int:
-        fn = self._numbers.get(key)
+    def _intern(self, key: _Key, logs: bytes) -> int:
+        whole: _Key | _LoggingKey = (key, logs) if logs else key
+        fn = self._numbers.get(whole)
         if fn is not None:
             return fn
         self._last += 1
-        fn = self._numbers[key] = self._last
+        fn = self._numbers[whole] = self._last
         digest, name, is_async, timeout, retry, many, keep, paths = key
         blob = self._blobs[digest]
-        blob.keys.append(key)
-        spec = FunctionSpec(fn, digest, name, is_async, timeout, many, keep, paths, retry.on, retry.on_memory)
+        blob.keys.append(whole)
+        spec = FunctionSpec(fn, digest, name, is_async, timeout, many, keep, paths, retry.on, retry.on_memory, logs)
         self._specs[fn] = spec, blob.data
         self._define(FunctionDefined(fn, retry.times, retry.losses, retry.backoff, retry.on_timeout))
         return fn

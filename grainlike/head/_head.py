@@ -21,11 +21,12 @@ from msgspec.structs import replace
 from grainlike.errors import JobCancelledError, ProtocolError
 from grainlike.graph import Function, Node, Options
 from grainlike.head._actions import ActionExecutor
-from grainlike.head._history import JobHistory
+from grainlike.head._history import JobHistory, calendar_ahead
 from grainlike.head._logs import LogRouter, last_words
 from grainlike.head._nested import RelayedJob, ReplyTo
 from grainlike.head._peers import WorkerConnection
 from grainlike.head._queries import HeadQueries
+from grainlike.head._record_router import RecordRouter
 from grainlike.head._results import ResultHandler, take_items
 from grainlike.head._shared_memory import ObjectStore, drop_stored
 from grainlike.head._state import HeadState
@@ -72,6 +73,7 @@ from grainlike.wire import (
     Hello,
     Items,
     Leaving,
+    LoggedRecords,
     Numbered,
     Output,
     Parcel,
@@ -98,7 +100,7 @@ class Head:
     """Head: a scheduler, its workers, its live jobs. `alarm(at)` asks for a `tick` at that time on the clock `now`.
 
     `seed` determines all random choices, and large arguments are stored in `object_store`. Totals count from `opened`
-    on that clock, else from now.
+    on that clock, else from now. `time.time()` is `ahead` of it.
     """
 
     def __init__(
@@ -109,14 +111,16 @@ class Head:
         alarm: Callable[[float], None],
         seed: int | None = None,
         now: Callable[[], float] = time.monotonic,
+        ahead: Callable[[], float] = calendar_ahead,
         opened: float | None = None,
         object_store: ObjectStore | None = None,
     ) -> None:
         scheduler = HeadScheduler(closed=closed, seed=secrets.randbits(64) if seed is None else seed)
         self.state = HeadState(scheduler, self._tell, now() if opened is None else opened)
         self.logs = LogRouter(self._ask, self.state.next_listener)
-        self.view = HeadQueries(self.state, self.logs, now)
-        self.history = JobHistory(lambda: self.state.jobs, now)
+        self.history = JobHistory(lambda: self.state.jobs, now, ahead=ahead, is_coroutine=self._is_coroutine)
+        self.view = HeadQueries(self.state, self.logs, self.history, now)
+        self.records = RecordRouter(self.state)
         self.object_store = ObjectStore() if object_store is None else object_store
         self.observers: list[Observer] = []
         self._gathers = False
@@ -138,6 +142,9 @@ class Head:
     def ask_pools(self, shortfall: Callable[[int], str | None]) -> None:
         """Have a function asked before jobs are warned of that no worker can run; see `ActionExecutor.shortfall`."""
         self._acting.shortfall = shortfall
+
+    def _is_coroutine(self, fn: int) -> bool:
+        return self.state.functions.is_async(fn)  # of the present table: an image brings another
 
     @property
     def quiet(self) -> bool:
@@ -285,6 +292,7 @@ class Head:
         if welcome is not None:
             welcome()
         self.peers[peer.number] = peer
+        self.history.joined(peer.name)
         for observer in self.observers:
             observer.joined(peer)
         self._tell(WorkerJoined(peer.number, peer.name, peer.offer, hello.left_s))
@@ -360,6 +368,8 @@ class Head:
         """Remove a worker that is lost; its jobs are tried elsewhere."""
         if self.peers.pop(peer.number, None) is not None:
             self.logs.left(peer)
+            self.history.left(peer.name)
+            self.records.left(peer)
             for observer in self.observers:
                 observer.left(peer)
             self._tell(WorkerLost(peer.number, reason))
@@ -395,6 +405,8 @@ class Head:
                         self._tell(JobsCommitted([message.job]))
                 case Output():
                     self._output(peer, message)
+                case LoggedRecords():
+                    self.records.hear(peer, message)
                 case Blocked():
                     self._blocked(peer, message)
                 case Submit() if self._may_submit(peer, message):
@@ -544,6 +556,8 @@ class Head:
         if type(event) is JobsSubmitted:
             if now >= self._noted_until:
                 self._noted_until = self.history.submitted(event.jobs[0], now)
+            if event.client or event.parent[0]:
+                self.history.requested(event.jobs[0], event.request)
             if self._gathers:
                 event, self._unplanned = replace(event, more=True), True
         for action in self.state.scheduler.handle(event, now):

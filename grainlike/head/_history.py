@@ -7,6 +7,7 @@ skipped by a search, and written to disk.
 
 from __future__ import annotations
 
+import sys
 import time
 from bisect import bisect_right
 from collections import deque
@@ -14,22 +15,28 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import repeat
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
+from grainlike.graph import Node
 from grainlike.head._errors import name_of
+from grainlike.head._history_form import (
+    UNPACKABLE,
+    Block,
+    Entry,
+    KeptHistory,
+    kept_from,
+    pack,
+    packed_plainly,
+    row_of,
+    unpack,
+)
 from grainlike.head._nested import RelayedJob
 from grainlike.jobs import Job, Placement
-from grainlike.wire import AskHistory, Completed, EndedJob, HistoryIs
+from grainlike.resources import MEMORY, Request
+from grainlike.wire import KEPT_JOBS, AskHistory, Completed, EndedJob, HistoryIs
 
-__all__ = ["KEPT_BYTES", "KEPT_JOBS", "JobHistory", "first_line"]
-
-T = TypeVar("T")
-
-KEPT_JOBS = 100_000
-"""Number of ended jobs that are kept."""
+__all__ = ["KEPT_BYTES", "JobHistory", "calendar_ahead", "first_line"]
 
 KEPT_BYTES = 20_000_000
 """Bytes that they take at most: with long names and errors fewer are kept."""
@@ -48,76 +55,27 @@ _NEAR_S = 0.01
 _MOST_MOMENTS = 20_000
 """Moments of submission that are kept; of the older ones then every second."""
 
+_MOST_REQUESTS = 10_000
+"""Requests of jobs of clients that are kept, where those of one submission are not those of the one before."""
+
+_MOST_TEXTS = 1_000
+"""Requests of the program's own jobs whose text is kept."""
+
 _LONGEST_ERROR = 200
 
-
-class _Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Jobs that have ended alike, in columns; `names`, `slots` and `submitted` have one item for all, or one for each.
-
-    `begun` is when they began on their worker's clock, which is `skew` behind the head's, and `submitted` is on the
-    head's. `ran` is None for a job that did not run: it ended at `begun`.
-    """
-
-    outcome: str
-    error: str
-    worker: str
-    client: int
-    program: str
-    parent: int
-    skew: float
-    names: list[str]
-    slots: list[str | None]
-    submitted: list[float | None]
-    jobs: list[int]
-    attempts: list[int]
-    begun: list[float]
-    ran: Sequence[float | None]
-    cpu: list[float]
-    rss: list[int]
-
-
-class _Block(NamedTuple):
-    """Entries that are packed together. `first` is the place of the first of its `rows` jobs among all that ended.
-
-    `bad` of them did not succeed, their numbers lie from `lowest` to `highest`, and they had ended by `until`, as
-    `time.time()` has it, which is `ahead` of the head's clock.
-    """
-
-    first: int
-    rows: int
-    bad: int
-    lowest: int
-    highest: int
-    until: float
-    ahead: float
-    data: bytes
-
-
-_pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(list[_Entry]).decode
 _GOOD = "succeeded"
-_FN, _NAME, _PLACEMENT, _SLOTS = map(attrgetter, ("fn", "node.function.name", "placement", "slots"))
+_FN, _NAME, _IS_ASYNC, _REQUEST, _SLOTS = map(
+    attrgetter, ("fn", "node.function.name", "node.function.is_async", "node.request", "placement.slots")
+)
 
 
-_UNPACKABLE = (TypeError, UnicodeEncodeError)
-"""Errors for text of a subclass of `str`, or with a lone surrogate: names are users' own, and errors quote anything."""
+def calendar_ahead() -> float:
+    """Return how many seconds `time.time()` is ahead of `time.monotonic()`."""
+    return time.time() - time.monotonic()
 
 
-def _packed(entry: _Entry) -> bytes:
-    """Return an entry that could not be packed as bytes, with plain text in place of its own."""
-    return _pack(
-        replace(
-            entry,
-            names=list(map(_plain_text, entry.names)),
-            error=_plain_text(entry.error),
-            worker=_plain_text(entry.worker),
-            program=_plain_text(entry.program),
-        )
-    )
-
-
-def _plain_text(text: str) -> str:
-    return str.encode(text, "utf-8", "backslashreplace").decode()
+def _no_coroutine(fn: int) -> bool:  # noqa: ARG001 - as where there are some
+    return False
 
 
 def first_line(text: str) -> str:
@@ -127,9 +85,10 @@ def first_line(text: str) -> str:
 
 
 class JobHistory:
-    """The last jobs that have ended, of those in `live`. `now` is the head's clock, `wall` that of the calendar.
+    """The last jobs that have ended, of those in `live`. `now` is the head's clock, and `time.time()` is `ahead` of it.
 
-    It keeps at most `most` jobs and `most_bytes`.
+    It keeps at most `most` jobs and `most_bytes`. `is_coroutine` tells whether a function of a client's or a job's, by
+    its number, is a coroutine function.
     """
 
     def __init__(
@@ -139,25 +98,34 @@ class JobHistory:
         *,
         most: int = KEPT_JOBS,
         most_bytes: int = KEPT_BYTES,
-        wall: Callable[[], float] = time.time,
+        ahead: Callable[[], float] = calendar_ahead,
+        is_coroutine: Callable[[int], bool] = _no_coroutine,
     ) -> None:
         self._live = live
         self._now = now
-        self._wall = wall
+        self._ahead = ahead
+        self._is_coroutine = is_coroutine
         self._most = most
         self._most_bytes = most_bytes
-        self._blocks: deque[_Block] = deque()
+        self._blocks: deque[Block] = deque()
         self._bytes = 0
         self._end = 1
         """Place of the next job that ends, of all that have: 1 for the first."""
+        self._joined: dict[str, float] = {}
+        """When the workers that are here joined, by name, on the calendar."""
         self._jobs: list[int] = [0]
         self._moments: list[float | None] = [None, None]
         """Numbers of jobs, and when those from there on were submitted: one place further on, as `bisect` counts."""
+        self._relayed: list[int] = [0]
+        self._requests: list[str] = ["", ""]
+        """Numbers of jobs of clients and of jobs, and what those from there on ask for; as `_moments`."""
+        self._texts: dict[int, tuple[Request | None, str]] = {}
+        """Requests of batches, with their text, by identity: a hash would cost a call."""
         self._begin_block()
 
     def _begin_block(self) -> None:
         self._entries: list[bytes] = []
-        self._numbers: list[int] = []
+        self._lowest, self._highest = sys.maxsize, 0
         self._first = self._end
         self._bad = 0
 
@@ -181,19 +149,46 @@ class JobHistory:
                 del self._jobs[2 : _MOST_MOMENTS // 2 : 2], self._moments[3 : _MOST_MOMENTS // 2 + 1 : 2]
         return now + _NEAR_S
 
+    def requested(self, job: int, request: Request) -> None:
+        """Take note that jobs of a client or of a job, from this number on, ask for this."""
+        text = str(request)
+        if text != self._requests[-1]:
+            self._relayed.append(job)
+            self._requests.append(text)
+            if len(self._relayed) > _MOST_REQUESTS:
+                del self._relayed[1 : _MOST_REQUESTS // 2], self._requests[2 : _MOST_REQUESTS // 2 + 1]
+
+    def joined(self, worker: str) -> None:
+        """Take note that a worker of this name joins now."""
+        self._joined[worker] = self._now() + self._ahead()
+
+    def left(self, worker: str) -> None:
+        """Take note that the worker of this name leaves."""
+        self._joined.pop(worker, None)
+
     def succeeded(self, worker: str, skew: float, jobs: Sequence[Job], completed: Completed) -> None:
         """Keep a batch of this program's own jobs, all of which gave values: the first of a worker's message."""
         # Without a call of ours for each job, and with few for each batch: it may be of one.
-        count, numbers = len(jobs), completed.jobs
-        slots = set(map(_SLOTS, map(_PLACEMENT, jobs)))
-        places = list(map(bisect_right, repeat(self._jobs), numbers[:count]))
-        moments = places if len(set(places)) > 1 else places[:1]
-        entry = _Entry(
-            *(_GOOD, "", worker, 0, "", 0, skew),
+        count = len(jobs)
+        numbers = completed.jobs[:count]
+        lowest, highest = min(numbers), max(numbers)
+        moments = [bisect_right(self._jobs, lowest)]
+        if moments[0] != bisect_right(self._jobs, highest):
+            moments = list(map(bisect_right, repeat(self._jobs), numbers))
+        # Of a lease, which is one allocation, but for jobs that waited for others, or asked for less memory.
+        slots = [_SLOTS(jobs[0])]
+        if completed.awaited or slots[0] != _SLOTS(jobs[-1]) or MEMORY in (slots[0] or ""):
+            slots = list(map(_SLOTS, jobs))
+        request = _REQUEST(jobs[0])
+        told = self._texts.get(id(request))
+        if told is None or told[0] is not request:
+            told = self._text_of(request)
+        entry = Entry(
+            *(_GOOD, "", worker, told[1], 0, "", 0, skew, _IS_ASYNC(jobs[0])),
             names=list(map(_NAME, jobs if len(set(map(_FN, jobs))) > 1 else jobs[:1])),
-            slots=list(slots if len(slots) == 1 else map(_SLOTS, map(_PLACEMENT, jobs))),
+            slots=slots if len(set(slots)) > 1 else slots[:1],
             submitted=list(map(self._moments.__getitem__, moments)),
-            jobs=numbers[:count],
+            jobs=numbers,
             attempts=completed.attempts[:count],
             begun=completed.begun[:count],
             ran=completed.wall[:count],
@@ -201,17 +196,23 @@ class JobHistory:
             rss=completed.rss[:count],
         )
         try:  # here, as a function of ours would cost each job a call
-            self._entries.append(_pack(entry))
-        except _UNPACKABLE:
-            self._entries.append(_packed(entry))
-        self._numbers += entry.jobs
+            self._entries.append(pack(entry))
+        except UNPACKABLE:
+            self._entries.append(packed_plainly(entry))
+        if lowest < self._lowest:
+            self._lowest = lowest
+        if highest > self._highest:
+            self._highest = highest
         self._end += count
         if self._end - self._first >= _BLOCK_JOBS:
-            self._close_block()
+            self.close_block()
 
-    def ended(self, job: Job, outcome: str, error: str = "", name: str = "") -> None:
-        """Keep one job that ends now, before what only a live job needs is dropped. `name` is its function's."""
+    def ended(self, job: Job, outcome: str, error: str = "", node: Node | None = None) -> None:
+        """Keep one job that ends now. `node` is that of a call of this program, for what only a live job needs may have
+        been dropped.
+        """
         now, placement = self._now(), job.placement
+        node = job.node if node is None else node
         begun, ran = now, None
         if placement is not None and placement.began is not None:
             begun, ran = placement.began, max(0.0, now - placement.began)
@@ -219,9 +220,14 @@ class JobHistory:
         if placement is not None and placement.used is not None and ran is not None:
             ran, cpu, rss = placement.used
         client, program, parent = self._origin(job)
-        entry = _Entry(
-            *(outcome, first_line(error), job.worker or "", client, program, parent, 0.0),
-            names=[name or name_of(job)],
+        if node is None:
+            name, is_coroutine = name_of(job), self._is_coroutine(job.fn)
+            request = self._requests[bisect_right(self._relayed, job.id)]
+        else:
+            name, is_coroutine, request = node.function.name, node.function.is_async, str(node.request or "")
+        entry = Entry(
+            *(outcome, first_line(error), job.worker or "", request, client, program, parent, 0.0, is_coroutine),
+            names=[name],
             slots=[_slots(placement)],
             submitted=[self._submission_of(job.id)],
             jobs=[job.id],
@@ -232,14 +238,17 @@ class JobHistory:
             rss=[rss],
         )
         try:  # here, as a function of ours would cost each job a call
-            self._entries.append(_pack(entry))
-        except _UNPACKABLE:
-            self._entries.append(_packed(entry))
-        self._numbers.append(job.id)
+            self._entries.append(pack(entry))
+        except UNPACKABLE:
+            self._entries.append(packed_plainly(entry))
+        if job.id < self._lowest:
+            self._lowest = job.id
+        if job.id > self._highest:
+            self._highest = job.id
         self._end += 1
         self._bad += outcome != _GOOD
         if self._end - self._first >= _BLOCK_JOBS:
-            self._close_block()
+            self.close_block()
 
     def unwanted(self, jobs: Collection[Job], *, skipped: bool = False) -> None:
         """Keep jobs that nobody wants any more; with `skipped`, as a graph has failed."""
@@ -257,21 +266,30 @@ class JobHistory:
         client, program, _ = (0, "", 0) if submitter is None else self._origin(submitter)
         return client, program, parent
 
+    def _text_of(self, request: Request | None) -> tuple[Request | None, str]:
+        if len(self._texts) >= _MOST_TEXTS:
+            self._texts.clear()
+        told = self._texts[id(request)] = request, str(request or "")
+        return told
+
     def _submission_of(self, job: int) -> float | None:
         return self._moments[bisect_right(self._jobs, job)]
 
-    def _close_block(self) -> None:
-        self._add(self._recent())
-        self._begin_block()
+    def close_block(self) -> None:
+        """Pack what has ended since the last block."""
+        if self._entries:
+            self._add(self._recent())
+            self._begin_block()
 
-    def _recent(self) -> _Block:
+    def _recent(self) -> Block:
         """Return what has ended since the last block as one."""
-        until, ahead = self._wall(), self._wall() - self._now()
-        data = _pack([msgspec.Raw(entry) for entry in self._entries])
+        ahead = self._ahead()
+        data = pack([msgspec.Raw(entry) for entry in self._entries])
         rows = self._end - self._first
-        return _Block(self._first, rows, self._bad, min(self._numbers), max(self._numbers), until, ahead, data)
+        until, bounds = self._now() + ahead, (self._lowest, self._highest)
+        return Block(self._first, rows, self._bad, *bounds, until, ahead, data)
 
-    def _add(self, block: _Block) -> None:
+    def _add(self, block: Block) -> None:
         self._blocks.append(block)
         self._bytes += len(block.data)
         while self._blocks and (
@@ -279,13 +297,34 @@ class JobHistory:
         ):
             self._bytes -= len(self._blocks.popleft().data)
 
+    # --- for the next head -------------------------------------------------------------------------------------------
+
+    def packed(self) -> bytes:
+        """Return all that is kept, for `restore`: at most some `most_bytes`."""
+        blocks = [*self._blocks, self._recent()] if self._entries else list(self._blocks)
+        moments = self._jobs, self._moments, self._relayed, self._requests
+        return pack(KeptHistory(self._end, blocks, *moments, self._joined))
+
+    def restore(self, data: bytes) -> bool:
+        """Go on with what the history of another head has packed; return False if that is of another format."""
+        kept = kept_from(data)
+        if kept is None:
+            return False
+        self._end = kept.end
+        self._jobs, self._moments, self._relayed, self._requests = kept.jobs, kept.moments, kept.relayed, kept.requests
+        self._joined = kept.joined
+        for block in kept.blocks:
+            self._add(block)
+        self._begin_block()
+        return True
+
     # --- what is asked -----------------------------------------------------------------------------------------------
 
     def page(self, asked: AskHistory) -> HistoryIs:
         """Return a page of the jobs that a question means, the latest first."""
         if asked.job:
-            one = self.find(asked.job)
-            return HistoryIs(asked.ask, [] if one is None else [one], 0, len(self))
+            job = self.find(asked.job)
+            return HistoryIs(asked.ask, [] if job is None else [job], 0, len(self))
         found: list[EndedJob] = []
         most = max(1, min(asked.most, _PAGE_JOBS))
         before = asked.before or self._end
@@ -306,24 +345,33 @@ class JobHistory:
 
     def find(self, number: int) -> EndedJob | None:
         """Return the job of this number if it has ended, and is kept."""
+        digits = pack(number)  # to search for bytes takes a hundredth of the time that rebuilding a block does
         for block in self._newest_first(self._end):
-            if block.lowest <= number <= block.highest:
-                for _, job in self._rows(block, AskHistory(0, 1), self._end):
-                    if job.job == number:
-                        return job
+            if block.lowest <= number <= block.highest and digits in block.data:
+                place = block.first + block.rows
+                for entry in reversed(unpack(block.data)):
+                    place -= len(entry.jobs)
+                    if number in entry.jobs:
+                        row = entry.jobs.index(number)
+                        kept = place + row >= self._end - self._most
+                        return row_of(entry, row, block.ahead) if kept else None
         return None
 
-    def _newest_first(self, before: int) -> Iterator[_Block]:
+    def outlived(self, job: EndedJob, worker: str) -> bool:
+        """Return True if the worker that has this name now joined after the job had ended: it never had the job."""
+        return self._joined.get(worker, 0.0) > job.ended_at
+
+    def _newest_first(self, before: int) -> Iterator[Block]:
         if self._entries and self._first < before:
             yield self._recent()
         for block in reversed(self._blocks):
             if block.first < before:
                 yield block
 
-    def _rows(self, block: _Block, asked: AskHistory, before: int) -> Iterator[tuple[int, EndedJob]]:
+    def _rows(self, block: Block, asked: AskHistory, before: int) -> Iterator[tuple[int, EndedJob]]:
         """Iterate over the jobs of a block that are meant, the latest first, each with its place, below `before`."""
         place, oldest = block.first + block.rows, max(block.first, self._end - self._most)
-        for entry in reversed(_unpack(block.data)):
+        for entry in reversed(unpack(block.data)):
             place -= len(entry.jobs)
             if asked.outcomes and entry.outcome not in asked.outcomes:
                 continue
@@ -332,37 +380,10 @@ class JobHistory:
             if asked.name and not any(fnmatchcase(name, asked.name) for name in entry.names):
                 continue
             for row in range(min(len(entry.jobs), before - place) - 1, max(0, oldest - place) - 1, -1):
-                job = _row(entry, row, block.ahead)
+                job = row_of(entry, row, block.ahead)
                 if job.ended_at >= asked.since and (not asked.name or fnmatchcase(job.name, asked.name)):
                     yield place + row, job
 
 
 def _slots(placement: Placement | None) -> str:
     return "" if placement is None else placement.slots or ""
-
-
-def _row(entry: _Entry, row: int, ahead: float) -> EndedJob:
-    """Return one job of an entry; `ahead` is how far the calendar's clock is ahead of the head's."""
-    began, ran = entry.begun[row] + entry.skew, entry.ran[row]
-    submitted = _of(entry.submitted, row)
-    return EndedJob(
-        entry.jobs[row],
-        _of(entry.names, row),
-        entry.outcome,
-        entry.error,
-        entry.worker,
-        _of(entry.slots, row) or "",
-        entry.attempts[row],
-        entry.client,
-        entry.program,
-        entry.parent,
-        None if submitted is None else max(0.0, began - submitted),
-        ran,
-        entry.cpu[row],
-        entry.rss[row],
-        began + (ran or 0.0) + ahead,
-    )
-
-
-def _of(column: Sequence[T], row: int) -> T:
-    return column[row] if len(column) > 1 else column[0]

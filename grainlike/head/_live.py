@@ -40,7 +40,8 @@ _LEASED, _BACKOFF = JobState.LEASED, JobState.BACKOFF
 
 
 class LiveView:
-    """What one viewer has been told of a head. `programs` gives the names of clients and sessions by number.
+    """Live view of a head for one viewer, which is told of changes alone. `programs` gives the names of clients and
+    sessions by number.
 
     `up_s` gives the seconds for which the head has been up, and `clients` the number of connected clients.
     """
@@ -106,7 +107,7 @@ class LiveView:
         for worker in scheduler.workers.values():
             held += len(worker.held)
             self._look_at(worker, running, counts)
-        backoff = len(scheduler.backoffs)
+        backoff = scheduler.in_backoff
         counts.update(queued=max(0, len(scheduler.jobs) - held - backoff), backoff=backoff)
         return {state: count for state, count in sorted(counts.items()) if count}, running
 

@@ -8,8 +8,9 @@ attempts that died with their process.
 from __future__ import annotations
 
 import codecs
+import math
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, Protocol, cast
 
@@ -17,12 +18,15 @@ import anyio
 
 from grainlike.head._peers import WorkerConnection
 from grainlike.jobs import NO_PARCEL, Job, LogLine, Placement
-from grainlike.wire import Follow, Output, OutputStream
+from grainlike.wire import EndedJob, Follow, Output, OutputStream
 
 __all__ = ["EndedSource", "LogFollower", "LogRouter", "Source", "last_words", "source_of"]
 
 LONGEST_LINE = 64 * 1024
 """Length in bytes from which a line without an end is sent in pieces."""
+
+ANSWER_S = 15.0
+"""Seconds for which a reader of what was written waits for a worker that says nothing."""
 
 _UNREAD = 4 << 20
 """Bytes that may wait for a reader; beyond that, the oldest are left out."""
@@ -46,14 +50,25 @@ class Source(Protocol):
 
 
 class EndedSource:
-    """Job that the head has dropped: any worker may still have its output."""
+    """Job that the head has dropped, and that was `ended` if it is remembered.
+
+    Its output is asked for at the worker that had it; at all of `workers` if it may have been at others before.
+    """
 
     finished = True
     waiters: list[Any] | None = None
 
-    def __init__(self, number: int, peers: Collection[WorkerConnection]) -> None:
+    def __init__(self, number: int, workers: Iterable[str], ended: EndedJob | None) -> None:
+        last, attempts = (None, 0) if ended is None else (ended.worker or None, ended.attempts)
+        asked = workers if ended is None or attempts > 1 else ()
         self.record = Job(number, 0, None, NO_PARCEL)
-        self.record.placement = Placement(None, 0, tuple((peer.name, 0) for peer in peers))
+        self.record.placement = Placement(last, attempts, tuple((worker, 0) for worker in asked))
+        self.silence = ""
+        """What is told if nothing of its output is found."""
+        if ended is None:
+            self.silence = "[no worker that is here has anything of it, and the head has forgotten where it ran]"
+        elif ended.ran_s is None and not attempts:
+            self.silence = "[it was never sent to a worker, so it wrote nothing]"
 
 
 def source_of(job: Job) -> Source:
@@ -86,11 +101,16 @@ class LogRouter:
         if not node.finished:
             node.waiters = [*(node.waiters or ()), listener.set]
         try:
+            silent = True
             for line in listener.catch_up(peers):
+                silent = False
                 yield line
             while (lines := await listener.wait(peers)) is not None:
                 for line in lines:
+                    silent = False
                     yield line
+            if silent and (why := listener.silence):
+                yield LogLine(why, 0, "note")
         finally:
             del self._listeners[listener.number]
             if node.waiters is not None and listener.set in node.waiters:
@@ -138,6 +158,7 @@ class LogFollower:
         self._unread: deque[tuple[int, OutputStream, bytes]] = deque()
         self._size = 0
         self._cut = 0
+        self._dropped = ""
         self._changed = anyio.Event()
 
     def set(self) -> None:
@@ -175,7 +196,9 @@ class LogFollower:
             return
         if output.follower not in (0, self.number) or (output.follower == 0 and source in self._behind):
             return
-        for stream, data in zip(output.streams, output.data, strict=True):
+        if output.caught_up and output.data:  # it has nothing of the job, and says that it once may have had
+            self._dropped = output.data[0].decode(errors="replace")
+        for stream, data in () if output.caught_up else zip(output.streams, output.data, strict=True):
             self._unread.append((output.attempt, OutputStream(stream), data))
             self._size += len(data)
         while self._size > _UNREAD:
@@ -199,6 +222,13 @@ class LogFollower:
 
     # --- the listener's side -----------------------------------------------------------------------------------------
 
+    @property
+    def silence(self) -> str:
+        """Sentence for a reader who was told nothing; empty if the job has not ended, or truly wrote nothing."""
+        if not self.node.finished:
+            return ""
+        return self._dropped or (self.node.silence if isinstance(self.node, EndedSource) else "")
+
     async def wait(self, peers: Collection[WorkerConnection]) -> list[LogLine] | None:
         """Wait for lines; None when there will be none any more."""
         while self._behind or not self._unread:
@@ -208,7 +238,20 @@ class LogFollower:
                 if told or not self._behind:
                     return told or None
             self._changed = anyio.Event()
-            await self._changed.wait()
+            with anyio.move_on_after(ANSWER_S if self.node.finished or not self._follow else math.inf) as waited:
+                await self._changed.wait()
+            if waited.cancelled_caught and self._behind:
+                return self._give_up()
+        return self._take()
+
+    def _give_up(self) -> list[LogLine]:
+        """Expect no more from the workers that owe what there is; return a note for each."""
+        names = sorted(peer.name for source, peer in self._asked.items() if source in self._behind)
+        self._behind.clear()
+        words = "has not answered for {:g} s: what the job wrote there is left out"
+        return [LogLine(f"[worker {name} {words.format(ANSWER_S)}]", 0, "note") for name in names]
+
+    def _take(self) -> list[LogLine]:
         # Two workers may tell of two attempts at the same time.
         taken = sorted(self._unread, key=itemgetter(0))
         self._unread.clear()

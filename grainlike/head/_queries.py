@@ -12,14 +12,16 @@ from msgspec.structs import replace
 
 from grainlike.engine import explain_unsubmitted
 from grainlike.graph import Node
+from grainlike.head._chains import CHAIN_MOST
 from grainlike.head._errors import name_of, refusal
+from grainlike.head._history import JobHistory
 from grainlike.head._logs import EndedSource, LogRouter, source_of
 from grainlike.head._nested import RelayedJob, ReplyTo
 from grainlike.head._peers import WorkerConnection
 from grainlike.head._state import HeadState
 from grainlike.jobs import Job, LogLine, WorkerInfo
 from grainlike.resources import EMPTY, Allocation, Request
-from grainlike.scheduler import Explanation, HeadJob, JobState, PoolOffer
+from grainlike.scheduler import Explanation, HeadJob, JobState, PoolOffer, wanted_in_pools
 from grainlike.wire import AskJobs, JobRow
 
 __all__ = ["HeadQueries"]
@@ -37,11 +39,12 @@ _STATES = {
 
 
 class HeadQueries:
-    """Answers of one head, from its `head_state` and `logs`. `now` is its clock."""
+    """Answers of one head, from its `head_state`, `logs` and `history`. `now` is its clock."""
 
-    def __init__(self, head_state: HeadState, logs: LogRouter, now: Callable[[], float]) -> None:
+    def __init__(self, head_state: HeadState, logs: LogRouter, history: JobHistory, now: Callable[[], float]) -> None:
         self._state = head_state
         self._logs = logs
+        self._history = history
         self._now = now
 
     # --- workers -----------------------------------------------------------------------------------------------------
@@ -58,7 +61,7 @@ class HeadQueries:
 
     def wanted(self, offer: Allocation, most: int, within_s: float) -> int:
         """Return how many more workers with this offer would help now."""
-        return self._state.scheduler.wanted_in_pools([PoolOffer(offer, most)], within_s)[0][0]
+        return wanted_in_pools(self._state.scheduler, [PoolOffer(offer, most)], within_s)[0][0]
 
     def refusal(self, request: Request) -> str | None:
         """Return why no job with this request would ever run, with the workers that are here; None if one may."""
@@ -87,6 +90,25 @@ class HeadQueries:
         job = self._state.jobs.get(number)
         return None if job is None else job.node
 
+    def submitter(self, number: int) -> Node | ReplyTo | None:
+        """Return who submitted a job, or the outermost of the jobs that led to it: a placeholder of this program, or a
+        client. None for a job that has ended or was cancelled. From any thread.
+        """
+        job = self._state.jobs.get(number) or self._first_of(number)
+        while isinstance(job, RelayedJob) and job.attempt_of[1]:
+            job = self._state.jobs.get(job.attempt_of[1])
+        if isinstance(job, RelayedJob):
+            return job.reply_to
+        return None if job is None else job.node
+
+    def _first_of(self, link: int) -> Job | None:
+        """Return the first of the chain that takes this job along: their numbers follow one another."""
+        for number in range(link - 1, max(0, link - 1 - CHAIN_MOST), -1):
+            first = self._state.jobs.get(number)
+            if first is not None:
+                return first if any(job.id == link for job in first.links) else None
+        return None
+
     # --- jobs by number ----------------------------------------------------------------------------------------------
 
     @property
@@ -102,7 +124,7 @@ class HeadQueries:
     def rows(self, most: int | None) -> list[JobRow]:
         """The oldest jobs that have not ended, at most so many."""
         now = self._now()
-        return [self._row(worker_state, now) for worker_state in self._state.scheduler.oldest(most)]
+        return [self._row(worker_state, now) for worker_state in islice(self._state.scheduler.jobs.values(), most)]
 
     def some_rows(self, asked: AskJobs, most: int) -> tuple[list[JobRow], int]:
         """Return the oldest jobs that a question means, at most `most`, and where the next answer begins: 0 where there
@@ -178,10 +200,15 @@ class HeadQueries:
     def logs_of(self, number: int, *, follow: bool) -> AsyncGenerator[LogLine, None] | None:
         """Return an iterator over the output of a job, past and future; None for one that never was."""
         job = self._state.jobs.get(number)
-        if job is None and not 0 < number <= self._state.last_job:
+        if job is not None:
+            return self._logs.lines(source_of(job), self._state.peers.values(), follow=follow)
+        if not 0 < number <= self._state.last_job:
             return None
-        peers = self._state.peers.values()
-        return self._logs.lines(EndedSource(number, peers) if job is None else source_of(job), peers, follow=follow)
+        ended = self._history.find(number)
+        peers = [
+            peer for peer in self._state.peers.values() if ended is None or not self._history.outlived(ended, peer.name)
+        ]
+        return self._logs.lines(EndedSource(number, [peer.name for peer in peers], ended), peers, follow=False)
 
     def job(self, number: int, attempt: int) -> Job | None:
         """Return the job if it is alive and this is its current attempt, else None."""

@@ -140,7 +140,7 @@ class ResultHandler:
                 except Exception as error:  # noqa: BLE001 - whatever unpickling raises is this job's error
                     self._unreadable(job, node, error)
                 else:
-                    self._history.ended(job, "succeeded", name=node.function.name)
+                    self._history.ended(job, "succeeded", node=node)
                     succeeded(node, value)
         counters.succeeded += len(rows) - gone - (counters.bad - bad)
 
@@ -189,7 +189,7 @@ class ResultHandler:
         error.add_note(job.note(node.function.name))
         self._state.counters.failed += 1
         words = f"{type(error).__name__}: its value cannot be read here"  # the text may be the user's own code
-        self._history.ended(job, "failed", words, node.function.name)
+        self._history.ended(job, "failed", words, node)
         self._outcomes.failed(node, error)
 
     def _outcome(self, job: Job, node: Node, code: Code, parcel: Parcel) -> None:
@@ -199,7 +199,7 @@ class ResultHandler:
             except Exception as error:  # noqa: BLE001 - whatever unpickling raises is this job's error
                 self._unreadable(job, node, error)
             else:
-                self._history.ended(job, "succeeded", name=node.function.name)
+                self._history.ended(job, "succeeded", node=node)
                 self._outcomes.succeeded(node, value)
             return
         if code is Code.TIMED_OUT:
@@ -208,7 +208,7 @@ class ResultHandler:
             self._state.counters.failed += 1
         told = error_of(job, node, code, Payload(parcel[0], tuple(parcel[1])))
         words = told_of_error(parcel[0]) if code in (Code.FAILED, Code.OUT_OF_MEMORY) else text_of(told)
-        self._history.ended(job, _OUTCOMES.get(code, "failed"), words, node.function.name)
+        self._history.ended(job, _OUTCOMES.get(code, "failed"), words, node)
         if code is Code.OUT_OF_MEMORY and job.last_words is not None:
             told.add_note(job.last_words)
         self._outcomes.failed(node, told)

@@ -11,6 +11,7 @@ from math import isfinite
 
 from grainlike.errors import ProtocolError
 from grainlike.wire import (
+    RECORD_BYTES,
     Blocked,
     Buffer,
     Code,
@@ -20,6 +21,7 @@ from grainlike.wire import (
     Items,
     LeaseStart,
     LeaseWait,
+    LoggedRecords,
     Output,
     OutputStream,
     Report,
@@ -70,12 +72,21 @@ def check_frames(frames: Iterable[Frame], shapes: Container[int], functions: Con
             case Output():
                 _check_lengths("Output", len(message.data), message.streams)
                 _check_range("stream", message.streams, 0, _STREAM_MOST)
+            case LoggedRecords():
+                _check_records(message)
             case Blocked():
                 _check_seconds("Blocked", [message.seconds])
             case Submit():
                 _check_nested(message, buffers, functions, brought)
             case _:
                 pass
+
+
+def _check_records(message: LoggedRecords) -> None:
+    _check_lengths("LoggedRecords", len(message.records), message.jobs, message.attempts)
+    longest = max(map(len, message.records), default=0)
+    if longest > RECORD_BYTES:
+        raise ProtocolError(f"a record of a job has {longest} bytes, and no more than {RECORD_BYTES} may be sent")
 
 
 def _check_report(report: Report, buffers: Sequence[Buffer], shapes: Container[int]) -> None:

@@ -85,22 +85,25 @@ def submit_calls(
     post: Callable[[Submit, Sequence[Buffer]], object],
     refuse: Callable[[int, Node, Exception], object],
     names: Mapping[Node, str] = _NAMELESS,
+    logs: bytes = b"",
 ) -> None:
     """Send packed calls. Functions that are not in `shipped` go along.
 
     `post` sends a message with its buffers. Where it raises, nothing of that message was sent: its calls are sent one
     by one, `refuse` is given number, node and error of those that cannot be sent, and their functions go along with the
     next call of them.
-    `names` are those under which outcomes are to be kept.
+    `names` are those under which outcomes are to be kept, `logs` the packed levels of the program's loggers.
     """
     for key, rows in batches.items():
-        for first, last in split_by_bytes([call.parcel for call in rows], _spoken_of(rows, names)):
+        for first, last in split_by_bytes([call.parcel for call in rows], _spoken_of(rows, names, logs)):
             calls = rows[first:last]
-            error = _post_calls((parent, attempt), key, calls, shipped, post, names)
+            error = _post_calls((parent, attempt), key, calls, shipped, post, names, logs)
             if error is None:
                 continue
             for call in calls:
-                alone = error if len(calls) == 1 else _post_calls((parent, attempt), key, [call], shipped, post, names)
+                alone: Exception | None = error
+                if len(calls) > 1:
+                    alone = _post_calls((parent, attempt), key, [call], shipped, post, names, logs)
                 if alone is not None:
                     words = f"the call of {call.node.function.name} cannot be sent: {alone}"
                     refuse(call.child, call.node, SerializationError(words))
@@ -113,10 +116,11 @@ def _post_calls(
     shipped: Shipped | set[bytes],
     post: Callable[[Submit, Sequence[Buffer]], object],
     names: Mapping[Node, str],
+    logs: bytes,
 ) -> Exception | None:
     """Send calls in one message. Return the error if that cannot be sent; their functions then count as not sent."""
     request, priority, isolate = key
-    functions, fns, blobs = _functions(calls, shipped)
+    functions, fns, blobs = _functions(calls, shipped, logs)
     data, counts, buffers = pack_parcels([call.parcel for call in calls])
     children = [call.child for call in calls]
     told = [names.get(call.node, "") for call in calls] if names else []
@@ -131,7 +135,7 @@ def _post_calls(
     return None
 
 
-def _spoken_of(calls: Sequence[JobCall], names: Mapping[Node, str]) -> list[int]:
+def _spoken_of(calls: Sequence[JobCall], names: Mapping[Node, str], logs: bytes) -> list[int]:
     """Return how many bytes each call adds: its name, and for the first call of a function the function's
     description.
     """
@@ -141,13 +145,15 @@ def _spoken_of(calls: Sequence[JobCall], names: Mapping[Node, str]) -> list[int]
         function = call.node.function
         new = id(function) not in seen
         seen.add(id(function))
-        said = _FUNCTION_BYTES + len(retry_spec(function.options.retry).on) + len(function.name) if new else 0
+        said = 0
+        if new:
+            said = _FUNCTION_BYTES + len(retry_spec(function.options.retry).on) + len(function.name) + len(logs)
         sizes.append(said + 4 * len(names.get(call.node, "")))
     return sizes
 
 
 def _functions(
-    calls: Sequence[JobCall], shipped: Shipped | set[bytes]
+    calls: Sequence[JobCall], shipped: Shipped | set[bytes], logs: bytes
 ) -> tuple[list[SubmittedFunction], list[int], list[Buffer]]:
     functions: dict[SubmittedFunction, int] = {}
     blobs: list[Buffer] = []
@@ -168,6 +174,7 @@ def _functions(
             options.keep,
             here,
             isinstance(call.node, StreamNode),
+            logs,
         )
         fns.append(functions.setdefault(spec, len(functions)))
     return list(functions), fns, blobs

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
-    from grainlike.launch._batch_client import BatchClient, Submission, sweep_blocks, system_key
+    from grainlike.launch._batch_client import BatchClient, Submission, system_key
     from grainlike.launch._batch_pools import LSF, PBS, SGE, Slurm
+    from grainlike.launch._block_files import FilePart, sweep_blocks
     from grainlike.launch._clients import PoolClient, client_of
     from grainlike.launch._context import LaunchContext
     from grainlike.launch._other_pools import SSH, Kubernetes, Local
@@ -32,6 +33,7 @@ __all__ = [
     "SSH",
     "BatchClient",
     "BatchPool",
+    "FilePart",
     "Kubernetes",
     "LaunchContext",
     "Local",
@@ -71,6 +73,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "load": "_registry",
             "pool_class_of": "_registry",
             "pool_from": "_registry",
-            "sweep_blocks": "_batch_client",
+            "FilePart": "_block_files",
+            "sweep_blocks": "_block_files",
         },
     )

@@ -5,17 +5,16 @@ from __future__ import annotations
 import getpass
 import os
 import shlex
-import shutil
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
 from grainlike.dialects import (
+    TAIL_BYTES,
     Answer,
     BlockFile,
     BlockRequest,
@@ -27,21 +26,18 @@ from grainlike.dialects import (
     deliver,
     native_environment,
 )
+from grainlike.launch._block_files import FilePart, part_said, read_end, read_part, shell_for_part, write_file
 from grainlike.launch._context import LaunchContext
 from grainlike.launch._native import run_native
 from grainlike.launch._other_pools import SSH
 from grainlike.launch._pool import AWAY, WorkerPool
 
-__all__ = ["BatchClient", "Submission", "sweep_blocks", "system_key"]
+__all__ = ["BatchClient", "Submission", "system_key"]
 
-_TAIL_BYTES = 4096
 _SSH_FAILED = 255
 UNCLEAR_S = 25.0
 """Seconds for which a job whose submission had no clear answer may be missing from listings, and still arrive: less
 than between the two looks after which the fleet scheduler takes it for never arrived."""
-
-KEEP_S = 30 * 86400.0
-"""Seconds for which the script and the log of a block are kept after something was last written there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +118,7 @@ class BatchClient:
                     words = said.stderr or f"{self.pool.via} gives no answer"
                     return Submission(Answer("waits" if silent else "refused", words=words), (), script)
             elif not isinstance(self._dialect, SSHDialect):
-                await anyio.to_thread.run_sync(_write, self._dialect.files(block), Path(block.directory))
+                await anyio.to_thread.run_sync(_write, self._dialect.files(block))
         except OSError as error:
             return Submission(Answer("refused", words=f"{block.directory}: {error.strerror}"), (), script)
         answer = self._dialect.submitted(await self._say(command))
@@ -214,13 +210,21 @@ class BatchClient:
         """Return the end of a block's log; None if there is none."""
         path = self.log(name)
         if not self.pool.is_away:
-            return await anyio.to_thread.run_sync(_tail, Path(path))
+            return await anyio.to_thread.run_sync(read_end, Path(path))
         said = await self._say(_shell(self._tail_of(name)))
         return said.stdout if said.code == 0 else None
 
     def _tail_of(self, name: str) -> str:
         """Return shell text that prints the end of a block's log."""
-        return f"tail -c {_TAIL_BYTES} -- {shlex.quote(self.log(name))}\n"
+        return f"tail -c {TAIL_BYTES} -- {shlex.quote(self.log(name))}\n"
+
+    async def read_part(self, name: str, file: str, start: int) -> FilePart:
+        """Return what a file of a block, `log` or `script`, has from a place on, its end if that is much."""
+        path = f"{self.directory(name)}/{file}"
+        if not self.pool.is_away:
+            return await anyio.to_thread.run_sync(read_part, Path(path), start)
+        part = part_said(await self._say(_shell(shell_for_part(path, start))))
+        return replace(part, why=f"{self.pool.via}: {part.why}") if part.why else part
 
     def _environment(self) -> dict[str, str]:
         return native_environment(os.environ, self._dialect.finders)
@@ -234,45 +238,6 @@ def _shell(text: str) -> NativeCommand:
     return NativeCommand(("bash", "-s"), f"{text}\n")
 
 
-def _write(files: Sequence[BlockFile], directory: Path) -> None:
-    """Write files of a block, mode 0600, into its directory, mode 0700."""
-    directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    directory.mkdir(mode=0o700, exist_ok=True)
+def _write(files: Sequence[BlockFile]) -> None:
     for file in files:
-        handle = os.open(file.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as opened:
-            opened.write(file.text)
-
-
-def _tail(path: Path) -> str | None:
-    try:
-        with path.open("rb") as opened:
-            opened.seek(0, os.SEEK_END)
-            opened.seek(max(0, opened.tell() - _TAIL_BYTES))
-            return opened.read().decode("utf-8", "replace")
-    except OSError:
-        return None
-
-
-def sweep_blocks(state: Path, now: float | None = None) -> list[str]:
-    """Remove the directories of blocks in which nothing was written for 30 days; return their names.
-
-    Scripts and logs outlive their blocks, for people who look for what went wrong. What cannot be removed is left.
-
-    Args:
-        state: the state directory, which has the directory `blocks`.
-        now: seconds since 1970; by default the present.
-
-    Example::
-
-        sweep_blocks(state_directory())
-    """
-    late = (time.time() if now is None else now) - KEEP_S
-    gone: list[str] = []
-    for folder in sorted((state / "blocks").glob("gl*-*")):
-        with suppress(OSError):
-            written = max(path.lstat().st_mtime for path in (folder, *folder.iterdir()))
-            if written < late and not folder.is_symlink():
-                shutil.rmtree(folder)
-                gone.append(folder.name)
-    return gone
+        write_file(Path(file.path), file.text)

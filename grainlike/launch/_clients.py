@@ -7,6 +7,7 @@ from typing import Protocol
 
 from grainlike.dialects import Listing
 from grainlike.launch._batch_client import BatchClient, Submission
+from grainlike.launch._block_files import FilePart
 from grainlike.launch._context import LaunchContext
 from grainlike.launch._other_pools import SSH, Kubernetes
 from grainlike.launch._pool import WorkerPool
@@ -50,6 +51,10 @@ class PoolClient(Protocol):
 
     async def read_log(self, name: str) -> str | None:
         """Return the end of a block's log; None if there is none."""
+        ...
+
+    async def read_part(self, name: str, file: str, start: int) -> FilePart:
+        """Return what a file of a block, `log` or `script`, has from a place on."""
         ...
 
 

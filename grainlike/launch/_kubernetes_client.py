@@ -16,6 +16,7 @@ import anyio.to_thread
 
 from grainlike.dialects import Answer, BlockFile, BlockRequest, ListedBlock, Listing
 from grainlike.launch._batch_client import Submission
+from grainlike.launch._block_files import FilePart, read_end, read_part, write_file
 from grainlike.launch._context import LaunchContext
 from grainlike.launch._kubernetes_session import ApiError, Reply, Session, within_time
 from grainlike.launch._other_pools import Kubernetes
@@ -31,7 +32,6 @@ _LOGS_S = 10.0
 """Seconds in which they are to be there."""
 
 _LOG = {"container": "worker", "tailLines": "5000", "limitBytes": str(2**20)}
-_TAIL_BYTES = 4096
 _KEPT = 1000
 """Ends of blocks that are remembered: each listing tells of them again, as one may not have been heard."""
 
@@ -84,7 +84,7 @@ class KubernetesClient:
         try:
             block = await anyio.to_thread.run_sync(self._request, name, label)
             script = self.pool.block_script(block)
-            await anyio.to_thread.run_sync(_keep, Path(block.kept), script)
+            await anyio.to_thread.run_sync(write_file, Path(block.kept), script)
         except (ValueError, OSError) as error:
             return Submission(Answer("refused", words=str(error)), (), "")
         try:
@@ -201,7 +201,7 @@ class KubernetesClient:
                 text = await self._fetch_log(api, row.name, pods)
                 if text is not None:
                     with suppress(OSError):
-                        await anyio.to_thread.run_sync(_keep, Path(self.log(row.name)), text)
+                        await anyio.to_thread.run_sync(write_file, Path(self.log(row.name)), text)
         self._read = {row.name: self._read[row.name] for row in rows if row.name in self._read}
 
     async def _fetch_log(self, api: Session, name: str, pods: Sequence[dict[str, Any]]) -> str | None:
@@ -216,9 +216,11 @@ class KubernetesClient:
 
     async def read_log(self, name: str) -> str | None:
         """Return the end of a block's log; empty if its pods never had one."""
-        path = Path(self.log(name))
-        kept = await anyio.to_thread.run_sync(_read, path)
-        return kept[-_TAIL_BYTES:]
+        return await anyio.to_thread.run_sync(read_end, Path(self.log(name))) or ""
+
+    async def read_part(self, name: str, file: str, start: int) -> FilePart:
+        """Return what a file of a block, `log` or `script`, has from a place on: of the log what is kept of it."""
+        return await anyio.to_thread.run_sync(read_part, Path(self.directory(name), file), start)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -241,19 +243,3 @@ async def _delete(api: Session, name: str) -> None:
         said = await api.delete(kind, name, params)
         if not said.ok:
             logger.warning("Kubernetes does not delete %s of %s: %s", kind, name, said.words)
-
-
-def _keep(path: Path, text: str) -> None:
-    """Write a file of a block, mode 0600, into its directory, mode 0700."""
-    path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as opened:
-        opened.write(text)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

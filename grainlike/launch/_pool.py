@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 from grainlike.dialects import BlockFile, BlockRequest, Dialect
+from grainlike.errors import LaunchError
 from grainlike.launch import _checks
 from grainlike.resources import UNIT, Allocation, Request
 
@@ -397,6 +398,20 @@ class WorkerPool:
         from grainlike.launch._native import ask_whether_taken  # programs that only describe pools do without
 
         return await ask_whether_taken(self.dialect(), self._example(), self.via)
+
+    async def hopeless(self) -> LaunchError | None:
+        """Return the refusal that every block would get, as far as the batch system says so without a submission; None
+        if it does not.
+        """
+        words = self.dialect_class.hopeless
+        try:
+            if words is not None:
+                await self.check()
+        except LaunchError as error:
+            return error if words is not None and words.search(error.words) else None
+        except ValueError:  # a script that cannot be written is told where it is to be submitted
+            return None
+        return None
 
     @property
     def is_away(self) -> bool:

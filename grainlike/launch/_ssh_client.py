@@ -13,8 +13,9 @@ from dataclasses import replace
 import anyio
 import anyio.to_thread
 
-from grainlike.dialects import Answer, BlockFile, ListedBlock, Listing, NativeCommand, SSHDialect
+from grainlike.dialects import Answer, BlockFile, CommandResult, ListedBlock, Listing, NativeCommand, SSHDialect
 from grainlike.launch._batch_client import BatchClient, Submission
+from grainlike.launch._block_files import FilePart, part_said, shell_for_part
 from grainlike.launch._context import LaunchContext
 from grainlike.launch._machines import Machines
 from grainlike.launch._other_pools import SSH
@@ -250,6 +251,22 @@ class SSHClient(BatchClient):
         machine = self._machines.machine_of(name)
         if name in self._context.logs or machine is None:
             return self._context.logs.get(name)
-        shell = self._ssh.list_in("", machine, self._pool.native)
-        said = await self._say(replace(shell, stdin=self._tail_of(name)))
+        said = await self._say_on(machine, self._tail_of(name))
         return said.stdout if said.code == 0 else None
+
+    async def read_part(self, name: str, file: str, start: int) -> FilePart:
+        """Return what a file of a block has from a place on, as its machine tells; of one that has ended the end of its
+        log alone, as its directory is removed then.
+        """
+        machine = self._machines.machine_of(name)
+        if machine is None:
+            text = self._context.logs.get(name, "") if file == "log" else ""
+            if not text:
+                return FilePart(why=f"{self.directory(name)}/{file} was on its machine, and went with the block")
+            return FilePart("" if start else text, start, max(start, len(text)))
+        part = part_said(await self._say_on(machine, shell_for_part(f"{self.directory(name)}/{file}", start)))
+        return replace(part, why=f"{machine}: {part.why}") if part.why else part
+
+    async def _say_on(self, machine: str, text: str) -> CommandResult:
+        shell = self._ssh.list_in("", machine, self._pool.native)
+        return await self._say(replace(shell, stdin=text))

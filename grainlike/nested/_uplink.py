@@ -15,6 +15,7 @@ import anyio
 from grainlike.context import JobInfo, JobView
 from grainlike.engine import Waitable
 from grainlike.graph import Node, RunsIn
+from grainlike.joblogging import LogLevels
 from grainlike.jobs import NO_PARCEL, Job, OutcomeListener, pack_calls, settle_calls, submit_calls
 from grainlike.net import Uplink
 from grainlike.resources import parse_allocation
@@ -73,7 +74,9 @@ class JobUplink:
         """Send calls to the head. What cannot travel fails at once, alone."""
         batches = pack_calls(nodes, self._number, self._listener, streams=False)
         job = self._job
-        submit_calls(job.id, job.attempt, batches, self._shipped, self._uplink.post, self._refuse)
+        levels = self._view.logs
+        logs = levels.packed if isinstance(levels, LogLevels) else b""
+        submit_calls(job.id, job.attempt, batches, self._shipped, self._uplink.post, self._refuse, logs=logs)
         self._soon(self.look)
 
     def _number(self, node: Node) -> int:

@@ -96,6 +96,10 @@ class Link(ABC):
         """
         return 0
 
+    def unacknowledged(self) -> int:
+        """Return about how many bytes the far end has not received for certain, as far as this is known here."""
+        return self.waiting()
+
     def stands_still(self) -> bool:
         """Return True if something waits to be sent, and nothing was sent since the last call: the far end does not
         read.

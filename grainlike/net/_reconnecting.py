@@ -216,6 +216,9 @@ class ReconnectingLink(Link):
     def waiting(self) -> int:
         return self._link.waiting()
 
+    def unacknowledged(self) -> int:
+        return self._link.waiting() if self._session is None else self._session.unacknowledged
+
     def stands_still(self) -> bool:
         return self._link.stands_still()
 

@@ -7,15 +7,29 @@ from typing import get_args
 
 from grainlike.errors import ProtocolError
 from grainlike.net._byte_link import ByteLink
-from grainlike.wire import Ack, Answer, Beat, Buffer, Frame, Goodbye, Message, Question, ResendBuffer, encode_frame
+from grainlike.wire import (
+    Ack,
+    Answer,
+    Beat,
+    Buffer,
+    ClientRecords,
+    Frame,
+    Goodbye,
+    Message,
+    Question,
+    ResendBuffer,
+    encode_frame,
+)
 
 __all__ = ["ResumableSession"]
 
 _PASSING = frozenset({Beat, Ack, *get_args(Question), *get_args(Answer)})
 """Messages about a link, queries, and answers: they pass large values that are being sent."""
 
-_OF_THE_LINK = _PASSING | {Goodbye}
-"""Messages about a link and its ends, queries, and answers: they are not numbered, and never resent."""
+_OF_THE_LINK = _PASSING | {Goodbye, ClientRecords}
+"""Messages about a link and its ends, queries, answers, and records of `logging` for clients: they are not numbered,
+and never resent.
+"""
 
 
 class ResumableSession:
@@ -45,6 +59,11 @@ class ResumableSession:
     def heard(self) -> int:
         """Number of our messages that the other end has acknowledged."""
         return self._transcript.sent_in_all - len(self._transcript)
+
+    @property
+    def unacknowledged(self) -> int:
+        """Number of bytes of our messages that the other end has not acknowledged."""
+        return self._transcript.size
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         """Send a message, now or on the next link. The buffers must not change until it has been acknowledged."""

@@ -1,7 +1,8 @@
 """Counters, timelines and traces of what ran, from data that the other rooms pass in.
 
 Answers: which job ran on which cores and when (`Span`, `span_of`), what that looks like, as a picture (`timeline`) and
-in the viewers of traces (`trace`), and how far calls are that still run (`ProgressCounter`).
+in the viewers of traces (`trace`), how far calls are that still run (`ProgressCounter`), and what jobs used of what
+they asked for (`usage_by_function`).
 
 Never waits, asks a worker, or looks at a clock: it takes finished facts and returns text. Stands beside `net`, on
 `graph`, whose `Info` it reads; `cli` prints what it draws.
@@ -11,17 +12,21 @@ from grainlike.observe._progress import CallCounts, FunctionProgress, ProgressCo
 from grainlike.observe._progress_views import as_html, as_line, as_table
 from grainlike.observe._span import Lane, Span, span_of
 from grainlike.observe._stretch import Depth, Stretch, depths, spans_from_history, spans_from_rows
+from grainlike.observe._suggest import suggested_request
 from grainlike.observe._timeline import timeline
 from grainlike.observe._trace import trace
+from grainlike.observe._usage import FunctionUsage, UsageSpread, usage_by_function
 
 __all__ = [
     "CallCounts",
     "Depth",
     "FunctionProgress",
+    "FunctionUsage",
     "Lane",
     "ProgressCounter",
     "Span",
     "Stretch",
+    "UsageSpread",
     "as_html",
     "as_line",
     "as_table",
@@ -29,6 +34,8 @@ __all__ = [
     "span_of",
     "spans_from_history",
     "spans_from_rows",
+    "suggested_request",
     "timeline",
     "trace",
+    "usage_by_function",
 ]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from grainlike.resources._missing import Missing, Short, missing
     from grainlike.resources._near import near_name
     from grainlike.resources._records import Receipt, Usage
-    from grainlike.resources._rounding import memory_rounded, with_memory, with_memory_text
+    from grainlike.resources._rounding import memory_rounded, with_amounts, with_memory, with_memory_text
     from grainlike.resources._sharing import shareable, widest
     from grainlike.resources._topology import NumaNode, Topology
 
@@ -87,6 +87,7 @@ __all__ = [
     "spread_over_nodes",
     "thread_widths",
     "widest",
+    "with_amounts",
     "with_memory",
     "with_memory_text",
 ]
@@ -109,6 +110,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "near_name": "_near",
             "shareable": "_sharing",
             "widest": "_sharing",
+            "with_amounts": "_rounding",
             "with_memory": "_rounding",
             "with_memory_text": "_rounding",
         },

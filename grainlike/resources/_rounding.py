@@ -8,13 +8,14 @@ amount.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from grainlike.resources._allocation import Allocation
 from grainlike.resources._kinds import MEMORY
 from grainlike.resources._quantity import UNIT
-from grainlike.resources._request import Request, build
+from grainlike.resources._request import Request, build, by_name
 
-__all__ = ["memory_rounded", "with_memory", "with_memory_text"]
+__all__ = ["memory_rounded", "with_amounts", "with_memory", "with_memory_text"]
 
 _STEPS_BITS = 4
 """Sixteen steps between two powers of two."""
@@ -42,6 +43,17 @@ def memory_rounded(request: Request) -> Request | None:
     if rounded == amount:
         return request
     return build(Request, {**request.units, MEMORY: rounded * UNIT}, terms=request.terms)
+
+
+def with_amounts(request: Request, amounts: Mapping[str, int]) -> Request:
+    """Return the request with these amounts, in nano-units, in place of its own or beside them; for one of one option.
+
+    Example:
+        >>> from grainlike import Cores, WallTime
+        >>> str(with_amounts(Cores(4) & WallTime("1h"), {"cores": 10**9, "memory": 2**20 * 10**9}))
+        'cores=1 memory=1048576 walltime=1:00:00'
+    """
+    return build(Request, by_name({**request.units, **amounts}), terms=request.terms)
 
 
 def with_memory(allocation: Allocation, memory: int) -> Allocation:

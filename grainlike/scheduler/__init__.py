@@ -55,7 +55,7 @@ from grainlike.scheduler._events import (
 from grainlike.scheduler._explain import Explanation, Shortage
 from grainlike.scheduler._head import HeadScheduler
 from grainlike.scheduler._records import HeadJob
-from grainlike.scheduler._scale_hint import PoolOffer, lacks
+from grainlike.scheduler._scale_hint import PoolOffer, Trials, lacks, wanted_in_pools
 from grainlike.scheduler._states import JobState, transition_table
 from grainlike.scheduler._statistics import RunTimes
 from grainlike.scheduler._workers import WorkerState
@@ -154,6 +154,7 @@ __all__ = [
     "TellWaits",
     "TerminateRunner",
     "Ticked",
+    "Trials",
     "WakeAt",
     "WorkerDrained",
     "WorkerHeard",
@@ -169,4 +170,5 @@ __all__ = [
     "backoff_s",
     "lacks",
     "transition_table",
+    "wanted_in_pools",
 ]

@@ -16,8 +16,7 @@ place in `_state`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Iterable
 
 from grainlike.resources import Missing, Request
 from grainlike.scheduler._attempts import RetryPolicy
@@ -53,13 +52,13 @@ from grainlike.scheduler._events import (
 from grainlike.scheduler._explain import Explanation, explain
 from grainlike.scheduler._job_tree import deepest_first
 from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState
-from grainlike.scheduler._scale_hint import PoolOffer, wanted_in_pools
 from grainlike.scheduler._state import SchedulerState
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import TINY_S
 from grainlike.scheduler._warnings import complain
 from grainlike.scheduler._workers import GangHold, WorkerState
 from grainlike.scheduler.planning._gangs import PlacedGang
+from grainlike.scheduler.planning._start_limits import StartLimits
 from grainlike.wire import Code, Completed, LeaseStart, LeaseWait, Wait
 
 __all__ = ["HeadScheduler"]
@@ -92,12 +91,11 @@ class HeadScheduler:
         self._state = books = SchedulerState(seed)
         self.jobs = books.jobs
         self.workers = books.workers
-        self.backoffs = books.backoffs
         self.classes = books.catalogue.classes
         self.shapes = books.catalogue.shapes
         """Shapes by number; workers name them by it."""
-        self.start_limits = books.planner.start_limits
-        self._catalogue, self._functions = books.catalogue, books.functions
+        self._catalogue = books.catalogue
+        self._functions = books.functions
         self._job_tree = books.job_tree
         self._planner = books.planner
         self._gangs = books.gangs
@@ -163,7 +161,7 @@ class HeadScheduler:
                 self._wake = None
         if self._job_tree.orphans:
             self._end_orphans(out)
-        if self.backoffs:
+        if self._state.backoffs:
             self._try_again(out)
         if self._attempts.quarantine or self._attempts.isolated:
             self._wake_at(self._attempts.release(now, out), out)
@@ -186,6 +184,11 @@ class HeadScheduler:
         """Time of the last `WakeAt`, until it has come; None without one."""
         return self._wake
 
+    @property
+    def in_backoff(self) -> int:
+        """Number of jobs that wait to be tried again."""
+        return len(self._state.backoffs)
+
     def running(self, worker: int) -> int:
         """Return how many jobs a worker has started and not ended."""
         return sum(job.state is JobState.LEASED for job in self.workers[worker].held.values())
@@ -196,19 +199,13 @@ class HeadScheduler:
         ends = ["it is to end when its jobs have"] if worker_state.draining else []
         return "; ".join([*worker_state.shut.values(), *ends])
 
-    def wanted_in_pools(self, pools: Sequence[PoolOffer], within_s: float) -> tuple[list[int], frozenset[int]]:
-        """Return how many more workers of each kind would help; see `_scale_hint.wanted_in_pools`."""
-        workers = list(self.workers.values())
-        return wanted_in_pools(self.classes.values(), workers, self._planner.start_limits, pools, within_s)
-
-    def oldest(self, most: int | None) -> list[HeadJob]:
-        """Return the records of the jobs that have not ended, the oldest first, at most `most`."""
-        return list(islice(self.jobs.values(), most))
+    @property
+    def start_limits(self) -> StartLimits:
+        """Limits and rates, and what they have left."""
+        return self._planner.start_limits
 
     def pace(self, fn: int) -> float | None:
-        """Return the mean seconds of a function whose jobs are known to be tiny and never to wait; None for any
-        other.
-        """
+        """Return the mean seconds of a function whose jobs are known to be tiny and never to wait, else None."""
         times = self._functions[fn].times
         return times.mean if times.known and not times.awaits and times.upper <= TINY_S else None
 
@@ -217,8 +214,8 @@ class HeadScheduler:
         found = self.jobs.get(job)
         if found is None:
             return None
-        workers, paused = self.workers.values(), self.paused
-        return explain(found, workers, self._planner, lambda: self.why_never(found.request), now, paused)
+        never = lambda: self.why_never(found.request)  # noqa: E731
+        return explain(found, self.workers.values(), self._planner, never, now, self.paused)
 
     def assembles(self, job: int) -> bool:
         """Return True for the job of a gang of which not all workers have granted their slots yet: it does not run."""
@@ -286,7 +283,7 @@ class HeadScheduler:
                 del self.jobs[number]
                 self._planner.waiting.touch(job.cls)
             elif job.state is JobState.BACKOFF:
-                self.backoffs.forget(job)
+                self._state.backoffs.forget(job)
                 del self.jobs[number]
             elif (gang := self._gangs.of(job)) is not None and not gang.assembled:
                 self._take_apart(job, out)
@@ -437,12 +434,12 @@ class HeadScheduler:
 
     def _try_again(self, out: list[HeadAction]) -> None:
         """Return jobs whose backoff is over to the front of their classes."""
-        due = self.backoffs.due(self._now)
+        due = self._state.backoffs.due(self._now)
         self._state.requeue(due, out)
         self._planner.ahead.fresh.update(job.cls.id for job in due)
         if due and self.closed:
             self._fail_impossible(out)
-        self._wake_at(self.backoffs.next, out)
+        self._wake_at(self._state.backoffs.next, out)
 
     # --- gangs -------------------------------------------------------------------------------------------------------
 

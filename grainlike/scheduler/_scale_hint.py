@@ -6,22 +6,33 @@ worker: those that the present workers are expected to finish within `within_s` 
 many slots as finish them by then. Jobs that take longer, or whose run time is unknown, each want slots of their own.
 The number depends on the queue alone, so jobs that die early and are in backoff do not raise it.
 
+A function of which hardly a job has ended may be quick: for a few seconds all its jobs together want one worker, on
+which it shows (`Trials`).
+
 For several kinds at a time each job counts once: for the first kind that could run it and may have more workers.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import ceil
 
 from grainlike.resources import Allocation, WallTime, amount_text
-from grainlike.scheduler._records import HeadFunction, RequestClass, Shape, order
+from grainlike.scheduler._head import HeadScheduler
+from grainlike.scheduler._records import HeadFunction, HeadJob, RequestClass, Shape, order
+from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import ChangeLog, WorkerState
-from grainlike.scheduler.planning._start_limits import StartLimits
 
-__all__ = ["PoolOffer", "lacks", "wanted_in_pools"]
+__all__ = ["PoolOffer", "Trials", "lacks", "wanted_in_pools"]
+
+TRIAL_S = 10.0
+"""Seconds for which jobs wait at most until each wants slots of its own, although none like it has ended yet."""
+
+LONG_S = 3.0
+"""Seconds after which a job that runs is known not to be quick: its process has imported its modules by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,31 +48,55 @@ class PoolOffer:
     most: int
 
 
+class Trials:
+    """Functions that are being tried: too few of their jobs have ended to know how long these take, and none was long.
+
+    A job that has run for `LONG_S` was long. Jobs that have waited for `TRIAL_S` are not held up any more.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[int, float] = {}
+        """Time since which jobs of a function wait, by its number, while it is not known how long they take."""
+
+    def look(self, scheduler: HeadScheduler, now: float) -> frozenset[HeadFunction]:
+        """Take notice of what waits and runs at a moment; return the functions that are being tried then."""
+        unknown = {fn for cls in scheduler.classes.values() for fn in _functions(cls) if not fn.times.known}
+        self._since = {fn.id: self._since.get(fn.id, now) for fn in unknown}
+        if not unknown:
+            return frozenset()
+        held = (job for worker in scheduler.workers.values() for job in worker.held.values())
+        long = {job.fn for job in held if job.state is JobState.LEASED and now - job.sent >= LONG_S}
+        quick = {fn for fn in unknown - long if fn.times.mean < LONG_S}
+        return frozenset(fn for fn in quick if now - self._since[fn.id] < TRIAL_S)
+
+
 def wanted_in_pools(
-    classes: Iterable[RequestClass],
-    workers: Sequence[WorkerState],
-    start_limits: StartLimits,
+    scheduler: HeadScheduler,
     pools: Sequence[PoolOffer],
     within_s: float,
+    tried: AbstractSet[HeadFunction] = frozenset(),
 ) -> tuple[list[int], frozenset[int]]:
     """Return how many more workers of each kind would be of use now, and which idle ones the first gang waits for.
 
     Of a gang that waits, the workers that are free for it count as there. A kind whose offer is not known yet is taken
-    for one that could run anything, with one worker.
+    for one that could run anything, with one worker. The jobs of a class whose functions are being `tried` want the
+    slots of one worker, and nothing where a worker is here that could run them.
     """
+    workers = list(scheduler.workers.values())
     new = [_NewWorkers(pool) for pool in pools]
-    waiting = [(first, cls) for cls in classes if (first := cls.head()) is not None]
+    waiting = [(order(first), cls) for cls in scheduler.classes.values() if (first := cls.head()) is not None]
     started = Counter[str]()
     kept: frozenset[int] = frozenset()
-    for first, cls in sorted(waiting, key=lambda pair: order(pair[0])):
+    for _, cls in sorted(waiting, key=lambda pair: pair[0]):
         counted: int | None = None
         for kind in new:
             shape = kind.shape_of(cls)
             if shape is None:
                 continue
             if counted is None:
-                count = _slots(len(cls.live()), first.fn, shape, workers, within_s)
-                count = min([count, *(left - started[name] for name, left in start_limits.left(shape))])
+                room = kind.room_on_one(shape)
+                count = _slots(cls.live(), shape, workers, within_s, tried, room)
+                count = min([count, *(left - started[name] for name, left in scheduler.start_limits.left(shape))])
                 started.update({name: max(0, count) for name, _ in shape.limits})
                 counted = count * shape.nodes
                 if shape.nodes > 1 and not kept and counted > 0:
@@ -112,6 +147,10 @@ class _NewWorkers:
         empty = self._empty
         return next((shape for shape in cls.shapes if empty is None or empty.fits_ever(shape)), None)
 
+    def room_on_one(self, shape: Shape) -> int:
+        """Return how many jobs, or gangs, an empty worker has room for, or as many workers as a gang has."""
+        return 1 if self._pool.offer is None else _times(self._pool.offer.units, shape)
+
     def fill(self, shape: Shape, parts: int) -> int:
         """Give so many parts of jobs room, on more workers while there may be more; return how many have some."""
         if self._pool.offer is None:
@@ -137,15 +176,39 @@ class _NewWorkers:
         return parts
 
 
-def _slots(count: int, fn: HeadFunction, shape: Shape, workers: Sequence[WorkerState], within_s: float) -> int:
-    """Return how many of `count` jobs should run at once on new workers."""
-    times = fn.times
-    if not times.known or times.mean >= within_s:
-        return count
-    here = sum(_times(worker.capacity, shape) for worker in workers if worker.fits_ever(shape) and not worker.shut)
-    return min(count, ceil(count * times.mean / within_s) - here // shape.nodes)
+def _slots(
+    jobs: Sequence[HeadJob],
+    shape: Shape,
+    workers: Sequence[WorkerState],
+    within_s: float,
+    tried: AbstractSet[HeadFunction],
+    room: int,
+) -> int:
+    """Return how many jobs should run at once on new workers, of which each has `room` for so many."""
+    long = short = trials = 0
+    short_s = 0.0
+    for fn, count in Counter(job.fn for job in jobs).items():
+        times = fn.times
+        if fn in tried:
+            trials += count
+        elif not times.known or times.mean >= within_s:
+            long += count
+        else:
+            short += count
+            short_s += count * times.mean
+    if not short and not trials:
+        return long
+    usable = [worker for worker in workers if worker.fits_ever(shape) and not worker.shut]
+    here = sum(_times(worker.capacity, shape) for worker in usable)
+    gangs = here // shape.nodes
+    wanted = long + max(0, min(short, ceil(short_s / within_s) - gangs))
+    return wanted if gangs else max(wanted, min(trials, room))
 
 
-def _times(amounts: dict[str, int], shape: Shape) -> int:
+def _functions(cls: RequestClass) -> Iterable[HeadFunction]:
+    return {job.fn for job in cls.live()}
+
+
+def _times(amounts: Mapping[str, int], shape: Shape) -> int:
     """Return how often the shape fits into amounts."""
     return min((amounts.get(name, 0) // amount for name, amount in shape.units if amount), default=0)

@@ -22,12 +22,14 @@ from grainlike.wire._connection import (
     Welcome,
 )
 from grainlike.wire._fleet import (
+    AskBlockFile,
     AskDown,
     AskEndBlock,
     AskFleet,
     AskPause,
     AskScale,
     AskUp,
+    BlockFileIs,
     BlockRow,
     FleetIs,
     LaunchRefused,
@@ -57,7 +59,7 @@ from grainlike.wire._handshake import (
     ConnectingHandshake,
     Software,
 )
-from grainlike.wire._history import OUTCOMES, AskHistory, EndedJob, HistoryIs
+from grainlike.wire._history import KEPT_JOBS, OUTCOMES, AskHistory, EndedJob, HistoryIs
 from grainlike.wire._large import (
     EMPTY_GAP,
     Buffer,
@@ -75,6 +77,7 @@ from grainlike.wire._live import (
     QueueRow,
     RunningRow,
 )
+from grainlike.wire._logged import RECORD_BYTES, ClientRecords, LoggedRecords
 from grainlike.wire._messages import Message
 from grainlike.wire._nested import (
     AskOutcome,
@@ -186,12 +189,14 @@ __all__ = [
     "FROM_STRANGER",
     "FROM_WORKER",
     "HEARTBEAT_S",
+    "KEPT_JOBS",
     "LEAST_EVERY_S",
     "LOST_S",
     "MOST_NAMES",
     "MOST_ROWS",
     "OUTCOMES",
     "PROTOCOL",
+    "RECORD_BYTES",
     "ROW_BYTES",
     "SUSPECT_S",
     "TRUSTED",
@@ -200,6 +205,7 @@ __all__ = [
     "AcceptingHandshake",
     "Ack",
     "Answer",
+    "AskBlockFile",
     "AskCancel",
     "AskDepart",
     "AskDown",
@@ -227,11 +233,13 @@ __all__ = [
     "Awaits",
     "Beat",
     "Began",
+    "BlockFileIs",
     "BlockRow",
     "Blocked",
     "Buffer",
     "Cancel",
     "ClassSpec",
+    "ClientRecords",
     "Code",
     "Completed",
     "ConnectingHandshake",
@@ -269,6 +277,7 @@ __all__ = [
     "LimitRow",
     "LimitsAre",
     "LiveIs",
+    "LoggedRecords",
     "LogsAre",
     "Matched",
     "Message",

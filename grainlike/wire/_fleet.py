@@ -9,12 +9,14 @@ import msgspec
 from grainlike.wire._base import BaseMessage
 
 __all__ = [
+    "AskBlockFile",
     "AskDown",
     "AskEndBlock",
     "AskFleet",
     "AskPause",
     "AskScale",
     "AskUp",
+    "BlockFileIs",
     "BlockRow",
     "FleetIs",
     "LaunchRefused",
@@ -71,6 +73,24 @@ class AskFleet(BaseMessage, frozen=True, tag=130):
 
     ask: int
     ended: bool
+
+
+class AskBlockFile(BaseMessage, frozen=True, tag=155):
+    """Ask for the log of a block, or for its `script`, from a place in bytes on; answered by `BlockFileIs`."""
+
+    ask: int
+    label: str
+    script: bool
+    start: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class BlockFileIs(BaseMessage, frozen=True, tag=156):
+    """Part of a file of a block, from `start` to `end`: the end of a rest that is long."""
+
+    ask: int
+    text: str
+    start: int
+    end: int
 
 
 class PoolRow(msgspec.Struct, frozen=True, array_like=True, gc=False):

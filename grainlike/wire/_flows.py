@@ -48,6 +48,7 @@ class OutputStream(IntEnum):
     STDERR = 1
     NOTE = 2  # not written by the job: a note about its output, such as how much of it is left out
     RUNNER = 3  # in a process that the job shares with others: the writer is not known
+    LOG = 4  # a record of `logging`, as a line
 
 
 class Follow(BaseMessage, frozen=True, tag=60):

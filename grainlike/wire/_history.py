@@ -6,7 +6,10 @@ import msgspec
 
 from grainlike.wire._base import BaseMessage
 
-__all__ = ["OUTCOMES", "AskHistory", "EndedJob", "HistoryIs"]
+__all__ = ["KEPT_JOBS", "OUTCOMES", "AskHistory", "EndedJob", "HistoryIs"]
+
+KEPT_JOBS = 100_000
+"""Number of ended jobs that a head remembers."""
 
 OUTCOMES = ("succeeded", "failed", "timed_out", "cancelled", "skipped")
 """Outcomes of jobs."""
@@ -22,6 +25,8 @@ class EndedJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
             its graph had failed.
         error: type and first line of its exception, shortened; empty for one without.
         worker: the worker that had it last; empty where none had.
+        request: what it asked for, as `parse` reads it; of jobs that a worker told of together, that of the first, from
+            which others may differ by a few percent of memory. Empty if the head does not know.
         slots: what it held there, in the notation of allocations; empty where it held nothing.
         attempts: how often it was sent to a worker to run.
         client: the number of the client that it came from, 0 for the head's own program.
@@ -33,6 +38,8 @@ class EndedJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
         cpu_s: CPU seconds of that attempt, with its children; 0 where its worker could not tell.
         peak_memory: bytes of memory that it had at most; 0 where its worker could not tell.
         ended_at: when it ended, as `time.time()` has it.
+        coroutine: True for a call of a coroutine function, which shares its process with others: `peak_memory` is that
+            process's, since it began.
     """
 
     job: int
@@ -40,6 +47,7 @@ class EndedJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
     outcome: str
     error: str
     worker: str
+    request: str
     slots: str
     attempts: int
     client: int
@@ -50,6 +58,7 @@ class EndedJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cpu_s: float
     peak_memory: int
     ended_at: float
+    coroutine: bool = False
 
     def __str__(self) -> str:
         times = "" if self.ran_s is None else f" after {self.ran_s:.3g} s"

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from grainlike.wire._connection import Ack, Beat, Goodbye, Hello, Refused, Welcome
 from grainlike.wire._flows import Credit, Follow, Items, Output
+from grainlike.wire._logged import ClientRecords, LoggedRecords
 from grainlike.wire._nested import Outcomes, ReleaseFunctions, Submit, Withdraw
 from grainlike.wire._orders import Assign, Cancel, Define, Depart, Gang, Hold, Retract, TimeLeft, Undefine
 from grainlike.wire._questions import FromClient, ToClient
@@ -61,4 +62,6 @@ Message = (
     | Outcomes
     | FromClient
     | ToClient
+    | LoggedRecords
+    | ClientRecords
 )

@@ -43,6 +43,7 @@ class SubmittedFunction(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     With `here`, its serialized form comes with the message: the first time that the job, or the client, sends it. After
     that the head knows it by its digest, until the job has ended, or the client has left or sent `ReleaseFunctions`.
+    `logs`: see `FunctionSpec`.
     """
 
     digest: bytes
@@ -54,6 +55,7 @@ class SubmittedFunction(msgspec.Struct, frozen=True, array_like=True, gc=False):
     keep: bool
     here: bool
     stream: bool = False
+    logs: bytes = b""
 
 
 class Submit(BaseMessage, frozen=True, tag=40):

@@ -28,7 +28,8 @@ class FunctionSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     With `many`, one job of it stands for many calls: its one argument is a list of packed arguments. With `keep`, its
     jobs lend no cores while they await. `paths` are imports that it needs beside those of `Setup`. `on` holds the
     exception types after which a job is tried again, serialized; empty for all. `on_memory`: whether it is tried again
-    after its process was killed for lack of memory."""
+    after its process was killed for lack of memory. `logs` has the levels of its program's loggers, packed
+    (`joblogging`); empty if records of `logging` that its jobs make are not passed on."""
 
     fn: int
     digest: bytes
@@ -40,6 +41,7 @@ class FunctionSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     paths: tuple[str, ...] = ()
     on: bytes = b""
     on_memory: bool = True
+    logs: bytes = b""
 
 
 class ClassSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -13,12 +13,14 @@ import msgspec
 
 from grainlike.wire._base import BaseMessage
 from grainlike.wire._fleet import (
+    AskBlockFile,
     AskDown,
     AskEndBlock,
     AskFleet,
     AskPause,
     AskScale,
     AskUp,
+    BlockFileIs,
     FleetIs,
     LaunchRefused,
     UpIs,
@@ -136,7 +138,7 @@ class AskDepart(BaseMessage, frozen=True, tag=110):
 class AskLogs(BaseMessage, frozen=True, tag=85):
     """Ask for what this job has written; with `follow`, also for what it writes until it has ended.
 
-    Answered by any number of `LogsAre`. Workers keep the output of a job that has ended for a while.
+    Answered by any number of `LogsAre`. Workers keep the ends of the output of the last attempts that have ended.
     """
 
     ask: int
@@ -415,6 +417,7 @@ Question = (
     | AskTrace
     | AskOutcome
     | AskUp
+    | AskBlockFile
     | AskScale
     | AskDown
     | AskPause
@@ -439,6 +442,7 @@ Answer = (
     | TraceIs
     | OutcomeIs
     | UpIs
+    | BlockFileIs
     | LaunchRefused
     | FleetIs
     | HistoryIs

@@ -36,6 +36,8 @@ class SimWorker:
 class NativeJob:
     """Job of the batch system, which is one block if all goes well.
 
+    `headless` marks those whose workers ended as they found no head.
+
     `extra` marks those that exist by the batch system's own doing: taken twice, or shown only long after.
     """
 
@@ -51,6 +53,7 @@ class NativeJob:
     started_at: float | None = None
     ended_at: float | None = None
     broken: bool = False
+    headless: bool = False
     by_others: bool = False
     workers: list[SimWorker] = field(default_factory=list)
 
@@ -102,6 +105,10 @@ class BatchSystem:
                 yield ListedBlock(job.native, job.name, "running", left_s=job.left_s(now), nodes=("n1",))
             elif job.ended_at is not None and now < job.ended_at + self.weather.forgets:
                 yield ListedBlock(job.native, job.name, "ended", job.reason)
+
+    def of_label(self, label: str) -> Sequence[NativeJob]:
+        """Return the jobs of a block, of which there may be two if it was taken twice."""
+        return [job for job in self.jobs.values() if job.label == label]
 
     def alive(self) -> Sequence[NativeJob]:
         """Return the jobs that have not ended."""

@@ -37,6 +37,10 @@ class FleetJudge:
         self._numbers: set[int] = set()
         self._most: dict[str, int] = {}
         self._deaths: dict[str, int] = {}
+        self._known_ended: set[str] = set()
+        self._may_count: dict[str, int] = {}
+        self._restored_at = 0.0
+        self._seen_pending: set[str] = set()
         self._counted: set[str] = set()
         self._failing: set[str] = set()
         self._leaving: set[str] = set()
@@ -47,18 +51,20 @@ class FleetJudge:
         """Note a violation."""
         self.violations.append(f"rule {rule} at {now:.0f}: {what}")
 
-    def before(self, event: FleetEvent, fleet: FleetScheduler, systems: dict[str, BatchSystem]) -> set[str]:
+    def before(self, event: FleetEvent, fleet: FleetScheduler, systems: dict[str, BatchSystem], now: float) -> set[str]:
         """Take an event before it is handled; return the labels of the blocks that must be there after it."""
         if isinstance(event, PoolSet):
             name = event.pool.name
             self._most[name] = max(self._most.get(name, 0), event.pool.max)
-            self._deaths[name] = 0
+            self._forget_deaths(name)
         elif isinstance(event, PoolResumed):
-            self._deaths[event.name] = 0
+            self._forget_deaths(event.name)
         elif isinstance(event, Joined):
-            self._deaths[event.label.rpartition("-")[0]] = 0
+            self._forget_deaths(event.label.rpartition("-")[0])
         elif isinstance(event, Restored):
             self._ending.clear()  # nobody could be told meanwhile
+            self._restored_at = now
+            self._seen_pending.clear()
         elif isinstance(event, ListingFailed):
             self._failing.add(event.system)
         elif isinstance(event, Listed):
@@ -71,8 +77,13 @@ class FleetJudge:
             if block.system in self._failing and block.label != spared
         }
 
+    def _forget_deaths(self, pool: str) -> None:
+        self._deaths[pool] = self._may_count[pool] = 0
+
     def _count_deaths(self, event: Listed, fleet: FleetScheduler, system: BatchSystem) -> None:
+        """Count the blocks that an early death must be concluded from: a head was there when they began."""
         there = {row.native for row in event.rows if row.state != "ended"}
+        self._seen_pending |= {row.native for row in event.rows if row.state == "pending"}
         for job in system.jobs.values():
             block = fleet.books.blocks.get(job.label)
             if block is None or block.native != job.native or block.joined or block.leave_reason:
@@ -81,6 +92,7 @@ class FleetJudge:
                 block.accepted_at < event.asked
                 and job.broken
                 and not job.alive
+                and (block.submitted_at >= self._restored_at or job.native in self._seen_pending)
                 and job.native not in there | self._counted
             ):
                 self._counted.add(job.native)
@@ -91,6 +103,7 @@ class FleetJudge:
         event: FleetEvent,
         actions: Sequence[FleetAction],
         fleet: FleetScheduler,
+        systems: dict[str, BatchSystem],
         must: set[str],
         workers: dict[tuple[str, int], SimWorker],
         now: float,
@@ -101,6 +114,7 @@ class FleetJudge:
         if isinstance(event, Listed):
             self._look_for_unknown(event, fleet, now)
             self._look_for_ending(event, fleet, now)
+        self._look_for_pauses(actions, fleet, systems, now)
         if isinstance(event, SubmissionRefused) and event.elsewhere:
             for pause in [action for action in actions if isinstance(action, Pause)]:
                 self.blame(10, now, f"{pause.pool} is paused, as one machine refused {event.label}: {pause.why}")
@@ -112,6 +126,20 @@ class FleetJudge:
                 if worker is not None and worker.alive and worker.job is not None:
                     self.blame(5, now, f"{action.label}.{action.node} has a job and is to leave: {action.reason}")
         self._leaving |= {action.label for action in actions if isinstance(action, Leave)}
+
+    def _look_for_pauses(
+        self, actions: Sequence[FleetAction], fleet: FleetScheduler, systems: dict[str, BatchSystem], now: float
+    ) -> None:
+        """Blame pauses for early deaths that are none: of blocks whose workers found no head."""
+        for label in fleet.books.ended.keys() - self._known_ended:
+            self._known_ended.add(label)
+            ended = fleet.books.ended[label]
+            headless = any(job.headless for system in systems.values() for job in system.of_label(label))
+            self._may_count[ended.pool] = self._may_count.get(ended.pool, 0) + (not ended.joined and not headless)
+        for pause in [action for action in actions if isinstance(action, Pause) and "in a row" in action.why]:
+            failing = [block for block in fleet.books.blocks_of(pause.pool) if block.leave_reason and not block.joined]
+            if self._may_count.get(pause.pool, 0) + len(failing) < _DEATHS:
+                self.blame(7, now, f"{pause.pool} is paused, and had too few early deaths: {pause.why}")
 
     def _submission(self, action: SubmitBlock, fleet: FleetScheduler, now: float) -> None:
         if action.number in self._numbers:

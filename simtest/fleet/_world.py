@@ -106,9 +106,9 @@ class FleetWorld:
         """Give the fleet an event, as a head that is alive does; it may end before it acts."""
         if not self.alive:
             return
-        must = self.judge.before(event, self.fleet, self.systems)
+        must = self.judge.before(event, self.fleet, self.systems, self.now)
         actions = self.fleet.handle(event, self.now)
-        self.judge.after(event, actions, self.fleet, must, self.workers, self.now)
+        self.judge.after(event, actions, self.fleet, self.systems, must, self.workers, self.now)
         if self.show is not None:
             self.show(f"{self.now:9.1f} {event} -> {[one for one in actions if not isinstance(one, Wake)]}")
         if self.weather.mean_head is not None and not self.calm and self.dice.chance(0.002):
@@ -318,6 +318,10 @@ class FleetWorld:
             other = self.workers.get(key)
             if other is not None and other is not worker and other.alive and other.connected:
                 self.exit_worker(worker, "refused")  # of a job that was taken twice
+                return
+            if not self.alive and self.workers.get(key) is not worker:
+                worker.native.headless = True
+                self.exit_worker(worker, "it finds no head")
                 return
             self.workers[key] = worker
             if not self.alive:

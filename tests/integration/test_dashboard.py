@@ -103,6 +103,8 @@ async def test_a_page_is_told_who_runs_on_which_core_and_is_sent_what_it_asks_fo
                 assert (worker, kind, place) == (told["w"][0][0], 0, 0)
                 assert [[at, many, fn] for at, many, fn, _, _ in part] == [[0, 1, 0], [1, 1, 0]]
                 assert told["w"][0][1] == "local"
+                bars = (await answer(browser, "/api/timeline"))["bars"]
+                assert [(bar[2], bar[6]) for bar in bars] == [([[0, 1]], -1), ([[1, 1]], -1)]
             async with live(browser) as updates:
                 told = await first(updates, lambda told: "figures" in told)
                 assert told["figures"]["cores"] == [2, 2]

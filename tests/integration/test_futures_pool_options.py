@@ -160,7 +160,9 @@ def test_the_rest_of_a_run_list_goes_to_the_next_process(tmp_path: Path) -> None
         futures = [pool.submit(pid_when_open, pipe)]  # so that the queue is not empty before all are in it
         futures += [pool.submit(os.getpid) for _ in range(99)]  # in run-lists, once their time is known
         pipe.open("w").close()
-        assert list(Counter(future.result(LIMIT_S) for future in futures).values()) == [25] * 4
+        calls = Counter(future.result(LIMIT_S) for future in futures).values()
+        # A most is promised, not that each process is used up before the next one is taken.
+        assert (sum(calls), max(calls)) == (100, 25)
 
 
 def test_a_call_that_fails_counts_and_each_process_is_initialized() -> None:

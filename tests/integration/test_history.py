@@ -1,6 +1,7 @@
 """What became of each job: asked of an executor, of a head elsewhere, and by the command line."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 
 import anyio
@@ -113,11 +114,35 @@ async def test_a_client_and_the_command_line_ask_the_head(told):
             assert [job["name"] for job in ended["ended"]] == ["triple", "triple"]
             both = json.loads((await told("jobs", "--all", "--name", "dou*", "--since", "1h", "--json"))[1])
             assert (both["jobs"], both["total"], len(both["ended"])) == ([], 0, 3)
-            code, _, why = await told("explain", bad.job)
+            code, out, _ = await told("explain", bad.job)
+            assert code == 0
+            first, error, where, request, times, whose = out.splitlines()
+            assert first.startswith(f"job {bad.job}, double: failed in attempt 1, ended ")
+            assert request == "  asked for: cores=1"
+            assert (error, where.split(" cores=")[0]) == ("  ValueError: 7 is unlucky", "  worker: local, slots")
+            assert re.fullmatch(r"  queued for \d+\.\d s, ran for \d+\.\d s, CPU \d+\.\d s, peak memory \S+", times)
+            assert whose == f"  client: {bad.program}"
+            plain = json.loads((await told("explain", bad.job, "--json"))[1])
+            assert (plain["state"], plain["job"], plain["outcome"]) == ("ended", bad.job, "failed")
+            assert "it did not run" in (await told("explain", number))[1]
+            code, _, why = await told("cancel", bad.job)
             assert code == 1
             assert f"there is no job {bad.job} any more: it has ended. double failed after " in why
-            assert "on worker local in attempt 1: ValueError: 7 is unlucky" in why
             assert "no job 99 yet" in (await told("explain", 99))[2]
+            code, out, _ = await told("report", "--name", "dou*")
+            assert code == 0
+            assert "4 succeeded" not in out
+            assert "2 succeeded, 1 failed" in out
+            assert "triple" not in out
+            plain = json.loads((await told("report", "--since", "1h", "--json"))[1])
+            assert (plain["succeeded"], plain["failed"], plain["cancelled"]) == (3, 1, 1)
+            of = {(row["name"], row["asked"]): row for row in plain["functions"]}
+            assert set(of) == {("double", "cores=1"), ("triple", "cores=1"), ("triple", "cores=2")}
+            assert of["triple", "cores=2"]["outcomes"] == {"cancelled": 1}
+            assert of["double", "cores=1"]["ran"] == 3
+            assert of["double", "cores=1"]["suggested"].startswith("cores=1 memory=")
+            assert json.loads((await told("report", "--name", "nobody", "--json"))[1])["functions"] == []
+            assert (await told("report", "--since", "yesterday"))[0] == 2
             assert "no such jobs" in (await told("jobs", "--ended", "--name", "nobody"))[1]
             assert "there may be more" in (await told("jobs", "--ended", "-n", 1))[1]
 

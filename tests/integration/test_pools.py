@@ -13,10 +13,12 @@ from limits import LIMIT_S
 from waiting import until
 
 from grainlike import GVAR, Cores, Executor, LaunchError, Memory, WallTime, connect, delayed, gather, start
+from grainlike.client import RefusedQueryError, call
 from grainlike.dialects import Answer
 from grainlike.head.durable import HeadDaemon
 from grainlike.launch import BatchClient, Local, Submission
 from grainlike.net import current_folder
+from grainlike.wire import AskBlockFile, BlockFileIs
 
 LISTEN = "tcp://127.0.0.1:0"
 
@@ -292,6 +294,24 @@ async def test_the_commands():
             assert not lives(row["native"])
             assert "no blocks" in (await grainlike("blocks"))[1]
             assert "the pool is taken down" in (await grainlike("blocks", "--all"))[1]
+
+
+async def test_files_of_blocks_are_told_to_whom_does_not_see_them():
+    with anyio.fail_after(LIMIT_S):
+        async with HeadDaemon(LISTEN), connect() as executor, call() as caller:
+            pool = await executor.up(Local("cores=1", min=1), name="cpu")
+            await natives(executor, 1)
+            log = anyio.Path(executor.blocks()[0].log)
+            script = await caller.ask(AskBlockFile(0, "cpu-1", True, 0), BlockFileIs)
+            assert script.text == await log.with_name("script").read_text()
+            part = await caller.ask(AskBlockFile(0, "cpu-1", False, 5), BlockFileIs)
+            assert (await log.read_text())[5 : part.end].startswith(part.text)
+            assert "joined cluster" in part.text
+            with pytest.raises(RefusedQueryError, match="no block cpu-9"):
+                await caller.ask(AskBlockFile(0, "cpu-9", False, 0), BlockFileIs)
+            await pool.down()
+            again = await caller.ask(AskBlockFile(0, "cpu-1", False, 5), BlockFileIs)
+            assert again.text.startswith(part.text), "also of a block that has ended"
 
 
 @pytest.mark.parametrize(

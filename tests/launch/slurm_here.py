@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-__all__ = ["SlurmHere", "missing", "temporary_slurm"]
+__all__ = ["PROGRAMS", "SlurmHere", "free_ports", "missing", "temporary_slurm"]
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
 START_S = 60.0
@@ -34,12 +34,14 @@ def missing() -> list[str]:
 
 
 @contextmanager
-def temporary_slurm(**options: Any) -> Iterator[SlurmHere]:
-    """Start a Slurm with options of `SlurmHere` in a folder of its own, which is removed at the end."""
+def temporary_slurm(kind: Callable[..., SlurmHere] | None = None, **options: Any) -> Iterator[Any]:
+    """Start a Slurm, a `SlurmHere` unless said otherwise, with options in a folder of its own, which is removed at the
+    end.
+    """
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))  # munged's user must get there, so it is not pytest's
     folder.chmod(0o755)
     try:
-        with SlurmHere(folder, **options) as started:
+        with (kind or SlurmHere)(folder, **options) as started:
             yield started
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -79,6 +81,7 @@ class SlurmHere:
             self._start_network(stack)
             self._start_munge(stack)
             self._configure()
+            self._start_accounting(stack)
             self._start(stack, *self.before(""), "slurmctld", "-D", "-f", self.folder / "slurm.conf", log="slurmctld")
             for node in self.nodes:
                 words = ("slurmd", "-D", "-N", node, "-f", self.folder / "slurm.conf")
@@ -116,6 +119,9 @@ class SlurmHere:
 
     def _start_network(self, stack: ExitStack) -> None:
         """Make the network of the nodes, to end with `stack`."""
+
+    def _start_accounting(self, stack: ExitStack) -> None:
+        """Start what keeps accounts, to end with `stack`."""
 
     # --- what tests ask and do ---------------------------------------------------------------------------------------
 
@@ -177,7 +183,7 @@ class SlurmHere:
         folder, host = self.folder, socket.gethostname()
         gpu = self.nodes[0]
         (folder / "gres.conf").write_text(f"NodeName={gpu} Name=gpu File=/dev/null\n")
-        ports = list(_free_ports(len(self.nodes) + 1))
+        ports = list(free_ports(len(self.nodes) + 1))
         nodes = "\n".join(
             f"NodeName={node} NodeHostname={self.host_of(node)} NodeAddr={self.address_of(node)} Port={port} "
             f"CPUs={self._cpus} RealMemory={self._memory_mb}{' Gres=gpu:1' if node == gpu else ''} State=UNKNOWN"
@@ -210,7 +216,7 @@ ReturnToService=2
 EnforcePartLimits=ALL
 MinJobAge=60
 KillWait=5
-SchedulerParameters=batch_sched_delay=0
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
 {nodes}
 PartitionName=work Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 PartitionName=minute Nodes=ALL MaxTime=00:01:00 State=UP
@@ -231,7 +237,8 @@ PartitionName=minute Nodes=ALL MaxTime=00:01:00 State=UP
             time.sleep(0.05)  # no program of Slurm's tells of such things
 
 
-def _free_ports(count: int) -> Sequence[int]:
+def free_ports(count: int) -> Sequence[int]:
+    """Return ports that nobody listens on."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:

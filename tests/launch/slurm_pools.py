@@ -60,9 +60,12 @@ def private_state(tmp_path, monkeypatch):
 
 @pytest.fixture
 def often_listed(monkeypatch):
-    """Slurm is asked every second: what follows from a listing is tried here, not how long one waits for it."""
+    """Slurm is asked every second, and jobs of a new function want slots each at once: what follows from a listing or
+    a count is tried here, not how long one waits for it.
+    """
     for name in ("YOUNG_PERIOD_S", "PERIOD_S", "LEAVING_PERIOD_S"):
         monkeypatch.setattr(f"grainlike.fleet._listing.{name}", 1.0)
+    monkeypatch.setattr("grainlike.scheduler._scale_hint.TRIAL_S", 0.0)
 
 
 class Submitted:

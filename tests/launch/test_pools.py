@@ -12,6 +12,12 @@ from grainlike import Cores, Nodes, Token, WallTime, cancel, connect, delayed, g
 pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("private_state", "often_listed")]
 
 
+@pytest.fixture
+def usual_trial(monkeypatch, often_listed):
+    """Jobs of a new function are tried on one worker, as usual."""
+    monkeypatch.setattr("grainlike.scheduler._scale_hint.TRIAL_S", 10.0)
+
+
 # --- up and down -----------------------------------------------------------------------------------------------------
 
 
@@ -104,18 +110,26 @@ async def test_a_pool_of_a_head_elsewhere_stays_when_its_program_leaves(slurm, s
         assert len(submitted.all()) == 2
 
 
-async def test_short_jobs_of_a_known_time_start_one_block(slurm, submitted):
+@pytest.mark.usefixtures("usual_trial")
+async def test_ten_thousand_short_jobs_of_a_new_function_start_one_block(slurm, submitted):
     @delayed
     async def brief(number):
         await asyncio.sleep(0.001)
         return number
 
-    async with opened(slurm_pool(max=8)):
-        for number in range(100):  # until it is known how long one takes
-            await (brief @ Cores(1))(number)
-        values = await gather(*((brief @ Cores(1))(number) for number in range(3_000)))
-        assert sum(values) == 3_000 * 2_999 // 2
+    async with opened(slurm_pool(max=2)):
+        values = await gather(*((brief @ Cores(1))(number) for number in range(10_000)))
+        assert sum(values) == 10_000 * 9_999 // 2
         assert len(submitted.all()) == 1
+
+
+@pytest.mark.usefixtures("usual_trial")
+async def test_long_jobs_of_a_new_function_get_their_blocks(slurm, submitted, gate):
+    async with opened(slurm_pool(max=3)) as executor:
+        jobs = [start(gate.job(number)) for number in range(3)]
+        await until_up(executor, 3)
+        gate.open()
+        assert len({await job for job in jobs}) == 3
 
 
 # --- limits of time and money ----------------------------------------------------------------------------------------

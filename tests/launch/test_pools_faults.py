@@ -29,6 +29,50 @@ async def test_a_refused_partition_is_told_at_the_prompt_in_slurms_words(slurm, 
     assert submitted.all() == []
 
 
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"queue": "nowhere"}, "invalid partition specified: nowhere"),
+        ({"queue": "minute", "walltime": "0:05:00"}, "Requested time limit is invalid"),
+        ({"resources": "cores=64"}, "More processors requested than permitted"),
+    ],
+)
+async def test_what_slurm_would_never_take_is_told_before_a_job_waits(slurm, submitted, keys, words):
+    async with opened() as executor:
+        with pytest.raises(LaunchError, match=words) as caught:
+            await executor.up(slurm_pool(**keys), name="cpu")
+        assert caught.value.command == ("sbatch", "--test-only")
+        assert words in pool_row(executor).paused
+        assert pool_row(executor).max == 1
+        await executor.up(slurm_pool(), name="cpu")
+        assert pool_row(executor).paused == "", "it is mended"
+    assert submitted.all() == []
+
+
+async def test_what_slurm_would_keep_or_cannot_answer_now_is_no_reason_against_a_pool(slurm, submitted, instead):
+    async with opened() as executor:
+        slurm.say("scontrol", "update", "NodeName=ALL", "State=DRAIN", "Reason=test")
+        try:
+            await executor.up(slurm_pool(), name="cpu")
+        finally:
+            slurm.say("scontrol", "update", "NodeName=ALL", "State=RESUME")
+        assert pool_row(executor).paused == ""
+        instead.of("sbatch", 'echo "sbatch: error: Unable to contact slurm controller (connect failure)" >&2; exit 1')
+        await executor.up(slurm_pool(max=2), name="cpu")
+        assert instead.calls("sbatch") == 1
+        assert (pool_row(executor).max, pool_row(executor).paused) == (2, "")
+    assert submitted.all() == []
+
+
+async def test_a_program_opens_with_a_pool_that_no_job_wants_yet(slurm, submitted):
+    async with opened(slurm_pool(queue="nowhere")) as executor:
+        assert pool_row(executor).paused == ""
+        job = start((where @ Cores(1))())
+        await until(lambda: "invalid partition" in pool_row(executor).paused)
+        cancel(job)
+    assert submitted.all() == []
+
+
 async def test_blocks_without_a_python_pause_their_pool_until_it_has_a_good_one(slurm, submitted):
     async with opened(slurm_pool(python="/nonexistent")) as executor:
         r_ = start((where @ Cores(1))())
@@ -88,20 +132,6 @@ async def test_blocks_that_end_before_a_worker_joins_pause_their_pool_after_the_
         cancel(r_)
 
 
-async def test_at_a_limit_of_the_site_a_pool_waits_and_goes_on(slurm, submitted, instead, monkeypatch):
-    monkeypatch.setattr("grainlike.fleet._endings.HOLD_S", 0.1)
-    words = "Batch job submission failed: Job violates accounting/QOS policy (job submit limit)"
-    instead.of("sbatch", f'printf "sbatch: error: %s\\n" AssocMaxSubmitJobLimit "{words}" >&2; exit 1')
-    async with opened(slurm_pool()) as executor:
-        r_ = start((where @ Cores(1))())
-        await until(lambda: instead.calls("sbatch") >= 2)
-        await until(lambda: "AssocMaxSubmitJobLimit" in pool_row(executor).why)
-        assert pool_row(executor).paused == ""
-        instead.of("sbatch", 'exec "$REAL" "$@"')
-        assert await r_ == executor.blocks()[0].native
-        assert len(submitted.all()) == 1
-
-
 async def test_a_head_that_is_killed_within_sbatch_finds_the_block_and_later_its_workers(
     slurm, submitted, instead, tmp_path
 ):
@@ -138,3 +168,27 @@ async def test_a_head_that_is_killed_within_sbatch_finds_the_block_and_later_its
         assert len(submitted.all()) == 1
         await head.stop()
         assert submitted.in_queue() == []
+
+
+async def test_a_block_that_begins_while_its_head_is_down_is_replaced_and_counts_for_nothing(
+    slurm, submitted, instead, tmp_path
+):
+    head = HeadProgram(tmp_path / "journal")
+    async with asyncio.timeout(LIMIT_S):
+        await head.start()
+        instead.of("sbatch", '"$REAL" --hold "$@"')
+        await command("up", "slurm", "-n", "1", "--resources", "cores=1", "--walltime", "0:05:00")
+        [(held, _)] = submitted.all()
+        await head.kill()
+        slurm.say("scontrol", "release", held)
+        assert await asyncio.to_thread(slurm.end_of, held) == "FAILED 3:0"
+        instead.of("sbatch", 'exec "$REAL" "$@"')
+        await head.start()
+        await until_files(tmp_path, lambda: len(submitted.all()) == 2)
+        first, second = json.loads(await command("blocks", "--all", "--json"))
+        assert (first["native"], first["state"]) == (held, "ended")
+        assert first["reason"].endswith("no head was there when it began")
+        assert second["native"] != held
+        [row] = json.loads(await command("pools", "--json"))
+        assert row["paused"] == ""
+        await head.stop()

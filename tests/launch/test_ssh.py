@@ -119,6 +119,23 @@ async def test_what_is_shown_before_is_what_is_delivered(ssh):
     assert nothing_is_left(n1)
 
 
+async def test_log_and_script_of_a_block_are_asked_of_its_machine(ssh):
+    n1 = ssh.add("n1")
+
+    async def blocks(*words):
+        return await run_words(sys.executable, "-m", "grainlike", "blocks", *words)
+
+    async with opened() as executor:
+        pool = await executor.up(ssh_pool(ssh, n1, min=1), name="cpu")
+        await until_up(executor)
+        (folder,) = n1.blocks()
+        assert await blocks("script", "cpu-1") == (folder / "script").read_text()
+        assert "joined cluster" in await blocks("log", "cpu-1")
+        await pool.down()
+        assert nothing_is_left(n1)
+        assert await blocks("script", "cpu-1") == "", "it went with its block"
+
+
 async def test_who_asks_before_is_told_what_each_machine_says_and_one_is_enough(ssh):
     n1, down, refuses = ssh.add("n1"), ssh.add("down", up=False), ssh.add("refuses", key="other_key")
     said = (await ssh_pool(ssh, n1, down, refuses).check()).splitlines()

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from ssh_pools import (
     nothing_is_left,
     opened,
     pool_row,
+    run_words,
     ssh_pool,
     until_nothing_is_left,
     until_up,
@@ -108,6 +110,8 @@ async def test_blocks_that_end_early_pause_their_pool_with_the_end_of_their_log_
         await until(lambda: "the disk is gone" in pool_row(executor).paused)
         assert "3 blocks in a row ended before a worker joined" in pool_row(executor).paused
         await until_nothing_is_left(n1)
+        words = (sys.executable, "-m", "grainlike", "blocks", "log", "ssh-3")
+        assert "the disk is gone" in await run_words(*words), "its end outlives it"
         await executor.up(ssh_pool(ssh, n1), name="ssh")
         assert await job == "n1"
     assert nothing_is_left(n1)

@@ -48,6 +48,16 @@ FLEET_BUGS: tuple[Bug, ...] = (
         (_BLOCK, "began = max(self.submitted_at, self.idle_before)", "began = now"),
     ),
     _bug(
+        "the_heads_absence_is_the_blocks_fault",
+        "blocks whose workers find no head pause their pool",
+        (_ENDINGS, "elif not block.leave_reason and not block.headless:", "elif not block.leave_reason:"),
+    ),
+    _bug(
+        "absence_is_never_over",
+        "blocks that began under the next head, and failed, are not counted",
+        (_LISTING, "        block.headless = False\n", ""),
+    ),
+    _bug(
         "look_once",
         "a block that was taken late belongs to nobody, or is submitted again",
         (_SUBMISSIONS, "LOOKS = 2", "LOOKS = 1"),

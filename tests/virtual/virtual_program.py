@@ -181,7 +181,7 @@ class _World:
         hello = introduction(name, offer, lasting=True)
         scheduler = NodeScheduler(offer, [])
         try:
-            await _Daemon(link, scheduler, hello, partial(runner_at_home, _no_process), echo=False).run()
+            await _Daemon(link, scheduler, hello, partial(runner_at_home, _no_process, show=None), show=None).run()
         finally:
             self._story.ended += link.joined
 

@@ -98,7 +98,7 @@ function used({ ended, row, explain }) {
     rows.push(["Waited", seconds(ended.queued_s)], ["Ran", seconds(ended.ran_s)]);
     rows.push(["CPU time", seconds(ended.cpu_s)]);
     if (ended.ran_s) rows.push(["Cores busy", (ended.cpu_s / ended.ran_s).toFixed(2)]);
-    rows.push(["Peak memory", bytes(ended.peak_memory)]);
+    rows.push([ended.coroutine ? "Memory of its process" : "Peak memory", bytes(ended.peak_memory)]);
   } else if (row) {
     rows.push(["Runs for", seconds(row.running_s)], ["Priority", String(row.priority)]);
   }

@@ -12,6 +12,7 @@ are on disk, so that their sender can resend them.
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -48,13 +49,13 @@ from grainlike.jobs import OutcomeListener
 from grainlike.net import ClosedLink, Link, ResumableSession
 from grainlike.resources import Allocation, parse_allocation
 from grainlike.scheduler import StartsPaused
-from grainlike.wire import Beat, Blocked, Buffer, Follow, Frame, Hello, Output
+from grainlike.wire import Beat, Blocked, Buffer, Follow, Frame, Hello, LoggedRecords, Output
 
 __all__ = ["DurableHead", "InputLog"]
 
 logger = logging.getLogger("grainlike")
 
-_IDLE_WORDS = (Beat, Output, Blocked)
+_IDLE_WORDS = (Beat, Output, Blocked, LoggedRecords)
 """Messages of workers that change nothing here."""
 
 
@@ -102,10 +103,15 @@ class DurableHead(Head):
             alarm=lambda at: alarm(clock.here(at)),
             seed=began.seed,
             now=self._at,
+            ahead=lambda: self.calendar,
             opened=began.now,
             object_store=ObjectStore(share=False),  # what is in memory is not there for the next head
         )
         self._clock = clock
+        self.calendar = time.time() - clock()
+        """Seconds by which the calendar is ahead of the clock, for what is told of ended jobs."""
+        self.dated = False
+        """True if that is in the journal."""
         self._log: InputLog | None = None
         self._moment: float | None = None
         self._later: list[tuple[WorkerConnection, Follow]] = []
@@ -114,6 +120,11 @@ class DurableHead(Head):
 
     def _at(self) -> float:
         return self._clock() if self._moment is None else self._moment
+
+    def set_calendar(self, ahead: float) -> None:
+        """Go by the calendar as so many seconds ahead of the clock from now on."""
+        self.history.close_block()  # those that have ended did so before
+        self.calendar, self.dated = ahead, True
 
     # --- what was -----------------------------------------------------------------------------------------------------
 
@@ -183,7 +194,8 @@ class DurableHead(Head):
             case StartsHeld():
                 self.hold_starts(what.why)
             case WrittenBy():
-                pass  # of those who read the records
+                if what.calendar:
+                    self.set_calendar(what.calendar)
             case _:
                 raise JournalError(f"{type(what).__name__} is out of place in a journal")
 

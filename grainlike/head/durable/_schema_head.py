@@ -14,12 +14,12 @@ Ack wire._connection.Ack: received
 Goodbye wire._connection.Goodbye: reason
 Items wire._flows.Items: job attempt data counts
 Credit wire._flows.Credit: job attempt items size
-OutputStream wire._flows.OutputStream: 0 1 2 3
+OutputStream wire._flows.OutputStream: 0 1 2 3 4
 Follow wire._flows.Follow: job follower on
 Output wire._flows.Output: job attempt streams data follower caught_up last_words
 LargeBuffer wire._large.LargeBuffer: _aside _at _base _counted _length _most _wanted data kept passed
 RetrySpec wire._nested.RetrySpec: times losses backoff on on_timeout on_memory
-SubmittedFunction wire._nested.SubmittedFunction: digest name is_async timeout retry many keep here stream
+SubmittedFunction wire._nested.SubmittedFunction: digest name is_async timeout retry many keep here stream logs
 Submit wire._nested.Submit: parent attempt request priority isolate functions children fns data counts names
 ReleaseFunctions wire._nested.ReleaseFunctions: digests
 Withdraw wire._nested.Withdraw: parent attempt children skipped
@@ -28,6 +28,7 @@ Outcomes wire._nested.Outcomes: parent attempt children good workers slots attem
 AskOutcome wire._nested.AskOutcome: ask child at
 OutcomeIs wire._nested.OutcomeIs: ask at data end checksum
 FunctionSpec wire._orders.FunctionSpec: fn digest name is_async timeout many keep paths on on_memory
+    logs
 ClassSpec wire._orders.ClassSpec: cls request isolate
 Define wire._orders.Define: functions classes
 Undefine wire._orders.Undefine: functions classes

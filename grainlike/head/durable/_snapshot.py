@@ -23,10 +23,16 @@ __all__ = ["began_here", "by_this_release", "check_version", "draw_head", "read_
 
 
 class _Title(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=False):
-    """Header of a snapshot: `now` is its moment on the scheduler's clock."""
+    """Header of a snapshot: `now` is its moment on the scheduler's clock, which is `calendar` behind `time.time()`; 0
+    if nobody has said. `history` has the jobs that have ended, as `JobHistory` packs them.
+
+    A last field with a default may be added without another schema.
+    """
 
     now: float
     began: HeadBegan
+    calendar: float = 0.0
+    history: bytes = b""
 
 
 _decoder = msgspec.msgpack.Decoder(_Title)
@@ -56,7 +62,7 @@ def check_version(began: HeadBegan) -> None:
 
 def draw_head(head: DurableHead, clients: ClientRegistry, began: HeadBegan, now: float) -> Iterator[bytes]:
     """The image of a head with its clients. It must not be in the middle of anything."""
-    title = _Title(now, by_this_release(began))
+    title = _Title(now, by_this_release(began), head.calendar, head.history.packed())
     yield msgspec.msgpack.encode(title)
     fields = records()["HeadState"]
     held = {name: getattr(head.state, of) for name, of in zip(fields.names, fields.attributes, strict=True)}
@@ -83,16 +89,14 @@ def draw_head(head: DurableHead, clients: ClientRegistry, began: HeadBegan, now:
     yield from draw_image(state, records(), made, METHODS)
 
 
-def read_title(chunk: bytes) -> tuple[HeadBegan, float]:
-    """Decode a snapshot's header: the head's first record, and the moment. Raises `JournalError` if this release
-    cannot read it.
-    """
+def read_title(chunk: bytes) -> _Title:
+    """Decode a snapshot's header. Raises `JournalError` if this release cannot read it."""
     try:
         title = _decoder.decode(chunk)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise JournalError(f"no image of a head: {error}") from None
     check_version(title.began)
-    return title.began, title.now
+    return title
 
 
 def read_head(chunks: Iterable[bytes], head: DurableHead, clients: ClientRegistry, schema: int | str = SCHEMA) -> None:

@@ -9,6 +9,7 @@ import gc
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -49,6 +50,9 @@ LOOK_S = 1.0
 failed still does.
 """
 
+CALENDAR_S = 1.0
+"""Seconds by which the calendar may be off the one that was written down."""
+
 _CHILD_S = 0.02
 """Seconds between checks of whether the process that writes a snapshot has exited."""
 
@@ -68,6 +72,8 @@ class HeadStore:
         self.clock = PersistentClock()
         self.failure: JournalError | None = None
         self._image: Iterator[bytes] | None = None
+        self._ended = 0.0, b""
+        """What the snapshot says of the calendar, and of jobs that have ended."""
         self._records: Iterator[bytes] = iter(found.records)
         self._image_size = self._journal.image_size
         self._dropped_before = 0
@@ -89,9 +95,10 @@ class HeadStore:
         """Return the first record of the head in these files; `began` if there was none."""
         if image is not None:
             self._image = iter(image)
-            found, now = read_title(next(self._image))
-            self.clock.has_been(now)
-            return found
+            title = read_title(next(self._image))
+            self.clock.has_been(title.now)
+            self._ended = title.calendar, title.history
+            return title.began
         first = next(self._records, None)
         if first is None:
             self._journal.append(pack_input(began))
@@ -111,14 +118,13 @@ class HeadStore:
         if self._image is not None:
             read_head(self._image, head, clients, self.began.schema)
             self._dropped_before = head.state.functions.dropped_bytes
+            self._restore_history()
         self._records = self._of_this_schema(self._records)
         if self._image is not None:
             self._records = _behind_an_image(self._records)
         whole = head.replay(self._records, clients)
         self.began = by_this_release(self.began)
-        ours = WrittenBy(self.clock(), self.began.version, SCHEMA)
-        if self._written_by != (ours.version, ours.schema):
-            self._journal.append(pack_input(ours))
+        self._note_calendar(self._journal.append, again=self._written_by != (self.began.version, SCHEMA))
         head.keep(self)
         self._journal.on_synced = head.on_disk
         self._journal.on_failure = self._fail
@@ -126,6 +132,21 @@ class HeadStore:
             head.hold_starts("")  # the last head ended when its disk had just taken an image
         if not whole:
             self._fail(JournalError("what was told while the disk refused is not in the journal"))
+
+    def _restore_history(self) -> None:
+        calendar, packed = self._ended
+        self._ended = 0.0, b""
+        if calendar:
+            self._head.set_calendar(calendar)
+        if packed and not self._head.history.restore(packed):
+            logger.warning("jobs that had ended are forgotten: another release has written what became of them")
+
+    def _note_calendar(self, append: Callable[[Sequence[Buffer]], object], *, again: bool = False) -> None:
+        """Write down who writes, and how far the calendar is ahead, if that has changed, or `again`."""
+        ahead = time.time() - self.clock()
+        if again or not self._head.dated or abs(ahead - self._head.calendar) > CALENDAR_S:
+            append(pack_input(WrittenBy(self.clock(), self.began.version, SCHEMA, ahead)))
+            self._head.set_calendar(ahead)
 
     def _of_this_schema(self, records: Iterator[bytes]) -> Iterator[bytes]:
         """Iterate over the records of the log, converted to `SCHEMA`; find who wrote the last of them."""
@@ -175,6 +196,8 @@ class HeadStore:
             while True:
                 await anyio.sleep(LOOK_S)
                 self._check_place()
+                if self._writes:
+                    self._note_calendar(self.append)
                 if self.failure is not None or (self._writes and (self._is_old or self._is_long())):
                     await self._renew()
 

@@ -47,10 +47,10 @@ from grainlike.head import Head, WorkerConnection
 from grainlike.head.fleet._books_file import BooksFile
 from grainlike.head.fleet._state import FleetState
 from grainlike.head.fleet._view import FleetView
-from grainlike.launch import POOL_NAME, Submission, WorkerPool, sweep_blocks
+from grainlike.launch import POOL_NAME, FilePart, Submission, WorkerPool, sweep_blocks
 from grainlike.net import state_directory
 from grainlike.resources import UNIT, Allocation
-from grainlike.scheduler import PoolOffer
+from grainlike.scheduler import PoolOffer, Trials, wanted_in_pools
 
 __all__ = ["FleetDriver"]
 
@@ -61,6 +61,9 @@ LOOK_S = 1.0
 
 WITHIN_S = 60.0
 """Seconds in which short jobs are to be finished: they want no more workers than that takes."""
+
+ASK_S = 10.0
+"""Seconds for which `up` waits for what a batch system says to a pool that submits nothing yet."""
 
 _KILL_S = 60.0
 """Seconds after which a block that was to end is ended by force, where there is no batch system to do it."""
@@ -101,6 +104,7 @@ class FleetDriver:
         """Workers of blocks that the scheduler knows of: number at the head, and whether it has no job."""
         self._submissions: dict[str, Submission] = {}
         """Last submission, by label: who asked for the pool is told what was said."""
+        self._trials = Trials()
         self._outbox: list[FleetAction] = []
         self._waiting = anyio.Event()
         self._drives = False
@@ -122,9 +126,10 @@ class FleetDriver:
 
     # --- what people ask for -----------------------------------------------------------------------------------------
 
-    async def up(self, name: str, pool: WorkerPool) -> tuple[str, str]:
+    async def up(self, name: str, pool: WorkerPool, *, asks: bool = True) -> tuple[str, str]:
         """Set a pool; return label and id of its first submission, which are empty where nothing is to be submitted.
 
+        Where nothing is, with `asks` the batch system is asked whether it would take a block, if that costs it nothing.
         Cancelled before the answer, the pool goes down.
 
         Raises:
@@ -142,6 +147,10 @@ class FleetDriver:
         try:
             self._count()
             await self._changes.until(lambda: self._first_answer(name, before) is not None)
+            if asks and self._first_answer(name, before) == ("", "", ""):
+                await self._ask(name, pool)
+        except LaunchError:
+            raise
         except BaseException:
             self._tell(PoolGone(name, at_once=True))
             raise
@@ -150,6 +159,19 @@ class FleetDriver:
             said = self._submissions.get(label)
             raise LaunchError(refusal, said.command if said else (), said.script if said else "")
         return label, native
+
+    async def _ask(self, name: str, pool: WorkerPool) -> None:
+        """Ask the batch system of a pool whether it would take a block.
+
+        Raises:
+            LaunchError: it never would. The pool is paused.
+        """
+        refusal = None
+        with anyio.move_on_after(ASK_S):  # it may be silent now, which is no reason against a pool
+            refusal = await pool.hopeless()
+        if refusal is not None:
+            self._tell(PoolPaused(name, refusal.words))
+            raise refusal
 
     def _first_answer(self, name: str, before: int) -> tuple[str, str, str] | None:
         """Return label, id and refusal of the first submission of a pool since number `before`; None: not answered."""
@@ -213,6 +235,19 @@ class FleetDriver:
             raise LookupError(why)
         self._tell(BlockDismissed(label, at_once))
 
+    async def read_file(self, label: str, file: str, start: int) -> FilePart:
+        """Return what the `log` or the `script` of a block has from a place on; its end, if that is much.
+
+        Raises:
+            LookupError: there is no such block, or its pool is down.
+        """
+        block = self._scheduler.block(label)
+        if block is None:
+            raise LookupError(f"there is no block {label}; `grainlike blocks --all` lists them")
+        if block.pool not in self._state.pools:
+            raise LookupError(f"the pool of block {label} is down, so nobody knows where its files are")
+        return await self._state.client(block.pool).read_part(self._state.name_of(block), file, start)
+
     def _pool(self, name: str) -> WorkerPool:
         if name not in self._books.pools:
             raise LookupError(self._no_pool(name))
@@ -263,7 +298,8 @@ class FleetDriver:
         version = self._scheduler.version
         names = list(books.pools)
         pools = [PoolOffer(self._state.usable(name), self._scheduler.room(name)) for name in names]
-        counts, kept = self._head.state.scheduler.wanted_in_pools(pools, WITHIN_S)
+        scheduler = self._head.state.scheduler
+        counts, kept = wanted_in_pools(scheduler, pools, WITHIN_S, self._trials.look(scheduler, self._head.now()))
         labels = frozenset(place[0] for place, (number, _) in self._known.items() if number in kept)
         self._tell(Wanted(dict(zip(names, counts, strict=True)), version, labels))
 

@@ -31,6 +31,7 @@ from grainlike.net import Link, is_gone
 from grainlike.resources import offer_of, parse
 from grainlike.wire import (
     MOST_ROWS,
+    AskBlockFile,
     AskCancel,
     AskDepart,
     AskDown,
@@ -56,6 +57,7 @@ from grainlike.wire import (
     AskWorkers,
     Beat,
     Buffer,
+    ClientRecords,
     Credit,
     Done,
     EndSessions,
@@ -83,6 +85,9 @@ if TYPE_CHECKING:  # only a head that others connect to has one
     from grainlike.head.server._outcome_store import OutcomeStore
 
 _MOST_LOGS = 1000
+
+_UNREAD_RECORDS = 4 << 20
+"""Bytes that may wait for a client before records of `logging` are dropped rather than added."""
 
 WORKERS_S = 0.1
 """Seconds between two lists of workers to a client: with a thousand of them, each takes some milliseconds."""
@@ -139,6 +144,9 @@ class ClientRegistry:
         self._stop = stop
         self._alone = alone
         self._opened = time.monotonic()
+        head.records.clients = self._pass_records
+        self._records_sent: dict[int, tuple[int, int]] = {}
+        """Records of jobs that were sent to clients, and that were dropped since, by the numbers of their owners."""
         self._telling: dict[int, bool] = {}
         """Clients that have just been sent the workers, and whether there are more changes to send."""
 
@@ -158,6 +166,7 @@ class ClientRegistry:
                 self._detach(session.connection, session)
             connection.reply_to = session
             session.attach(connection)
+            self._count_anew(session)
         return connection
 
     def check_session(self, hello: Hello) -> None:
@@ -199,6 +208,7 @@ class ClientRegistry:
         else:
             self._head.withdraw_all(connection)
         self._head.release_for(connection.number)
+        self._records_sent.pop(connection.number, None)
         self.look_whether_alone()
 
     def _detach(self, connection: ClientConnection, session: NamedSession) -> None:
@@ -259,6 +269,31 @@ class ClientRegistry:
         finally:
             del self._telling[connection.number]
 
+    def _count_anew(self, session: NamedSession) -> None:
+        """Count the records that are sent to a program from none; it is told how many were dropped before it came."""
+        _, dropped = self._records_sent.get(session.number, (0, 0))
+        numbers = {*self.here, *(session.number for session in self.sessions)}
+        self._records_sent = {owner: count for owner, count in self._records_sent.items() if owner in numbers}
+        self._records_sent[session.number] = 0, dropped
+
+    def _pass_records(self, owner: int, worker: str, records: list[bytes]) -> None:
+        """Send records of `logging` to the client, or to the program that has the session, of this number. They are
+        dropped while it is away, or does not read.
+        """
+        connection = self.here.get(owner)
+        if connection is None:
+            session = next((session for session in self.sessions if session.number == owner), None)
+            if session is None:
+                return  # of a client that has left
+            connection = session.connection
+        sent, dropped = self._records_sent.get(owner, (0, 0))
+        if connection is None or connection.link.closed or connection.link.waiting() > _UNREAD_RECORDS:
+            self._records_sent[owner] = sent, dropped + len(records)
+            return
+        sent += len(records)
+        self._records_sent[owner] = sent, 0
+        connection.post(ClientRecords(worker, records, sent, dropped))
+
     def hear(self, connection: ClientConnection, frames: Sequence[Frame]) -> None:
         """Handle the frames of one read of a client's link."""
         connection.heard = time.monotonic()
@@ -281,8 +316,8 @@ class ClientRegistry:
                     connection.tasks.start_soon(
                         self.store.tell, connection.link, message, self._kept(connection, message.child)
                     )
-                case AskUp() if connection.tasks is not None:
-                    connection.tasks.start_soon(self.pools.up, connection, message)
+                case AskUp() | AskBlockFile() if connection.tasks is not None:
+                    connection.tasks.start_soon(self.pools.ask, connection, message)
                 case Enough():
                     if message.ask in connection.listening:
                         connection.listening[message.ask].cancel()

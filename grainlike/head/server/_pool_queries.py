@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from grainlike.errors import GrainlikeError, LaunchError
 from grainlike.head.server._client import ClientConnection
 from grainlike.wire import (
+    AskBlockFile,
     AskDown,
     AskEndBlock,
     AskFleet,
     AskPause,
     AskScale,
     AskUp,
+    BlockFileIs,
     Done,
     FleetIs,
     LaunchRefused,
@@ -40,7 +42,27 @@ class PoolQueries:
         self.driver: FleetDriver | None = None
         """Driver of the pools, once there is one."""
 
-    async def up(self, connection: ClientConnection, question: AskUp) -> None:
+    async def ask(self, connection: ClientConnection, question: AskUp | AskBlockFile) -> None:
+        """Answer a question that waits for a batch system or a machine."""
+        if isinstance(question, AskUp):
+            await self._up(connection, question)
+        else:
+            connection.post(await self._read(question))
+
+    async def _read(self, question: AskBlockFile) -> Message:
+        """Return what a file of a block has from a place on."""
+        try:
+            if self.driver is None:
+                raise LookupError("no pool is up")
+            file = "script" if question.script else "log"
+            part = await self.driver.read_file(question.label, file, question.start)
+        except LookupError as error:
+            return Unable(question.ask, str(error))
+        if part.why:
+            return Unable(question.ask, part.why)
+        return BlockFileIs(question.ask, part.text, part.start, part.end)
+
+    async def _up(self, connection: ClientConnection, question: AskUp) -> None:
         """Set a pool, and answer when its first block was taken or refused."""
         import json
 

@@ -183,7 +183,11 @@ async def test_a_head_tells_how_jobs_of_all_programs_ended_and_what_ran_where(to
         assert counts == (4, 2, 1, 2, 0)
         code, out = await told("report")
         assert (code, out.startswith("4 succeeded, 2 failed, 1 timed out, 2 cancelled in")) == (0, True)
-        assert out.endswith("0 have not ended\n")
+        assert out.splitlines()[1].endswith("; 0 have not ended")
+        rows = {line.split()[0]: line for line in out.splitlines()[2:] if line.strip()}
+        assert {"divmod", "tries", "fail", "sleep", "abs", "wait_at"} <= rows.keys()
+        assert "2 succeeded, 1 cancelled" in rows["abs"]
+        assert "1 timed out" in rows["sleep"]
         code, out = await told("trace", "-o", path)
         assert (code, out) == (0, f"{path}: what ran in 8 attempts; open it in ui.perfetto.dev\n")
         drawn = path.read_text()

@@ -3,18 +3,18 @@
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from heads import head_process, listens
 from limits import LIMIT_S
 from waiting import logged, until_called, until_files
 from weather import Weather, port, way_through
@@ -47,6 +47,7 @@ def record(path, number, what):
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.write(fd, f"{number} {what}\n".encode())
     os.close(fd)
+    logging.getLogger("marks").warning("%s %s", number, what)
 
 
 @delayed
@@ -270,7 +271,7 @@ class Heads:
                 daemon.leaves = not self._last
 
 
-async def test_restarts_lose_nothing_and_do_nothing_twice(start_worker, tmp_path, monkeypatch):
+async def test_restarts_lose_nothing_and_do_nothing_twice(start_worker, tmp_path, monkeypatch, caplog):
     for name, value in zip(("IMAGE_BYTES", "IMAGE_TIMES", "LOOK_S"), EAGER, strict=True):
         monkeypatch.setattr(_store, name, value)
     journal, path = tmp_path / "journal", tmp_path / "marks"
@@ -292,6 +293,9 @@ async def test_restarts_lose_nothing_and_do_nothing_twice(start_worker, tmp_path
         await heads.end()
         assert (await worker.exit())[0] == 0
     check(path, range(240))
+    logged = [record.getMessage() for record in caplog.records if record.name == "marks"]
+    assert len(logged) == len(set(logged)), "records may be lost with a head, and do not come twice"
+    assert len(logged) > 240
 
 
 async def test_a_head_that_records_knows_the_workers_of_an_image(start_worker, tmp_path, monkeypatch, capsys):
@@ -321,19 +325,6 @@ async def test_a_head_that_records_knows_the_workers_of_an_image(start_worker, t
         assert said.startswith("5 succeeded in ")
         assert said.endswith(" s, since this head was first started")
         await heads.end()
-
-
-def head_process(journal, *more):
-    """`head start` in a process of its own; returns when it listens."""
-    command = [sys.executable, "-m", "grainlike", "head", "start", "--listen", TLS, "--journal", str(journal), *more]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-
-
-async def listens(process):
-    said = await asyncio.to_thread(process.stdout.readline)
-    assert said.startswith("head at "), process.communicate()
-    return said.split()[2].rstrip(",")
 
 
 async def test_a_killed_head_is_followed_by_one_that_goes_on(start_worker, tmp_path):

@@ -75,7 +75,7 @@ async def test_whatever_a_process_writes_is_its_jobs(opened):
         out = [text for stream, text in found if stream == "stdout"]
         assert sorted(out[2:]) == sorted(["by a child", "by a thread", "raw bytes", "no line end"])
         assert out[:2] == ["printed 1", "by descriptor"]
-        assert [text for stream, text in found if stream == "stderr"] == ["to stderr", "logged"]
+        assert [text for stream, text in found if stream == "stderr"] == ["to stderr"]
         assert await lines(executor, r_) == found
 
 
@@ -314,7 +314,7 @@ async def test_what_cannot_be_told_apart_is_the_runners_and_said_to_be_so(start_
         worker = start_worker(executor.address)
         r_ = (native @ Cores(1))()
         await r_
-        assert await lines(executor, r_) == [("stderr", "logged")]
+        assert await lines(executor, r_) == [("log", "WARNING:any:logged")]
     _, said = await worker.exit()
     assert "for which of its jobs is unknown: who am I" in said
 

@@ -62,9 +62,9 @@ def test_moments_of_another_boot_are_no_moments_here():
     again, visitors = a_head()
     met = []
     again.observers.append(Meets(met))
-    began, now = read_title(title)
+    told = read_title(title)
     read_head(iter(rest), again, visitors)
-    assert (began, now) == (began_here(1), far)
+    assert (told.began, told.now) == (began_here(1), far)
     assert met == ["n1"], "whoever looks on knows the workers that the image brought"
     assert [info.name for info in again.view.workers()] == ["n1"]
     assert 0 <= again.view.workers()[0].silent_s < 60

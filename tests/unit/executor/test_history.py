@@ -4,11 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from grainlike.head._history import _BLOCK_JOBS, KEPT_BYTES, KEPT_JOBS, JobHistory, first_line
+from grainlike import Cores, Memory
+from grainlike.head import _history
+from grainlike.head._history import _BLOCK_JOBS, KEPT_BYTES, JobHistory, first_line
 from grainlike.head._nested import RelayedJob
 from grainlike.jobs import NO_PARCEL, Job, Placement
 from grainlike.payload import dump_error, told_of_error
-from grainlike.wire import AskHistory, Completed
+from grainlike.wire import KEPT_JOBS, AskHistory, Completed
 
 AHEAD = 1_000_000.0
 """Seconds by which the calendar of these tests is ahead of the head's clock."""
@@ -19,9 +21,6 @@ class Clock:
 
     def __call__(self):
         return self.now
-
-    def wall(self):
-        return self.now + AHEAD
 
 
 @pytest.fixture
@@ -36,11 +35,12 @@ def live():
 
 @pytest.fixture
 def history(clock, live):
-    return JobHistory(lambda: live, clock, wall=clock.wall)
+    return JobHistory(lambda: live, clock, ahead=lambda: AHEAD)
 
 
 def job_of(number, name="fit", fn=1, **placed):
-    job = Job(number, fn, SimpleNamespace(function=SimpleNamespace(name=name)), NO_PARCEL)
+    function = SimpleNamespace(name=name, is_async=name.startswith("async"))
+    job = Job(number, fn, SimpleNamespace(function=function, request=Cores(2)), NO_PARCEL)
     if placed:
         job.placement = Placement("n1", 1, slots="cores=[2]", **placed)
     return job
@@ -72,6 +72,60 @@ def test_a_batch_is_kept_with_all_that_is_known_of_each(history):
     assert (first.slots, first.attempts, first.client, first.parent) == ("cores=[2]", 1, 0, 0)
     assert (first.ran_s, first.cpu_s, first.peak_memory) == (2.0, 1.5, 4096)
     assert first.ended_at == 90 + 1 + 2 + AHEAD
+    assert (first.request, first.coroutine) == ("cores=2", False)
+
+
+@pytest.mark.parametrize(
+    ("slots", "awaited"),
+    [
+        (["cores=[1]"] * 3, False),
+        (["cores=[1] memory=10", "cores=[1] memory=9", "cores=[1] memory=10"], False),
+        (["cores=[1]", "cores=[2]", "cores=[2]"], False),
+        (["cores=[1]", "cores=[2]", "cores=[1]"], True),
+        ([None, None, "cores=[1]"], False),
+        ([None] * 3, False),
+    ],
+)
+def test_slots_of_a_batch_are_each_ones_own(history, slots, awaited):
+    jobs = [job_of(number, began=90.0) for number in (1, 2, 3)]
+    for job, held in zip(jobs, slots, strict=True):
+        job.placement.slots = held
+    rest = [90.0] * 3, [2.0] * 3, [1.5] * 3, [4096] * 3
+    history.succeeded("n1", 1.0, jobs, Completed(1, [3, 1, 2], [1] * 3, [0] * 3, *rest, [], [], 0.0, awaited))
+    assert [job.slots for job in reversed(page(history).jobs)] == [held or "" for held in slots]
+    assert [history.find(number) is not None for number in range(5)] == [False, True, True, True, False]
+
+
+def test_what_jobs_asked_for_is_kept_of_a_programs_own_and_of_clients(clock, live):
+    history = JobHistory(lambda: live, clock, ahead=lambda: AHEAD, is_coroutine=lambda fn: fn == 9)
+    batch(history, [1, 2], name="async fit")
+    own, session = job_of(3), SimpleNamespace(number=7, name="sweep")
+    history.requested(4, Cores(1))
+    history.requested(6, Cores(1))
+    history.requested(9, Cores(1) & Memory("1Gi"))
+    for number, fn in ((5, 1), (6, 9), (10, 1), (2, 1)):
+        history.ended(RelayedJob(number, fn, NO_PARCEL, session, (7, 0, 0), number, "outer"), "succeeded")
+    node, own.node = own.node, None
+    history.ended(own, "failed", "", node)
+    found = {job.job: (job.request, job.coroutine) for job in page(history, name="outer").jobs}
+    gib = "cores=1 memory=1073741824"
+    assert found == {5: ("cores=1", False), 6: ("cores=1", True), 10: (gib, False), 2: ("", False)}
+    assert {(job.request, job.coroutine) for job in page(history, name="async*").jobs} == {("cores=2", True)}
+    assert [(job.name, job.request) for job in page(history, outcomes=["failed"]).jobs] == [("fit", "cores=2")]
+
+
+def test_requests_are_bounded(history, monkeypatch):
+    monkeypatch.setattr(_history, "_MOST_REQUESTS", 10)
+    monkeypatch.setattr(_history, "_MOST_TEXTS", 3)
+    for number in range(1, 100):
+        history.requested(number, Cores(number))
+        batch(history, [number + 1_000])
+        assert len(history._relayed) + 1 == len(history._requests) <= 11
+        assert len(history._texts) <= 3
+    session = SimpleNamespace(number=7, name="sweep")
+    for number in (1, 97):
+        history.ended(RelayedJob(number, 1, NO_PARCEL, session, (7, 0, 0), number, "outer"), "succeeded")
+    assert [job.request for job in page(history, name="outer").jobs] == ["cores=97", ""]
 
 
 def test_a_job_that_never_ran_has_no_times_of_its_own(history, clock):
@@ -79,7 +133,7 @@ def test_a_job_that_never_ran_has_no_times_of_its_own(history, clock):
     history.ended(job_of(1), "failed", "UnsatisfiableError: no\nworker")
     [job] = page(history).jobs
     assert (job.outcome, job.error, job.worker, job.attempts) == ("failed", "UnsatisfiableError: no", "", 0)
-    assert (job.ran_s, job.queued_s, job.ended_at) == (None, 20.0, clock.wall())
+    assert (job.ran_s, job.queued_s, job.ended_at) == (None, 20.0, clock.now + AHEAD)
 
 
 def test_a_job_that_was_stopped_ran_until_then(history):
@@ -99,7 +153,7 @@ def test_a_job_of_a_job_is_of_the_client_that_submitted_that(history, live):
 
 
 def test_the_last_ones_are_kept_and_no_more(clock, live):
-    history = JobHistory(lambda: live, clock, most=3 * _BLOCK_JOBS, wall=clock.wall)
+    history = JobHistory(lambda: live, clock, most=3 * _BLOCK_JOBS, ahead=lambda: AHEAD)
     for number in range(1, 5 * _BLOCK_JOBS):
         batch(history, [number])
     told = page(history)
@@ -111,6 +165,37 @@ def test_the_last_ones_are_kept_and_no_more(clock, live):
     assert found == list(range(5 * _BLOCK_JOBS - 1, 2 * _BLOCK_JOBS - 1, -1))
 
 
+def test_the_next_head_goes_on_where_the_last_one_was(history, clock, live):
+    history.submitted(1, 80.0)
+    history.requested(3_000, Cores(1))
+    batch(history, range(1, 2 * _BLOCK_JOBS))
+    clock.now = 110.0
+    history.joined("n1")
+    history.ended(job_of(4_000), "failed", "no")
+    again = JobHistory(lambda: live, clock, ahead=lambda: AHEAD)
+    assert again.restore(history.packed())
+    assert (len(again), again.page(AskHistory(0, 500))) == (len(history), page(history))
+    assert again.find(5) == history.find(5) is not None
+    assert again.outlived(again.find(5), "n1")
+    session = SimpleNamespace(number=7, name="sweep")
+    for each in (history, again):
+        each.ended(RelayedJob(3_500, 1, NO_PARCEL, session, (7, 0, 0), 1, "outer"), "succeeded")
+        batch(each, range(5_000, 5_000 + _BLOCK_JOBS))
+    assert page(again) == page(history)
+    assert again.find(3_500) == history.find(3_500)
+    assert again.find(3_500).request == "cores=1"
+    assert again.find(3_500).queued_s == 30.0
+    assert not again.restore(b"garbage")
+
+
+def test_what_is_kept_for_the_next_head_is_bounded(history):
+    for number in range(1, 130_000, 10):
+        history.submitted(number, number / 10)
+        history.requested(number, Cores(number % 7 + 1))
+        batch(history, range(number, number + 10), name="a_function_of_some_length")
+    assert len(history.packed()) < 6_500_000
+
+
 def test_a_hundred_thousand_take_less_than_they_may(history):
     for first in range(1, 110_000, 10):
         batch(history, range(first, first + 10), name="a_function_of_some_length")
@@ -119,7 +204,7 @@ def test_a_hundred_thousand_take_less_than_they_may(history):
 
 
 def test_long_errors_leave_room_for_fewer(clock, live):
-    history = JobHistory(lambda: live, clock, most_bytes=1_000_000, wall=clock.wall)
+    history = JobHistory(lambda: live, clock, most_bytes=1_000_000, ahead=lambda: AHEAD)
     for number in range(1, 10_000):
         history.ended(job_of(number), "failed", "x" * 5_000)
         assert history.nbytes < 1_000_000 + _BLOCK_JOBS * 450
@@ -152,6 +237,29 @@ def test_jobs_are_found_by_name_outcome_time_and_number(history, clock):
     assert found is not None
     assert found.name == "load"
     assert history.find(9) is None
+
+
+def test_one_job_is_asked_for_by_its_number(history):
+    batch(history, range(1, 3 * _BLOCK_JOBS))
+    batch(history, [5_000])
+    told = page(history, job=1_500)
+    assert ([job.job for job in told.jobs], told.before) == ([1_500], 0)
+    assert page(history, job=9).jobs[0].attempts == 1
+    assert page(history, job=6_000).jobs == []
+
+
+def test_a_worker_that_joined_after_a_job_had_ended_is_another_one(history, clock):
+    history.joined("n1")
+    clock.now = 110.0
+    history.ended(job_of(1, began=105.0), "failed")
+    [job] = page(history).jobs
+    assert not history.outlived(job, "n1")
+    assert not history.outlived(job, "n2"), "of which nothing is known"
+    clock.now = 120.0
+    history.joined("n1")
+    assert history.outlived(job, "n1")
+    history.left("n1")
+    assert not history.outlived(job, "n1")
 
 
 def test_moments_of_submission_are_bounded(history, clock):

@@ -7,9 +7,9 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike.head import _logs
-from grainlike.head._logs import LONGEST_LINE, LogFollower, _Lines
+from grainlike.head._logs import LONGEST_LINE, EndedSource, LogFollower, _Lines
 from grainlike.jobs._job import Job
-from grainlike.wire import Follow, Output, OutputStream
+from grainlike.wire import EndedJob, Follow, Output, OutputStream
 
 OUT, ERR, NOTE = OutputStream.STDOUT, OutputStream.STDERR, OutputStream.NOTE
 
@@ -122,3 +122,45 @@ async def test_who_reads_too_slowly_is_told_how_much_is_left_out(asked, monkeypa
     for text in ("12345\n", "abcde\n"):
         listener.hear(one, output(text))
     assert await rest(listener) == [("[6 bytes came faster than they were read]", 1, "note"), ("abcde", 1, "stdout")]
+
+
+@pytest.mark.anyio
+async def test_a_worker_that_does_not_answer_is_given_up_after_a_while(asked, monkeypatch):
+    monkeypatch.setattr(_logs, "ANSWER_S", 0.01)
+    listener, one, _ = asked
+    listener.hear(one, output("replay\n", follower=7))
+    listener.hear(one, output("", follower=7, caught_up=True))
+    late = "[worker n2 has not answered for 0.01 s: what the job wrote there is left out]"
+    assert await rest(listener) == [(late, 0, "note"), ("replay", 1, "stdout")]
+    assert listener.silence == ""
+
+
+@pytest.mark.anyio
+async def test_that_output_was_dropped_is_told_to_who_got_none_of_a_job_that_has_ended(asked):
+    listener, one, two = asked
+    listener.hear(one, Output(3, 0, [NOTE], [b"[dropped]"], 7, caught_up=True))
+    listener.hear(two, Output(3, 0, [], [], 7, caught_up=True))
+    assert await rest(listener) == []
+    assert listener.silence == "[dropped]"
+    listener.node.finished = False
+    assert listener.silence == "", "it has not run there yet"
+
+
+@pytest.mark.parametrize(
+    ("ended", "places", "silence"),
+    [
+        (None, [("n1", 0), ("n2", 0)], "has forgotten where it ran"),
+        (("n1", 1, 2.0), [("n1", 1)], ""),
+        (("n1", 2, 2.0), [("n1", 0), ("n2", 0)], ""),
+        (("n3", 2, 2.0), [("n1", 0), ("n2", 0), ("n3", 2)], ""),
+        (("", 0, None), [], "never sent to a worker"),
+    ],
+)
+def test_output_of_a_job_that_has_ended_is_asked_for_where_it_may_be(ended, places, silence):
+    if ended is not None:
+        worker, attempts, ran = ended
+        ended = EndedJob(3, "fit", "failed", "", worker, "", "", attempts, 0, "", 0, None, ran, 0.0, 0, 0.0)
+    source = EndedSource(3, ["n1", "n2"], ended)
+    assert source.record.places() == places
+    assert silence in source.silence
+    assert bool(silence) == bool(source.silence)

@@ -468,3 +468,41 @@ def test_a_block_that_has_joined_does_not_say_any_more_why_it_waited():
     assert fleet.books.blocks["cpu-1"].reason == "PartitionDown"
     fleet(Joined("cpu-1", 0, 4, idle=True))
     assert fleet.books.blocks["cpu-1"].reason == ""
+
+
+@pytest.mark.parametrize("seen_running", [True, False])
+def test_a_block_that_began_while_no_head_was_there_is_no_early_death_and_is_replaced_at_once(seen_running):
+    fleet = with_blocks()
+    fleet.restart()
+    if seen_running:
+        fleet.list(a_row(1))
+    fleet.now += 20.0
+    fleet.list(a_row(1, "ended", reason="COMPLETED"))
+    assert fleet.state().deaths == 0
+    assert fleet.books.ended["cpu-1"].reason == "COMPLETED; no head was there when it began"
+    fleet.want(cpu=1)
+    assert [action.label for action in fleet.take(SubmitBlock)] == ["cpu-2"]
+
+
+def test_a_block_that_began_when_the_next_head_was_there_is_an_early_death():
+    fleet = with_blocks()
+    fleet.restart()
+    fleet.list(a_row(1, "pending"))
+    fleet.now += 20.0
+    fleet.list(a_row(1, "ended", reason="FAILED"))
+    assert fleet.state().deaths == 1
+    assert fleet.books.ended["cpu-1"].reason == "FAILED"
+
+
+def test_a_worker_of_a_block_that_runs_has_the_time_to_join_from_the_next_heads_beginning():
+    fleet = with_blocks(join_s=300.0)
+    fleet.list(a_row(1))
+    fleet.now += 250.0
+    fleet.restart()
+    begun = fleet.now
+    fleet.list(a_row(1))
+    fleet(Tick(), begun + 299.0)
+    assert fleet.books.blocks["cpu-1"].leave_reason == ""
+    fleet(Tick(), begun + 300.0)
+    assert fleet.books.blocks["cpu-1"].leave_reason == "no worker joined within 300 s of its start"
+    assert fleet.state().deaths == 1

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from grainlike.launch import LaunchContext, Slurm, _batch_client, client_of
+from grainlike.launch import PBS, LaunchContext, Slurm, _batch_client, client_of
 
 pytestmark = pytest.mark.anyio
 
@@ -140,3 +140,43 @@ async def test_what_is_shown_of_a_pool_behind_a_command_is_what_is_delivered(log
     assert client.pool.script().replace("gl00000000-1", NAME) == said.script
     assert os.fspath(login.home) not in said.script
     assert "--head .local/state/grainlike/blocks/gl1a2b3c4d-1/worker.json" in said.script
+
+
+async def test_its_script_and_log_are_read_there(login, client):
+    login.says("sbatch", "echo 77")
+    await client.submit(NAME, "cpu-1")
+    (login.block / "log").write_text("joined\nleft\n")
+    assert (await client.read_part(NAME, "log", 7)).text == "left\n"
+    script = await client.read_part(NAME, "script", 0)
+    assert (script.text, script.why) == ((login.block / "script").read_text(), "")
+    (login.block / "log").unlink()
+    why = (await client.read_part(NAME, "log", 0)).why
+    assert why.startswith(f"{login.via}: ")
+    assert f".local/state/grainlike/blocks/{NAME}/log" in why
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "hopeless"),
+    [
+        ("sbatch: error: invalid partition specified: x", 1, True),
+        ("allocation failure: Requested time limit is invalid (missing or exceeds some limit)", 1, True),
+        ("allocation failure: Requested node configuration is not available", 1, False),
+        ("sbatch: error: AssocMaxSubmitJobLimit", 1, False),
+        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", 1, False),
+        ("sbatch: Job 1 to start", 0, False),
+    ],
+)
+async def test_what_the_system_would_never_take_is_hopeless_and_what_waits_or_is_silent_is_not(
+    login, words, code, hopeless
+):
+    login.says("sbatch", f'[ "$1" = --test-only ] || exit 9; echo "{words}" >&2; exit {code}')
+    refusal = await Slurm("cores=1", walltime=60, via=str(login.via)).hopeless()
+    assert (refusal is not None) == hopeless
+    assert refusal is None or words in refusal.words
+
+
+async def test_a_system_that_has_no_question_is_not_asked(login):
+    asked = login.home / "asked"
+    login.says("qsub", f"touch {asked}; echo qsub: Unknown queue >&2; exit 1")
+    assert await PBS("cores=1", walltime=60, via=str(login.via)).hopeless() is None
+    assert not asked.exists()

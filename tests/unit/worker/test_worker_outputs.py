@@ -213,9 +213,46 @@ def test_only_so_many_ended_attempts_are_remembered(head, monkeypatch):
     for job in (1, 2, 3):
         head.outputs.add(job, 1, OUT, b"%d" % job)
         head.outputs.completed(ended(job))
-    for job in (1, 2, 3):
+    for job in (2, 3, 4):
         head.outputs.follow(job, 1)
-    assert head.take() == [(1, OUT, b"2"), (1, OUT, b"3")]
+    assert head.take() == [(1, OUT, b"2"), (1, OUT, b"3")], "of job 4 none was dropped: it wrote nothing"
+    head.outputs.follow(1, 1)
+    words = "[if it wrote anything, that is not kept any more: workers keep what the last 2 attempts wrote]"
+    assert (head.heard[-1].caught_up, head.take()) == (True, [(1, NOTE, words.encode())])
+
+
+def held(*records):
+    """Bytes of output that records hold in memory."""
+    pieces = [piece for record in records for piece in record._pending]
+    pieces += [piece for record in records if record._tail is not None for piece in record._tail.pieces()]
+    return sum(len(data) for _, data in pieces)
+
+
+def test_an_attempt_that_has_ended_holds_nothing_of_its_output_in_memory():
+    spool = Spool()
+    record = AttemptOutput(1, 1, spool)
+    record.add(OUT, b"x" * (HEAD_BYTES + 3 * TAIL_BYTES))
+    record.add(ERR, b"the end")
+    before = list(record.pieces())
+    assert held(record) > TAIL_BYTES
+    record.end()
+    assert held(record) == 0
+    assert list(record.pieces()) == before
+    record.add(ERR, b" and more")
+    record.end()
+    assert list(record.pieces())[-1] == (ERR, b" and more")
+    spool.close()
+
+
+def test_of_links_of_a_chain_only_the_last_one_holds_output_in_memory(head):
+    head.outputs._known = ()
+    for link in range(1, 6):
+        for _ in range(3):
+            head.outputs.add(link, 1, OUT, b"%d" % link * 1000)
+    records = [record for (record,) in head.outputs._records.values()]
+    assert [held(record) for record in records] == [0, 0, 0, 0, 3000]
+    head.outputs.follow(2, 7)
+    assert b"".join(data for _, _, data in head.take()) == b"2" * 3000
 
 
 @pytest.fixture
@@ -295,8 +332,14 @@ def test_frames_are_taken_apart_wherever_they_were_torn(head):
         assert tap.unclaimed == b"raw"
 
 
-def test_with_echo_this_processs_streams_show_what_jobs_write_character_by_character(capsys):
-    with closing(Outputs(lambda message: None, echo=True)) as outputs:
+def test_this_processs_streams_show_what_jobs_write_character_by_character(capsys):
+    shown = []
+
+    def show(job, stream, text):
+        shown.append(job)
+        stream.write(text)
+
+    with closing(Outputs(lambda message: None, show=show)) as outputs:
         tap = outputs.tap(1)
         tap.lease([5], [1])
         for byte in "grün\n".encode():
@@ -304,3 +347,4 @@ def test_with_echo_this_processs_streams_show_what_jobs_write_character_by_chara
         tap.told(5, 1, ERR, b"told\n")
         tap.told(5, 1, OUT, b"shown already\n", shown=True)
     assert capsys.readouterr() == ("grün\n", "told\n")
+    assert set(shown) == {5}

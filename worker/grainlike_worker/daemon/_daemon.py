@@ -105,8 +105,9 @@ from grainlike_worker.daemon._hostfiles import HostFiles
 from grainlike_worker.daemon._introduction import introduction
 from grainlike_worker.daemon._keeper import KeeperClient, memory_tier, open_keeper
 from grainlike_worker.daemon._loop_watch import watched
-from grainlike_worker.daemon._output import LIVE_S, Outputs, Tap
+from grainlike_worker.daemon._output import LIVE_S, Outputs, Show, Tap, show_all
 from grainlike_worker.daemon._probe import logical_in, offered_devices, topology
+from grainlike_worker.daemon._record_relay import RecordRelay
 from grainlike_worker.daemon._report import ReportDraft, StreamRelay
 from grainlike_worker.daemon._runners import RunnerBody, RunnerMaker, processes, runner_at_home, runner_in_process
 from grainlike_worker.daemon._stops import EndTimer, IdleTimer
@@ -163,20 +164,21 @@ async def serve_daemon(
                 link.carried_by(lambda now: keeper.hold(now.fileno()))
             tier, lasting = memory_tier(keeper, cgroups), isinstance(link, ReconnectingLink)
             hello = introduction(name, offer, tier, lasting=lasting, left_s=None if end is None else end.left_s)
-            daemon = _Daemon(link, mind, hello, make, echo=echo, context=context, locks=locks, keeper=keeper)
+            show = show_all if echo else None
+            daemon = _Daemon(link, mind, hello, make, show=show, context=context, locks=locks, keeper=keeper)
             daemon.stops_by(idle, end)
             await daemon.run(stop)
 
 
-async def serve_embedded(link: Link, offer: Allocation, *, name: str, echo: bool = True) -> None:
-    """The same inside a user's process, with coroutines in the calling loop."""
+async def serve_embedded(link: Link, offer: Allocation, *, name: str, show: Show | None) -> None:
+    """The same inside a user's process, with coroutines in the calling loop. `show` shows what jobs write."""
     warn_of_unknown_keep()
     mind = NodeScheduler(offer, topology(), killable=False)
     with claimed_cgroups(move=False) as cgroups, closing(_locks(name, offer)) as locks:
         async with open_keeper(cgroups) as keeper:
             hello = introduction(name, offer, memory_tier(keeper, cgroups))
-            make = partial(runner_at_home, processes(keeper, offered_devices(offer).option), echo=echo)
-            await _Daemon(link, mind, hello, make, echo=echo, locks=locks, in_program=True, keeper=keeper).run()
+            make = partial(runner_at_home, processes(keeper, offered_devices(offer).option), show=show)
+            await _Daemon(link, mind, hello, make, show=show, locks=locks, in_program=True, keeper=keeper).run()
 
 
 class _Daemon:
@@ -187,7 +189,7 @@ class _Daemon:
         hello: Hello,
         make_runner: RunnerMaker,
         *,
-        echo: bool,
+        show: Show | None,
         context: str = "",
         locks: CoreLocks | None = None,
         in_program: bool = False,
@@ -218,7 +220,8 @@ class _Daemon:
         self._alarm = Alarm(self._ring)
         self._report = ReportDraft()
         self._relay = StreamRelay(self._say)
-        self._outputs = Outputs(self._say, self._parcels, echo=echo)
+        self._outputs = Outputs(self._say, self._parcels, show)
+        self._records = RecordRelay(self._say, link.unacknowledged, in_program=in_program)
         self._idle: anyio.Event | None = None
         self._idle_timer: IdleTimer | None = None
         self._end: EndTimer | None = None
@@ -495,6 +498,8 @@ class _Daemon:
             self._relay.forget(completed.jobs)
         if self._outputs:
             self._outputs.completed(completed)
+        if self._records.dropped:
+            self._records.completed(completed)
         self._report.add_completed(completed, buffers if action.forwarded else ())
         if self._report.full:
             self._flush()
@@ -528,6 +533,7 @@ class _Daemon:
         assert self._welcome is not None
         number = action.runner
         tap = self._outputs.tap(number)
+        tap.on_records = self._records.take
         runner = self._make_runner(action.kind, lambda pid: logger.debug("runner %d is process %d", number, pid), tap)
         self._runners[number] = runner
         runner.post(self._setup(self._welcome))

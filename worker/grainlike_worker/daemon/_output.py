@@ -9,14 +9,15 @@ from __future__ import annotations
 import codecs
 import logging
 import sys
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from grainlike.wire import Code, Completed, Output, OutputStream
 from grainlike_worker.daemon._output_store import TAIL_BYTES, AttemptOutput, Piece, PieceRing, Spool
 
-__all__ = ["LIVE_S", "Outputs", "Tap"]
+__all__ = ["LIVE_S", "Outputs", "Show", "Tap", "show_all"]
 
 logger = logging.getLogger("grainlike.worker")
 
@@ -26,23 +27,33 @@ LIVE_S = 1.0
 LAST_WORDS = 4096
 """How many bytes of its output come with the loss of a job."""
 
-MOST_RECORDS = 10_000
-"""How many attempts that have ended are remembered."""
+MOST_RECORDS = 20_000
+"""How many attempts that have ended, and have written anything, are remembered. Each takes some 700 bytes of memory,
+and what it wrote lies in the spool.
+"""
+
+Show = Callable[[int, Any, str], object]
+"""Shows on a stream of this process what the job of a number has written. From any thread."""
 
 _MESSAGE_BYTES = 256 * 1024
 _RUNNER_LOG_BYTES = 64 * 1024
 
 
+def show_all(_: int, stream: Any, text: str) -> None:
+    """Show what any job has written, as a `Show`."""
+    stream.write(text)
+
+
 class Outputs:
-    """The output of all jobs of one worker. `post` tells the head; with `echo`, this process's own streams show all.
+    """The output of all jobs of one worker. `post` tells the head; `show` shows all on this process's own streams.
 
     `known` has the numbers of the jobs whose ends will be told; others are links of a chain, which end by themselves.
     """
 
     def __init__(
-        self, post: Callable[[Output], None], known: Container[int] | None = None, *, echo: bool = False
+        self, post: Callable[[Output], None], known: Container[int] | None = None, show: Show | None = None
     ) -> None:
-        self.echo = echo
+        self.show = show
         self._known = known
         self._post = post
         self._spool = Spool()
@@ -50,7 +61,11 @@ class Outputs:
         """By job, in the order of attempts."""
         self._open: dict[int, AttemptOutput] = {}
         """Of attempts that have written and not ended, by job."""
-        self._ended: OrderedDict[AttemptOutput, None] = OrderedDict()
+        self._ended: deque[AttemptOutput] = deque()
+        self._late: AttemptOutput | None = None
+        """Of an attempt that had ended, and wrote something after that; the last one."""
+        self._dropped = 0
+        """The highest number of a job of which a record was dropped."""
         self._dying: Tap | None = None
         self._pulsing = False
         self._followed: dict[int, _Followed] = {}
@@ -71,6 +86,10 @@ class Outputs:
         if record is None or record.attempt != attempt:
             record = self._new_record(job, attempt)
         head = record.add(stream, data)
+        if record.ended and record is not self._late:
+            if self._late is not None:
+                self._late.end()
+            self._late = record
         if job in self._followed:
             if head:
                 self._tell(record, [(stream, data[:head])])
@@ -113,9 +132,10 @@ class Outputs:
 
     def _end(self, record: AttemptOutput) -> None:
         record.end()
-        self._ended[record] = None
+        self._ended.append(record)
         if len(self._ended) > MOST_RECORDS:
-            old, _ = self._ended.popitem(last=False)
+            old = self._ended.popleft()
+            self._dropped = max(self._dropped, old.job)
             records = self._records[old.job]
             records.remove(old)
             if not records:
@@ -130,9 +150,17 @@ class Outputs:
         followed.followers.add(follower)
         for record in self._records.get(job, ()):
             self._tell(record, record.pieces(), follower)
-        self._post(Output(job, 0, [], [], follower, caught_up=True))
+        self._post(Output(job, 0, *self._of_dropped(job), follower, caught_up=True))
         idle, self._pulsing = not self._pulsing, True
         return idle
+
+    def _of_dropped(self, job: int) -> tuple[list[int], list[bytes]]:
+        """Return a note if a record of a job may have been dropped: nobody remembers of which there were any."""
+        if job in self._records or job > self._dropped:
+            return [], []
+        most = f"{MOST_RECORDS:,}".replace(",", " ")
+        words = f"[if it wrote anything, that is not kept any more: workers keep what the last {most} attempts wrote]"
+        return [OutputStream.NOTE], [words.encode()]
 
     def unfollow(self, job: int, follower: int) -> None:
         """This one listens to the job no more."""
@@ -210,6 +238,8 @@ class Tap:
         self._logged = 0
         self._unlogged = b""
         self._decoders: dict[OutputStream, codecs.IncrementalDecoder] = {}
+        self.on_records: Callable[[Tap, list[bytes]], object] | None = None
+        """Takes records of `logging` that the runner has sent."""
         self.link: Callable[[], int] | None = None
         """Tells which link of a chain the runner is at, 0 for none."""
         self.unclaimed = b""
@@ -240,7 +270,7 @@ class Tap:
 
     def raw(self, stream: OutputStream, data: bytes, link: int = 0) -> None:
         """The runner's descriptor brought this, while it was at this link of a chain."""
-        self._echo(stream, data)
+        self._show(link or (self._jobs[0] if self._jobs else 0), stream, data)
         if link:
             self._outputs.add(link, 1, stream, data)
         elif self._jobs:
@@ -251,8 +281,13 @@ class Tap:
     def told(self, job: int, attempt: int, stream: OutputStream, data: bytes, *, shown: bool = False) -> None:
         """The runner knows that this is that job's. `shown`: this process's streams have it already."""
         if not shown:
-            self._echo(stream, data)
+            self._show(job, stream, data)
         self._outputs.add(job, attempt, stream, data)
+
+    def logged(self, records: list[bytes]) -> None:
+        """Pass on records of `logging` that the runner has sent."""
+        if self.on_records is not None and records:
+            self.on_records(self, records)
 
     def _keep_unclaimed(self, data: bytes) -> None:
         self.unclaimed = (self.unclaimed + data)[-LAST_WORDS:]
@@ -264,15 +299,16 @@ class Tap:
                 text = lines.decode(errors="backslashreplace")
                 logger.info("runner %d wrote, for which of its jobs is unknown: %s", self._runner, text)
 
-    def _echo(self, stream: OutputStream, data: bytes) -> None:
-        if not self._outputs.echo:
+    def _show(self, job: int, stream: OutputStream, data: bytes) -> None:
+        show = self._outputs.show
+        if show is None:
             return
         decoder = self._decoders.get(stream)
         if decoder is None:
             decoder = self._decoders[stream] = codecs.getincrementaldecoder("utf-8")("backslashreplace")
-        out = sys.stderr if stream is OutputStream.STDERR else sys.stdout
+        out = sys.stderr if stream in (OutputStream.STDERR, OutputStream.LOG) else sys.stdout
         try:
-            out.write(decoder.decode(data))
+            show(job, out, decoder.decode(data))
             out.flush()
         except Exception:  # noqa: BLE001, S110 - the program's stream may be closed, or anything: the job goes on
             pass

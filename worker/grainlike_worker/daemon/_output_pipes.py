@@ -1,6 +1,7 @@
 """The pipes that a runner process writes its output to, on the worker's side.
 
-Two are the process's standard output and error. Through a third, a runner that many jobs share says whose it is.
+Two are the process's standard output and error. Through a third, a runner that many jobs share says whose it is, and
+through another, all runners send what jobs log.
 """
 
 import os
@@ -12,6 +13,7 @@ import anyio
 
 from grainlike.wire import OutputStream
 from grainlike_worker.daemon._output import Tap
+from grainlike_worker.ipc._record_frames import PIPE_BYTES, RecordFrames
 from grainlike_worker.ipc._steps import HEADER
 
 __all__ = ["OutputPipes"]
@@ -47,8 +49,10 @@ class OutputPipes:
         """What the runner gets, by option; with two pipes also the ends from which it may take back what it wrote."""
         if not framed:
             self.given |= {"--unread-out": self.held[0], "--unread-err": self.held[1]}
+        self._records, self.given["--records"] = self._make()
+        self._record_frames = RecordFrames()
         self._poll = select.poll()
-        for fd in self.held:
+        for fd in (*self.held, self._records):
             os.set_blocking(fd, False)
             self._poll.register(fd, select.POLLIN)
 
@@ -74,6 +78,7 @@ class OutputPipes:
     async def run(self, tap: Tap) -> None:
         """Read whatever comes, as soon as it comes, until cancelled or all ends are closed."""
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._run_records, tap)
             for fd in self.held:
                 tasks.start_soon(self._run_one, fd, tap)
 
@@ -87,14 +92,22 @@ class OutputPipes:
             elif self._read(fd, tap) == b"":
                 return
 
+    async def _run_records(self, tap: Tap) -> None:
+        while True:
+            await anyio.wait_readable(self._records)
+            if self._read_records(tap) == b"":
+                return
+
     def begin(self) -> None:
         """Another lease begins."""
         self._since = time.monotonic()
 
     def drain(self, tap: Tap) -> None:
         """Take what has been written until now."""
-        if not tap.crowded:
-            for fd, _ in self._poll.poll(0):
+        for fd, _ in self._poll.poll(0):
+            if fd == self._records:
+                self._drain_records(tap)
+            elif not tap.crowded:
                 self._read(fd, tap)  # as much as a pipe holds
 
     def _read(self, fd: int, tap: Tap) -> bytes | None:
@@ -121,3 +134,22 @@ class OutputPipes:
             tap.told(job, attempt, OutputStream(stream), rest[at + HEADER.size : end])
             at = end
         self._rest = rest[at:]
+
+    def _drain_records(self, tap: Tap) -> None:
+        for _ in range(PIPE_BYTES // _READ_SIZE):  # not for ever: a job may write as fast as we read
+            if not self._read_records(tap):
+                return
+
+    def _read_records(self, tap: Tap) -> bytes | None:
+        """Read once, as `_read` does."""
+        try:
+            data = os.read(self._records, _READ_SIZE)
+        except BlockingIOError:
+            return None
+        try:
+            records = list(self._record_frames.feed(data))
+        except ValueError:  # user code wrote into it: what comes next may be understood again, or not
+            self._record_frames = RecordFrames()
+        else:
+            tap.logged(records)
+        return data

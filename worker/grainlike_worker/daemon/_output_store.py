@@ -1,7 +1,7 @@
 """Output of one attempt of a job, kept in bounded room: the beginning whole, and then the end.
 
-The beginning lies in a file that has no name, so that nothing is left of it however the worker ends; what is small, and
-the end of what is large, lies in memory.
+It lies in files that have no names, so that nothing is left of it however the worker ends: at most 256 MiB of all
+attempts. What is small lies in memory while the attempt runs, and so does the end of what is large.
 """
 
 import os
@@ -20,6 +20,9 @@ TAIL_BYTES = 64 * 1024
 
 _BLOCK = 8 * 1024
 """What is smaller than this waits in memory for more."""
+
+_LATE = 512
+"""What is smaller than this, and comes after the end, waits in memory for more."""
 
 Piece = tuple[OutputStream, bytes]
 
@@ -120,7 +123,7 @@ class PieceRing:
 class AttemptOutput:
     """The output of one attempt. Bytes go in at any time; `pieces` may be asked for at any time, and again."""
 
-    __slots__ = ("_blocks", "_pending", "_room", "_spool", "_tail", "_waiting", "attempt", "ended", "job")
+    __slots__ = ("_blocks", "_pending", "_room", "_spool", "_tail", "_told_end", "_waiting", "attempt", "ended", "job")
 
     def __init__(self, job: int, attempt: int, spool: Spool) -> None:
         self.job = job
@@ -132,6 +135,7 @@ class AttemptOutput:
         self._waiting = 0
         self._blocks: list[tuple[list[tuple[OutputStream, int]], _Place]] = []
         self._tail: PieceRing | None = None
+        self._told_end = False
 
     def add(self, stream: OutputStream, data: bytes) -> int:
         """Put in bytes; returns how many of them are of the beginning, which is kept whole."""
@@ -149,10 +153,14 @@ class AttemptOutput:
         return len(head)
 
     def end(self) -> None:
-        """Nothing more will be added: keep as little in memory as can be."""
-        self.ended = True
-        if self._pending:
+        """Little more will be added, if anything: keep as little in memory as can be."""
+        if self._waiting >= (_LATE if self.ended else 1):
             self._store()
+        if self._tail is not None and not self._told_end:
+            self._told_end = True
+            self._pending, self._tail = [*self._pending, *self._tail.pieces()], None
+            self._store()
+        self.ended = True
 
     def pieces(self) -> Iterator[Piece]:
         """All that was kept, in order, with notes of what was not."""

@@ -17,7 +17,7 @@ from grainlike.eventloop import on_asyncio
 from grainlike.net import OnFrames, memory_pair
 from grainlike.scheduler import RunnerKind
 from grainlike.wire import Buffer, Message, StopReason
-from grainlike_worker.daemon._output import Tap
+from grainlike_worker.daemon._output import Show, Tap
 from grainlike_worker.daemon._runner_supervisor import RunnerSupervisor
 from grainlike_worker.runner.loop._output import EmbeddedOutput, hooked_streams
 from grainlike_worker.runner.loop._programs import programs_ended
@@ -116,10 +116,10 @@ def runner_in_process(spawn: Spawn, kind: RunnerKind, named: Callable[[int], Non
 
 
 def runner_at_home(
-    spawn: Spawn, kind: RunnerKind, named: Callable[[int], None], tap: Tap, *, echo: bool = True
+    spawn: Spawn, kind: RunnerKind, named: Callable[[int], None], tap: Tap, *, show: Show | None
 ) -> RunnerBody:
-    """The shared runner in the calling loop, whose own streams show its output with `echo`; others as processes."""
-    return _LoopRunner(tap, echo=echo) if kind == "shared" else runner_in_process(spawn, kind, named, tap)
+    """The shared runner in the calling loop, whose output `show` shows; others as processes."""
+    return _LoopRunner(tap, show) if kind == "shared" else runner_in_process(spawn, kind, named, tap)
 
 
 class _LoopRunner:
@@ -128,8 +128,8 @@ class _LoopRunner:
     farewell_s = 0.0
     never_ran = never_spawned = False
 
-    def __init__(self, tap: Tap, *, echo: bool) -> None:
-        self._echo = echo
+    def __init__(self, tap: Tap, show: Show | None) -> None:
+        self._show = show
         self.defined: set[int] = set()
         self._near, self._far = memory_pair()
         self._tap = tap
@@ -140,7 +140,7 @@ class _LoopRunner:
 
     async def run(self, on_frames: OnFrames) -> str:
         # Not before: a runner may be made in a callback of the loop, where nothing tells which loop it is.
-        self._output = EmbeddedOutput(_threadsafe(self.drain), shown=self._echo)
+        self._output = EmbeddedOutput(_threadsafe(self.drain), self._show)
         with hooked_streams():
             async with programs_ended(self._output), anyio.create_task_group() as tasks:
                 tasks.start_soon(serve_shared, self._far, None, self._output, None, _tell_blocked)

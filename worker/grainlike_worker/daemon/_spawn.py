@@ -74,9 +74,10 @@ class RunnerProcess:
 
         With a keeper it is forked from that; without one it is a new interpreter, which takes longer, and what its jobs
         leave behind in sessions of their own is ended when it ends in good order, but not when it is killed.
-        An "own" runner shares a page of `claims` with this process. Its standard output and error are pipes: `output`,
-        which nobody reads yet. The link is trusted; nobody runs it yet. Starting blocks the loop for about a
-        millisecond. `OSError` when the system has no process or descriptor left.
+        An "own" runner shares a page of `claims` with this process. Its standard output and error are pipes, and what
+        its jobs log comes through another: `output`, which nobody reads yet. The link is trusted; nobody runs
+        it yet. Starting blocks the loop for about a millisecond. `OSError` when the system has no process or
+        descriptor left.
         """
         with ExitStack() as stack:
             claims = stack.enter_context(closing(ClaimPage.create())) if kind == "own" else None

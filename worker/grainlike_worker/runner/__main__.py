@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> NoReturn:
     adopt_orphans()
     _redirect(options)
     output = [int(options[name]) for name in ("--unread-out", "--unread-err", "--told") if name in options]
-    pages = [int(options[name]) for name in ("--steps", "--stacks") if name in options]
+    pages = [int(options[name]) for name in ("--steps", "--stacks", "--records") if name in options]
     for fd in lifelines:
         die_with_pipe(fd)
     for fd in (*fds, *lifelines, *output, *pages):
@@ -77,6 +77,7 @@ def _serve_own(options: dict[str, str], output: list[int], fd: int, claims: int 
     from grainlike_worker.ipc._claims import ClaimPage
     from grainlike_worker.linux._cgroup_memory import KernelLimit
     from grainlike_worker.runner.common._devices import Devices
+    from grainlike_worker.runner.common._job_records import JobRecords
     from grainlike_worker.runner.process._memory_limit import MemoryLimit
     from grainlike_worker.runner.process._output import ProcessOutput
     from grainlike_worker.runner.process._pipe import Pipe
@@ -88,17 +89,19 @@ def _serve_own(options: dict[str, str], output: list[int], fd: int, claims: int 
     pipe = Pipe(socket.socket(fileno=fd))
     memory = MemoryLimit(page, keeper, KernelLimit(options["--cgroup"]) if "--cgroup" in options else None)
     scratch = options.get("--scratch")
-    ProcessRunner(pipe, page, memory=memory, devices=devices, scratch=scratch, output=ProcessOutput(output)).serve()
+    records = JobRecords(int(options["--records"])) if "--records" in options else None
+    written = ProcessOutput(output)
+    ProcessRunner(pipe, page, memory=memory, devices=devices, scratch=scratch, output=written, records=records).serve()
     return 0
 
 
 def _serve_shared(options: dict[str, str], fd: int) -> int:
     from grainlike_worker.runner.loop._process import serve_process
 
-    told, steps, stacks = (
-        int(options[name]) if name in options else None for name in ("--told", "--steps", "--stacks")
+    told, steps, stacks, records = (
+        int(options[name]) if name in options else None for name in ("--told", "--steps", "--stacks", "--records")
     )
-    return serve_process(fd, options.get("--scratch"), told=told, steps=steps, stacks=stacks)
+    return serve_process(fd, options.get("--scratch"), told=told, steps=steps, stacks=stacks, records=records)
 
 
 def _leave(code: int) -> NoReturn:

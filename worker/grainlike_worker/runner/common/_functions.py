@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grainlike.context import JobInfo
+from grainlike.joblogging import LogLevels, levels_of
 from grainlike.payload import Payload, Store, dump_error, know, load_function, load_value
 from grainlike.wire import Buffer, Define, FunctionSpec, Setup
 
@@ -27,7 +28,8 @@ __all__ = ["LoadedFunction", "LoadedFunctions", "Many"]
 class LoadedFunction(NamedTuple):
     """A function ready to call, or (`refusal`) the dumped error that says why it cannot be.
 
-    `on`: the exception types after which a call is tried again; None for all.
+    `on`: the exception types after which a call is tried again; None for all. `logs`: the levels of its program's
+    loggers; None where its jobs keep their records of `logging`.
     """
 
     name: str
@@ -36,6 +38,7 @@ class LoadedFunction(NamedTuple):
     callable: Callable[..., Any]
     refusal: Payload | None = None
     on: tuple[type[BaseException], ...] | None = None
+    logs: LogLevels | None = None
 
     def is_final(self, error: BaseException) -> bool:
         """Return True if a call that failed with `error` is not to be tried again."""
@@ -133,9 +136,8 @@ def _load(spec: FunctionSpec, blob: Buffer) -> LoadedFunction:
     try:
         function = load_function(blob)
         on = load_value(Payload(spec.on), what=f"on= of {name}") if spec.on else None
-        return LoadedFunction(
-            name, value_name, spec.is_async, Many(function, value_name) if spec.many else function, on=on
-        )
+        call = Many(function, value_name) if spec.many else function
+        return LoadedFunction(name, value_name, spec.is_async, call, on=on, logs=levels_of(spec.logs))
     except BaseException as error:  # noqa: BLE001 - loading runs user code, which may raise anything
         _hint(error)
         return LoadedFunction(name, value_name, spec.is_async, _uncallable, dump_error(error))

@@ -26,7 +26,7 @@ _UNHEARD_BYTES = 2 << 20
 class PipeOutput:
     """Sends what jobs write through a pipe, at once: it has left even if the process dies with the next instruction."""
 
-    shown = False
+    show = None
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -43,11 +43,11 @@ class PipeOutput:
 class EmbeddedOutput:
     """Keeps what jobs in the user's own loop write until that loop turns; `wake` is called from whatever thread.
 
-    `shown`: whether the program's own streams show it, too.
+    `show` shows it on the program's own streams, too.
     """
 
-    def __init__(self, wake: Callable[[], object], *, shown: bool = True) -> None:
-        self.shown = shown
+    def __init__(self, wake: Callable[[], object], show: Callable[[int, Any, str], object] | None = None) -> None:
+        self.show = show
         self._wake = wake
         self._lock = threading.Lock()
         self._waiting: deque[tuple[JobInfo, OutputStream, bytes]] = deque()
@@ -96,8 +96,8 @@ class JobStream:
             written: int = self._stream.write(text)
             return written
         output, job = found
-        if output.shown:
-            self._stream.write(text)
+        if output.show is not None:
+            output.show(job.id, self._stream, text)
         output.write(job, self._kind, text)
         return len(text)
 

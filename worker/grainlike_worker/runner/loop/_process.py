@@ -27,6 +27,7 @@ from grainlike.net import adopt
 from grainlike_worker.ipc._signals import FLUSH_SIGNAL, NOTICES, TERMINATED, in_batch_job
 from grainlike_worker.ipc._steps import TOLD, StepPage
 from grainlike_worker.linux._forks import end_if_forked_here, keep_signals
+from grainlike_worker.runner.common._job_records import JobRecords
 from grainlike_worker.runner.loop._batch_notice import BatchNotice
 from grainlike_worker.runner.loop._output import PipeOutput, hooked_streams
 from grainlike_worker.runner.loop._runner import serve_shared
@@ -41,21 +42,29 @@ def serve_process(
     told: int | None = None,
     steps: int | None = None,
     stacks: int | None = None,
+    records: int | None = None,
 ) -> int:
     """Serve the link that came as descriptor `fd`; return the exit code. SIGTERM cancels the jobs and ends it.
 
     What a job prints is written to the pipe `told`, with its number; which one is being stepped, to the page `steps`.
-    A signal makes the process write its Python stacks to `stacks`, whatever it does.
+    A signal makes the process write its Python stacks to `stacks`, whatever it does. What a job logs goes to `records`.
     """
     if stacks is not None:
         _show_stacks(stacks)
     page = None if steps is None else StepPage.attach(steps)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         output = None if told is None else PipeOutput(told)
-        return runner.run(_serve(fd, scratch, output, None if page is None else page.words))
+        logged = None if records is None else JobRecords(records)
+        return runner.run(_serve(fd, scratch, output, None if page is None else page.words, logged))
 
 
-async def _serve(fd: int, scratch: str | None, output: PipeOutput | None, words: memoryview[float] | None) -> int:
+async def _serve(
+    fd: int,
+    scratch: str | None,
+    output: PipeOutput | None,
+    words: memoryview[float] | None,
+    records: JobRecords | None = None,
+) -> int:
     notice = BatchNotice() if in_batch_job() else None
     with anyio.CancelScope() as scope:
         _take_sigterm(scope.cancel, words, notice)
@@ -65,11 +74,11 @@ async def _serve(fd: int, scratch: str | None, output: PipeOutput | None, words:
         # The other end is the process that started this one.
         link.trust()
         if output is None:
-            await serve_shared(link, scratch, words=words, notice=notice)
+            await serve_shared(link, scratch, words=words, notice=notice, records=records)
         else:
             _print_in_lines()
             with hooked_streams():
-                await serve_shared(link, scratch, output, words, notice=notice)
+                await serve_shared(link, scratch, output, words, notice=notice, records=records)
     return TERMINATED if scope.cancel_called else 0
 
 

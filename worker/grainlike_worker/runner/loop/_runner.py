@@ -41,6 +41,7 @@ from grainlike_worker.runner.common._coroutines import SuspendedCoroutine, as_co
 from grainlike_worker.runner.common._enforce import read_receipt
 from grainlike_worker.runner.common._failures import NO_VALUE, failed, is_cancellation
 from grainlike_worker.runner.common._functions import LoadedFunction, LoadedFunctions
+from grainlike_worker.runner.common._job_records import JobRecords
 from grainlike_worker.runner.common._lease import RunnerLease
 from grainlike_worker.runner.common._streams import StreamSenders
 from grainlike_worker.runner.common._uplink import LoopUplink
@@ -67,6 +68,7 @@ async def serve_shared(
     words: memoryview[float] | None = None,
     slow: Callable[[JobInfo, float], None] | None = None,
     notice: BatchNotice | None = None,
+    records: JobRecords | None = None,
 ) -> None:
     """Run `async def` jobs that come over `link` until it ends; then cancel those still running and wait for them.
 
@@ -75,7 +77,7 @@ async def serve_shared(
     find directories of their own. `output` is told what they print, while `hooked_streams` are there; `words` say which
     job is being stepped (see `StepPage`), and `slow` is told of one that has blocked the loop, and for how many
     seconds, once it no longer does. With `notice`, jobs that fail after a signal to all processes of a batch job wait
-    for the worker's word.
+    for the worker's word. `records` takes what jobs log to their programs; in the program itself nothing has to.
 
     Example::
 
@@ -84,7 +86,7 @@ async def serve_shared(
         near.post(Setup("n1", []))
     """
     words = memoryview(bytearray(2 * 8)).cast("d") if words is None else words
-    runner = LoopRunner(link, scratch, output, words, slow, notice)
+    runner = LoopRunner(link, scratch, output, words, slow, notice, records)
     try:
         async with open_tasks(runner.serve) as tasks:
             runner.tasks = tasks
@@ -107,8 +109,10 @@ class LoopRunner:
         words: memoryview[float],
         slow: Callable[[JobInfo, float], None] | None,
         notice: BatchNotice | None,
+        records: JobRecords | None = None,
     ) -> None:
         self._link = link
+        self._records = records
         self._notice = notice
         self._output = output
         self._words = words
@@ -194,6 +198,8 @@ class LoopRunner:
         if lease.scratch.made:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(lease.scratch.remove)
+        if self._records is not None and self._records.logged:
+            self._records.ended(lease.jobs)
         self._flush(lease)
         self._forget(lease)
 
@@ -230,6 +236,8 @@ class LoopRunner:
         buffers travel apart; and with one that was not brief, for its CPU time is its own.
         """
         function = self._functions.get(lease.fn)
+        if self._records is not None and function.logs not in self._records.admitted:
+            self._records.admit(function.logs)
         words, nestings, step, here = self._words, self._uplink.nestings, self._first_step, FORK_DEPTH[0]
         brief, allocation = min(_BRIEF_S, BLOCKED_S), lease.allocation
         begun = now = laps.now
@@ -295,7 +303,15 @@ class LoopRunner:
         if function.refusal is not None:
             return function.refusal
         functions = self._functions
-        enter_job(allocation, functions.instance, info, functions.value, self._uplink, output=self._output)
+        enter_job(
+            allocation,
+            functions.instance,
+            info,
+            functions.value,
+            self._uplink,
+            output=self._output,
+            logs=function.logs,
+        )
         args, kwargs = load_arguments(lease.arguments() if arguments is None else arguments)
         made = function.callable(*args, **kwargs)
         coroutine = made if type(made) is CoroutineType else self._coroutine(made, function, info)

@@ -40,6 +40,7 @@ from grainlike_worker.runner.common._devices import Devices
 from grainlike_worker.runner.common._enforce import Enforcer, hide_job, show_job
 from grainlike_worker.runner.common._failures import NO_VALUE, failed
 from grainlike_worker.runner.common._functions import LoadedFunction, LoadedFunctions
+from grainlike_worker.runner.common._job_records import JobRecords
 from grainlike_worker.runner.common._lease import RunnerLease
 from grainlike_worker.runner.common._uplink import WatchedUplink
 from grainlike_worker.runner.common._usage import Laps, PeakMemory, children_seconds
@@ -77,7 +78,9 @@ class ProcessRunner:
         devices: Devices | None = None,
         scratch: str | None = None,
         output: ProcessOutput | None = None,
+        records: JobRecords | None = None,
     ) -> None:
+        self._records = records
         self._output = output if output is not None else ProcessOutput()
         pipe.watch(self._output.unread)
         _chain_links.listen(self._link_begins, self._link_ended)
@@ -187,6 +190,7 @@ class ProcessRunner:
             self._tell_ready(lease)
         self._memory.set(lease.whole.memory)
         self._clean = False
+        self._hold_levels(lease)
         self._run_jobs(lease)
         leave_job(whole_process=True)
         hide_job()
@@ -197,6 +201,8 @@ class ProcessRunner:
             lease.scratch.remove()
         self._memory.lift()
         self._output.flush_all()
+        if self._records is not None and self._records.logged:
+            self._records.ended(lease.jobs)
         self._settle(lease)
         if spoiled:
             self._give_up()
@@ -206,6 +212,12 @@ class ProcessRunner:
         if not spoiled:
             self._clean_up()  # now that everybody has been told: the next lease need not wait for it
         return not spoiled
+
+    def _hold_levels(self, lease: RunnerLease) -> None:
+        """Have this process's loggers let pass what those of the jobs' program do."""
+        levels = self._functions.get(lease.fn).logs
+        if self._records is not None and levels is not self._records.levels:
+            self._records.hold(levels)
 
     def _clean_up(self) -> None:
         """Make of the process what the next lease shall find; where a job has left a thread, that may undo it."""
@@ -327,7 +339,15 @@ class ProcessRunner:
         if function.refusal is not None:
             return function.refusal
         functions = self._functions
-        enter_job(allocation, functions.instance, info, functions.value, self._uplink, whole_process=True)
+        enter_job(
+            allocation,
+            functions.instance,
+            info,
+            functions.value,
+            self._uplink,
+            whole_process=True,
+            logs=function.logs,
+        )
         show_job(info.id)
         args, kwargs = load_arguments(arguments)
         if function.is_async:

@@ -1,0 +1,92 @@
+"""A program at a terminal into which a test types: a REPL."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pexpect
+from limits import LIMIT_S
+
+__all__ = ["ASYNCIO", "IPYTHON", "Prompt", "at_prompt"]
+
+ROOT = Path(__file__).parents[2]
+
+ASYNCIO = ["-m", "asyncio"]
+IPYTHON = ["-m", "IPython", "--no-banner", "--no-confirm-exit", "--colors=nocolor", "--no-term-title"]
+
+_CONTROLS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\x1b\][^\x07]*\x07")
+
+
+class Prompt:
+    """Driver of a REPL. What it writes is text without the controls of a terminal; IPython draws what is typed, too."""
+
+    def __init__(self, program: pexpect.spawn[str], *, numbered: bool) -> None:
+        self._program = program
+        self._numbered = numbered
+        self._number = 0
+        if not numbered:
+            program.expect_exact(">>> import asyncio")
+        self._read_prompt()
+
+    @property
+    def pid(self) -> int:
+        """Process of the REPL."""
+        return int(self._program.pid)
+
+    def run(self, line: str) -> str:
+        """Type a line, and return what is written until the next prompt."""
+        self.type(line)
+        return self._read_prompt()
+
+    def type(self, line: str) -> None:
+        """Type a line, and do not wait."""
+        self._program.send(line + "\r")
+
+    def until(self, text: str) -> None:
+        """Wait until the program has written this."""
+        self._program.expect_exact(text)
+
+    def interrupt(self) -> str:
+        """Press Ctrl-C, and return what is written until the next prompt."""
+        self._program.sendintr()
+        return self._read_prompt()
+
+    def end(self) -> int:
+        """Press Ctrl-D at the prompt, and return the program's exit code."""
+        self._program.sendeof()
+        self._program.expect(pexpect.EOF)
+        self._program.close()
+        code = self._program.exitstatus
+        assert code is not None
+        return int(code)
+
+    def _read_prompt(self) -> str:
+        self._number += 1  # IPython draws a prompt again and again, while somebody types there
+        self._program.expect_exact(f"In [{self._number}]:" if self._numbered else ">>> ")
+        return _CONTROLS.sub("", self._program.before or "").replace("\r", "")
+
+
+@contextmanager
+def at_prompt(arguments: list[str], home: Path) -> Iterator[Prompt]:
+    """Context manager of a REPL, `python` with these arguments, which is killed at the end if it still lives."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}:{ROOT / 'tests/helpers'}",
+        "HOME": str(home),
+        "IPYTHONDIR": str(home),
+        "TERM": "dumb" if arguments is ASYNCIO else "xterm",
+        "PROMPT_TOOLKIT_NO_CPR": "1",
+        "PYTHON_BASIC_REPL": "1",
+    }
+    program: pexpect.spawn[str] = pexpect.spawn(
+        sys.executable, arguments, env=environment, encoding="utf-8", timeout=LIMIT_S, echo=False, dimensions=(50, 200)
+    )
+    try:
+        yield Prompt(program, numbered=arguments is IPYTHON)
+    finally:
+        program.close(force=True)

@@ -1,0 +1,25 @@
+"""Heads in processes of their own, which tests kill."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+
+def head_process(journal: Path, *more: str) -> "subprocess.Popen[str]":
+    """Start `grainlike head start --journal`; see `listens`."""
+    command = [sys.executable, "-m", "grainlike", "head", "start", "--listen", "tcp://127.0.0.1:0"]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}
+    command += ["--journal", str(journal), *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+async def listens(process: "subprocess.Popen[str]") -> str:
+    """Return the address of a head once it listens."""
+    assert process.stdout is not None
+    said = await asyncio.to_thread(process.stdout.readline)
+    assert said.startswith("head at "), process.communicate()
+    return said.split()[2].rstrip(",")
