@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 import anyio
@@ -18,7 +19,7 @@ from grainlike.dashboard._picture import ranges
 from grainlike.dashboard._tables import as_object
 from grainlike.errors import HeadLostError
 from grainlike.jobs import allocation_of
-from grainlike.observe import Depth, spans_from_history, spans_from_rows, trace
+from grainlike.observe import Depth, spans_from_history, spans_from_rows, trace, usage_by_function
 from grainlike.wire import OUTCOMES, AskHistory, AskJob, AskJobs, EndedJob, HistoryIs, JobIs, JobRow, JobsAre, SpanRow
 
 __all__ = ["HeadAnswers", "answering"]
@@ -127,6 +128,12 @@ class HeadAnswers:
         past = await self._ended(AskHistory(0, _MOST_CHILDREN, parent=number))
         below = [*map(as_object, live.jobs), *map(as_object, past.jobs)]
         return {"parent": above, "children": below, "more_children": bool(live.next or past.before)}
+
+    async def usage(self, request: Request) -> Response:
+        """Answer with what the latest ended jobs asked for and used, by function; `name` as in `AskHistory`."""
+        found = await self._ended(AskHistory(0, _MOST_BARS, _pattern(request)))
+        rows = [asdict(each) for each in usage_by_function(found.jobs)]
+        return _json({"rows": rows[:_MOST_ROWS], "jobs": len(found.jobs)})
 
     async def timeline(self, request: Request) -> Response:
         """Answer with the attempts that ended after `since`, the latest first, and those that run, as bars.

@@ -24,7 +24,7 @@ __all__ = ["make_app"]
 
 _STATIC = Path(__file__).parent / "static"
 
-_PAGES = ("/", "/queue", "/jobs", "/history", "/job/{job:int}", "/timeline", "/workers", "/pools", "/limits")
+_PAGES = ("/", "/queue", "/jobs", "/history", "/usage", "/job/{job:int}", "/timeline", "/workers", "/pools", "/limits")
 """Paths of pages: one file, whose script shows what the path means."""
 
 _MOST_PAGES = 64
@@ -56,6 +56,7 @@ def make_app(
         Route("/api/jobs", answering(answers.jobs)),
         Route("/api/history", answering(answers.history)),
         Route("/api/job/{job:int}", answering(answers.job)),
+        Route("/api/usage", answering(answers.usage)),
         Route("/api/timeline", answering(answers.timeline)),
         Route("/api/trace.json", answering(answers.trace)),
         Mount("/static", _RevalidatedFiles(directory=_STATIC)),

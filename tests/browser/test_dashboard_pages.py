@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 LONG_S = 120
 """Seconds after which a test has hung: browsers are slow where machines are busy."""
 
-PAGES = ["/", "/queue", "/jobs", "/history", "/job/1", "/job/2", "/timeline", "/workers", "/pools", "/limits"]
+PAGES = ["/", "/queue", "/jobs", "/history", "/usage", "/job/1", "/job/2", "/timeline", "/workers", "/pools", "/limits"]
 
 GATES = {}
 

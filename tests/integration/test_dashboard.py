@@ -158,6 +158,10 @@ async def test_one_job_has_its_parent_its_children_its_error_and_its_log():
             one = await answer(browser, "/api/job/1?family=1")
             assert (one["ended"]["outcome"], [child["job"] for child in one["children"]]) == ("succeeded", [2])
             assert "<script>" in (await answer(browser, "/api/job/3"))["ended"]["error"]
+            use = await answer(browser, "/api/usage?name=bad")
+            assert [(row["name"], row["asked"], row["outcomes"]) for row in use["rows"]] == [
+                ("bad", "cores=1", {"failed": 1})
+            ]
             line = await answer(browser, "/api/timeline")
             bars = [(line["names"][str(bar[1])], bar[2], line["outcomes"][bar[6]]) for bar in line["bars"]]
             assert sorted((name, outcome) for name, _, outcome in bars) == [

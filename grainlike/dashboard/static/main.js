@@ -8,12 +8,14 @@ import { jobView } from "./view_job.js";
 import { limitsView, poolsView, queueView, workersView } from "./view_tables.js";
 import { Live, ask } from "./live.js";
 import { timelineView } from "./view_timeline.js";
+import { usageView } from "./view_usage.js";
 
 const PAGES = [
   ["/", "Cluster", clusterView],
   ["/queue", "Queue", queueView],
   ["/jobs", "Jobs", jobsView],
   ["/history", "History", historyView],
+  ["/usage", "Usage", usageView],
   ["/timeline", "Timeline", timelineView],
   ["/workers", "Workers", workersView],
   ["/pools", "Pools", poolsView],
