@@ -21,6 +21,7 @@ ROUNDS ?= 5
 KERNEL ?= /
 SYSTEMS ?= slurm sge pbs lsf ssh k8s
 PROGRAMS := redis-server openmpi-bin mpich
+BROWSER := chromium fonts-dejavu-core
 BATCH := slurm-wlm slurm-wlm-torque slurmdbd mariadb-server-core munge lammps openmpi-bin openssh-server openssh-client iproute2 zsh fish
 # Programs of these packages: all are there, or all packages are installed.
 BATCH_PROGRAMS := slurmctld slurmd slurmdbd mariadbd munged generate_pbs_nodefile lmp mpirun sshd ssh ip zsh fish
@@ -37,7 +38,7 @@ ALONE := tests/machines/test_minds_machine.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-engines test-launch test-long test-kernel bugs check house lint format bench clean
+.PHONY: help demo test test-engines test-launch test-dashboard test-long test-kernel bugs check house lint format bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +73,18 @@ test-launch: $(VENV)/.dev $(VENV)/gridengine/.unpacked  ## submit workers to a r
 		|| { echo "the tests of launching need: apt-get install $(BATCH)" >&2; exit 2; }
 	GRAINLIKE_TEST_SHELLS="zsh fish" $(BIN)/python -m pytest tests/integration/test_completion.py
 	GRAINLIKE_TEST_LAUNCH="$(SYSTEMS)" $(BIN)/python -m pytest tests/launch $(ARGS)
+
+test-dashboard: $(VENV)/.browser  ## look at the dashboard's pages in a real Chromium, from Debian's package; to install that takes root
+	@command -v chromium >/dev/null || { echo "Installing $(BROWSER) ..."; test "$$(id -u)" = 0 \
+			&& { apt-get install -y -q --no-install-recommends $(BROWSER) \
+				|| { apt-get update -q && apt-get install -y -q --no-install-recommends $(BROWSER); }; } >/dev/null; } \
+		|| { echo "the tests of the dashboard need: apt-get install $(BROWSER)" >&2; exit 2; }
+	GRAINLIKE_TEST_DASHBOARD=1 $(BIN)/python -m pytest tests/browser $(ARGS)
+
+$(VENV)/.browser: $(VENV)/.dev
+	@echo "Installing what drives a browser into $(VENV) (once) ..."
+	@$(PIP) --group browser
+	@touch $@
 
 $(VENV)/gridengine/.unpacked: | $(VENV)/.pip
 	@echo "Unpacking $(GRID_ENGINE) ..."

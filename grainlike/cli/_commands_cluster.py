@@ -185,6 +185,10 @@ def _head_start(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen without TLS, on this machine's loopback alone.")
     ] = False,
+    dashboard: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Also serve pages for browsers there: see `grainlike dashboard`."),
+    ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="How much to tell on standard error.")] = LogLevel.INFO,
     ready: Annotated[int | None, typer.Option(hidden=True)] = None,
     log_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
@@ -200,9 +204,15 @@ def _head_start(
 
     def started() -> int:
         try:
+            pages = None
+            if dashboard is not None:
+                from grainlike.dashboard import read_address
+
+                pages = read_address(dashboard)
             if detach:
                 files = [] if keep is None else ["--keep", keep]
                 files += [] if access is None else ["--access", str(access.expanduser().absolute())]
+                files += [] if dashboard is None else ["--dashboard", dashboard]
                 files += [] if journal is None else ["--journal", str(journal.expanduser().absolute())]
                 files += [] if events is None else ["--events", _absolute(events)]
                 files += [] if metrics is None else ["--metrics", metrics]
@@ -229,6 +239,7 @@ def _head_start(
                 metrics=metrics,
                 ready=ready,
                 log_file=log_file,
+                dashboard=pages,
             )
         except ValueError as error:
             raise typer.BadParameter(str(error)) from error

@@ -115,6 +115,18 @@ grainlike trace -o trace.json
     refused=NO_HEAD,
 )
 
+_DASHBOARD_EXAMPLES = epilog(
+    """
+grainlike dashboard
+grainlike dashboard --head ~/cluster/client.json --listen 127.0.0.1:8787 --no-open
+
+[dim]# seen from a laptop, while the command above runs on login1[/dim]
+ssh -L 8787:127.0.0.1:8787 login1
+""",
+    usage="wrong usage, or pip install 'grainlike[dashboard]' is missing",
+    refused="no head there, or it cannot listen there",
+)
+
 _CACHE_EXAMPLES = epilog(
     """
 grainlike cache ls
@@ -312,6 +324,30 @@ def _trace(
     if not output.absolute().parent.is_dir():
         raise typer.BadParameter(f"there is no folder {output.absolute().parent}", param_hint="--output")
     exit_with(lambda: asking(head, insecure, lambda caller: write_trace(caller, output)))
+
+
+@app.command("dashboard", epilog=_DASHBOARD_EXAMPLES, rich_help_panel="Look at a cluster")
+def _dashboard(
+    head: Head = None,
+    listen: Annotated[
+        str,
+        typer.Option(metavar="HOST:PORT", help="Where browsers find it. By default on 127.0.0.1, at any free port."),
+    ] = "127.0.0.1:0",
+    no_open: Annotated[bool, typer.Option("--no-open", help="Only print the link, and open no browser.")] = False,
+    insecure: Insecure = False,
+) -> None:
+    """Show a head in a browser, live: cluster, queue, jobs, timeline, workers, pools and limits.
+
+    It prints a link that opens one browser; Enter prints another one. It only shows, and changes nothing.
+    """
+    from grainlike.cli.screens._dashboard import serve_dashboard
+    from grainlike.dashboard import read_address
+
+    try:
+        address = read_address(listen)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--listen") from None
+    exit_with(lambda: serve_dashboard(head, address, insecure=insecure, opens=not no_open))
 
 
 @cache_app.command("ls", epilog=_CACHE_EXAMPLES)

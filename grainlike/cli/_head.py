@@ -24,7 +24,7 @@ from typing import Literal
 import anyio
 from anyio.abc import TaskStatus
 
-from grainlike.cli._exits import OK, REFUSED
+from grainlike.cli._exits import OK, REFUSED, USAGE
 from grainlike.cli._head_log import HeadLog, open_log
 from grainlike.client import HeadClient
 from grainlike.errors import GrainlikeError
@@ -56,10 +56,13 @@ def start_head(
     metrics: str | None = None,
     ready: int | None = None,
     log_file: Path | None = None,
+    dashboard: tuple[str, int] | None = None,
 ) -> int:
     """Run a head until a signal or a client ends it, or (`run_once`) the work of its programs is done.
 
     With `journal`, SIGTERM leaves the work for the next head with this directory.
+
+    With `dashboard`, host and port, it serves pages for browsers there.
 
     Returns the exit code. What it prints goes to `ready` too, if given, and its log to `log_file`, which it rotates.
 
@@ -85,14 +88,19 @@ def start_head(
     reset_signals()
     try:
         with collecting_less():
-            anyio.run(_serve, daemon, access, ready, events == "-", backend_options=loop_options())
+            anyio.run(_serve, daemon, access, ready, events == "-", dashboard, backend_options=loop_options())
+    except ImportError as error:
+        print(f"grainlike head: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
+        return USAGE
     except (GrainlikeError, OSError) as error:
         print(f"grainlike head: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
         return REFUSED
     return OK
 
 
-async def _serve(daemon: HeadDaemon, access: Path | None, ready: int | None, quiet: bool) -> None:
+async def _serve(
+    daemon: HeadDaemon, access: Path | None, ready: int | None, quiet: bool, pages: tuple[str, int] | None
+) -> None:
     """Serve until it is told to stop. `quiet`: the standard output is for events alone."""
     before = current_folder()
     failure: Exception | None = None
@@ -103,6 +111,12 @@ async def _serve(daemon: HeadDaemon, access: Path | None, ready: int | None, qui
                 words = f"head at {daemon.address}, process {os.getpid()}; access files in {_folder(access)}"
                 if daemon.metrics_address is not None:
                     words += f"; metrics at http://{daemon.metrics_address}/metrics"
+                if pages is not None:
+                    from grainlike.cli.screens._dashboard import beside_head  # it takes more packages
+
+                    dashboard = beside_head(daemon.connect_viewer, pages)
+                    await tasks.start(dashboard.serve)
+                    words += f"; dashboard: {dashboard.link()}"
                 print(words, file=sys.stderr if quiet else sys.stdout, flush=True)
                 _tell_of(before)
                 if ready is not None:

@@ -25,9 +25,8 @@ from grainlike.cli._words import (
     seconds,
 )
 from grainlike.client import HeadClient
-from grainlike.head.server import spans_from_rows
 from grainlike.jobs import ended_jobs
-from grainlike.observe import Depth, FunctionUsage, trace, usage_by_function
+from grainlike.observe import Depth, FunctionUsage, spans_from_rows, trace, usage_by_function
 from grainlike.system import LateFile
 from grainlike.wire import AskHistory, AskJobs, AskReport, EndedJob, HistoryIs, JobsAre, ReportIs, SpanRow
 

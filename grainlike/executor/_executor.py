@@ -72,6 +72,9 @@ class Executor(ExecutorBase):
             one in the settings, or a list of these. Blocks of workers are submitted as jobs want them. It makes
             `local` none, and `listen` all interfaces, unless they are given. At the end pending blocks are withdrawn,
             workers end, and nothing is left in the batch system.
+        dashboard: serve pages for browsers about what runs here, at `"HOST:PORT"`, or with True on this machine's
+            loopback at any free port. The link to them is logged; `dashboard` gives others. It takes asyncio, and
+            `pip install 'grainlike[dashboard]'`.
         logging: pass what jobs log with `logging` on to this program's loggers, with `job`, `job_name`, `worker` and
             `attempt` as attributes of the record. A job logs what this program's levels let pass when it is submitted.
             A job that logs very fast never waits: records are dropped, and a warning has their number. With False, a
@@ -97,7 +100,8 @@ class Executor(ExecutorBase):
         ResourceSpecError: `local` is no offer.
         ValueError: `listen` is no address, or `access` no access file of a head; or `backend` does not stand alone.
         TypeError: `backend` is none, or `launch` no pool, or one of `observers` no observer.
-        ImportError: an observer needs a package that is not installed.
+        ImportError: `dashboard` or an observer needs packages that are not installed.
+        RuntimeError: `dashboard` is asked for on another event loop than asyncio's; when the executor is opened.
         LaunchError: a pool with `min` above 0 was refused by its batch system; when the executor is opened.
         OSError: the address is in use, or the file for `events` cannot be opened; when the executor is opened.
         PermissionError: TCP beyond loopback with `insecure`, a Unix socket in a directory that others may enter, or an
@@ -124,6 +128,7 @@ class Executor(ExecutorBase):
         echo: bool = True,
         record: bool | int = False,
         launch: Launch | None = None,
+        dashboard: bool | str = False,
         logging: bool = True,
         events: str | PathLike[str] | None = None,
         observers: Iterable[CallObserver | str] = (),
@@ -139,6 +144,7 @@ class Executor(ExecutorBase):
                 echo=echo,
                 record=record,
                 launch=launch,
+                dashboard=dashboard,
                 logging=logging,
                 events=events,
                 observers=observers,
@@ -312,6 +318,19 @@ class Executor(ExecutorBase):
     def address(self) -> str | None:
         """Address to which workers connect, as `tcp://HOST:PORT` or `unix:///PATH`; None without `listen=`."""
         return None if self._state == "new" else self._service.address
+
+    @property
+    def dashboard(self) -> str | None:
+        """Link to the dashboard, a new one each time: it opens one browser, once. None without `dashboard=`, and while
+        the executor is not open.
+
+        Example::
+
+            async with Executor(dashboard=True) as executor:
+                print(executor.dashboard)  # http://127.0.0.1:35071/?token=...
+        """
+        service = self._service if self._state == "open" else None
+        return service.dashboard_link() if isinstance(service, LocalHead) else None
 
     def workers(self) -> list[WorkerInfo]:
         """Return the connected workers, the embedded one too; none if the executor is not open. It never waits.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -19,18 +20,20 @@ from grainlike.head import Head
 from grainlike.head.server import HeadOwner, HeadService, NoStorage
 from grainlike.joblogging import JobLogging
 from grainlike.jobs import Event, Events, Job, LogLine, Observer, WorkerInfo, WorkersFeed
-from grainlike.net import memory_pair
 from grainlike.resources import Request
 from grainlike.scheduler import Explanation
 from grainlike.wire import AskHistory, HistoryIs, Totals
 
 if TYPE_CHECKING:
     from grainlike.client import HeadClient
+    from grainlike.dashboard import Dashboard
     from grainlike.head import Recorder
     from grainlike.head.server import HeadStorage
     from grainlike.jobs import Fleet
 
 __all__ = ["LocalHead"]
+
+logger = logging.getLogger("grainlike")
 
 
 class LocalHead:
@@ -56,6 +59,7 @@ class LocalHead:
         self._show = echo_here(engine, self.head.view.submitter) if settings.echo else None
         self.runner = self.head
         self.observers = self.head.observers
+        self._dashboard: Dashboard | None = None
         if settings.logging:
             job_logging = JobLogging(quiet=not settings.echo)
             self.head.state.functions.levels = job_logging.levels
@@ -87,6 +91,21 @@ class LocalHead:
             await self._changes.until(lambda: bool(self.head.peers))
         for name, pool in self._settings.launch.items():
             await self._service.fleet().up(name, pool, asks=False)
+        if self._settings.dashboard is not None:
+            await self._open_dashboard(tasks, self._settings.dashboard)
+
+    async def _open_dashboard(self, tasks: TaskGroup, address: tuple[str, int]) -> None:
+        from grainlike.dashboard import Dashboard, in_process  # programs without pages do without
+
+        dashboard = Dashboard(in_process(self.connect_viewer), address)
+        await tasks.start(dashboard.serve)
+        self._dashboard = dashboard
+        # A warning: programs that have not set up logging see it.
+        logger.warning("dashboard: %s", dashboard.link())
+
+    def dashboard_link(self) -> str | None:
+        """Return a new link to the dashboard, for one browser; None without one."""
+        return None if self._dashboard is None else self._dashboard.link()
 
     def detach(self) -> None:
         """Cancel what clients have submitted."""
@@ -156,14 +175,7 @@ class LocalHead:
 
     async def connect_viewer(self, tasks: TaskGroup) -> HeadClient:
         """Return a client of this head in the same process, which is served in `tasks`."""
-        from grainlike.client import HeadClient  # programs without viewers do without
-
-        near, far = memory_pair()
-        client = HeadClient(far)
-        tasks.start_soon(self._service.admit, near)
-        tasks.start_soon(client.run)
-        await client.welcomed()
-        return client
+        return await self._service.connect_viewer(tasks)
 
     # --- observers ---------------------------------------------------------------------------------------------------
 

@@ -36,14 +36,15 @@ def run(
     backend: Literal["asyncio", "trio"] = "asyncio",
     launch: Launch | None = None,
     progress: bool | Progress = False,
+    dashboard: bool | str = False,
     logging: bool = True,
 ) -> T:
     """Run `await main(*args)` in a new event loop with an `Executor` open, and return what it returns.
 
-    `local`, `listen`, `launch`, `on_failure` and `logging` are `Executor`'s. With `progress=True` a terminal shows how
-    far its calls are; `progress=progress(lines_every=60)` has options. Ctrl-C cancels what runs, waits until it has
-    ended, and raises `KeyboardInterrupt`. The blocking entry point of a script; inside a running loop use `async with
-    Executor()`.
+    `local`, `listen`, `launch`, `on_failure`, `dashboard` and `logging` are `Executor`'s. With `progress=True` a
+    terminal shows how far its calls are; `progress=progress(lines_every=60)` has options. Ctrl-C cancels what runs,
+    waits until it has ended, and raises `KeyboardInterrupt`. The blocking entry point of a script; inside a running
+    loop use `async with Executor()`.
 
     On asyncio the loop is uvloop's, where that is installed. It logs what a handler of `signal.signal` raises, and goes
     on, where asyncio's own loop would end `run` with it: let such a handler set a flag. For a loop of your choice, open
@@ -73,7 +74,9 @@ def run(
         )
 
     async def inside() -> T:
-        async with Executor(local=local, listen=listen, on_failure=on_failure, launch=launch, logging=logging):
+        async with Executor(
+            local=local, listen=listen, on_failure=on_failure, launch=launch, dashboard=dashboard, logging=logging
+        ):
             made = main(*args)
             if not inspect.isawaitable(made):
                 name = getattr(main, "__qualname__", repr(main))

@@ -48,6 +48,7 @@ class Settings:
     echo: bool
     record: bool | int
     launch: Mapping[str, WorkerPool]
+    dashboard: tuple[str, int] | None
     logging: bool
     events: str | PathLike[str] | None = None
     observers: tuple[CallObserver, ...] = ()
@@ -64,6 +65,7 @@ def settings_for(
     echo: bool,
     record: bool | int,
     launch: Launch | None = None,
+    dashboard: bool | str = False,
     logging: bool = True,
     events: str | PathLike[str] | None = None,
     observers: Iterable[CallObserver | str] = (),
@@ -95,6 +97,7 @@ def settings_for(
         echo=echo,
         record=record,
         launch=pools,
+        dashboard=_dashboard(dashboard, has_head=backend is None),
         logging=logging,
         events=events,
         observers=_observers(observers),
@@ -107,6 +110,22 @@ def _observers(asked: Iterable[CallObserver | str]) -> tuple[CallObserver, ...]:
     from grainlike.telemetry import find_observers  # programs without do without
 
     return find_observers(asked)
+
+
+def _dashboard(wanted: bool | str, *, has_head: bool) -> tuple[str, int] | None:
+    """Return host and port of the dashboard; None without one."""
+    if wanted is False:
+        return None
+    if not has_head:
+        raise ValueError("backend= runs the jobs elsewhere, where no dashboard sees them: leave out dashboard=")
+    from grainlike.dashboard import DEFAULT_ADDRESS, Dashboard, read_address  # programs without pages do without
+
+    assert isinstance(Dashboard, type)  # loaded here: the caller is told at once that packages are missing
+    if wanted is True:
+        return DEFAULT_ADDRESS
+    if not isinstance(wanted, str):
+        raise TypeError(f"dashboard= is True, or an address such as '127.0.0.1:8787', not {wanted!r}")
+    return read_address(wanted)
 
 
 def _check_failure_and_record(on_failure: str, record: bool | int) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from grainlike.head._event_log import EventLog
     from grainlike.head._functions import FunctionTable
     from grainlike.head._head import FAREWELL_S, Head
-    from grainlike.head._live import LiveView, queue_is
+    from grainlike.head._live import LiveView, limits_are, queue_is
     from grainlike.head._logs import LogFollower
     from grainlike.head._nested import ReplyTo
     from grainlike.head._peers import Connection, WorkerConnection
@@ -42,6 +42,7 @@ __all__ = [
     "ReplyTo",
     "WorkerConnection",
     "check_hello",
+    "limits_are",
     "queue_is",
 ]
 
@@ -64,6 +65,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "WorkerConnection": "_peers",
             "Recorder": "_recorder",
             "check_hello": "_validation",
+            "limits_are": "_live",
             "queue_is": "_live",
         },
     )

@@ -396,6 +396,8 @@ class JobHistory:
             place -= len(entry.jobs)
             if asked.outcomes and entry.outcome not in asked.outcomes:
                 continue
+            if asked.parent and entry.parent != asked.parent:
+                continue
             if asked.name and not any(fnmatchcase(name, asked.name) for name in entry.names):
                 continue
             for row in range(min(len(entry.jobs), before - place) - 1, max(0, oldest - place) - 1, -1):

@@ -1,4 +1,4 @@
-"""Live view of a head for one viewer: what has changed since the viewer's last update, and what waits and why.
+"""Live view of a head for one viewer: what has changed since its last update, what waits and why, which limits hold.
 
 Everything is read from the head's state when an update is due. Nothing is recorded meanwhile, so a head without viewers
 pays nothing, and one with viewers pays for the jobs that hold slots, not for those that ran or wait.
@@ -16,12 +16,25 @@ from grainlike.head._queries import HeadQueries
 from grainlike.head._state import HeadState
 from grainlike.jobs import worker_row
 from grainlike.scheduler import JobState, WorkerState
-from grainlike.wire import AskQueue, LiveIs, QueueIs, QueueRow, RunningRow, Totals, WorkerRow
+from grainlike.wire import (
+    AskLimits,
+    AskQueue,
+    LimitRow,
+    LimitsAre,
+    LiveIs,
+    QueueIs,
+    QueueRow,
+    RunningRow,
+    Totals,
+    WorkerRow,
+)
 
-__all__ = ["LiveView", "queue_is"]
+__all__ = ["LiveView", "limits_are", "queue_is"]
 
 _ROWS = 1_000
 """The most workers, and jobs, of one message."""
+
+_UNIT = 10**9
 
 _LEASED, _BACKOFF = JobState.LEASED, JobState.BACKOFF
 
@@ -178,3 +191,21 @@ def queue_is(question: AskQueue, state: HeadState, view: HeadQueries, programs: 
             )
         )
     return QueueIs(question.ask, rows, len(waiting), sum(len(cls.queue) for cls in waiting))
+
+
+def limits_are(question: AskLimits, state: HeadState, now: float) -> LimitsAre:
+    """Return the limits and rates in the requests of all jobs that have not ended."""
+    waiting: Counter[tuple[str, str, int]] = Counter()
+    for cls in state.scheduler.classes.values():
+        for shape in cls.shapes:
+            terms = [("limit", *pair) for pair in shape.limits] + [("rate", *pair) for pair in shape.rates]
+            waiting.update(dict.fromkeys(terms, len(cls.queue)))
+    starts = state.scheduler.start_limits
+    rows = [
+        LimitRow(
+            *(kind, name, units / _UNIT, starts.running(name) if kind == "limit" else 0, count),
+            max(0.0, starts.next_start(name) - now) if kind == "rate" else 0.0,
+        )
+        for (kind, name, units), count in sorted(waiting.items())
+    ]
+    return LimitsAre(question.ask, rows)

@@ -138,6 +138,8 @@ class HeadQueries:
             if len(rows) == most:
                 return rows, last
             last = job.id
+            if asked.parent and (job.parent is None or job.parent.id != asked.parent):
+                continue
             if not asked.name or fnmatchcase(self.name_of(job.id), asked.name):
                 row = self._row(job, now)
                 if not asked.state or row.state == asked.state:
@@ -178,6 +180,7 @@ class HeadQueries:
             "" if peer is None else peer.name,
             "" if job is None else job.slots or "",
             None if began is None else now - began,
+            parent=0 if worker_state.parent is None else worker_state.parent.id,
         )
 
     def name_of(self, number: int) -> str:

@@ -11,7 +11,7 @@ Never waits, asks a worker, or looks at a clock: it takes finished facts and ret
 from grainlike.observe._progress import CallCounts, FunctionProgress, ProgressCounter
 from grainlike.observe._progress_views import as_html, as_line, as_table
 from grainlike.observe._span import Lane, Span, span_of
-from grainlike.observe._stretch import Depth, Stretch, depths
+from grainlike.observe._stretch import Depth, Stretch, depths, spans_from_history, spans_from_rows
 from grainlike.observe._suggest import suggested_request
 from grainlike.observe._timeline import timeline
 from grainlike.observe._trace import trace
@@ -32,6 +32,8 @@ __all__ = [
     "as_table",
     "depths",
     "span_of",
+    "spans_from_history",
+    "spans_from_rows",
     "suggested_request",
     "timeline",
     "trace",

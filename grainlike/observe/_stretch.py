@@ -6,7 +6,10 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["Depth", "Stretch", "depths"]
+from grainlike.resources import held_amounts, parse_allocation
+from grainlike.wire import EndedJob, SpanRow
+
+__all__ = ["Depth", "Stretch", "depths", "spans_from_history", "spans_from_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +58,43 @@ def depths(times: Iterable[tuple[float, float, float]]) -> Iterator[Depth]:
         waiting += more_wait
         running += more_run
         yield Depth(at, waiting, running)
+
+
+def spans_from_rows(rows: Iterable[SpanRow]) -> Iterator[Stretch]:
+    """Iterate over the stretches that the rows of a recorded trace encode."""
+    for row in rows:
+        details: dict[str, str | int | float] = {"status": row.status, "attempt": row.attempt}
+        if row.job:
+            details |= {"job": row.job, "slots": row.slots}
+        slots = parse_allocation(row.slots)
+        yield Stretch(
+            row.name,
+            row.worker,
+            slots.cores,
+            row.began,
+            row.ended,
+            details,
+            slots.gpus,
+            row.key,
+            tuple(row.needs),
+            held_amounts(slots.units),
+        )
+
+
+def spans_from_history(jobs: Iterable[EndedJob]) -> Iterator[Stretch]:
+    """Iterate over the last attempts of ended jobs, those that ran; nobody knows what they were given."""
+    for job in jobs:
+        if job.ran_s is None:
+            continue
+        details: dict[str, str | int | float] = {
+            "status": job.outcome,
+            "attempt": job.attempts,
+            "job": job.job,
+            "slots": job.slots,
+            **({"error": job.error} if job.error else {}),
+        }
+        slots = parse_allocation(job.slots)
+        yield Stretch(
+            *(job.name, job.worker, slots.cores, job.ended_at - job.ran_s, job.ended_at, details, slots.gpus),
+            held=held_amounts(slots.units),
+        )

@@ -65,7 +65,18 @@ from grainlike.wire._large import (
     Buffer,
     gap_with,
 )
-from grainlike.wire._live import LEAST_EVERY_S, AskLive, AskQueue, LiveIs, QueueIs, QueueRow, RunningRow
+from grainlike.wire._live import (
+    LEAST_EVERY_S,
+    AskLimits,
+    AskLive,
+    AskQueue,
+    LimitRow,
+    LimitsAre,
+    LiveIs,
+    QueueIs,
+    QueueRow,
+    RunningRow,
+)
 from grainlike.wire._logged import RECORD_BYTES, ClientRecords, LoggedRecords
 from grainlike.wire._messages import Message
 from grainlike.wire._metrics import AskMetrics, MetricsAre, WorkerUse
@@ -205,6 +216,7 @@ __all__ = [
     "AskHistory",
     "AskJob",
     "AskJobs",
+    "AskLimits",
     "AskLive",
     "AskLogs",
     "AskMetrics",
@@ -264,6 +276,8 @@ __all__ = [
     "LeaseStart",
     "LeaseWait",
     "Leaving",
+    "LimitRow",
+    "LimitsAre",
     "LiveIs",
     "LoggedRecords",
     "LogsAre",

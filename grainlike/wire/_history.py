@@ -71,8 +71,8 @@ class AskHistory(BaseMessage, frozen=True, tag=134):
     """Ask for jobs that have ended, the latest first, at most `most` in one answer; answered by `HistoryIs`.
 
     With `name`, those whose names match this shell pattern; with `outcomes`, those that ended so; none before `since`,
-    as `time.time()` has it. `before` is that of the page before, 0 for the first. With
-    `job`, the one of this number.
+    as `time.time()` has it; with `parent`, those that this job submitted; with `job`, that one alone. `before` is that
+    of the page before, 0 for the first.
     """
 
     ask: int
@@ -82,6 +82,7 @@ class AskHistory(BaseMessage, frozen=True, tag=134):
     since: float = 0.0
     before: int = 0
     job: int = 0
+    parent: int = 0
 
 
 class HistoryIs(BaseMessage, frozen=True, tag=135):

@@ -14,7 +14,18 @@ from grainlike.wire._base import BaseMessage
 from grainlike.wire._reports import Totals
 from grainlike.wire._rows import WorkerRow
 
-__all__ = ["LEAST_EVERY_S", "AskLive", "AskQueue", "LiveIs", "QueueIs", "QueueRow", "RunningRow"]
+__all__ = [
+    "LEAST_EVERY_S",
+    "AskLimits",
+    "AskLive",
+    "AskQueue",
+    "LimitRow",
+    "LimitsAre",
+    "LiveIs",
+    "QueueIs",
+    "QueueRow",
+    "RunningRow",
+]
 
 LEAST_EVERY_S = 0.1
 """Shortest time in seconds between two updates to one viewer."""
@@ -117,3 +128,36 @@ class QueueIs(BaseMessage, frozen=True, tag=143):
     rows: list[QueueRow]
     groups: int
     waiting: int
+
+
+class AskLimits(BaseMessage, frozen=True, tag=145):
+    """Ask for the limits and rates of all requests that the head has jobs of; answered by `LimitsAre`."""
+
+    ask: int
+
+
+class LimitRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A limit or a rate, as some requests give it; another row has the same name where others give another amount.
+
+    Attributes:
+        kind: `limit` or `rate`.
+        name: its name.
+        most: jobs that may run at once, or start per second.
+        running: jobs under a limit that run now; 0 for a rate.
+        waiting: jobs in the queue whose requests give it.
+        next_in_s: seconds until a rate lets the next job start; 0 for a limit, and for a rate that lets one start now.
+    """
+
+    kind: str
+    name: str
+    most: float
+    running: int
+    waiting: int
+    next_in_s: float
+
+
+class LimitsAre(BaseMessage, frozen=True, tag=146):
+    """Limits and rates, by kind and name."""
+
+    ask: int
+    rows: list[LimitRow]

@@ -26,7 +26,7 @@ from grainlike.wire._fleet import (
     UpIs,
 )
 from grainlike.wire._history import AskHistory, HistoryIs
-from grainlike.wire._live import AskLive, AskQueue, LiveIs, QueueIs
+from grainlike.wire._live import AskLimits, AskLive, AskQueue, LimitsAre, LiveIs, QueueIs
 from grainlike.wire._metrics import AskMetrics, MetricsAre
 from grainlike.wire._nested import AskOutcome, OutcomeIs
 from grainlike.wire._reports import Totals
@@ -100,8 +100,8 @@ class AskWorkers(BaseMessage, frozen=True, tag=81):
 class AskJobs(BaseMessage, frozen=True, tag=82):
     """Ask for the jobs that have not ended, the oldest first, at most `most`; answered by `JobsAre`.
 
-    With `name`, those whose names match this shell pattern; with `state`, those in this one, as in `JobRow`. `after` is
-    the `next` of the answer before, 0 for the first.
+    With `name`, those whose names match this shell pattern; with `state`, those in this one, as in `JobRow`; with
+    `parent`, those that this job submitted. `after` is the `next` of the answer before, 0 for the first.
     """
 
     ask: int
@@ -109,6 +109,7 @@ class AskJobs(BaseMessage, frozen=True, tag=82):
     name: str = ""
     state: str = ""
     after: int = 0
+    parent: int = 0
 
 
 class AskJob(BaseMessage, frozen=True, tag=83):
@@ -427,6 +428,7 @@ Question = (
     | AskLive
     | AskQueue
     | AskMetrics
+    | AskLimits
 )
 FromClient = Question | ImportsFrom | Forget | EndSessions
 Answer = (
@@ -449,6 +451,7 @@ Answer = (
     | LiveIs
     | QueueIs
     | MetricsAre
+    | LimitsAre
     | Done
     | Unable
 )

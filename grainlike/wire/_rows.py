@@ -30,7 +30,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `state` is `queued` (at the head), `assigned` (at a worker, not begun), `running`, or `stopping` (cancelled, and not
     gone yet). `worker` and `allocation` are empty where it has none, `running_s` is None until it runs. `client` is the
     number of the client that it came from, 0 for the head's own program; `program` is the name of that client, or of
-    its session, and `named` the name that the call has there.
+    its session, and `named` the name that the call has there. `parent` is the job that submitted it, 0 for none.
     """
 
     job: int
@@ -45,3 +45,4 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     running_s: float | None
     program: str = ""
     named: str = ""
+    parent: int = 0

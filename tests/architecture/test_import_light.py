@@ -29,6 +29,7 @@ SELDOM = {
     "grainlike.calls",
     "grainlike.executor._connected",
     "grainlike.dag._dag",
+    "grainlike.dashboard",
     "grainlike.head.server._endpoint",
     "grainlike.head._recorder",
     "grainlike.graph.drawing._picture",

@@ -1,5 +1,6 @@
 """What `pip install grainlike` puts on a user's machine, and what it must not."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -48,3 +49,21 @@ def test_the_licence_travels_along(names: set[str]) -> None:
 
 def test_no_package_shadows_a_users_own_worker_module() -> None:
     assert not (ROOT / "worker" / "__init__.py").exists()
+
+
+def test_the_pages_of_the_dashboard_travel_as_they_are(names: set[str]) -> None:
+    static = ROOT / "grainlike" / "dashboard" / "static"
+    pages = {f"grainlike/dashboard/static/{path.name}" for path in static.iterdir()}
+    assert {path.rpartition(".")[2] for path in pages} == {"css", "html", "js", "svg"}
+    assert pages <= names
+
+
+def test_pages_load_nothing_of_others_and_have_no_script_or_style_inside() -> None:
+    static = ROOT / "grainlike" / "dashboard" / "static"
+    page = (static / "index.html").read_text()
+    assert re.findall(r"<(?:script|link)[^>]*(?:src|href)=\"([^\"]*)", page)
+    assert not re.search(r"<style|style=|<script(?![^>]* src=)|\son[a-z]+=", page)
+    for path in static.iterdir():
+        loaded = re.findall(r"(?:from|import|url|src=|@import)\s*\(?[\"'](https?:[^\"']*)", path.read_text())
+        assert loaded == [], path
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", path.read_text()), path

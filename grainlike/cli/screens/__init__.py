@@ -1,4 +1,5 @@
-"""Commands that stay on the screen, and show what changes.
+"""Commands that show a head until they are ended.
 
-Answers: how a listing is shown again and again (`_watch`), and `top` (`_top`).
+Answers: how a listing is shown again and again (`_watch`), and the start of `top` (`_top`) and of the dashboard, also
+beside a head (`_dashboard`).
 """

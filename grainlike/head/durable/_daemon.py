@@ -7,9 +7,10 @@ from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import anyio
+from anyio.abc import TaskGroup
 
 from grainlike.errors import GrainlikeError
 from grainlike.eventloop import Lifespan, here
@@ -22,6 +23,9 @@ from grainlike.jobs import WorkerInfo
 from grainlike.subprocesses import reserve_standard_descriptors
 from grainlike.telemetry import EventFile, MetricsServer, parse_endpoint
 from grainlike.wire import MetricsAre, Totals
+
+if TYPE_CHECKING:  # heads without viewers do without
+    from grainlike.client import HeadClient
 
 __all__ = ["HeadDaemon"]
 
@@ -194,6 +198,11 @@ class HeadDaemon(Lifespan):
     def _deserted(self) -> None:
         if self._run_once and self.head.view.last_job:
             self.stop.set()
+
+    async def connect_viewer(self, tasks: TaskGroup) -> HeadClient:
+        """Return a client of this head in the same process, which is served in `tasks`."""
+        assert self._service is not None, "it has not been opened"
+        return await self._service.connect_viewer(tasks)
 
     # --- questions ---------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from grainlike.head.server._outcome_store import OutcomeStore
     from grainlike.head.server._service import HeadOwner, HeadService
     from grainlike.head.server._storage import HeadStorage, NoStorage
-    from grainlike.head.server._trace_rows import spans_from_rows
 
 __all__ = [
     "Acceptor",
@@ -31,7 +30,6 @@ __all__ = [
     "OutcomeStore",
     "open_durable_endpoint",
     "open_endpoint",
-    "spans_from_rows",
 ]
 
 if not TYPE_CHECKING:  # else any name would be there
@@ -47,7 +45,6 @@ if not TYPE_CHECKING:  # else any name would be there
             "HeadStorage": "_storage",
             "NoStorage": "_storage",
             "OutcomeStore": "_outcome_store",
-            "spans_from_rows": "_trace_rows",
             "open_endpoint": "_endpoint",
             "open_durable_endpoint": "_endpoint",
         },

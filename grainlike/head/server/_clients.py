@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from grainlike._version import __version__
 from grainlike.errors import GrainlikeError, SessionError
-from grainlike.head import FAREWELL_S, Head, LiveView, queue_is
+from grainlike.head import FAREWELL_S, Head, LiveView, limits_are, queue_is
 from grainlike.head.server._client import ClientConnection
 from grainlike.head.server._live_updates import send_updates
 from grainlike.head.server._metrics import metrics_are
@@ -42,6 +42,7 @@ from grainlike.wire import (
     AskHistory,
     AskJob,
     AskJobs,
+    AskLimits,
     AskLive,
     AskLogs,
     AskMetrics,
@@ -108,6 +109,7 @@ _Short = (
     | AskHistory
     | AskQueue
     | AskMetrics
+    | AskLimits
     | PoolQuestion
 )
 """Queries that are answered by one message, in the turn in which they arrive."""
@@ -220,8 +222,8 @@ class ClientRegistry:
             session.withdraws(self._head.withdraw_streams(session))
 
     def look_whether_alone(self) -> None:
-        """A client or a job has ended, and perhaps with it the last session."""
-        if not self.here and not self.sessions:
+        """A client or a job has ended, and perhaps with it the last session. Who only looks keeps nothing alive."""
+        if not self.sessions and not any(connection.paths for connection in self.here.values()):
             self._alone()
 
     def leave_all(self) -> None:
@@ -460,6 +462,8 @@ class ClientRegistry:
                 return queue_is(question, self._head.state, self._head.view, self._programs())
             case AskMetrics():
                 return self.metrics(ask)
+            case AskLimits():
+                return limits_are(question, self._head.state, self._head.now())
             case AskStop():
                 why = f"this head is part of a program, process {os.getpid()}, and ends with it"
                 return Done(ask) if self._stop() else Unable(ask, why)

@@ -21,10 +21,11 @@ from grainlike.graph import Node
 from grainlike.head.server._accept import Acceptor
 from grainlike.head.server._storage import HeadStorage
 from grainlike.jobs import OutcomeListener
-from grainlike.net import Link
+from grainlike.net import Link, memory_pair
 from grainlike.system import import_paths
 
 if TYPE_CHECKING:  # only a head to which others connect has one
+    from grainlike.client import HeadClient
     from grainlike.head import EventLog, Recorder
     from grainlike.head.fleet import FleetDriver
     from grainlike.head.server._endpoint import Endpoint
@@ -221,6 +222,17 @@ class HeadService:
     def admit(self) -> Callable[[Link], Coroutine[Any, Any, None]]:
         """Coroutine function that serves the peer at the other end of a link, until the link ends."""
         return self._acceptor.admit
+
+    async def connect_viewer(self, tasks: TaskGroup) -> HeadClient:
+        """Return a client of this head in the same process, which is served in `tasks`."""
+        from grainlike.client import HeadClient  # heads without viewers do without
+
+        near, far = memory_pair()
+        client = HeadClient(far)
+        tasks.start_soon(self.admit, near)
+        tasks.start_soon(client.run)
+        await client.welcomed()
+        return client
 
     def detach(self) -> None:
         """Cancel what clients have submitted; the program's own jobs are its owner's to cancel."""

@@ -6,19 +6,18 @@ loop.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from grainlike.net import Link
-from grainlike.resources import held_amounts, parse_allocation
 from grainlike.wire import SpanRow, TraceIs, Unable
 
 if TYPE_CHECKING:  # few programs record
     from grainlike.head import Recorder
     from grainlike.observe import Stretch
 
-__all__ = ["NOT_RECORDED", "send_trace", "spans_from_rows"]
+__all__ = ["NOT_RECORDED", "send_trace"]
 
 NOT_RECORDED = "this head records nothing: start it with `grainlike head start --record`, or Executor(record=True)"
 
@@ -59,26 +58,3 @@ class _Rows:
 
     def _number(self, key: Hashable) -> int:
         return self._numbers.setdefault(key, len(self._numbers))
-
-
-def spans_from_rows(rows: Iterable[SpanRow]) -> Iterator[Stretch]:
-    """Iterate over the stretches that rows encode."""
-    from grainlike.observe import Stretch
-
-    for row in rows:
-        details: dict[str, str | int | float] = {"status": row.status, "attempt": row.attempt}
-        if row.job:
-            details |= {"job": row.job, "slots": row.slots}
-        slots = parse_allocation(row.slots)
-        yield Stretch(
-            row.name,
-            row.worker,
-            slots.cores,
-            row.began,
-            row.ended,
-            details,
-            slots.gpus,
-            row.key,
-            tuple(row.needs),
-            held_amounts(slots.units),
-        )

@@ -59,6 +59,10 @@ class StartLimits:
         """Return how many more jobs each limit of the shape lets run now."""
         return [(name, most // _UNIT - self._running.get(name, 0)) for name, most in shape.limits]
 
+    def next_start(self, name: str) -> float:
+        """Return when a rate lets the next job start; 0.0 where it has let none start yet."""
+        return self._next.get(name, 0.0)
+
     def running(self, name: str) -> int:
         """Return how many jobs of a limit run now."""
         return self._running.get(name, 0)
