@@ -58,9 +58,8 @@ class Executor(ExecutorBase):
             then run code as you.
         backend: run jobs on an engine of another kind: `DaskBackend(...)`, `RayBackend()`, `CeleryBackend(...)`,
             `ThreadBackend(4)`, `ProcessBackend(4)`, or anything with `name`, `submit(fn, *args, **kwargs)`,
-            `result(future, timeout=None)` and `shutdown(wait=True)`, sync or async. Requests are passed on to it;
-            requests that it cannot honour are rejected by name. Jobs there can not submit jobs. It is shut down at
-            the end. Then there is no embedded worker, and nothing to listen for.
+            `result(future, timeout=None)` and `shutdown(wait=True)`, sync or async. Requests that it cannot honour are
+            rejected by name. Jobs there can not submit jobs. It is shut down at the end, and there is no worker here.
         on_failure: at the first failure of a graph, `"fail_fast"` cancels what only that graph still wants;
             `"continue"` lets it run to its end.
         echo: show on this program's own streams what jobs of the embedded worker print, and calls without resources.
@@ -75,16 +74,12 @@ class Executor(ExecutorBase):
         dashboard: serve pages for browsers about what runs here, at `"HOST:PORT"`, or with True on this machine's
             loopback at any free port. The link to them is logged; `dashboard` gives others. It takes asyncio, and
             `pip install 'grainlike[dashboard]'`.
-        logging: pass what jobs log with `logging` on to this program's loggers, with `job`, `job_name`, `worker` and
-            `attempt` as attributes of the record. A job logs what this program's levels let pass when it is submitted.
-            A job that logs very fast never waits: records are dropped, and a warning has their number. With False, a
-            job's process handles its records by itself, and what it writes is the job's output.
+        logging: pass records of `logging` that jobs make on to this program's loggers, as its levels say; see
+            docs/logging.md. With False a job's process handles them by itself, and what it writes is the job's output.
         events: append what happens to workers, jobs and pools to this file as JSON lines, `"-"` for the standard
-            output; docs/monitoring.md has their schema. Over `connect()` that is the head's to do: `grainlike head
-            start --events FILE`.
-        observers: learn of this program's jobs as they begin and end: objects of `grainlike.telemetry.CallObserver`,
-            or names of installed ones, as `"otel"` for OpenTelemetry. `GRAINLIKE_OBSERVERS` in the environment names
-            more. docs/monitoring.md.
+            output; docs/monitoring.md has their schema.
+        observers: objects of `grainlike.telemetry.CallObserver`, which learn of this program's jobs, or names of
+            installed ones, as `"otel"`. `GRAINLIKE_OBSERVERS` names more. See docs/monitoring.md.
 
     Leaving the block, or cancelling it, cancels what still runs, waits until that has ended, and leaves no process,
     socket, file or thread behind. An exception that leaves the block is the user's own. The executor may be closed in
@@ -260,9 +255,7 @@ class Executor(ExecutorBase):
 
     @property
     def is_open(self) -> bool:
-        """Return True if an `await` in its block uses it. One that is closing still does, and refuses the work
-        itself.
-        """
+        """Return True if an `await` in its block uses it. One that is closing still does, and refuses the work."""
         return self._state in ("open", "closing")
 
     async def wait(self, node: Node) -> Any:
@@ -321,8 +314,7 @@ class Executor(ExecutorBase):
 
     @property
     def dashboard(self) -> str | None:
-        """Link to the dashboard, a new one each time: it opens one browser, once. None without `dashboard=`, and while
-        the executor is not open.
+        """Link to the dashboard, new each time: it opens one browser, once. None without one, or while not open.
 
         Example::
 

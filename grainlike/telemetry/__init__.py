@@ -1,4 +1,4 @@
-"""What other systems are told of a head and of jobs: events as JSON lines, metrics for Prometheus, spans.
+"""Telemetry of heads and jobs for other systems: events as JSON lines, metrics for Prometheus, spans.
 
 Answers: how events get into a file whatever its disk does (`_event_file`), what a scrape is answered (`_metrics`, over
 HTTP by `_metrics_server`), and who else may watch the jobs of a program (`_observers`, told by `_observed_runner`, with

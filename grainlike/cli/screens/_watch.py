@@ -157,7 +157,7 @@ class _Watch:
 
 
 class _CapturedOutput(io.StringIO):
-    """What a listing prints, as for a terminal or as for a pipe."""
+    """Output of a listing, as for a terminal or as for a pipe."""
 
     def __init__(self, *, terminal: bool) -> None:
         super().__init__()

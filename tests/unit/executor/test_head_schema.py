@@ -36,6 +36,7 @@ PASSING = (
     "wire._history",
     "wire._live",
     "wire._logged",
+    "wire._metrics",
     "wire._rows",
     "wire._runners",
     "wire._handshake",
