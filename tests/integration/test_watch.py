@@ -95,7 +95,7 @@ async def test_jobs_are_drawn_anew_in_place_until_ctrl_c() -> None:
                 *("jobs", "--watch", "0.1"),
                 columns=80,
                 rows=12,
-                steps=[(" 2     sleeper", then(submit)), ("and 35 more", lambda: None)],
+                steps=[(" 2  sleeper", then(submit)), ("and 35 more", lambda: None)],
                 interrupt_at="and 35 more",
             )
     assert shown.code == 0
@@ -103,7 +103,7 @@ async def test_jobs_are_drawn_anew_in_place_until_ctrl_c() -> None:
     assert shown.written.endswith(FIRST_SCREEN)
     assert not shown.cursor_hidden
     before, after = shown.screens
-    assert "sleeper   running" in before[3]
+    assert "sleeper  running" in before[3]
     assert not any("more" in line for line in before)
     assert len(after) <= 12
     assert "looked at every 0.1 s; Ctrl-C ends" in after[0]
@@ -146,17 +146,17 @@ async def test_a_head_that_goes_away_is_told_of_and_found_again() -> None:
             shown = await watched(
                 *("jobs", "--watch", "0.1"),
                 steps=[
-                    (" 1     sleeper", then(gone.set)),
+                    (" 1  sleeper", then(gone.set)),
                     ("waiting until it is there again", then(back.set)),
-                    (" 2     sleeper", then(seen.set)),
+                    (" 2  sleeper", then(seen.set)),
                 ],
-                interrupt_at=" 2     sleeper",
+                interrupt_at=" 2  sleeper",
             )
             seen.set()
     assert shown.code == 0
     assert len(shown.screens) == 3
     assert shown.screens[1][0].startswith("no head, waiting")
-    assert " 1     sleeper" in "\n".join(shown.screens[1])  # what was so before stays in sight
+    assert " 1  sleeper" in "\n".join(shown.screens[1])  # what was so before stays in sight
     assert "no head" not in "\n".join(shown.screens[2])
 
 
