@@ -101,6 +101,19 @@ async def test_each_page_at_three_widths_is_without_errors_and_serious_findings(
             assert browser.asked == {page.url.split("/")[2]}
 
 
+async def test_amounts_of_memory_are_as_people_write_them(chromium):
+    with anyio.fail_after(LONG_S):
+        async with Executor(local=grainlike.parse("cores=2 memory=4Gi"), dashboard=True) as executor:
+            asked = [(quick @ grainlike.parse("cores=1 memory=1500Mi"))(x) for x in range(2)]
+            await gather(asked, return_exceptions=True)
+            async with browsing(chromium) as browser:
+                page = await browser.open(executor.dashboard)
+                for path in ("/usage", "/job/1"):
+                    await shown(page, path)
+                    await page.wait_for_selector("text=memory=1.5Gi")
+                    assert "memory=15" not in await page.inner_text("main")
+
+
 async def test_a_link_opens_one_browser_whose_cookie_no_script_sees(chromium):
     with anyio.fail_after(LONG_S):
         async with Executor(local=Cores(1), dashboard=True) as executor:

@@ -39,6 +39,11 @@ export function bytes(value) {
   return `${value >= 100 || at === 0 ? Math.round(value) : value.toFixed(1)} ${units[at]}`;
 }
 
+/** A request or an allocation with its memory as people write it: `memory=50Mi` for `memory=52428800`. */
+export function amounts(text) {
+  return String(text ?? "").replace(/\bmemory=(\d+)(?![\w.])/g, (whole, size) => Number(size) < 1024 ? whole : `memory=${bytes(Number(size)).replace(/\.0(?= )/, "").replace(" ", "").replace("iB", "i")}`);
+}
+
 /** A moment in seconds since 1970, as "14:03:22", with the day where that is another. */
 export function moment(at) {
   const date = new Date(at * 1000);

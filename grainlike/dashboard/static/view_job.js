@@ -1,7 +1,7 @@
 // One job: where it stands and why, what it used, whom it belongs to, and what it writes.
 
 import { h, say } from "./dom.js";
-import { bytes, count, moment, seconds, words } from "./format.js";
+import { amounts, bytes, count, moment, seconds, words } from "./format.js";
 import { again, ask } from "./live.js";
 import { empty, jobLink } from "./table.js";
 
@@ -77,12 +77,12 @@ function standing({ ended, row, explain, running }) {
     rows.push(["Ended", `${moment(ended.ended_at)}, ${words(ended.outcome)}`]);
     if (ended.error) rows.push(["Error", h("span", { class: "error-text", text: ended.error })]);
     rows.push(["Attempts", count(ended.attempts)]);
-    if (ended.worker) rows.push(["Worker", ended.worker], ["Slots", mono(ended.slots)]);
+    if (ended.worker) rows.push(["Worker", ended.worker], ["Slots", mono(amounts(ended.slots))]);
   } else if (explain) {
     rows.push(["Now", explain.words]);
     if (explain.pools) rows.push(["Pools", explain.pools]);
     rows.push(["Attempt", String(explain.attempt || "not sent yet")]);
-    for (const at of running) rows.push(["Holds", h("span", {}, mono(at.slots), ` on ${at.worker}`)]);
+    for (const at of running) rows.push(["Holds", h("span", {}, mono(amounts(at.slots)), ` on ${at.worker}`)]);
     if (explain.holders.length) rows.push(["Held up by", h("span", {}, ...explain.holders.slice(0, 8).flatMap((number) => [jobLink(number), " "]))]);
   }
   const program = (ended ?? row)?.program;
@@ -93,7 +93,7 @@ function standing({ ended, row, explain, running }) {
 function used({ ended, row, explain }) {
   const request = ended?.request ?? explain?.request ?? row?.request;
   const rows = [];
-  if (request) rows.push(["Asks for", mono(request)]);
+  if (request) rows.push(["Asks for", mono(amounts(request))]);
   if (ended) {
     rows.push(["Waited", seconds(ended.queued_s)], ["Ran", seconds(ended.ran_s)]);
     rows.push(["CPU time", seconds(ended.cpu_s)]);

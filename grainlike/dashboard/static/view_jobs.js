@@ -1,7 +1,7 @@
 // Jobs and history: long lists, searched and sent page by page by the server.
 
 import { h, say } from "./dom.js";
-import { bytes, count, moment, seconds, words } from "./format.js";
+import { amounts, bytes, count, moment, seconds, words } from "./format.js";
 import { Table, empty, full, jobLink } from "./table.js";
 import { again, ask } from "./live.js";
 
@@ -131,7 +131,7 @@ export function jobsView(app) {
       { title: "Runs for", width: "96px", narrow: "72px", num: true, cell: (row) => seconds(row.running_s) },
       { title: "Worker", width: "minmax(90px, 1fr)", below: true, dim: true, cell: (row) => full(row.worker || "on no worker yet") },
       { title: "Slots", width: "minmax(90px, 1fr)", extra: true, cell: (row) => h("span", { class: "mono", text: row.allocation || "–", title: row.allocation || null }) },
-      { title: "Asks for", width: "minmax(100px, 1fr)", wide: true, cell: (row) => h("span", { class: "mono", text: row.request, title: row.request }) },
+      { title: "Asks for", width: "minmax(100px, 1fr)", wide: true, cell: (row) => h("span", { class: "mono", text: amounts(row.request), title: row.request }) },
       { title: "Attempt", width: "60px", extra: true, num: true, cell: (row) => String(row.attempt || "–") },
       { title: "Program", width: "minmax(80px, 0.8fr)", extra: true, dim: true, cell: (row) => full(row.program || (row.client ? `client ${row.client}` : "")) },
     ],

@@ -1,7 +1,7 @@
 // Queue, workers, pools and limits: tables of what the head says now.
 
 import { h, say, shade } from "./dom.js";
-import { count, many, seconds, words } from "./format.js";
+import { amounts, count, many, seconds, words } from "./format.js";
 import { Table, empty, full, jobLink } from "./table.js";
 import { inOrder, slotsOf } from "./live.js";
 
@@ -27,7 +27,7 @@ export function queueView(app) {
     columns: [
       { title: "Jobs", width: "64px", narrow: "40px", cell: (row) => h("strong", { text: count(row.count) }) },
       { title: "Function", width: "minmax(120px, 1.2fr)", narrow: "minmax(0, 1fr)", cell: (row) => jobLink(row.job, row.name || `job ${row.job}`) },
-      { title: "Each asks for", width: "minmax(120px, 1fr)", narrow: "minmax(0, 1fr)", cell: (row) => h("span", { class: "mono", text: row.request || "nothing" }) },
+      { title: "Each asks for", width: "minmax(120px, 1fr)", narrow: "minmax(0, 1fr)", cell: (row) => h("span", { class: "mono", text: amounts(row.request) || "nothing" }) },
       { title: "Priority", width: "64px", num: true, extra: true, cell: (row) => String(row.priority) },
       { title: "Program", width: "minmax(80px, 0.8fr)", extra: true, dim: true, cell: (row) => row.program || (row.client ? `client ${row.client}` : "the head's own") },
       { title: "Why it waits", width: "minmax(200px, 2.4fr)", below: true, cell: (row) => [h("span", { class: "tag queued", text: words(row.reason) }), " ", row.words] },
@@ -61,7 +61,7 @@ export function workersView({ live, view }) {
       { title: "GPUs", width: "56px", wide: true, num: true, cell: (row) => (row.ids[1].length ? `${row.busyGpus}/${row.ids[1].length}` : "–") },
       { title: "Jobs", width: "56px", narrow: "44px", num: true, cell: (row) => count(row.jobs) },
       { title: "Runs", width: "minmax(120px, 1.4fr)", below: true, cell: functions },
-      { title: "Offers", width: "minmax(120px, 1.4fr)", extra: true, cell: (row) => h("span", { class: "mono", text: row.resources, title: row.resources }) },
+      { title: "Offers", width: "minmax(120px, 1.4fr)", extra: true, cell: (row) => h("span", { class: "mono", text: amounts(row.resources), title: row.resources }) },
       { title: "State", width: "minmax(90px, 0.9fr)", wide: true, cell: (row) => (row.shut ? h("span", { class: "tag queued", text: row.shut, title: `gets no jobs: ${row.shut}` }) : h("span", { class: "tag up", text: "takes jobs" })) },
     ],
   });

@@ -1,7 +1,7 @@
 // Usage: what the jobs of each function asked for beside what they used, and what to ask for next time.
 
 import { h, say } from "./dom.js";
-import { bytes, count, many, seconds, words } from "./format.js";
+import { amounts, bytes, count, many, seconds, words } from "./format.js";
 import { Table, empty } from "./table.js";
 import { ask } from "./live.js";
 
@@ -23,11 +23,11 @@ export function usageView() {
     columns: [
       { title: "Function", width: "minmax(96px, 1fr)", narrow: "minmax(0, 1fr)", cell: (row) => h("strong", { text: row.name }) },
       { title: "Ended", width: "minmax(96px, 1fr)", wide: true, cell: outcomes },
-      { title: "Asked for", width: "minmax(96px, 1fr)", narrow: "minmax(0, 1fr)", cell: (row) => mono(row.asked) },
+      { title: "Asked for", width: "minmax(96px, 1fr)", narrow: "minmax(0, 1fr)", cell: (row) => mono(amounts(row.asked)) },
       { title: "Cores busy", width: "minmax(80px, 0.9fr)", wide: true, cell: (row) => spread(row.cores, (value) => value.toFixed(2)) },
       { title: "Peak memory", width: "minmax(90px, 1fr)", wide: true, cell: (row) => spread(row.memory, bytes) },
       { title: "Ran", width: "minmax(90px, 1fr)", extra: true, cell: (row) => spread(row.ran_s, seconds) },
-      { title: "Ask for next time", width: "minmax(120px, 1.2fr)", below: true, cell: (row) => (row.suggested ? [h("span", { class: "tag up", text: "suggested" }), " ", mono(row.suggested)] : h("span", { class: "dim", text: "too little evidence" })) },
+      { title: "Ask for next time", width: "minmax(120px, 1.2fr)", below: true, cell: (row) => (row.suggested ? [h("span", { class: "tag up", text: "suggested" }), " ", mono(amounts(row.suggested))] : h("span", { class: "dim", text: "too little evidence" })) },
     ],
   });
   const place = h("div");
