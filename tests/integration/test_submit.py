@@ -65,7 +65,7 @@ def test_k7_k9_commands_are_staged_many_at_a_time_and_run_under_the_same_rules(t
     assert "never" not in done.stdout
     assert "[1] scheduled (requires gpu0=1): sh -c" in done.stderr
     assert "[1] started on local, slots gpu0=1" in done.stderr
-    assert re.search(r"\[1\] completed after [\d.]+ s", done.stderr)
+    assert re.search(r"\[1\] completed after [\d.]+ m?s", done.stderr)
     assert re.search(r"\[3\] failed after [\d.]+ s: exit code 3; it wrote last: ccc", done.stderr)
     assert "[5] failed: yyy=1 zzz=1 can never be given: no worker has yyy, zzz" in done.stderr
     assert re.search(r"3 succeeded, 2 failed in [\d.]+ s\n$", done.stderr)
