@@ -430,15 +430,19 @@ async def test_what_an_operator_ended_had_run_for_a_while(gates):
 
 async def test_where_a_job_ran_is_said_once():
     def notes(error):
-        return [note for note in error.__notes__ if note.startswith("grainlike: on worker")]
+        return [note for note in error.__notes__ if note.startswith("grainlike: job ")]
 
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(1)), connect():
+        died_ = (delayed(os._exit, retries=Retry(0, losses=0)) @ Cores(1))(3)
         with pytest.raises(WorkerLostError) as lost:
-            await (delayed(os._exit, retries=Retry(0, losses=0)) @ Cores(1))(3)
+            await died_
+        waits_ = (delayed(signal.pause, timeout=0.05) @ Cores(1))()
         with pytest.raises(TimeoutError) as late:
-            await (delayed(signal.pause, timeout=0.05) @ Cores(1))()
-    for caught, name in ((lost, "_exit"), (late, "pause")):
-        assert notes(caught.value) == [f"grainlike: on worker local, slots cores=[0], attempt 1 of {name}"]
+            await waits_
+    assert (info(died_).job, info(waits_).job) == (1, 2)
+    for caught, number, name in ((lost, 1, "_exit"), (late, 2, "pause")):
+        where = f"grainlike: job {number}, on worker local, slots cores=[0], attempt 1 of {name}"
+        assert notes(caught.value) == [where]
 
 
 async def test_a_program_hears_that_nobody_could_run_its_jobs(caplog):
