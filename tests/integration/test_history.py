@@ -146,6 +146,8 @@ async def test_a_client_and_the_command_line_ask_the_head(told):
             assert json.loads((await told("report", "--name", "nobody", "--json"))[1])["functions"] == []
             assert (await told("report", "--since", "yesterday"))[0] == 2
             assert "no such jobs" in (await told("jobs", "--ended", "--name", "nobody"))[1]
+            code, out, _ = await told("jobs")
+            assert (code, out) == (0, "no jobs\n`grainlike jobs --ended` lists those that have ended\n")
             assert "there may be more" in (await told("jobs", "--ended", "-n", 1))[1]
 
 

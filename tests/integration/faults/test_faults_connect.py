@@ -36,7 +36,7 @@ from grainlike import (
 from grainlike.cli import main
 from grainlike.client import _connection
 from grainlike.head.server import _clients
-from grainlike.net import dial, find_access
+from grainlike.net import accesses_for, dial, find_access, make_credentials, parse_address, publish_access
 from grainlike.scheduler import HeadScheduler
 from grainlike.wire import ConnectingHandshake, RetrySpec, Submit, SubmittedFunction
 from grainlike_worker.daemon._introduction import introduction
@@ -263,6 +263,35 @@ async def test_detached_it_is_there_when_the_command_returns(private_state):
             assert executor.address.encode() in said
         assert await told("head", "stop") == 0
         assert not (private_state / "current").exists()
+
+
+@pytest.mark.parametrize(
+    ("listen", "code", "reason"),
+    [("nonsense", 2, "an address is tcp://HOST:PORT or unix:///PATH"), ("tcp://192.0.2.7:1", 3, "cannot listen at")],
+)
+async def test_detached_it_says_why_it_could_not_start(private_state, listen, code, reason):
+    async with asyncio.timeout(LIMIT_S):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "grainlike", "head", "start", "--detach", "--log-level", "debug"),
+            *("--listen", listen),
+            env={**os.environ, **ENVIRONMENT},
+            stderr=subprocess.PIPE,
+        )
+        _, said = await process.communicate()
+    [log] = (private_state / "logs").iterdir()
+    *why, last = said.decode().splitlines()
+    assert process.returncode == code
+    assert reason in " ".join(why)
+    assert not [line for line in why if " DEBUG " in line or " INFO " in line]
+    assert last == f"grainlike head: it has ended, with exit code {code}; see {log}"
+
+
+@pytest.mark.parametrize("addresses", [["unix:///no/h.sock"], ["tcp://127.0.0.1:1", "unix:///no/h.sock"]])
+async def test_of_a_head_that_was_killed_the_command_line_says_so(addresses, private_state, capsys):
+    publish_access(accesses_for("gone", tuple(map(parse_address, addresses)), make_credentials("gone")))
+    assert await told("jobs") == 3
+    hint = "the head of this access file seems to have died; `grainlike head start` starts another"
+    assert hint in capsys.readouterr().err
 
 
 async def test_a_head_that_takes_the_place_of_another_says_how_to_reach_that(private_state):
