@@ -21,7 +21,7 @@ Run it with `python 01_first_steps.py`. It needs no set-up. It prints::
     nested arguments: 25
     unpacked: 3 1
     the job's own error: no root of -1
-    where it was: grainlike: on worker local, slots cores=[0], attempt 1 of root
+    where it was: grainlike: job 19, on worker local, slots cores=[0], attempt 1 of root
     some of several failed: [0.0, ValueError('no root of -1')]
     what it cannot do: write `if await r_:`
     in order of completion: ['quick', 'slow']

@@ -17,7 +17,7 @@ import grainlike.cli._commands_look
 import grainlike.cli._commands_pools
 import grainlike.cli._commands_worker
 import grainlike.cli.completion._command  # noqa: F401 - each adds its commands
-from grainlike.cli._exits import OK, USAGE
+from grainlike.cli._exits import OK, UNREAD, USAGE
 from grainlike.cli._root import app
 from grainlike.errors import SettingsError
 from grainlike.subprocesses import reserve_standard_descriptors
@@ -38,6 +38,8 @@ def run_app(arguments: list[str] | None) -> int:
         print(f"grainlike: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
         return USAGE
     except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # as rich and click end where help is read no more
+            return UNREAD
         return end.code if isinstance(end.code, int) else OK
     return OK
 

@@ -33,6 +33,7 @@ from grainlike.wire import (
     AskCancel,
     AskDepart,
     AskHead,
+    AskHistory,
     AskJob,
     AskJobs,
     AskSessions,
@@ -41,6 +42,7 @@ from grainlike.wire import (
     Done,
     EndSessions,
     HeadIs,
+    HistoryIs,
     JobIs,
     JobsAre,
     Matched,
@@ -162,6 +164,8 @@ async def list_jobs(caller: HeadClient, *, most: int, as_json: bool) -> int:
         print_json({"jobs": [as_plain(job) for job in found.jobs], "total": found.total})
         return OK
     print_jobs(found.jobs)
+    if not found.jobs and (await caller.ask(AskHistory(0, 1), HistoryIs)).jobs:
+        print("`grainlike jobs --ended` lists those that have ended")  # noqa: T201
     if found.total > len(found.jobs):
         print(f"and {found.total - len(found.jobs)} more; see --most")  # noqa: T201
     return OK

@@ -298,7 +298,8 @@ def _report(
     insecure: Insecure = False,
 ) -> None:
     """Count how the jobs of a head have ended, and show by function what they used of what they asked for, with what to
-    ask for next time. Counts are since it was first started, functions those of the last 100 000 jobs.
+    ask for next time. Counts are since it was first started, functions those of the last 100 000 jobs. Cores
+    busy and ran are the median, the 95th percentile and the most of the jobs, peak memory the latter two.
     """
     from grainlike.cli._ask import asking
     from grainlike.cli._past import selection, show_report

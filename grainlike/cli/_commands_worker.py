@@ -45,7 +45,10 @@ grainlike worker kill "*"
 
 Patterns = Annotated[
     list[str],
-    typer.Argument(metavar="PATTERN...", help="Names as `grainlike ls` shows them, with * ? and [] as in a shell."),
+    typer.Argument(
+        metavar="PATTERN...",
+        help="Names as `grainlike ls` shows them, with * ? and [] as in a shell; a whole name comes first.",
+    ),
 ]
 
 

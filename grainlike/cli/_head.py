@@ -12,12 +12,13 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +27,7 @@ from anyio.abc import TaskStatus
 
 from grainlike.cli._exits import OK, REFUSED, USAGE
 from grainlike.cli._head_log import HeadLog, open_log
+from grainlike.cli._words import escaped_line
 from grainlike.client import HeadClient
 from grainlike.errors import GrainlikeError
 from grainlike.eventloop import loop_options
@@ -36,6 +38,11 @@ from grainlike.wire import AskStop, Done
 
 __all__ = ["collecting_less", "start_detached", "start_head", "stop_head"]
 
+
+_LAST_LINES, _LAST_BYTES = 12, 16 * 1024
+"""The most of a log that is shown of a head that could not start."""
+
+_PROGRESS = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ \S+ (?:DEBUG|INFO) ")
 
 logger = logging.getLogger("grainlike")
 
@@ -178,8 +185,19 @@ def start_detached(arguments: list[str]) -> int:
         _tell_of(before)
         return OK
     code = process.wait()
+    for line in _reasons(path):
+        print(escaped_line(line), file=sys.stderr)  # noqa: T201
     print(f"grainlike head: it has ended, with exit code {code}; see {path}", file=sys.stderr)  # noqa: T201
     return code or REFUSED
+
+
+def _reasons(log: Path) -> list[str]:
+    """Return the last lines of the log of a head that has ended, without those that tell of its progress."""
+    with suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
+        lines = file.read().decode(errors="backslashreplace").splitlines()
+        return [line for line in lines if line.strip() and not _PROGRESS.match(line)][-_LAST_LINES:]
+    return []
 
 
 async def stop_head(caller: HeadClient) -> int:

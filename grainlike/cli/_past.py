@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 from datetime import datetime
@@ -72,12 +72,22 @@ async def list_ended(caller: HeadClient, asked: AskHistory, *, unended: bool, as
     if live is not None:
         print_jobs(jobs)
     if ended:
-        print_table(_ENDED_COLUMNS, map(_ended_row, ended))
+        _print_ended(ended)
     else:
         print("no such jobs have ended, of those that the head remembers")  # noqa: T201 - a command line speaks
     if len(ended) == asked.most:
         print("there may be more; see --most")  # noqa: T201
     return OK
+
+
+def _print_ended(jobs: Sequence[EndedJob]) -> None:
+    """Print a table of jobs that have ended; without their outcomes where the list is of plain failures alone."""
+    columns, rows = list(_ENDED_COLUMNS), [list(_ended_row(job)) for job in jobs]
+    at = columns.index("outcome")
+    if all(row[at] == "failed" for row in rows):
+        for row in (columns, *rows):
+            del row[at]
+    print_table(columns, rows)
 
 
 _ENDED_COLUMNS = ["job", "name", "outcome", "worker", "slots", "ran", "cpu", "memory", "ended", "client", "error"]
@@ -138,10 +148,11 @@ async def show_report(caller: HeadClient, asked: AskHistory, *, as_json: bool) -
     print(f"they ran for {seconds(found.totals.run_seconds)} in all; {found.unended:,} have not ended")  # noqa: T201
     if usage:
         print_table(_USAGE_COLUMNS, map(_usage_row, usage))
+        print("cores busy and ran: median, 95th percentile, most; peak memory: the latter two")  # noqa: T201
     return OK
 
 
-_USAGE_COLUMNS = ["function", "jobs", "asked for", "cores busy", "peak memory", "ran", "suggested"]
+_USAGE_COLUMNS = ["function", "jobs ended", "asked for", "cores busy", "peak memory", "ran", "suggested"]
 
 
 def _usage_row(usage: FunctionUsage) -> tuple[str, ...]:

@@ -33,6 +33,9 @@ __all__ = [
 _HARMLESS = re.compile(r"(\t|\x1b\[[0-9;]{0,32}m)")
 """A tab, or a change of colour."""
 
+_LEAST_S, _SHORT_S = 1e-6, 0.0995
+"""Times of these and less than the latter are shown in milliseconds, with two digits: shorter ones are none."""
+
 _AMOUNT = re.compile(r"(?:(?<![\w./-])([\w./-]+)=|:max=)([0-9]+)(?![0-9.])")
 
 
@@ -107,9 +110,11 @@ def moment_text(at: float) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Return a time in seconds as text for people."""
+    """Return a time in seconds as text for people: `5.6 ms`, `12.1 s`, `1:02`, `1:02:03`; empty for none."""
     if value is None:
         return ""
+    if _LEAST_S <= value < _SHORT_S:
+        return f"{value * 1000:.2g} ms"
     if value < 60:
         return f"{value:.1f} s"
     minutes, rest = divmod(int(value), 60)

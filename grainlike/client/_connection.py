@@ -361,7 +361,7 @@ async def call(head: str | Path | None = None, *, insecure: bool = False) -> Asy
         async with call() as caller:
             print(await caller.ask(AskHead(0), HeadIs))
     """
-    caller = HeadClient(await dial(find_client_access(head), insecure=insecure))
+    caller = HeadClient(await _dialled(find_client_access(head), insecure=insecure))
     failure: BaseException | None = None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(caller.run)
@@ -373,6 +373,16 @@ async def call(head: str | Path | None = None, *, insecure: bool = False) -> Asy
         tasks.cancel_scope.cancel()
     if failure is not None:
         raise failure
+
+
+async def _dialled(access: Access, *, insecure: bool) -> Link:
+    try:
+        return await dial(access, insecure=insecure)
+    except HeadLostError as error:
+        if not isinstance(error.__cause__, ConnectionRefusedError | FileNotFoundError):
+            raise
+        words = "the head of this access file seems to have died; `grainlike head start` starts another"
+        raise HeadLostError(f"{error}: {words}") from error
 
 
 def _hello(*, lasting: bool = False, session: str = "") -> Hello:

@@ -232,7 +232,7 @@ class _PartBuilder:
 class StepRecord(Record):
     """Record of a call that was sent in a part, from the part's report, whose clock began with the part's.
 
-    Worker, allocation and receipt are those of the part's job.
+    Number, worker, allocation and receipt are those of the part's job.
     """
 
     __slots__ = ("_attempt", "_began", "_ended", "_usage", "_whole")
@@ -248,6 +248,11 @@ class StepRecord(Record):
         self._began = zero + told.began
         self._ended = zero + told.ended
         self._usage = Usage(wall, told.cpu, peak, told.cpu / wall if wall > 0 else 0.0)
+
+    @property
+    def job(self) -> int:
+        """Number of the part's job."""
+        return self._whole.job
 
     @property
     def worker(self) -> str | None:
@@ -286,7 +291,7 @@ class StepRecord(Record):
 
     def note(self, name: str) -> str:
         """The one line that an exception of this call carries."""
-        return note_of(name, self.worker, self.allocation, self.attempt)
+        return note_of(name, self.job, self.worker, self.allocation, self.attempt)
 
     def elapsed_s(self) -> float | None:
         """Seconds that the call ran."""

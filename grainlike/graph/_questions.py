@@ -22,7 +22,9 @@ class Info:
     `state` is lazy, pending, running, succeeded, failed or cancelled. `worker`, `allocation`, `attempt` (0
     until there is one), `receipt` and `usage` are filled in as the job goes on; calls without resources have
     none. `began` and `ended` are when the job itself ran, in seconds as `time.monotonic()` of this process; for a job
-    elsewhere they are as exact as its worker's clock could be set against this one.
+    elsewhere they are as exact as its worker's clock could be set against this one. `job` is the number of its job, as
+    `grainlike explain` and `grainlike logs` take it: 0 until it has one, and for calls that are no jobs or that another
+    job submitted, of which it is not told.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Info:
     usage: Usage | None = None
     began: float | None = None
     ended: float | None = None
+    job: int = 0
 
 
 _FACTS = tuple(field.name for field in fields(Info) if field.name not in ("name", "state", "error"))

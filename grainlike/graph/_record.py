@@ -17,6 +17,11 @@ class Record:
     __slots__ = ()
 
     @property
+    def job(self) -> int:
+        """The number of the job; 0 for a call that is none, and until it has one."""
+        return 0
+
+    @property
     def worker(self) -> "str | None":
         """The worker that has the job, or had it last."""
         return None

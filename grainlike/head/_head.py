@@ -12,7 +12,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import anyio
@@ -25,7 +24,7 @@ from grainlike.head._event_log import EventLog
 from grainlike.head._history import JobHistory, calendar_ahead
 from grainlike.head._logs import LogRouter, last_words
 from grainlike.head._nested import RelayedJob, ReplyTo
-from grainlike.head._peers import WorkerConnection
+from grainlike.head._peers import WorkerConnection, names_meant
 from grainlike.head._queries import HeadQueries
 from grainlike.head._record_router import RecordRouter
 from grainlike.head._results import ResultHandler, take_items
@@ -345,7 +344,8 @@ class Head:
         The embedded worker of a program is left out.
         """
         peers = [peer for peer in self.peers.values() if peer.session is not None]
-        meant = [peer for peer in peers if any(fnmatchcase(peer.name, pattern) for pattern in patterns)]
+        names = names_meant([peer.name for peer in peers], patterns)
+        meant = [peer for peer in peers if peer.name in names]
         if meant:
             self.send_off([peer.number for peer in meant], kill=kill)
         return [peer.name for peer in meant]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from fnmatch import fnmatchcase
 
 import anyio
 
@@ -11,7 +12,21 @@ from grainlike.net import ByteLink, Link, ResumableSession
 from grainlike.resources import Allocation
 from grainlike.wire import Buffer, ClassSpec, Define, Follow, FunctionSpec, Hello, Message, ReceiptSpec, Undefine
 
-__all__ = ["Connection", "WorkerConnection"]
+__all__ = ["Connection", "WorkerConnection", "names_meant"]
+
+
+def names_meant(names: Collection[str], patterns: Sequence[str]) -> set[str]:
+    """Return those of `names` that `patterns` mean: of a pattern that is one of the names itself, that one alone, as a
+    name may have brackets.
+
+    Example::
+
+        >>> sorted(names_meant(["a[red]", "ar", "n1", "n2"], ["a[red]", "n*"]))
+        ['a[red]', 'n1', 'n2']
+    """
+    whole = set(names).intersection(patterns)
+    others = [pattern for pattern in patterns if pattern not in whole]
+    return whole.union(name for name in names if any(fnmatchcase(name, pattern) for pattern in others))
 
 
 class Connection:

@@ -25,9 +25,12 @@ allocation_of = lru_cache(maxsize=1024)(parse_allocation)
 """Slots as a worker writes them, made readable; most are written again and again."""
 
 
-def note_of(name: str, worker: str | None, slots: object, attempt: int) -> str:
-    """Return one line on where an exception came from: worker, slots, attempt, and the name of the function."""
-    return f"grainlike: on worker {worker}, slots {slots or 'none'}, attempt {attempt} of {name}"
+def note_of(name: str, job: int, worker: str | None, slots: object, attempt: int) -> str:
+    """Return one line on where an exception came from: the job if it has a number, worker, slots, attempt, and the name
+    of the function.
+    """
+    number = f"job {job}, " if job else ""
+    return f"grainlike: {number}on worker {worker}, slots {slots or 'none'}, attempt {attempt} of {name}"
 
 
 class Placement(msgspec.Struct, eq=False, gc=False):
@@ -78,6 +81,11 @@ class Job(Record):
     def parcel(self) -> Parcel:
         """Payload that is sent with it."""
         return (self.travels, ()) if isinstance(self.travels, bytes) else self.travels
+
+    @property
+    def job(self) -> int:
+        """Its number at the head; 0 while that is not known here."""
+        return self.id
 
     @property
     def runs(self) -> int:
@@ -200,7 +208,7 @@ class Job(Record):
 
     def note(self, name: str) -> str:
         """The one line that an exception of this job, a call of the function `name`, carries."""
-        return note_of(name, self.worker, self.slots, self.attempt)
+        return note_of(name, self.job, self.worker, self.slots, self.attempt)
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """Return the arguments that travel to its worker, if they are plain and small; None if not, or at its end."""

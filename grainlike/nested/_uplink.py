@@ -32,6 +32,14 @@ from grainlike.wire import (
 __all__ = ["JobUplink"]
 
 
+class _ChildJob(Job):
+    """Record of a call that a job submitted: `child` is its number here, for the head's is not told to the job."""
+
+    __slots__ = ("child",)
+
+    child: int
+
+
 class JobUplink:
     """Calls with resources of one job. `listener` receives how they ended, `soon` calls back in the loop's next turn.
 
@@ -81,7 +89,8 @@ class JobUplink:
 
     def _number(self, node: Node) -> int:
         self._last_child += 1
-        node.record = Job(self._last_child, 0, node, NO_PARCEL)
+        record = node.record = _ChildJob(0, 0, node, NO_PARCEL)
+        record.child = self._last_child
         self._nodes[self._last_child] = node
         return self._last_child
 
@@ -91,7 +100,7 @@ class JobUplink:
 
     def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
         """Withdraw calls that are wanted no more in the job."""
-        children = [node.record.id for node in nodes if isinstance(node.record, Job)]
+        children = [node.record.child for node in nodes if isinstance(node.record, _ChildJob)]
         children = [child for child in children if self._nodes.pop(child, None) is not None]
         for part in split_by_count(children):
             self._uplink.post(Withdraw(self._job.id, self._job.attempt, part, skipped))

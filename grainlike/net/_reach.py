@@ -71,7 +71,9 @@ def _one_of(failures: list[OSError]) -> OSError:
     if len(failures) == 1:
         return worst
     said = "; ".join(str(error) for error in (worst, *(error for error in failures if error is not worst)))
-    return AuthenticationError(said) if isinstance(worst, AuthenticationError) else HeadLostError(said)
+    found = AuthenticationError(said) if isinstance(worst, AuthenticationError) else HeadLostError(said)
+    found.__cause__ = worst.__cause__
+    return found
 
 
 def addresses_of(address: Address) -> tuple[Address, ...]:

@@ -65,7 +65,7 @@ def suggested_request(
     Memory is the largest peak and 20 % more, rounded up by `readable_bytes`; where jobs ended for lack of memory, at
     the least what was asked and 20 % or 100 MiB more. Cores are as many as 95 % of the jobs kept busy, rounded up, but
     for a tenth of a core; one at the least. Each is left as it was asked for where fewer than `LEAST_JOBS` jobs were
-    measured, and cores where none were asked for. All else stays.
+    measured, and none is added that was not asked for: workers may offer none of it. All else stays.
 
     There is none for a request with a choice, whose jobs may have run either way, or for a gang, of which only the
     first node is measured.
@@ -96,9 +96,11 @@ def suggested_request(
 
 
 def _memory(request: Request, peaks: Sequence[int], *, out_of_memory: bool) -> int:
-    """Return the bytes to ask for; 0 without evidence."""
+    """Return the bytes to ask for; 0 without evidence, or where none were asked for."""
     asked = request.units.get(MEMORY, 0) // UNIT
-    least = max(asked * _MARGIN, asked + _LEAST_BUMP) if out_of_memory and asked else 0.0
+    if not asked:
+        return 0
+    least = max(asked * _MARGIN, asked + _LEAST_BUMP) if out_of_memory else 0.0
     largest = max(peaks) * _MARGIN if len(peaks) >= LEAST_JOBS else 0.0
     return readable_bytes(max(least, largest))
 

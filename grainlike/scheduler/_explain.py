@@ -27,6 +27,9 @@ __all__ = ["Explanation", "Shortage", "explain"]
 
 _HOLDERS = 5
 
+_TIME_UNITS = (("h", 3600.0, 7200.0), ("min", 60.0, 120.0), ("s", 1.0, 0.1), ("ms", 0.001, 0.0))
+"""Units of time: name, seconds, and the least seconds that are shown in it."""
+
 
 class Shortage(msgspec.Struct, frozen=True):
     """A resource of which the nearest worker has too little free; amounts in its own unit (cores, bytes, ...)."""
@@ -127,7 +130,7 @@ def explain(
         return replace(base, reason="never", missing=missing, nearest=nearest)
     before = _before(job)
     if before:
-        return replace(base, reason="turn", before=before, starts_in_s=_starts_in(job, here, planner, now))
+        return replace(base, reason="turn", before=before, starts_in_s=_turn_in(job, before, here, planner, now))
     for shape in job.cls.shapes:
         block = planner.start_limits.blocks(shape, now)
         if block is not None:
@@ -260,6 +263,30 @@ def _starts_in(job: HeadJob, workers: list[WorkerState], planner: Planner, now: 
     return max(0.0, known[shape.nodes - 1] - now) if len(known) >= shape.nodes else None
 
 
+def _turn_in(job: HeadJob, before: int, workers: list[WorkerState], planner: Planner, now: float) -> float | None:
+    """Return in how many seconds the job could start after `before` others of its class, if all workers that can serve
+    the class serve it alone; None where a run time is unknown, or a limit or rate holds the class up.
+    """
+    shape = job.cls.shapes[0]
+    first = _starts_in(job, workers, planner, now)
+    others = islice((other for other in job.cls.queue if not other.cancelled), before)
+    runs = [_run_time(other, shape) for other in others]
+    serving = [worker for worker in workers if worker.fits_ever(shape) and not worker.shut]
+    slots = sum(_most_at_once(worker, shape) for worker in serving)
+    known = [run for run in runs if run is not None]
+    if first is None or len(known) < len(runs) or shape.rationed or not slots:
+        return None
+    return first + (sum(known) + sum(worker.ahead_s for worker in serving)) / max(1, slots // shape.nodes)
+
+
+def _most_at_once(worker: WorkerState, shape: Shape) -> int:
+    return min((worker.capacity[name] // amount for name, amount in shape.units if amount), default=0)
+
+
+def _run_time(job: HeadJob, shape: Shape) -> float | None:
+    return job.fn.times.mean if job.fn.times.known else shape.soft_s
+
+
 def _all_known(worker: WorkerState) -> bool:
     leases = worker.leases.values()
     return all(lease.shape.soft_s is not None or (lease.fn is not None and lease.fn.times.known) for lease in leases)
@@ -269,7 +296,7 @@ def _sentences(this: Explanation) -> list[str]:
     """Return the explanation in words."""
     said = [_SAY[this.reason](this) if this.reason else _placed(this)]
     if this.starts_in_s is not None and this.reason != "backoff":
-        said.append(f"It can start in about {this.starts_in_s:.3g} s.")
+        said.append(f"It can start in about {_about(this.starts_in_s)}.")
     if this.would_start_with is not None:
         said.append(f"It would start now with {this.would_start_with!r}.")
     if this.blocked_s is not None:
@@ -277,6 +304,12 @@ def _sentences(this: Explanation) -> list[str]:
     if this.kept:
         said.append(this.kept)
     return said
+
+
+def _about(seconds: float) -> str:
+    """Return an estimate of a time, with two digits: more are not known of it."""
+    unit, size = next((unit, size) for unit, size, least in _TIME_UNITS if seconds >= least)
+    return f"{float(f'{seconds / size:.2g}'):g} {unit}"
 
 
 def _placed(this: Explanation) -> str:

@@ -275,7 +275,7 @@ async def test_each_call_knows_its_own_name_and_tells_where_it_failed():
     error = report["second"].error
     assert isinstance(error, ValueError)
     assert "raise ValueError" in str(error.__cause__)
-    assert error.__notes__ == ["grainlike: on worker local, slots cores=[0], attempt 1 of fail"]
+    assert error.__notes__ == ["grainlike: job 1, on worker local, slots cores=[0], attempt 1 of fail"]
 
 
 async def test_x6_fail_fast_holds_across_parts(fifo):

@@ -229,7 +229,7 @@ delayed(where, cache="v1")
     for line in ("42", "('there', True)", "[0, 2, 4]", "'still alive still alive '"):
         assert line in re.sub(r"(>>> |\.\.\. )", "", done.stdout).splitlines(), done
     assert "ZeroDivisionError: division by zero" in done.stderr
-    assert "grainlike: on worker local, slots cores=[0], attempt 1 of <lambda>" in done.stderr
+    assert "grainlike: job 3, on worker local, slots cores=[0], attempt 1 of <lambda>" in done.stderr
 
 
 def test_a_forked_child_may_not_await(script):

@@ -65,8 +65,8 @@ def test_k7_k9_commands_are_staged_many_at_a_time_and_run_under_the_same_rules(t
     assert "never" not in done.stdout
     assert "[1] scheduled (requires gpu0=1): sh -c" in done.stderr
     assert "[1] started on local, slots gpu0=1" in done.stderr
-    assert re.search(r"\[1\] completed after [\d.]+ s", done.stderr)
-    assert re.search(r"\[3\] failed after [\d.]+ s: exit code 3; it wrote last: ccc", done.stderr)
+    assert re.search(r"\[1\] completed after [\d.]+ m?s", done.stderr)
+    assert re.search(r"\[3\] failed after [\d.]+ m?s: exit code 3; it wrote last: ccc", done.stderr)
     assert "[5] failed: yyy=1 zzz=1 can never be given: no worker has yyy, zzz" in done.stderr
     assert re.search(r"3 succeeded, 2 failed in [\d.]+ s\n$", done.stderr)
 
@@ -97,7 +97,7 @@ def test_the_last_lines_of_a_failed_command_are_told_and_of_both_streams(tmp_pat
     assert right["last_lines"] == []
     assert len(wrong["last_lines"]) == 10
     assert "why" in wrong["last_lines"]
-    assert re.search(r"\[2\] failed after [\d.]+ s: exit code 1; it wrote last: \S", done.stderr)
+    assert re.search(r"\[2\] failed after [\d.]+ m?s: exit code 1; it wrote last: \S", done.stderr)
 
 
 @pytest.mark.parametrize(

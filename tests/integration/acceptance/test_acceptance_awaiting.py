@@ -76,7 +76,10 @@ async def test_an_error_reaches_every_awaiter_as_its_own_type(executor: Executor
             tasks.start_soon(watch)
     assert [error.args for error in caught] == [("lost",)] * 3
     name = executor.workers()[0].name
-    assert caught[0].__notes__ == [f"grainlike: on worker {name}, slots cores=[0,1], attempt 1 of {function.__name__}"]
+    assert caught[0].__notes__ == [
+        f"grainlike: job {info(r_).job}, on worker {name}, slots cores=[0,1], attempt 1 of {function.__name__}"
+    ]
+    assert info(r_).job > 0
     shown = "".join(traceback.format_exception(caught[0]))
     assert "return values[x]  # this line fails" in shown
     assert f"in {function.__name__}" in shown

@@ -36,7 +36,7 @@ from grainlike import (
 from grainlike.cli import main
 from grainlike.client import _connection
 from grainlike.head.server import _clients
-from grainlike.net import dial, find_access
+from grainlike.net import accesses_for, dial, find_access, make_credentials, parse_address, publish_access
 from grainlike.scheduler import HeadScheduler
 from grainlike.wire import ConnectingHandshake, RetrySpec, Submit, SubmittedFunction
 from grainlike_worker.daemon._introduction import introduction
@@ -265,6 +265,35 @@ async def test_detached_it_is_there_when_the_command_returns(private_state):
         assert not (private_state / "current").exists()
 
 
+@pytest.mark.parametrize(
+    ("listen", "code", "reason"),
+    [("nonsense", 2, "an address is tcp://HOST:PORT or unix:///PATH"), ("tcp://192.0.2.7:1", 3, "cannot listen at")],
+)
+async def test_detached_it_says_why_it_could_not_start(private_state, listen, code, reason):
+    async with asyncio.timeout(LIMIT_S):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "grainlike", "head", "start", "--detach", "--log-level", "debug"),
+            *("--listen", listen),
+            env={**os.environ, **ENVIRONMENT},
+            stderr=subprocess.PIPE,
+        )
+        _, said = await process.communicate()
+    [log] = (private_state / "logs").iterdir()
+    *why, last = said.decode().splitlines()
+    assert process.returncode == code
+    assert reason in " ".join(why)
+    assert not [line for line in why if " DEBUG " in line or " INFO " in line]
+    assert last == f"grainlike head: it has ended, with exit code {code}; see {log}"
+
+
+@pytest.mark.parametrize("addresses", [["unix:///no/h.sock"], ["tcp://127.0.0.1:1", "unix:///no/h.sock"]])
+async def test_of_a_head_that_was_killed_the_command_line_says_so(addresses, private_state, capsys):
+    publish_access(accesses_for("gone", tuple(map(parse_address, addresses)), make_credentials("gone")))
+    assert await told("jobs") == 3
+    hint = "the head of this access file seems to have died; `grainlike head start` starts another"
+    assert hint in capsys.readouterr().err
+
+
 async def test_a_head_that_takes_the_place_of_another_says_how_to_reach_that(private_state):
     start_head = (sys.executable, "-m", "grainlike", "head", "start", "--detach", "--listen", TLS)
     said = []
@@ -430,15 +459,19 @@ async def test_what_an_operator_ended_had_run_for_a_while(gates):
 
 async def test_where_a_job_ran_is_said_once():
     def notes(error):
-        return [note for note in error.__notes__ if note.startswith("grainlike: on worker")]
+        return [note for note in error.__notes__ if note.startswith("grainlike: job ")]
 
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(1)), connect():
+        died_ = (delayed(os._exit, retries=Retry(0, losses=0)) @ Cores(1))(3)
         with pytest.raises(WorkerLostError) as lost:
-            await (delayed(os._exit, retries=Retry(0, losses=0)) @ Cores(1))(3)
+            await died_
+        waits_ = (delayed(signal.pause, timeout=0.05) @ Cores(1))()
         with pytest.raises(TimeoutError) as late:
-            await (delayed(signal.pause, timeout=0.05) @ Cores(1))()
-    for caught, name in ((lost, "_exit"), (late, "pause")):
-        assert notes(caught.value) == [f"grainlike: on worker local, slots cores=[0], attempt 1 of {name}"]
+            await waits_
+    assert (info(died_).job, info(waits_).job) == (1, 2)
+    for caught, number, name in ((lost, 1, "_exit"), (late, 2, "pause")):
+        where = f"grainlike: job {number}, on worker local, slots cores=[0], attempt 1 of {name}"
+        assert notes(caught.value) == [where]
 
 
 async def test_a_program_hears_that_nobody_could_run_its_jobs(caplog):

@@ -21,10 +21,11 @@ from grainlike_worker.__main__ import _parser
 ROOT = Path(__file__).parents[3]
 
 
-def test_nobody_is_bothered_when_who_reads_has_had_enough() -> None:
+@pytest.mark.parametrize("words", [["cache", "ls", "--json"], ["--help"], ["report", "--help"], ["--version"]])
+def test_nobody_is_bothered_when_who_reads_has_had_enough(words: list[str]) -> None:
     reads, writes = os.pipe()
     os.close(reads)
-    command = [sys.executable, "-m", "grainlike", "cache", "ls", "--json"]
+    command = [sys.executable, "-m", "grainlike", *words]
     with os.fdopen(writes, "wb") as out:
         done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
     assert (done.returncode, done.stderr) == (141, "")

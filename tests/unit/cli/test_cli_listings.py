@@ -78,6 +78,24 @@ def test_what_is_worth_least_goes_first_and_is_named():
     assert narrow[0].split() == ["job", "name", "outcome", "error"]
 
 
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_of_failed_jobs_the_error_stays_and_the_worker_before_what_it_used(width):
+    row = ["4711", "fit-of-a-model", "failed, attempt 3", "n1", "cores=[6,7]", "12.1 s", "9.0 s", "4.5Gi", "9:00", "2"]
+    shown = table_lines(JOBS, [[*row, "ValueError: there are 17 of them, and 12 are wanted"]], width)[0].split()
+    assert "error" in shown
+    assert "worker" in shown or not {"slots", "cpu", "memory", "client"} & set(shown)
+
+
+@pytest.mark.parametrize(("width", "kept"), [(32, ["suggested"]), (47, ["peak", "memory", "suggested"])])
+def test_of_a_report_what_to_ask_for_stays_longest(width, kept):
+    titles = ["function", "jobs ended", "asked for", "cores busy", "peak memory", "ran", "suggested"]
+    row = ["fit-of-a-model", "1,200 succeeded, 3 failed", "cores=4 memory=8Gi", "1.02, 1.05, 1.10", "700Mi, 800Mi"]
+    rows = [[*row, "12.1 s, 14.0 s, 17.3 s", "cores=1 memory=1Gi"]]
+    assert table_lines(titles, rows, width)[0].split() == ["function", *kept]
+    shown = table_lines(titles, rows, 80)[0]
+    assert [title for title in titles if title not in shown] == ["jobs ended", "cores busy", "ran"]
+
+
 def test_in_room_enough_nothing_is_said_of_room():
     assert len(table_lines(JOBS, ROWS, 200)) == 2 + len(ROWS)
 

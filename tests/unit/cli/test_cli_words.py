@@ -38,7 +38,18 @@ def test_a_table_in_a_pipe_is_not_cut_and_knows_no_markup(capsys):
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"), [(None, ""), (0.04, "0.0 s"), (59.9, "59.9 s"), (61, "1:01"), (3723, "1:02:03")]
+    ("value", "shown"),
+    [
+        (None, ""),
+        (0.0, "0.0 s"),
+        (0.0056, "5.6 ms"),
+        (0.0003, "0.3 ms"),
+        (0.0994, "99 ms"),
+        (0.0996, "0.1 s"),
+        (59.9, "59.9 s"),
+        (61, "1:01"),
+        (3723, "1:02:03"),
+    ],
 )
 def test_times(value, shown):
     assert seconds(value) == shown

@@ -34,6 +34,15 @@ def test_every_record_has_every_fact(kind: type[Record]) -> None:
         assert hasattr(kind, fact)
 
 
+def test_the_number_of_a_job_is_told_in_info_and_in_notes_once_it_is_known() -> None:
+    r_ = delayed(abs)(-1)
+    assert info(r_).job == 0
+    node_of(r_).record = job = ran(7)
+    assert info(r_).job == 7
+    assert job.note("abs") == "grainlike: job 7, on worker n1, slots cores=[3], attempt 2 of abs"
+    assert ran(0).note("abs") == "grainlike: on worker n1, slots cores=[3], attempt 2 of abs"
+
+
 @pytest.mark.parametrize("fact", FACTS)
 def test_a_fact_that_a_record_knows_is_in_info(fact: str, monkeypatch: pytest.MonkeyPatch) -> None:
     r_ = delayed(abs)(-1)

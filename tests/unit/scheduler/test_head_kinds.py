@@ -210,6 +210,42 @@ def test_explain_names_what_is_short_who_holds_it_and_what_would_start():
     assert cluster.head.explain(99, cluster.now) is None
 
 
+@pytest.mark.parametrize(
+    ("run_s", "said"),
+    [
+        (0.00796, "about 0.81 s"),
+        (0.0005, "about 51 ms"),
+        (1.0, "about 100 s"),
+        (60.0, "about 100 min"),
+        (3600, "about 100 h"),
+    ],
+)
+def test_an_estimate_counts_those_that_go_first_and_has_two_digits(run_s, said):
+    cluster = Cluster(Cores(4))
+    cluster.function(1, known_s=run_s)
+    cluster.submit(Cores(1), run_s, n=4)
+    waiting = cluster.submit(Cores(1), run_s, n=403)
+    last = cluster.head.explain(waiting[-1], 0.0)
+    assert last.reason == "turn"
+    assert last.starts_in_s == pytest.approx(run_s * (1 + 402 / 4)), "some of the 402 may have been sent ahead"
+    assert said in str(last)
+
+
+def test_a_start_is_not_estimated_where_a_run_time_or_a_limit_on_the_way_makes_that_a_guess():
+    cluster = Cluster(Cores(4))
+    cluster.function(1, known_s=1.0)
+    cluster.function(2)
+    cluster.submit(Cores(4), 1)
+    cluster.submit(Cores(2), 1, fn=2)
+    behind = cluster.submit(Cores(2), 1)
+    assert (cluster.head.explain(behind, 0.0).before, cluster.head.explain(behind, 0.0).starts_in_s) == (1, None)
+    limited = cluster.submit(Cores(1) & Limit("licence", 1), 1, n=3)
+    assert (cluster.head.explain(limited[2], 0.0).reason, cluster.head.explain(limited[2], 0.0).starts_in_s) == (
+        "turn",
+        None,
+    )
+
+
 def test_explain_says_for_whom_the_room_is_kept():
     cluster = Cluster(Cores(4))
     cluster.function(1)
