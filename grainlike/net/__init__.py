@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
+    from grainlike.net._accept_errors import AcceptErrors
     from grainlike.net._access import (
         Access,
         accesses_for,
@@ -52,6 +53,7 @@ __all__ = [
     "RETURN_S",
     "ROLES",
     "VALID_DAYS",
+    "AcceptErrors",
     "Access",
     "Address",
     "ByteLink",
@@ -111,6 +113,7 @@ if not TYPE_CHECKING:  # else any name would be there
     __getattr__ = later(
         __name__,
         {
+            "AcceptErrors": "_accept_errors",
             "Access": "_access",
             "Address": "_address",
             "ByteLink": "_byte_link",

@@ -6,7 +6,6 @@ no log.
 
 from __future__ import annotations
 
-import errno
 import logging
 import select
 import socket
@@ -18,6 +17,7 @@ from typing import Self
 import anyio
 
 from grainlike.errors import GrainlikeError
+from grainlike.net._accept_errors import AcceptErrors
 from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_address
 from grainlike.net._dial import adopt
 from grainlike.net._guard import check_loopback, check_same_user, keep_watch, name_peer
@@ -37,13 +37,6 @@ logger = logging.getLogger("grainlike.net")
 _BACKLOG = 1024
 _HANDSHAKE_S = 10.0
 """Seconds that TLS may take to authenticate a peer."""
-
-_SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_SHORTAGE_PAUSE_S = 0.1
-
-_PASSING = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTUNREACH})
-"""Errors that `accept` may raise for a connection that broke while it waited; the listening socket itself is intact.
-"""
 
 
 def listen(address: Address | str, *, tls: Tls | None = None) -> Listener:
@@ -102,7 +95,7 @@ class Listener:
         self._remove = remove
         self._closed = False
         self._serving = False
-        self._short = False
+        self._errors = AcceptErrors(address, logger)
         self._pending = PendingConnections(address)
         self._complaints = RateLimitedLog(logger)
 
@@ -151,20 +144,11 @@ class Listener:
             except anyio.ClosedResourceError:
                 break
             except OSError as error:
-                if error.errno in _SHORTAGE:
-                    await self._pause(error)
-                elif error.errno not in _PASSING:
-                    raise
+                await self._errors.survive(error)
             else:
-                self._short = False
+                self._errors.over()
                 return sock
         return None
-
-    async def _pause(self, error: OSError) -> None:
-        if not self._short:
-            logger.warning("%s takes no connections for now: %s", self.address, error.strerror)
-            self._short = True
-        await anyio.sleep(_SHORTAGE_PAUSE_S)
 
     async def _attend(self, sock: socket.socket, pending: PendingConnection, handler: Handler) -> None:
         peer = "a peer that is already gone"

@@ -7,13 +7,15 @@ import json
 import logging
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 import msgspec
+
+from grainlike.telemetry._daemon_thread import call_in_daemon_thread
 
 __all__ = ["EventFile", "EventSource", "EventWriter"]
 
@@ -23,7 +25,7 @@ FLUSH_S = 0.5
 """Seconds between two writes."""
 
 _LAST_S = 2.0
-"""Seconds that the last write may take: the disk may hang, and the head is to end."""
+"""Seconds that the last write may take: the disk or a reader may hang, and the head is to end."""
 
 _SLICE = 500
 """Records that are formatted before others get a turn: some milliseconds."""
@@ -163,8 +165,8 @@ class EventWriter:
     async def _send(self, lines: list[bytes]) -> None:
         first = [_line(self._source.event("events_dropped", count=self._lost))] if self._lost else []
         try:
-            # A disk may take long, and the head has other things to do.
-            await anyio.to_thread.run_sync(self._file.write, b"".join([*first, *lines]), abandon_on_cancel=True)
+            # A disk may take long, or for ever, as the reader of a pipe may; the head has other things to do, and ends.
+            await call_in_daemon_thread(partial(self._file.write, b"".join([*first, *lines])))
         except OSError as error:
             if not self._lost:
                 logger.warning("events cannot be written to %s, and are dropped until they can: %s", self._file, error)

@@ -11,11 +11,13 @@ import logging
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import anyio
-from anyio.abc import ByteStream, SocketAttribute, TaskGroup, TaskStatus
+from anyio.abc import ByteStream, SocketAttribute, SocketListener, SocketStream, TaskGroup, TaskStatus
 
+from grainlike.net import AcceptErrors
+from grainlike.telemetry._daemon_thread import call_in_daemon_thread
 from grainlike.telemetry._metrics import OPENMETRICS, PROMETHEUS, render_metrics
 from grainlike.wire import MetricsAre
 
@@ -28,11 +30,16 @@ _MOST_BYTES = 8192
 """Bytes of a request at most."""
 
 _MOST_CONNECTIONS = 16
+"""Connections at a time; of more, each is told so and closed at once."""
+
 _DRAIN_S = 0.5
 """Seconds for which the rest of a refused request is read, and dropped."""
 
 _PATIENCE_S = 5.0
 """Seconds for which a request may take to come, and its answer to leave."""
+
+_NAME_S = 2.0
+"""Seconds for which the name service may take to tell this machine's full name."""
 
 
 class Endpoint(NamedTuple):
@@ -69,12 +76,17 @@ class MetricsServer:
 
     Whoever reaches it may read: it is meant for loopback, or for a network that only monitoring can reach. A name in
     the Host header that is not this machine's is refused, so that no page in a browser reads it under another name.
+
+    Its failures are logged, and end nothing else in the task group. Out of file descriptors, accepting pauses, and
+    resumes when there are some.
     """
 
     def __init__(self, endpoint: Endpoint, facts: Callable[[], MetricsAre]) -> None:
         self._endpoint = endpoint
         self._facts = facts
         self._connections = 0
+        self._names: frozenset[str] = frozenset()
+        self._failed = False
 
     async def start(self, tasks: TaskGroup) -> Endpoint:
         """Listen, and serve in `tasks`; return where.
@@ -92,9 +104,20 @@ class MetricsServer:
         except OSError as error:
             raise OSError(f"metrics cannot be served at {self._endpoint}: {error.strerror or error}") from None
         async with listener:
-            own = listener.extra(SocketAttribute.local_port)  # noqa: S610 - an attribute of a socket
-            task_status.started(Endpoint(host, own))
-            await listener.serve(self._serve)
+            own = Endpoint(host, listener.extra(SocketAttribute.local_port))  # noqa: S610 - an attribute of a socket
+            self._names = await _own_names(host)
+            task_status.started(own)
+            async with anyio.create_task_group() as tasks:
+                for one in listener.listeners:
+                    tasks.start_soon(self._accept, cast("SocketListener", one), own, tasks)
+
+    async def _accept(self, listener: SocketListener, own: Endpoint, tasks: TaskGroup) -> None:
+        errors = AcceptErrors(f"http://{own}/metrics", logger)
+        try:
+            while True:
+                tasks.start_soon(self._serve, await _accepted(listener, errors))
+        except Exception:
+            logger.exception("metrics are served no more")
 
     async def _serve(self, stream: ByteStream) -> None:
         self._connections += 1
@@ -103,12 +126,16 @@ class MetricsServer:
                 async with stream:
                     with anyio.move_on_after(_PATIENCE_S):
                         await self._converse(stream)
+        except Exception:
+            if not self._failed:
+                self._failed = True
+                logger.exception("a request for metrics has failed; if another does so, that is not logged")
         finally:
             self._connections -= 1
 
     async def _converse(self, stream: ByteStream) -> None:
         if self._connections > _MOST_CONNECTIONS:
-            await _refuse(stream, _Answer("503 Service Unavailable"))
+            await stream.send(_packed(_Answer("503 Service Unavailable"), body=True))
             return
         head = b""
         while b"\r\n\r\n" not in head:
@@ -128,7 +155,8 @@ class MetricsServer:
         method, path, version = words
         fields: dict[str, str] = {}
         for name, _, value in (line.partition(":") for line in lines):
-            if name.lower() in fields and name.lower() == "host":
+            # With a space round its name, others may read a field as another than is checked here.
+            if name != name.strip() or (name.lower() in fields and name.lower() == "host"):
                 return method, _Answer("400 Bad Request")
             fields[name.lower()] = value.strip()
         if not self._is_ours(fields.get("host"), version):
@@ -150,10 +178,38 @@ class MetricsServer:
             return version == "HTTP/1.0"  # which had no such header
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
         name = name.removeprefix("[").removesuffix("]").rstrip(".").lower()
-        own = socket.gethostname().lower()
-        if name in ("localhost", own, self._endpoint.host.lower()) or own.startswith(f"{name}."):
-            return True
-        return name.startswith(f"{own}.") or _is_address(name)
+        return name in self._names or _is_address(name)
+
+
+async def _own_names(host: str) -> frozenset[str]:
+    """Return the names by which a server at `host` may be asked, in lower case.
+
+    Names below them are not this machine's: others may have such names, and have them lead here.
+    """
+    own = socket.gethostname()
+    names = {"localhost", host, own, own.partition(".")[0]}
+    if not (_is_address(host) and ipaddress.ip_address(host).is_loopback):
+        with anyio.move_on_after(_NAME_S):
+            names.add(await call_in_daemon_thread(socket.getfqdn))
+    return frozenset(name.rstrip(".").lower() for name in names) - {""}
+
+
+async def _accepted(listener: SocketListener, errors: AcceptErrors) -> SocketStream:
+    while True:
+        try:
+            stream = await listener.accept()
+        except (OSError, anyio.BrokenResourceError) as error:
+            await errors.survive(_system_error(error))
+        else:
+            errors.over()
+            return stream
+
+
+def _system_error(error: OSError | anyio.BrokenResourceError) -> OSError:
+    """Return the operating system's error, which trio's sockets wrap."""
+    if isinstance(error, OSError):
+        return error
+    return error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))
 
 
 async def _refuse(stream: ByteStream, answer: _Answer) -> None:

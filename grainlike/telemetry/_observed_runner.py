@@ -38,7 +38,7 @@ class ObservedRunner:
         self._calls: dict[Node, CallSubmitted] = {}
         self._inside: WeakKeyDictionary[Function, Function] = WeakKeyDictionary()
         self._by_itself: WeakKeyDictionary[Function, Function] = WeakKeyDictionary()
-        self._told: set[tuple[CallObserver, str]] = set()
+        self._told: set[tuple[int, str]] = set()
         engine.keeps_contexts = True
         engine.ended = self._ended
 
@@ -78,7 +78,7 @@ class ObservedRunner:
         )
         self._calls[node] = call
         texts = [
-            self._tell(observer, "submitted", partial(context.run, partial(observer.submitted, call))) or ""
+            self._tell(observer, "submitted", partial(context.run, partial(_text_of, observer, call))) or ""
             for observer in self._observers
         ]
         if not function.is_stream:
@@ -142,12 +142,39 @@ class ObservedRunner:
     def _tell(self, observer: CallObserver, method: str, call: Callable[[], str | None]) -> str | None:
         try:
             return call()
-        except Exception:
-            if (observer, method) not in self._told:
-                self._told.add((observer, method))
-                words = "%s of the observer %r has failed; if it does so again, that is not logged"
-                logger.exception(words, method, observer)
+        # An observer's method does not wait, so no cancellation of the task around it can come out of it: whatever
+        # does is the observer's own, and must not end the job or the executor.
+        except BaseException:
+            told = (id(observer), method)  # an observer may be equal to others, and need have no hash
+            if told not in self._told:
+                self._told.add(told)
+                words = "%s of the observer %s has failed; if it does so again, that is not logged"
+                logger.exception(words, method, _name_of(observer))
             return None
+
+
+def _text_of(observer: CallObserver, call: CallSubmitted) -> str:
+    """Return the text that an observer gives for a call, empty for none.
+
+    Raises:
+        TypeError: it is no text.
+        UnicodeEncodeError: it cannot be sent.
+    """
+    text: object = observer.submitted(call)
+    if text is None:
+        return ""
+    if not isinstance(text, str):
+        raise TypeError(f"`submitted` returns a text or None, not {type(text).__name__}")
+    text.encode()
+    return str(text)
+
+
+def _name_of(observer: CallObserver) -> str:
+    """Return the `repr` of an observer; its type's where it has none."""
+    try:
+        return repr(observer)
+    except Exception:  # noqa: BLE001 - it is the observer's code, too
+        return object.__repr__(observer)
 
 
 def _outcome(error: BaseException | None) -> str:

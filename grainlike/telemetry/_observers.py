@@ -75,8 +75,9 @@ class CallEnded:
 class CallObserver:
     """Base class of observers. Methods are called in the executor's event loop and must not wait.
 
-    What they raise is logged, once for each method, and changes nothing for the job. Jobs that jobs submit, and calls
-    without resources, are not observed.
+    Whatever they raise, also a cancellation or `SystemExit`, is logged, once for each method, and changes nothing for
+    the job; so is a result of `submitted` that is no text. Jobs that jobs submit, and calls without resources, are not
+    observed.
 
     Example::
 

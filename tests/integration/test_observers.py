@@ -1,10 +1,12 @@
 """Observers of a program's jobs: what they are told, embedded and over a head, and what their failures change."""
 
+import asyncio
 import importlib.metadata
 import os
 import sys
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 import anyio
 import pytest
@@ -194,6 +196,70 @@ async def test_an_observer_that_fails_changes_nothing_and_is_logged_once(caplog)
     assert len(broken.ends) == len(told.ends) == 5
     said = [record.getMessage().split(" of ")[0] for record in caplog.records]
     assert said == ["submitted", "ended", "closed"]
+
+
+@dataclass
+class Unhashable(Broken):
+    """Equal to others of its type, and without a hash, as data classes are."""
+
+    def __post_init__(self):
+        super().__init__()
+
+
+@pytest.mark.anyio
+async def test_an_observer_need_have_no_hash_and_may_be_equal_to_another(caplog):
+    async with Executor(local=Cores(1), observers=[Unhashable(), Unhashable()]):
+        assert await gather([(square @ Cores(1))(i) for i in range(3)]) == [0, 1, 4]
+    said = [record.getMessage().split(" of ")[0] for record in caplog.records]
+    assert sorted(said) == ["closed", "closed", "ended", "ended", "submitted", "submitted"]
+
+
+class Raises(Told):
+    def __init__(self, error):
+        super().__init__()
+        self._error = error
+
+    def submitted(self, call):
+        super().submitted(call)
+        raise self._error
+
+    def ended(self, call):
+        super().ended(call)
+        raise self._error
+
+    def closed(self):
+        raise self._error
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(3), KeyboardInterrupt(), BaseException()])
+async def test_what_an_observer_raises_is_its_own_whatever_it_is(error, caplog):
+    broken, told = Raises(error), Told()
+    async with Executor(local=Cores(1), observers=[broken, told]):
+        assert await gather([(square @ Cores(1))(i) for i in range(3)]) == [0, 1, 4]
+    assert len(broken.ends) == len(told.ends) == 3
+    assert told.over == 1
+    said = [record.getMessage().split(" of ")[0] for record in caplog.records]
+    assert said == ["submitted", "ended", "closed"]
+
+
+class Gives(Told):
+    surrounding = with_variable
+
+    def __init__(self, text):
+        super().__init__()
+        self._text = text
+
+    def submitted(self, call):
+        return self._text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("text", [5, b"x", ["x"], "\udcff"])
+async def test_what_is_no_text_for_a_surrounding_is_an_error_of_the_observer(text, caplog):
+    async with Executor(local=Cores(1), observers=[Gives(text)]):
+        assert await gather([(variable @ Cores(1))("OBSERVED") for _ in range(2)]) == [None, None]
+    assert [record.getMessage().split(" of ")[0] for record in caplog.records] == ["submitted"]
 
 
 @pytest.mark.anyio

@@ -345,7 +345,7 @@ class Starved(socket.socket):
 async def test_out_of_descriptors_accepting_pauses_and_recovers(
     address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("grainlike.net._listener._SHORTAGE_PAUSE_S", 0)
+    monkeypatch.setattr("grainlike.net._accept_errors._SHORTAGE_PAUSE_S", 0)
     listener = listen(address)
     listener._socket = Starved(fileno=listener._socket.detach())
     async with anyio.create_task_group() as tasks:

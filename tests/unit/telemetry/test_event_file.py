@@ -4,6 +4,8 @@ import json
 import logging
 import os
 import stat
+import subprocess
+import sys
 
 import anyio
 import pytest
@@ -172,6 +174,41 @@ async def test_a_name_that_is_no_text_is_escaped(tmp_path):
         tasks.start_soon(writer.run)
         await writer.close()
     assert [record["name"] for record in records(path)[1:-1]] == ["\ud800", "n\n"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_standard_output_that_nobody_reads_does_not_hold_the_process(backend):
+    program = f"""
+import sys, anyio
+from grainlike.telemetry import EventFile, EventWriter, _event_file
+
+class Source(list):
+    def take(self, most):
+        taken, self[:] = self[:most], self[most:]
+        return taken
+
+    def event(self, event, **fields):
+        return {{"event": event}}
+
+async def main():
+    _event_file._LAST_S = 0.01
+    writer = EventWriter(Source([{{"event": "x" * 100}}] * 2000), EventFile("-"))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.run)
+        await writer.close()
+
+anyio.run(main, backend={backend!r})
+print("ended", file=sys.stderr)
+"""
+    unread, output = os.pipe()
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", program], stdout=output, stderr=subprocess.PIPE, text=True, timeout=30, check=False
+        )
+    finally:
+        os.close(unread)
+        os.close(output)
+    assert (ended.returncode, ended.stderr) == (0, "ended\n")
 
 
 async def test_the_standard_output_is_a_file_too(capfd):

@@ -1,5 +1,10 @@
 """Figures of a head as text, read by Prometheus' own parsers, and the small server that answers with it."""
 
+import os
+import resource
+import socket
+from contextlib import contextmanager
+
 import anyio
 import pytest
 from anyio.abc import SocketAttribute
@@ -125,8 +130,8 @@ def test_what_is_no_endpoint_is_refused(text):
 class Served:
     """Server in a task of its own; `ask` sends a request as it is, and reads until the connection is closed."""
 
-    def __init__(self, facts=lambda: FACTS):
-        self._server = MetricsServer(parse_endpoint("0"), facts)
+    def __init__(self, endpoint="0", facts=lambda: FACTS):
+        self._server = MetricsServer(parse_endpoint(endpoint), facts)
 
     async def __aenter__(self):
         self._tasks = anyio.create_task_group()
@@ -183,13 +188,18 @@ async def test_it_is_read_alone():
 
 @pytest.mark.anyio
 async def test_another_name_in_the_host_header_is_refused(monkeypatch):
-    monkeypatch.setattr(_metrics_server.socket, "gethostname", lambda: "node7.site.org")
-    async with Served() as served:
-        for host in ("127.0.0.1:80", "10.0.0.7", "[::1]:80", "LOCALHOST", "node7", "node7.site.org.:80"):
+    monkeypatch.setattr(_metrics_server.socket, "gethostname", lambda: "node7.site")
+    monkeypatch.setattr(_metrics_server.socket, "getfqdn", lambda: "node7.site.org")
+    async with Served("0.0.0.0:0") as served:
+        for host in ("127.0.0.1:80", "10.0.0.7", "[::1]:80", "LOCALHOST", "node7", "NODE7.site", "node7.site.org.:80"):
             assert (await served.get(host=host))[0] == 200, host
-        for host in ("evil.org", "node", "127.0.0.1.evil.org", "site.org", "", "evil.org:80"):
+        for host in ("evil.org", "node", "127.0.0.1.evil.org", "site.org", "", ".", ":80", "evil.org:80"):
+            assert (await served.get(host=host))[0] == 403, host
+        for host in ("node7.evil.org", "node7.site.evil.org", "node7.site.org.evil.org", "node7.site.or"):
             assert (await served.get(host=host))[0] == 403, host
         assert (await served.get("Host: evil.org"))[0] == 400
+        for field in ("Host : evil.org", " Host: evil.org", "Host\t: evil.org"):
+            assert (await served.get(field))[0] == 400, field
         assert (await served.ask("GET /metrics HTTP/1.1\r\n\r\n"))[0] == 403
         assert (await served.ask("GET /metrics HTTP/1.0\r\n\r\n"))[0] == 200
 
@@ -201,9 +211,80 @@ async def test_requests_and_connections_are_bounded(monkeypatch):
         monkeypatch.setattr(_metrics_server, "_MOST_CONNECTIONS", 2)
         async with await anyio.connect_tcp(*served.address), await anyio.connect_tcp(*served.address):
             await until(lambda: served._server._connections == 2)
-            assert (await served.get())[0] == 503
+            # Closed at once: not read, nor waited for, as that would keep a descriptor for who says nothing.
+            monkeypatch.setattr(_metrics_server, "_DRAIN_S", 3600)
+            async with await anyio.connect_tcp(*served.address) as stream:
+                assert (await stream.receive()).startswith(b"HTTP/1.1 503 ")
+                await until(lambda: served._server._connections == 2)
         await until(lambda: served._server._connections == 0)
         assert (await served.get())[0] == 200
+
+
+@contextmanager
+def without_descriptors():
+    """Context manager: this process may open no more files."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (now, most))
+
+
+@pytest.mark.anyio
+async def test_out_of_descriptors_accepting_pauses_and_recovers(monkeypatch, caplog):
+    monkeypatch.setattr("grainlike.net._accept_errors._SHORTAGE_PAUSE_S", 0)
+    with socket.socket() as waiting:
+        async with Served() as served:
+            with without_descriptors():
+                waiting.connect(served.address)  # the kernel takes it
+                await until(lambda: caplog.records)
+            assert (await served.get())[0] == 200
+            await until(lambda: served._server._connections == 1)  # who waited was taken, too
+    assert [record.message for record in caplog.records] == [
+        f"http://{served.address}/metrics takes no connections for now: Too many open files"
+    ]
+
+
+@pytest.mark.anyio
+async def test_a_server_that_fails_is_logged_and_ends_nothing_else(monkeypatch, caplog):
+    monkeypatch.setattr("grainlike.net._accept_errors._SHORTAGE", frozenset())  # as if it were for ever
+    ended = []
+
+    async def neighbour():
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(True)
+
+    with socket.socket() as waiting:
+        async with Served() as served:
+            served._tasks.start_soon(neighbour)
+            with without_descriptors():
+                waiting.connect(served.address)
+                await until(lambda: caplog.records)
+            await anyio.wait_all_tasks_blocked()
+            assert not ended
+    assert [record.message for record in caplog.records] == ["metrics are served no more"]
+
+
+@pytest.mark.anyio
+async def test_requests_that_fail_are_logged_once_and_end_nothing(monkeypatch, caplog):
+    def failing(*_, **__):
+        raise RuntimeError("cannot pack")
+
+    async with Served() as served:
+        with monkeypatch.context() as patch:
+            patch.setattr(_metrics_server, "_packed", failing)
+            for _ in range(2):
+                async with await anyio.connect_tcp(*served.address) as stream:
+                    await stream.send(b"nonsense\r\n\r\n")
+                    with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+                        await stream.receive()
+        assert (await served.get())[0] == 200
+    assert [record.message.partition(";")[0] for record in caplog.records] == ["a request for metrics has failed"]
 
 
 @pytest.mark.anyio
@@ -219,7 +300,7 @@ async def test_figures_that_cannot_be_made_end_nothing(caplog):
     def facts():
         raise RuntimeError("no figures")
 
-    async with Served(facts) as served:
+    async with Served(facts=facts) as served:
         assert (await served.get())[0] == 500
         assert (await served.get())[0] == 500
     assert "metrics could not be made" in caplog.text
