@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from grainlike.joblogging._entry import LogEntry, record_of, unpack
 from grainlike.joblogging._levels import PROGRAM_LEVELS
@@ -11,6 +13,9 @@ from grainlike.joblogging._levels import PROGRAM_LEVELS
 __all__ = ["JobLogging"]
 
 _own = logging.getLogger("grainlike")
+
+_LEVEL_MOST = 1000
+"""Level up to which a logger may remember its answers."""
 
 
 class JobLogging:
@@ -25,31 +30,32 @@ class JobLogging:
         self._told_of_invalid = False
 
     def take(self, worker: str, records: Iterable[bytes]) -> None:
-        """Hand packed records of jobs on `worker` to this program's loggers. Whatever its filters raise is reported as
-        `logging` reports errors of handlers.
+        """Hand packed records of jobs on `worker` to this program's loggers.
+
+        Whatever the program's factory of records, filters and handlers raise is reported as `logging` reports errors of
+        handlers, `SystemExit` too; a `KeyboardInterrupt` interrupts the program, as Ctrl-C does. Nothing is raised.
         """
         for packed in records:
             entry = unpack(packed)
             if entry is None:
-                self._tell_of_invalid(worker)
+                _reporting(self._tell_of_invalid, worker)
             elif entry.dropped:
-                self._tell_dropped(worker, entry)
+                _reporting(self._tell_dropped, worker, entry)
             else:
-                self._log(worker, entry)
+                _reporting(self._log, worker, entry)
 
     def lost(self, count: int, why: str) -> None:
         """Warn that records were lost on the way, of jobs that nobody knows any more."""
-        if self._may_show(_own):
-            _own.warning("%s records of jobs were dropped: %s", f"{count:,}", why)
+        _reporting(self._tell_lost, count, why)
 
     def _log(self, worker: str, entry: LogEntry) -> None:
         logger = _nearest_logger(entry.name)
-        if logger.isEnabledFor(entry.level) and self._may_show(logger):
-            record = record_of(entry, worker)
-            try:
-                logger.handle(record)
-            except Exception:  # noqa: BLE001 - a filter of the program's: it must not end the connection
-                logging.Handler().handleError(record)
+        if _is_enabled(logger, entry.level) and self._may_show(logger):
+            logger.handle(record_of(entry, worker))
+
+    def _tell_lost(self, count: int, why: str) -> None:
+        if self._may_show(_own):
+            _own.warning("%s records of jobs were dropped: %s", f"{count:,}", why)
 
     def _may_show(self, logger: logging.Logger) -> bool:
         return not self._quiet or logger.hasHandlers()
@@ -64,6 +70,30 @@ class JobLogging:
         if not self._told_of_invalid and self._may_show(_own):
             self._told_of_invalid = True
             _own.warning("worker %s sent records of logging that are none; they are passed over", worker)
+
+
+def _reporting(call: Callable[..., None], *arguments: object) -> None:
+    """Call what runs code of the program's: no error of that may end the connection whose turn this is."""
+    try:
+        call(*arguments)
+    except KeyboardInterrupt:
+        _thread.interrupt_main()  # a true one, perhaps: it is for the program's main thread, not for this task
+    except BaseException:  # noqa: BLE001 - of a handler, even a CancelledError: nothing is awaited here
+        words = " ".join(
+            argument.message if isinstance(argument, LogEntry) else str(argument) for argument in arguments
+        )
+        about = logging.LogRecord(_own.name, logging.WARNING, __file__, 0, words, (), None)
+        with suppress(Exception):  # the program's standard error may be anything
+            logging.Handler().handleError(about)
+
+
+def _is_enabled(logger: logging.Logger, level: int) -> bool:
+    """Return True if a logger lets this level pass. It remembers each level that it is asked about itself: so it is
+    asked about ordinary ones alone, for jobs choose them.
+    """
+    if 0 <= level <= _LEVEL_MOST:
+        return logger.isEnabledFor(level)
+    return not logger.disabled and level > logger.manager.disable and level >= logger.getEffectiveLevel()
 
 
 def _nearest_logger(name: str) -> logging.Logger:

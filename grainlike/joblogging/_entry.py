@@ -32,7 +32,8 @@ _NAME_CHARS = 256
 _TIME_MOST = 1e11
 """Moments beyond this, in seconds since 1970, are none: a Formatter could not write them."""
 
-_LEVEL_MOST = 1000
+_LEVEL_MOST = 2**31 - 1
+"""Levels are at most this, and at least its negative: larger ones are sent as this."""
 
 RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {
     *("asctime", "getMessage", "message", "taskName", "job", "job_name", "worker", "attempt")
@@ -87,7 +88,7 @@ def pack_record(record: logging.LogRecord, job: JobInfo) -> bytes:
         job.name[:_NAME_CHARS],
         job.attempt,
         record.name[:_NAME_CHARS],
-        record.levelno,
+        max(-_LEVEL_MOST, min(int(record.levelno), _LEVEL_MOST)),
         _cut(record.getMessage(), MESSAGE_CHARS, "message"),
         record.created,
         None if error is None else _without_middle(error),
@@ -175,8 +176,7 @@ def unpack(packed: bytes) -> LogEntry | None:
     except (msgspec.DecodeError, UnicodeDecodeError, TypeError):  # TypeError: a key of `extra` that cannot be one
         return None
     is_time = math.isfinite(entry.created) and 0 <= entry.created < _TIME_MOST
-    # A logger remembers each level that it was ever asked about.
-    return entry if is_time and 0 <= entry.level <= _LEVEL_MOST and 0 <= entry.dropped < 2**53 else None
+    return entry if is_time and abs(entry.level) <= _LEVEL_MOST and 0 <= entry.dropped < 2**53 else None
 
 
 def line_of(entry: LogEntry) -> str:
@@ -186,9 +186,24 @@ def line_of(entry: LogEntry) -> str:
 
 
 def record_of(entry: LogEntry, worker: str) -> logging.LogRecord:
-    """Return the record that a job on `worker` made, with `job`, `job_name`, `worker` and `attempt` as attributes."""
+    """Return the record that a job on `worker` made, with `job`, `job_name`, `worker` and `attempt` as attributes.
+
+    The program's factory makes it, as for a record of its own, and may raise anything.
+    """
     extra = {name: value for name, value in (entry.extra or {}).items() if name not in RESERVED}
-    record = logging.makeLogRecord(extra)
+    make = logging.getLogRecordFactory()
+    about = (
+        entry.name,
+        entry.level,
+        entry.pathname,
+        entry.lineno,
+        entry.message,
+        (),
+        None,
+        entry.function,
+        entry.stack,
+    )
+    record: logging.LogRecord = make(*about)
     # What the factory noted is the moment of the arrival; the difference to the start of the program is private.
     since = record.created - entry.created
     own: dict[str, Any] = {
@@ -218,5 +233,5 @@ def record_of(entry: LogEntry, worker: str) -> logging.LogRecord:
         "worker": worker,
         "attempt": entry.attempt,
     }
-    vars(record).update(own)
+    vars(record).update(extra | own)
     return record

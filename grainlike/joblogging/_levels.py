@@ -18,6 +18,9 @@ _MOST_TEXTS = 100
 what was meant at each submission; a program that makes loggers with levels all the time must not make functions so.
 """
 
+_LEVEL_MOST = 2**31 - 1
+"""Levels are at most this on the wire, and at least its negative."""
+
 _MOST_KNOWN = 1000
 """Number of logger names whose level is remembered."""
 
@@ -55,7 +58,7 @@ class ProgramLevels:
         """Read the levels as they are now, and return them packed; never empty, which stands for no logging."""
         if hasattr(logging.root, "_cache"):
             self.cache[_UNCHANGED] = True  # first: a level that another thread changes meanwhile is read the next time
-        disable, levels = logging.root.manager.disable, _own_levels()
+        disable, levels = _sendable_level(logging.root.manager.disable), _own_levels()
         packed = msgspec.msgpack.encode(_Levels(disable, levels))
         if packed not in self._sent and len(self._sent) >= _MOST_TEXTS:
             # Too much may be sent from now on, and is dropped when it arrives: the loggers here are asked again.
@@ -70,15 +73,35 @@ PROGRAM_LEVELS = ProgramLevels()
 
 
 def _own_levels() -> dict[str, int]:
-    """Return the levels of the root logger, under "", and of the loggers whose level is not that of the one above."""
+    """Return the levels of the root logger, under "", and of the loggers whose level is not that of the one above.
+
+    Names that are no Unicode text are left out, for they cannot be sent: such a logger is asked when records arrive.
+    """
     loggers = [
         (name, logger.level, logger.parent)
         for name, logger in list(logging.root.manager.loggerDict.items())
-        if isinstance(logger, logging.Logger) and logger.level
+        if isinstance(logger, logging.Logger) and logger.level and _is_text(name)
     ]
     unlike = [(name, level) for name, level, above in loggers if above is None or level != above.getEffectiveLevel()]
     unlike.sort(key=lambda pair: (pair[0].count("."), pair[0]))
-    return {"": logging.root.level, **dict(unlike[:_MOST_LOGGERS])}
+    own = {"": logging.root.level, **dict(unlike[:_MOST_LOGGERS])}
+    return {name: _sendable_level(level) for name, level in own.items()}
+
+
+def _sendable_level(level: object) -> int:
+    """Return a level as it is sent. Programs may assign anything to `Logger.level`; what is no number counts as 0."""
+    try:
+        return max(-_LEVEL_MOST, min(int(level), _LEVEL_MOST))  # type: ignore[call-overload, no-any-return]
+    except (TypeError, ValueError, OverflowError):
+        return logging.NOTSET
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class LogLevels:

@@ -1,7 +1,9 @@
 """Records of `logging` as plain data, the levels that they must reach, and how many may pass."""
 
+import asyncio
 import logging
 import math
+import signal
 
 import msgspec
 import pytest
@@ -119,6 +121,34 @@ def test_levels_that_are_damaged_are_the_defaults_of_logging():
     assert levels_of(b"") is None
 
 
+class Level(int):
+    """A level of a program's own type, which cannot be sent as it is."""
+
+
+@pytest.mark.parametrize(
+    ("level", "sent"),
+    [(2**70, 2**31 - 1), (-(2**70), 1 - 2**31), (Level(20), 20), (True, 1), (12.5, 12), ("INFO", 0), (math.nan, 0)],
+)
+def test_any_level_of_a_logger_can_be_sent(logger, level, sent):
+    logger.level = level
+    assert levels_of(ProgramLevels().read())._levels[logger.name] == sent
+
+
+@pytest.mark.parametrize(("level", "sent"), [(2**70, 2**31 - 1), (Level(20), 20)])
+def test_any_level_can_be_disabled(logger, level, sent):
+    logging.disable(level)
+    assert levels_of(ProgramLevels().read()).disable == sent
+
+
+def test_a_logger_whose_name_is_no_text_does_not_travel():
+    logger = logging.getLogger("levels.of.\udcff")
+    logger.setLevel(1)
+    try:
+        assert logger.name not in levels_of(ProgramLevels().read()).names()
+    finally:
+        logger.setLevel(logging.NOTSET)
+
+
 def test_the_lowest_of_two_lets_pass_what_either_does():
     one = LogLevels(logging.INFO, {"": logging.WARNING, "a": logging.DEBUG})
     other = LogLevels(0, {"": logging.ERROR, "a.b": logging.CRITICAL, "c": logging.INFO})
@@ -188,8 +218,8 @@ def test_its_size_is_bounded_whatever_is_in_it():
         msgspec.msgpack.encode({"job": 1}),
         msgspec.msgpack.encode(entry(created=math.nan)),
         msgspec.msgpack.encode(entry(created=1e300)),
-        msgspec.msgpack.encode(entry(level=10**9)),
-        msgspec.msgpack.encode(entry(level=-1)),
+        msgspec.msgpack.encode(entry(level=2**31)),
+        msgspec.msgpack.encode(entry(level=-(2**31))),
         msgspec.msgpack.encode(entry(dropped=-1)),
         msgspec.msgpack.encode(entry()).replace(b"said so", b"said \xff\xff"),
     ],
@@ -213,6 +243,99 @@ def test_names_that_come_from_jobs_make_no_loggers(caplog):
     JobLogging().take("n1", [msgspec.msgpack.encode(entry(name="made.up.by.a.job"))])
     assert "made.up.by.a.job" not in logging.root.manager.loggerDict
     assert [record.name for record in caplog.records] == ["made.up.by.a.job"]
+
+
+@pytest.mark.parametrize(("level", "arrives"), [(5000, 5000), (2**70, 2**31 - 1), (Level(30), 30)])
+def test_a_record_of_any_level_arrives_and_no_logger_remembers_it(caplog, level, arrives):
+    record = made()
+    record.levelno = level
+    JobLogging().take("n1", [pack_record(record, JOB)])
+    assert [record.levelno for record in caplog.records] == [arrives]
+    assert arrives == 30 or arrives not in logging.root._cache
+
+
+def test_a_level_that_is_remembered_by_no_logger_is_asked_for_as_others_are(caplog, logger):
+    logger.setLevel(6000)
+    packed = [msgspec.msgpack.encode(entry(name=logger.name, level=level)) for level in (5000, 6000, 7000)]
+    JobLogging().take("n1", packed)
+    logging.disable(6500)
+    JobLogging().take("n1", packed)
+    assert [record.levelno for record in caplog.records] == [6000, 7000, 7000]
+
+
+# --- errors of the program's own code --------------------------------------------------------------------------------
+
+
+def test_the_factory_of_the_program_makes_the_record_and_sees_what_it_is(caplog, monkeypatch):
+    def factory(name, level, path, line, message, args, exc_info, function=None, stack=None, **more):
+        record = logging.LogRecord(name, level, path, line, message, args, exc_info, function, stack, **more)
+        record.seen = (name.rsplit(".")[-1], level, path, line, message % args, function)
+        return record
+
+    monkeypatch.setattr(logging, "_logRecordFactory", factory)
+    JobLogging().take("n1", [pack_record(made(), JOB)])
+    (record,) = caplog.records
+    assert record.seen == ("model", logging.WARNING, "/a/b/model.py", 12, "said so", "fit")
+
+
+class Raising(logging.Handler):
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def emit(self, record):
+        raise self.error
+
+    __call__ = filter = emit
+
+
+@pytest.fixture(params=["factory", "handler", "filter"])
+def raises(request, monkeypatch):
+    """Have the program's factory, handler or filter raise an error."""
+
+    def raises(error):
+        raising = Raising(error)
+        if request.param == "factory":
+            monkeypatch.setattr(logging, "_logRecordFactory", lambda *arguments, **more: raising.emit(arguments))
+        elif request.param == "handler":
+            monkeypatch.setattr(logging.root, "handlers", [raising])
+        else:
+            monkeypatch.setattr(logging.root, "filters", [raising])
+
+    return raises
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), asyncio.CancelledError(), SystemExit(3)], ids=repr)
+def test_what_code_of_the_program_raises_is_reported_and_ends_nothing(raises, error, capsys, monkeypatch):
+    raises(error)
+    record = msgspec.msgpack.encode(entry(name="not.known"))
+    JobLogging().take("n1", [record, record])
+    told = capsys.readouterr().err
+    assert told.count("--- Logging error ---") == 2
+    assert type(error).__name__ in told
+    assert "said so" in told
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    JobLogging().take("n1", [record])
+    assert capsys.readouterr().err == ""
+
+
+def test_what_is_dropped_or_invalid_or_lost_ends_nothing_either(capsys, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("grainlike"), "filters", [Raising(ValueError("odd"))])
+    logs = JobLogging()
+    logs.take("n1", [b"", pack_dropped(7, "fit", 2, 1234)])
+    logs.lost(5, "the connection broke")
+    assert capsys.readouterr().err.count("ValueError: odd") == 3
+
+
+def test_an_interrupt_during_a_handler_is_one_of_the_program(raises):
+    heard = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    raises(KeyboardInterrupt())
+    try:
+        JobLogging().take("n1", [msgspec.msgpack.encode(entry(name="not.known"))])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard == [signal.SIGINT]
 
 
 def test_dropped_records_are_told_with_their_job(caplog):
