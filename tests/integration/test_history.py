@@ -109,6 +109,7 @@ async def test_a_client_and_the_command_line_ask_the_head(told):
             code, out, _ = await told("jobs", "--failed")
             assert code == 0
             assert "ValueError: 7 is unlucky" in out
+            assert "outcome" not in out, "all have plainly failed"
             assert "triple" not in out
             ended = json.loads((await told("jobs", "--ended", "--json", "-n", 2))[1])
             assert [job["name"] for job in ended["ended"]] == ["triple", "triple"]
@@ -148,7 +149,9 @@ async def test_a_client_and_the_command_line_ask_the_head(told):
             assert "no such jobs" in (await told("jobs", "--ended", "--name", "nobody"))[1]
             code, out, _ = await told("jobs")
             assert (code, out) == (0, "no jobs\n`grainlike jobs --ended` lists those that have ended\n")
-            assert "there may be more" in (await told("jobs", "--ended", "-n", 1))[1]
+            out = (await told("jobs", "--ended", "-n", 1))[1]
+            assert "outcome" in out
+            assert "there may be more" in out
 
 
 @pytest.mark.anyio

@@ -22,7 +22,7 @@ _NUMBERS = frozenset(
 _LEAST_VALUE = (
     *("memory kept by", "pid", "heard ago", "client", "called", "names", "outcomes", "nodes", "kind"),
     *("submitted ago", "core-hours", "host", "no jobs for", "block", "cpu", "limit", "ended", "slots", "memory"),
-    *("ran", "cores busy", "jobs ended", "asked for", "worker", "outcome", "error", "peak memory", "suggested"),
+    *("ran", "cores busy", "jobs ended", "asked for", "worker", "outcome", "peak memory", "suggested"),
 )
 """Titles of columns in the order in which they are left out, what a list is read for last; then those at the right, but
 for the first of all."""

@@ -9,6 +9,7 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike.cli import _head_log
+from grainlike.cli._head import _reasons
 from grainlike.cli._head_log import open_log
 
 ROOT = Path(__file__).parents[3]
@@ -98,3 +99,20 @@ def test_a_long_log_is_put_aside_and_standard_error_follows(longest):
     assert all(one.stat().st_size <= longest + 200 and one.stat().st_mode & 0o777 == 0o600 for one in files)
     assert path.read_text().endswith("from standard error\n")
     assert "line 99" in path.read_text()
+
+
+def test_of_a_head_that_did_not_start_the_last_lines_are_told_without_its_progress(tmp_path):
+    log = tmp_path / "head.log"
+    assert _reasons(log) == []
+    at = "2026-11-25 09:00:00,123 grainlike"
+    lines = [
+        f"{at} INFO began",
+        f"{at} WARNING the journal is long",
+        "",
+        f"{at}.net DEBUG dialled",
+        "grainlike head: no",
+    ]
+    log.write_text("\n".join(lines))
+    assert _reasons(log) == [lines[1], lines[-1]]
+    log.write_text("\n".join(f"line {n} {'x' * 100}" for n in range(1000)))
+    assert [line.split()[1] for line in _reasons(log)] == [str(n) for n in range(988, 1000)]

@@ -30,6 +30,7 @@ class Known:
     usage: Usage | None = None
     began: float | None = 5.0
     ended: float | None = None
+    job: int = 0
 
     def elapsed_s(self) -> float | None:
         return 12.3456
