@@ -21,6 +21,7 @@ async def call_in_daemon_thread(function: Callable[[], _Value]) -> _Value:
 
     A thread of `anyio.to_thread` that is abandoned would be waited for when the process ends.
     """
+    await anyio.lowlevel.checkpoint()
     call = _Call(function)
     threading.Thread(target=call.run, name="grainlike telemetry", daemon=True).start()
     await call.done.wait()

@@ -156,11 +156,12 @@ class EventWriter:
     async def _flush(self) -> None:
         lines, self._first = list(map(_line, self._first)), []
         while lines or self._source:
+            # Before the first write, too: who reads it may send the head a signal, for which that is ready only then.
+            await anyio.lowlevel.checkpoint()
             lines += map(_line, self._source.take(_SLICE))
             if not self._source or sum(map(len, lines)) >= _MOST_BYTES:
                 await self._send(lines)
                 lines = []
-            await anyio.lowlevel.checkpoint()
 
     async def _send(self, lines: list[bytes]) -> None:
         first = [_line(self._source.event("events_dropped", count=self._lost))] if self._lost else []

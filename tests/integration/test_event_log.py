@@ -168,6 +168,7 @@ async def test_head_start_writes_events_to_its_standard_output_alone(tmp_path, p
         process.send_signal(signal.SIGTERM)
         rest = [json.loads(line) async for line in process.stdout]
         await process.wait()
+    assert process.returncode == 0
     assert (first["event"], first["pid"]) == ("events_opened", process.pid)
     assert [row["event"] for row in rest] == ["events_closed"]
 
