@@ -28,7 +28,17 @@ from grainlike.client import HeadClient
 from grainlike.jobs import ended_jobs
 from grainlike.observe import Depth, FunctionUsage, spans_from_rows, trace, usage_by_function
 from grainlike.system import LateFile
-from grainlike.wire import AskHistory, AskJobs, AskReport, EndedJob, HistoryIs, JobsAre, ReportIs, SpanRow
+from grainlike.wire import (
+    AskHistory,
+    AskJobs,
+    AskReport,
+    EndedJob,
+    HistoryIs,
+    JobsAre,
+    ReportIs,
+    SpanRow,
+    checked_pattern,
+)
 
 __all__ = ["explain_ended", "list_ended", "selection", "show_report", "write_trace"]
 
@@ -40,12 +50,12 @@ def selection(name: str | None, since: str | None, *, most: int, failed: bool) -
     """Return the question for ended jobs as the options of the command say it.
 
     Raises:
-        ValueError: the pattern is empty, or the time is none.
+        ValueError: the pattern is empty or too long, or the time is none.
     """
     if name == "":
         raise ValueError("an empty pattern matches no name")
     outcomes = ["failed", "timed_out"] if failed else []
-    return AskHistory(0, most, name or "", outcomes, 0.0 if since is None else _moment(since))
+    return AskHistory(0, most, checked_pattern(name), outcomes, 0.0 if since is None else _moment(since))
 
 
 def _moment(text: str) -> float:

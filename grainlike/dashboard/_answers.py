@@ -20,7 +20,19 @@ from grainlike.dashboard._tables import as_object
 from grainlike.errors import HeadLostError
 from grainlike.jobs import allocation_of
 from grainlike.observe import Depth, spans_from_history, spans_from_rows, trace, usage_by_function
-from grainlike.wire import OUTCOMES, AskHistory, AskJob, AskJobs, EndedJob, HistoryIs, JobIs, JobRow, JobsAre, SpanRow
+from grainlike.wire import (
+    OUTCOMES,
+    PATTERN_CHARS,
+    AskHistory,
+    AskJob,
+    AskJobs,
+    EndedJob,
+    HistoryIs,
+    JobIs,
+    JobRow,
+    JobsAre,
+    SpanRow,
+)
 
 __all__ = ["HeadAnswers", "answering"]
 
@@ -73,7 +85,7 @@ class HeadAnswers:
 
     async def jobs(self, request: Request) -> Response:
         """Answer with jobs that have not ended: `name`, `state`, `parent`, `after` and `most` as in `AskJobs`."""
-        asked = AskJobs(0, _most(request), _pattern(request), request.query_params.get("state", ""))
+        asked = AskJobs(0, _most(request), _pattern(request), request.query_params.get("state", "")[:20])
         found = await self._live(replace(asked, after=_whole(request, "after"), parent=_whole(request, "parent")))
         return _json({"rows": list(map(as_object, found.jobs)), "total": found.total, "next": found.next})
 
@@ -82,6 +94,7 @@ class HeadAnswers:
         outcomes = request.query_params.getlist("outcome")
         if not set(outcomes) <= set(OUTCOMES):
             raise ValueError(f"outcomes are {', '.join(OUTCOMES)}")
+        outcomes = list(dict.fromkeys(outcomes))
         asked = AskHistory(0, _most(request), _pattern(request), outcomes, before=_whole(request, "before"))
         found = await self._ended(asked)
         return _json({"rows": list(map(as_object, found.jobs)), "before": found.before, "kept": found.kept})
@@ -249,5 +262,5 @@ def _whole(request: Request, name: str, usual: int = 0) -> int:
 
 def _pattern(request: Request) -> str:
     """Return the shell pattern for names: plain words are looked for anywhere in them."""
-    text = request.query_params.get("name", "").strip()[:200]
+    text = request.query_params.get("name", "").strip()[: PATTERN_CHARS - 2]
     return text if not text or any(sign in text for sign in "*?[") else f"*{text}*"

@@ -27,7 +27,7 @@ from grainlike.graph import Delayed, Node, State, Stream, delayed, node_behind, 
 from grainlike.jobs import Event, LogLine, ended_jobs
 from grainlike.resources import Request
 from grainlike.scheduler import Explanation
-from grainlike.wire import OUTCOMES, AskHistory, EndedJob, Totals
+from grainlike.wire import OUTCOMES, AskHistory, EndedJob, Totals, checked_pattern
 
 if TYPE_CHECKING:
     from grainlike.executor._job_service import JobService
@@ -528,13 +528,13 @@ class Executor(ExecutorBase):
         executor with a head of its own has closed, too.
 
         Args:
-            name: only of functions whose names match this shell pattern.
+            name: only of functions whose names match this shell pattern, of at most 200 characters.
             outcomes: only with these: `"succeeded"`, `"failed"`, `"timed_out"`, `"cancelled"`, `"skipped"`.
             since: only those that ended from then on: a `time.time()`, a `datetime`, or how long ago.
             most: how many at most.
 
         Raises:
-            ValueError: an outcome is none, or `most` is below 1.
+            ValueError: an outcome is none, `most` is below 1, or the pattern is too long.
             RuntimeError: the executor was never opened, or lives in another event loop; or it has `backend=`.
             HeadLostError: the head of a connected executor is lost.
 
@@ -549,7 +549,7 @@ class Executor(ExecutorBase):
             raise ValueError(f"outcomes are {', '.join(OUTCOMES)}; {unknown[0]!r} is none")
         if most < 1:
             raise ValueError(f"most is how many jobs to return, 1 or more; {most!r} is not")
-        asked = AskHistory(0, most, name or "", list(outcomes), _moment(since))
+        asked = AskHistory(0, most, checked_pattern(name), list(dict.fromkeys(outcomes)), _moment(since))
         return await ended_jobs(self._service.history, asked)
 
     def write_trace(self, path: str | PathLike[str]) -> None:

@@ -12,7 +12,6 @@ import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from itertools import repeat
 from operator import attrgetter
 from typing import Protocol
@@ -33,6 +32,7 @@ from grainlike.head._history_form import (
     unpack,
 )
 from grainlike.head._nested import RelayedJob
+from grainlike.head._patterns import matcher
 from grainlike.jobs import Job, Placement
 from grainlike.resources import MEMORY, Request
 from grainlike.scheduler import JobsSubmitted
@@ -349,6 +349,7 @@ class JobHistory:
         found: list[EndedJob] = []
         most = max(1, min(asked.most, _PAGE_JOBS))
         before = asked.before or self._end
+        matches = matcher(asked.name)
         looked = 0
         for segment in self._newest_first(before):
             if segment.until < asked.since:
@@ -357,7 +358,7 @@ class JobHistory:
                 return HistoryIs(asked.ask, found, before, len(self))
             if segment.bad or not asked.outcomes or _GOOD in asked.outcomes:
                 looked += segment.rows
-                for place, job in self._rows(segment, asked, before):
+                for place, job in self._rows(segment, asked, before, matches):
                     found.append(job)
                     if len(found) == most:
                         return HistoryIs(asked.ask, found, place, len(self))
@@ -389,7 +390,9 @@ class JobHistory:
             if segment.first < before:
                 yield segment
 
-    def _rows(self, segment: Segment, asked: AskHistory, before: int) -> Iterator[tuple[int, EndedJob]]:
+    def _rows(
+        self, segment: Segment, asked: AskHistory, before: int, matches: Callable[[str], object]
+    ) -> Iterator[tuple[int, EndedJob]]:
         """Iterate over the jobs of a segment that are meant, the latest first, each with its place, below `before`."""
         place, oldest = segment.first + segment.rows, max(segment.first, self._end - self._most)
         for entry in reversed(unpack(segment.data)):
@@ -398,11 +401,11 @@ class JobHistory:
                 continue
             if asked.parent and entry.parent != asked.parent:
                 continue
-            if asked.name and not any(fnmatchcase(name, asked.name) for name in entry.names):
+            if asked.name and not any(map(matches, entry.names)):
                 continue
             for row in range(min(len(entry.jobs), before - place) - 1, max(0, oldest - place) - 1, -1):
                 job = row_of(entry, row, segment.ahead)
-                if job.ended_at >= asked.since and (not asked.name or fnmatchcase(job.name, asked.name)):
+                if job.ended_at >= asked.since and matches(job.name):
                     yield place + row, job
 
 

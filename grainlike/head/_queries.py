@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
-from fnmatch import fnmatchcase
 from itertools import islice
 
 from msgspec.structs import replace
@@ -17,6 +16,7 @@ from grainlike.head._errors import name_of, refusal
 from grainlike.head._history import JobHistory
 from grainlike.head._logs import EndedSource, LogRouter, source_of
 from grainlike.head._nested import RelayedJob, ReplyTo
+from grainlike.head._patterns import matcher
 from grainlike.head._peers import WorkerConnection
 from grainlike.head._state import HeadState
 from grainlike.jobs import Job, LogLine, WorkerInfo
@@ -130,7 +130,7 @@ class HeadQueries:
         """Return the oldest jobs that a question means, at most `most`, and where the next answer begins: 0 where there
         are no more.
         """
-        now, most = self._now(), max(0, min(asked.most, most))
+        now, most, matches = self._now(), max(0, min(asked.most, most)), matcher(asked.name)
         live = (job for number, job in self._state.scheduler.jobs.items() if number > asked.after)
         rows: list[JobRow] = []
         last = asked.after
@@ -140,7 +140,7 @@ class HeadQueries:
             last = job.id
             if asked.parent and (job.parent is None or job.parent.id != asked.parent):
                 continue
-            if not asked.name or fnmatchcase(self.name_of(job.id), asked.name):
+            if matches(self.name_of(job.id)):
                 row = self._row(job, now)
                 if not asked.state or row.state == asked.state:
                     rows.append(row)

@@ -59,7 +59,7 @@ from grainlike.wire._handshake import (
     ConnectingHandshake,
     Software,
 )
-from grainlike.wire._history import KEPT_JOBS, OUTCOMES, AskHistory, EndedJob, HistoryIs
+from grainlike.wire._history import KEPT_JOBS, OUTCOMES, PATTERN_CHARS, AskHistory, EndedJob, HistoryIs, checked_pattern
 from grainlike.wire._large import (
     EMPTY_GAP,
     Buffer,
@@ -196,6 +196,7 @@ __all__ = [
     "MOST_NAMES",
     "MOST_ROWS",
     "OUTCOMES",
+    "PATTERN_CHARS",
     "PROTOCOL",
     "RECORD_BYTES",
     "ROW_BYTES",
@@ -333,6 +334,7 @@ __all__ = [
     "WorkerRow",
     "WorkerUse",
     "WorkersAre",
+    "checked_pattern",
     "encode_frame",
     "fit_together",
     "gap_with",

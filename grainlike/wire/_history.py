@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from grainlike.wire._base import BaseMessage
 
-__all__ = ["KEPT_JOBS", "OUTCOMES", "AskHistory", "EndedJob", "HistoryIs"]
+__all__ = [
+    "KEPT_JOBS",
+    "OUTCOMES",
+    "PATTERN_CHARS",
+    "AskHistory",
+    "EndedJob",
+    "HistoryIs",
+    "Pattern",
+    "checked_pattern",
+]
 
 KEPT_JOBS = 100_000
 """Number of ended jobs that a head remembers."""
 
 OUTCOMES = ("succeeded", "failed", "timed_out", "cancelled", "skipped")
 """Outcomes of jobs."""
+
+PATTERN_CHARS = 200
+"""Most characters of a shell pattern for names: a head that compares many names does nothing else meanwhile."""
+
+Pattern = Annotated[str, msgspec.Meta(max_length=PATTERN_CHARS)]
+_Outcome = Annotated[str, msgspec.Meta(max_length=20)]
 
 
 class EndedJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -77,8 +94,8 @@ class AskHistory(BaseMessage, frozen=True, tag=134):
 
     ask: int
     most: int
-    name: str = ""
-    outcomes: list[str] = msgspec.field(default_factory=list)
+    name: Pattern = ""
+    outcomes: Annotated[list[_Outcome], msgspec.Meta(max_length=16)] = msgspec.field(default_factory=list)
     since: float = 0.0
     before: int = 0
     job: int = 0
@@ -94,3 +111,14 @@ class HistoryIs(BaseMessage, frozen=True, tag=135):
     jobs: list[EndedJob]
     before: int
     kept: int
+
+
+def checked_pattern(name: str | None) -> str:
+    """Return a shell pattern for names as questions have it: empty, where there is none.
+
+    Raises:
+        ValueError: it is longer than heads take.
+    """
+    if name is not None and len(name) > PATTERN_CHARS:
+        raise ValueError(f"a pattern has at most {PATTERN_CHARS} characters; this has {len(name):,}")
+    return name or ""

@@ -82,6 +82,8 @@ async def test_wrong_questions_are_refused():
             await executor.history(outcomes=["bad"])
         with pytest.raises(ValueError, match="1 or more; 0 is not"):
             await executor.history(most=0)
+        with pytest.raises(ValueError, match="at most 200 characters; this has 201"):
+            await executor.history(name="a" * 201)
     with pytest.raises(RuntimeError, match="lives in"):
         await Executor(local=Cores(1)).history()
     async with Executor(backend=ThreadBackend(1)) as executor:
@@ -163,6 +165,7 @@ async def test_a_client_and_the_command_line_ask_the_head(told):
         (["--ended", "--since", "yesterday"], "'yesterday' is no time"),
         (["--ended", "--since", "2026-13-01"], "no time"),
         (["--ended", "--name", ""], "an empty pattern"),
+        (["--all", "--name", "a" * 201], "at most 200 characters"),
     ],
 )
 async def test_wrong_options_are_refused_before_a_head_is_asked(told, words, why):

@@ -1,6 +1,6 @@
 """Live view of a head: what viewers are told of workers, running jobs and the queue, and what that costs."""
 
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 import anyio
 import pytest
@@ -233,8 +233,14 @@ async def test_a_client_that_follows_too_many_things_is_refused():
             [connection] = executor._service._service._clients.here.values()
             for number in range(1000):
                 connection.listens(-number)
-            with pytest.raises(RefusedQueryError, match="at a time"):
-                await client.live(0.1).__anext__()
+            async with AsyncExitStack() as stack:
+                for _ in range(16):
+                    updates = await stack.enter_async_context(aclosing(client.live(0.1)))
+                    await updates.__anext__()
+                with pytest.raises(RefusedQueryError, match="follow 16 live views at a time"):
+                    await client.live(0.1).__anext__()
+            async with aclosing(client.live(0.1)) as updates:
+                assert (await updates.__anext__()).full
 
 
 async def test_failures_are_counted_while_they_come():

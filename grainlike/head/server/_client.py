@@ -49,6 +49,12 @@ class ClientConnection(Connection):
         scope = self.listening[ask] = anyio.CancelScope()
         return scope
 
+    def enough(self, ask: int) -> None:
+        """Cancel the answer to one query, if it goes on; the client may ask for as much again at once."""
+        scope = self.listening.pop(ask, None)
+        if scope is not None:
+            scope.cancel()
+
     async def tell(self, link: Link, ask: int, lines: AsyncGenerator[LogLine, None], scope: anyio.CancelScope) -> None:
         """Answer a query of this link, as fast as the client reads."""
         with scope:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 import anyio
 from anyio.abc import TaskGroup
@@ -88,6 +89,7 @@ if TYPE_CHECKING:  # only a head that others connect to has one
     from grainlike.head.server._outcome_store import OutcomeStore
 
 _MOST_LOGS = 1000
+_MOST_VIEWS = 16
 
 _UNREAD_RECORDS = 4 << 20
 """Bytes that may wait for a client before records of `logging` are dropped rather than added."""
@@ -153,6 +155,8 @@ class ClientRegistry:
         """Records of jobs that were sent to clients, and that were dropped since, by the numbers of their owners."""
         self._telling: dict[int, bool] = {}
         """Clients that have just been sent the workers, and whether there are more changes to send."""
+        self._views: WeakSet[anyio.CancelScope] = WeakSet()
+        """Those among what clients listen to that are live views."""
 
     def join(
         self, hello: Hello, link: Link, tasks: TaskGroup | None, welcome: Callable[[], object] | None = None
@@ -323,8 +327,7 @@ class ClientRegistry:
                 case AskUp() | AskBlockFile() if connection.tasks is not None:
                     connection.tasks.start_soon(self.pools.ask, connection, message)
                 case Enough():
-                    if message.ask in connection.listening:
-                        connection.listening[message.ask].cancel()
+                    connection.enough(message.ask)
                 case Beat():
                     pass
                 case _ if not isinstance(message, _WANTS):
@@ -409,18 +412,30 @@ class ClientRegistry:
         lines = self._head.view.logs_of(question.job, follow=question.follow)
         if lines is None:
             connection.link.post(self._no_job(question.ask, question.job))
-        elif len(connection.listening) >= _MOST_LOGS:
-            connection.link.post(Unable(question.ask, f"one client may listen to {_MOST_LOGS} jobs at a time"))
-        elif connection.tasks is not None:
+        elif self._may_listen(connection, question) and connection.tasks is not None:
             connection.tasks.start_soon(
                 connection.tell, connection.link, question.ask, lines, connection.listens(question.ask)
             )
 
     def _show_live(self, connection: ClientConnection, question: AskLive) -> None:
-        if len(connection.listening) >= _MOST_LOGS:
-            connection.link.post(Unable(question.ask, f"one client may follow {_MOST_LOGS} things at a time"))
-        elif connection.tasks is not None:
-            connection.tasks.start_soon(send_updates, connection, question, self._live_view())
+        if self._may_listen(connection, question) and connection.tasks is not None:
+            scope = connection.listens(question.ask)  # now: an `Enough` may come before the task has begun
+            self._views.add(scope)
+            connection.tasks.start_soon(send_updates, connection, question, self._live_view(), scope)
+
+    def _may_listen(self, connection: ClientConnection, question: AskLogs | AskLive) -> bool:
+        """Return True if a client may listen to one more thing; send it the reason if not."""
+        views = sum(scope in self._views for scope in connection.listening.values())
+        is_view = isinstance(question, AskLive)
+        listening, most = (views, _MOST_VIEWS) if is_view else (len(connection.listening) - views, _MOST_LOGS)
+        if question.ask in connection.listening:
+            why = f"question {question.ask} is being answered already"
+        elif listening >= most:
+            why = f"one client may follow {most} {'live views' if is_view else 'logs of jobs'} at a time"
+        else:
+            return True
+        connection.link.post(Unable(question.ask, why))
+        return False
 
     def _live_view(self) -> LiveView:
         head = self._head

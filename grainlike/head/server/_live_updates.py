@@ -19,12 +19,15 @@ _QUIET_S = 0.5
 """Longest pause while nothing changes: a head that does nothing is looked at twice a second."""
 
 
-async def send_updates(connection: ClientConnection, question: AskLive, view: LiveView) -> None:
-    """Send updates over the client's present link until it has had enough, is gone, or its link is.
+async def send_updates(
+    connection: ClientConnection, question: AskLive, view: LiveView, scope: anyio.CancelScope
+) -> None:
+    """Send updates over the client's present link until it has had enough, is gone, or its link is: `scope` is
+    cancelled then.
 
     The next update is made when the one before has left, so a viewer that reads slowly gets fewer of them.
     """
-    link, scope = connection.link, connection.listens(question.ask)
+    link = connection.link
     pause, longest = question.every_s, max(question.every_s, _QUIET_S)
     with scope:
         while True:

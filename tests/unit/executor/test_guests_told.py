@@ -3,6 +3,7 @@
 from collections import Counter
 
 import anyio
+import anyio.lowlevel
 import pytest
 from limits import LIMIT_S
 
@@ -12,7 +13,7 @@ from grainlike.head.server._clients import ClientRegistry
 from grainlike.net import ClosedLink
 from grainlike.resources import Cores, offer_of
 from grainlike.scheduler import FunctionDefined, JobsCancelled, JobsSubmitted
-from grainlike.wire import PROTOCOL, AskLogs, Enough, Frame, Hello, WorkersAre
+from grainlike.wire import PROTOCOL, AskLive, AskLogs, Enough, Frame, Hello, LiveIs, Unable, WorkersAre
 
 pytestmark = pytest.mark.anyio
 
@@ -27,6 +28,20 @@ class Heard(ClosedLink):
     def post(self, message, buffers=()) -> None:
         assert isinstance(message, WorkersAre)
         self.told.append(len(message.workers))
+
+
+class Kept(ClosedLink):
+    """Remembers what it was sent."""
+
+    def __init__(self) -> None:
+        super().__init__("here", "here")
+        self.sent: list[object] = []
+
+    def post(self, message, buffers=()) -> None:
+        self.sent.append(message)
+
+    async def drain(self) -> None:
+        await anyio.lowlevel.checkpoint()
 
 
 def hello(role: str, name: str) -> Hello:
@@ -73,3 +88,32 @@ async def test_who_asks_for_a_log_and_has_enough_of_it_in_one_breath_is_answered
             connection = clients.join(hello("client", "program"), ClosedLink("c", "here"), tasks)
             clients.hear(connection, [Frame(AskLogs(1, 1, True)), Frame(Enough(1))])
     assert (connection.listening, peer.follows) == ({}, {})
+
+
+async def test_who_asks_for_a_live_view_and_has_enough_of_it_in_one_breath_is_answered_no_more() -> None:
+    head = Head(Deaf(), closed=False, alarm=lambda at: None)
+    clients = ClientRegistry(head, "c1", bool, bool, lambda: None)
+    with anyio.fail_after(LIMIT_S):
+        async with anyio.create_task_group() as tasks:  # it ends: so do the updates
+            connection = clients.join(hello("client", "program"), Kept(), tasks)
+            clients.hear(connection, [Frame(AskLive(1, 0.1)), Frame(Enough(1))])
+    assert connection.listening == {}
+
+
+async def test_live_views_that_are_asked_for_in_one_breath_are_bounded_and_each_has_its_number() -> None:
+    head = Head(Deaf(), closed=False, alarm=lambda at: None)
+    clients = ClientRegistry(head, "c1", bool, bool, lambda: None)
+    link = Kept()
+    with anyio.fail_after(LIMIT_S):
+        async with anyio.create_task_group() as tasks:
+            connection = clients.join(hello("client", "program"), link, tasks)
+            asked = [Frame(AskLive(ask, 0.1)) for ask in (1, 1, *range(2, 101))]
+            clients.hear(connection, asked)
+            assert sorted(connection.listening) == list(range(1, 17))
+            assert link.sent == [
+                Unable(1, "question 1 is being answered already"),
+                *(Unable(ask, "one client may follow 16 live views at a time") for ask in range(17, 101)),
+            ]
+            clients.hear(connection, [Frame(Enough(ask)) for ask in range(1, 17)])
+    assert connection.listening == {}
+    assert all(isinstance(message, Unable | LiveIs) for message in link.sent)

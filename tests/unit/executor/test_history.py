@@ -8,6 +8,7 @@ from grainlike import Cores, Memory
 from grainlike.head import _history
 from grainlike.head._history import _SEGMENT_JOBS, KEPT_BYTES, JobHistory, first_line
 from grainlike.head._nested import RelayedJob
+from grainlike.head._patterns import matcher
 from grainlike.jobs import NO_PARCEL, Job, Placement
 from grainlike.payload import dump_error, told_of_error
 from grainlike.wire import KEPT_JOBS, AskHistory, Completed
@@ -302,3 +303,12 @@ def test_names_and_errors_of_any_text_are_kept(history):
     latest, first = page(history).jobs
     assert (latest.name, latest.error) == ("caf\\udce9", "ValueError: \\udce9")
     assert (first.name, type(first.name)) == ("fit", str)
+
+
+def test_a_pattern_is_compiled_once_however_many_jobs_are_looked_at(history, monkeypatch):
+    compiled = []
+    monkeypatch.setattr(_history, "matcher", lambda pattern: compiled.append(pattern) or matcher(pattern))
+    for first in range(1, 4 * _SEGMENT_JOBS, 100):
+        batch(history, range(first, first + 100), name="fit" if first > 1 else "other")
+    assert numbers(history, name="o*r") == list(range(100, 0, -1))
+    assert compiled == ["o*r"]

@@ -21,6 +21,8 @@ from grainlike.wire import (
     FROM_STRANGER,
     FROM_WORKER,
     TRUSTED,
+    AskHistory,
+    AskJobs,
     Assign,
     Beat,
     FrameDecoder,
@@ -90,6 +92,22 @@ def test_idle_tells_a_clean_end_from_a_torn_frame():
 def test_garbage_is_refused(garbage, words):
     with pytest.raises(ProtocolError, match=words):
         FrameDecoder(FROM_STRANGER).feed(garbage)
+
+
+@pytest.mark.parametrize(
+    ("kept", "refused"),
+    [
+        (AskJobs(0, 1, name="a" * 200), AskJobs(0, 1, name="a" * 201)),
+        (AskJobs(0, 1, state="a" * 20), AskJobs(0, 1, state="a" * 21)),
+        (AskHistory(0, 1, name="a" * 200), AskHistory(0, 1, name="a" * 201)),
+        (AskHistory(0, 1, outcomes=["a" * 20] * 16), AskHistory(0, 1, outcomes=["a" * 21])),
+        (AskHistory(0, 1), AskHistory(0, 1, outcomes=["failed"] * 17)),
+    ],
+)
+def test_questions_that_would_hold_up_a_head_are_refused(kept, refused):
+    assert [frame.message for frame in FrameDecoder(FROM_CLIENT).feed(flat(kept))] == [kept]
+    with pytest.raises(ProtocolError, match="length <="):
+        FrameDecoder(FROM_CLIENT).feed(flat(refused))
 
 
 def test_declared_totals_are_checked_before_allocation():
