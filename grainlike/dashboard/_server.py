@@ -33,6 +33,11 @@ __all__ = ["Dashboard"]
 
 logger = logging.getLogger("grainlike")
 
+_BACKLOG = 16
+"""Connections that may wait in the kernel. Out of file descriptors, asyncio of Python 3.11 logs an error for each that
+might, every second.
+"""
+
 _END_S = 2
 """Seconds for which answers that are under way may go on when the dashboard ends."""
 
@@ -92,6 +97,7 @@ class Dashboard:
             uvicorn.Config(
                 self._app,
                 http="h11",
+                backlog=_BACKLOG,
                 ws="none",
                 lifespan="off",
                 loop="none",
@@ -145,6 +151,6 @@ class _Server(uvicorn.Server):
 def _listening(host: str, port: int) -> socket.socket:
     """Return a listening socket."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.create_server((host, port), family=family, backlog=128)
+    made = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     made.setblocking(False)
     return made

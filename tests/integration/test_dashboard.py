@@ -1,5 +1,6 @@
 """Dashboard of a real head, by HTTP: what its pages are told, how it ends, and what it says where it cannot begin."""
 
+import asyncio
 import json
 import logging
 import os
@@ -13,6 +14,7 @@ from contextlib import asynccontextmanager
 import anyio
 import httpx
 import pytest
+from descriptors import without_descriptors
 from limits import LIMIT_S
 from waiting import until
 
@@ -345,3 +347,19 @@ async def test_who_only_looks_does_not_keep_a_head_that_runs_once(tmp_path):
     for process in (program, head, worker):
         process.stdout.close()
         process.stderr.close()
+
+
+async def test_out_of_descriptors_jobs_go_on_and_the_log_is_not_flooded():
+    said: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context["message"]))
+    GATES["c"] = anyio.Event()
+    GATES["c"].set()
+    with socket.socket() as waiting:
+        async with Executor(local=Cores(1), dashboard=True) as executor:
+            port = httpx.URL(executor.dashboard).port
+            with without_descriptors():
+                waiting.connect(("127.0.0.1", port))
+                await until(lambda: said)
+            assert await (held @ Cores(1))("c") == "c"
+    # Some versions of asyncio log one for each connection that might wait in the kernel.
+    assert len([message for message in said if "out of system resource" in message]) <= 32

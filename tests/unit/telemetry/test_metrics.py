@@ -1,13 +1,11 @@
 """Figures of a head as text, read by Prometheus' own parsers, and the small server that answers with it."""
 
-import os
-import resource
 import socket
-from contextlib import contextmanager
 
 import anyio
 import pytest
 from anyio.abc import SocketAttribute
+from descriptors import without_descriptors
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 from waiting import until
@@ -218,19 +216,6 @@ async def test_requests_and_connections_are_bounded(monkeypatch):
                 await until(lambda: served._server._connections == 2)
         await until(lambda: served._server._connections == 0)
         assert (await served.get())[0] == 200
-
-
-@contextmanager
-def without_descriptors():
-    """Context manager: this process may open no more files."""
-    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    free = os.dup(0)
-    os.close(free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (free, most))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (now, most))
 
 
 @pytest.mark.anyio
