@@ -140,5 +140,10 @@ def _implicitly(loop_id: EventLoopId) -> BaseResolver:
     if executor is None:
         executor = made = Executor.implicit(loop_id)
         made_implicit(made, loop_id)
-        logger.info("opened an implicit executor over %s for the %s", made.offer, loop_id)
+        closed = current.get()
+        if closed is not None and closed.is_own_process():
+            words = "%r, of whose block this is, is closed: opened an implicit executor over %s for the %s"
+            logger.warning(words, closed, made.offer, loop_id)
+        else:
+            logger.info("opened an implicit executor over %s for the %s", made.offer, loop_id)
     return executor

@@ -72,13 +72,12 @@ class _View:
 
     def update(self) -> bool:
         """Show what has changed; return False where that fails: a view must not stop the work."""
-        data = self._data()
-        if data == self._shown:
-            return True
-        self._shown = data
         try:
-            self._handle.update(data, raw=True)
-        except Exception as error:  # noqa: BLE001 - whatever a front end does
+            data = self._data()
+            if data != self._shown:
+                self._shown = data
+                self._handle.update(data, raw=True)
+        except Exception as error:  # noqa: BLE001 - whatever a front end does, or the program's own classes
             logger.warning("the view of %s changes no more: %r", self.node.function.name, error)
             return False
         return True

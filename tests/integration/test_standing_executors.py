@@ -132,3 +132,30 @@ def test_the_end_of_python_closes_it_where_its_loop_is_only_stopped(tmp_path: Pa
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "cancelled").exists()
+
+
+CLOSED_INSIDE = """
+import asyncio
+from grainlike import Cores, Executor, delayed
+
+@delayed
+def square(x):
+    return x * x
+
+async def main():
+    async with Executor(local=Cores([0])) as ex:
+        await ex.aclose()
+        print(await (square @ Cores(1))(3))
+
+asyncio.run(main())  # it closes the other one, too
+"""
+
+
+def test_an_executor_that_is_closed_inside_its_block_is_named_where_another_takes_over(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(CLOSED_INSIDE)
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "9\n"), ended.stderr
+    assert (
+        "<Executor closed, cores=[0]>, of whose block this is, is closed: opened an implicit executor" in ended.stderr
+    )

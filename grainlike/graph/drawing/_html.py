@@ -47,5 +47,14 @@ def _facts(node: Node) -> list[tuple[str, str]]:
     elif node.state == State.LAZY:
         facts.append(("pending", "nothing has started it: await it, or start(r_)"))
     if node.error is not None:
-        facts.append(("error", f"{type(node.error).__name__}: {node.error}"))
+        facts.append(("error", _words(node.error)))
     return [(word, str(fact)) for word, fact in facts if fact is not None]
+
+
+def _words(error: BaseException) -> str:
+    """Return type and text of an error. It is the program's own class, whose `__str__` may raise anything."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {str(error)}"  # noqa: RUF010 - `__format__` may be the program's, too
+    except Exception as fault:  # noqa: BLE001 - the table is shown for its other rows
+        return f"{name} (its text cannot be shown: {type(fault).__name__})"

@@ -8,6 +8,7 @@ import pytest
 from counting import counted
 
 from grainlike import Cores, delayed, gather
+from grainlike.graph import node_behind
 
 
 def train(*args: Any, **kwargs: Any) -> None: ...
@@ -82,3 +83,19 @@ def test_only_the_beginning_of_what_is_large_is_looked_at() -> None:
         shown = repr(r_)
     assert shown == "<Delayed train(<ndarray>, [[0, 1, 2, …], [0, 1, 2, …], [0, 1, 2, …], …], '…): lazy>"
     assert calls.python + calls.c < 300
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise ValueError("it says nothing")
+
+    def __format__(self, spec: str) -> str:
+        raise AssertionError("it was formatted")
+
+
+def test_a_placeholder_is_shown_whose_error_has_no_text() -> None:
+    mute_, told_ = (f @ Cores(1))(), (f @ Cores(1))()
+    node_behind(mute_).fail(Mute())
+    node_behind(told_).fail(KeyError("<b>"))
+    assert ">Mute (its text cannot be shown: ValueError)</td>" in mute_._repr_html_()
+    assert ">KeyError: &#x27;&lt;b&gt;&#x27;</td>" in told_._repr_html_()
