@@ -109,7 +109,7 @@ test-kernel: $(VENV)/.dev  ## memory limits that a kernel keeps, in an emulated 
 		HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis \
 		$(abspath $(BIN))/python -m pytest -p no:cacheprovider tests/kernel $(ARGS)
 
-bugs: $(VENV)/.dev  ## plant bugs in copies of the minds, of recovery and of the door, and see each caught (ARGS="--list" says what they break)
+bugs: $(VENV)/.dev  ## plant bugs in copies of the schedulers, of recovery and of admission, and see each caught (ARGS="--list" says what they break)
 	$(BIN)/python tests/machines/catch_bugs.py $(ARGS)
 
 check: lint  ## style, types, and the walls between the rooms

@@ -13,8 +13,8 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Scope
 
+from grainlike.dashboard._access_control import AccessControl
 from grainlike.dashboard._answers import HeadAnswers, answering
-from grainlike.dashboard._door import Door
 from grainlike.dashboard._feed import HeadFeed
 from grainlike.dashboard._log_tail import LogTail
 from grainlike.dashboard._page import PageStream
@@ -32,16 +32,16 @@ _MOST_PAGES = 64
 
 
 def make_app(
-    feed: HeadFeed, door: Door, *, extra: Sequence[BaseRoute] = (), without_cookie: Collection[str] = ()
+    feed: HeadFeed, access: AccessControl, *, extra: Sequence[BaseRoute] = (), without_cookie: Collection[str] = ()
 ) -> ASGIApp:
-    """Return the app of a dashboard that shows what `feed` is told, to browsers that `door` lets in.
+    """Return the app of a dashboard that shows what `feed` is told, to browsers that `access` lets in.
 
     `extra` are routes beside its own, such as one for metrics; paths `without_cookie` are open to programs without a
     browser, which are held to GET and to the names of this machine all the same.
 
     Example::
 
-        app = make_app(feed, door, extra=[Route("/metrics", metrics)], without_cookie={"/metrics"})
+        app = make_app(feed, access, extra=[Route("/metrics", metrics)], without_cookie={"/metrics"})
     """
     answers = HeadAnswers(feed)
     tables = followed_tables(feed)
@@ -62,7 +62,7 @@ def make_app(
         Mount("/static", _RevalidatedFiles(directory=_STATIC)),
         *extra,
     ]
-    return door.guard(Starlette(routes=routes, exception_handlers={404: _no_page}), without_cookie)
+    return access.guard(Starlette(routes=routes, exception_handlers={404: _no_page}), without_cookie)
 
 
 def _stream(request: Request, feed: HeadFeed, tables: dict[str, FollowedTable]) -> Response:

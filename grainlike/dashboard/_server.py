@@ -17,8 +17,8 @@ from grainlike.eventloop import on_asyncio
 try:
     import uvicorn
 
+    from grainlike.dashboard._access_control import AccessControl
     from grainlike.dashboard._app import make_app
-    from grainlike.dashboard._door import Door
 except ImportError as error:
     raise ImportError("the dashboard needs more packages: pip install 'grainlike[dashboard]'") from error
 
@@ -72,13 +72,13 @@ class Dashboard:
         """Address of its first page, for browsers that have opened a link."""
         self.beyond_loopback = not is_loopback(host)
         """True if other machines reach it: what they see goes over the network in plain text."""
-        self._door = Door(hosts_of(host), port)
+        self._access_control = AccessControl(hosts_of(host), port)
         self.feed = HeadFeed(connect)
-        self._app = make_app(self.feed, self._door, extra=extra, without_cookie=without_cookie)
+        self._app = make_app(self.feed, self._access_control, extra=extra, without_cookie=without_cookie)
 
     def link(self) -> str:
         """Return a new link, which opens the dashboard in one browser, once."""
-        return f"{self.url}?token={self._door.new_token()}"
+        return f"{self.url}?token={self._access_control.new_token()}"
 
     def close(self) -> None:
         """Stop listening, where it was never served."""

@@ -1,4 +1,4 @@
-"""Between a user's objects and opaque bytes: the only room that opens the door to pickle, dill and cloudpickle.
+"""Between a user's objects and opaque bytes: the only room that uses pickle, dill and cloudpickle.
 
 It answers: what are the bytes of these arguments, this value, this function, this exception, and what were the
 objects of those bytes? It never opens a socket, never decides where bytes go, never reads the environment.

@@ -43,7 +43,7 @@ def undilled(stream: bytes) -> Any:
     _import_dill_quietly()
     import dill
 
-    return dill.Unpickler(io.BytesIO(stream), ignore=True).load()  # noqa: S301 -- the door this room guards
+    return dill.Unpickler(io.BytesIO(stream), ignore=True).load()  # noqa: S301 -- the only room that unpickles
 
 
 def copy_module(name: str) -> None:

@@ -94,7 +94,7 @@ def load_error(payload: Payload, note: str | None = None) -> Exception:
     the note of the first, where it happened.
     """
     try:
-        parcel, noted = pickle.loads(payload.data)  # noqa: S301 -- the door this room guards
+        parcel, noted = pickle.loads(payload.data)  # noqa: S301 -- the only room that unpickles
         try:
             return _noted(_unpack(parcel), note, noted=noted)
         except HOSTILE:  # a class that comes out of its bytes, but lets nobody tell where it comes from
@@ -200,7 +200,7 @@ def _opened(stream: bytes | None, members: list[Parcel] | None) -> Exception | N
     if stream is None:
         return None
     try:
-        parts: Parts = load_value(pickle.loads(stream))  # noqa: S301 -- the door this room guards
+        parts: Parts = load_value(pickle.loads(stream))  # noqa: S301 -- the only room that unpickles
         error = rebuild(parts, None if members is None else [_unpack(member) for member in members])
     except HOSTILE:
         return None

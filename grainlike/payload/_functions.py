@@ -112,7 +112,7 @@ def dump_function(function: Function, serializer: Serializer = "dill") -> Functi
 def load_function(data: bytes | bytearray | memoryview) -> Function:
     """The callable of `dump_function`'s bytes. `SerializationError` where it cannot be rebuilt here."""
     try:
-        serializer, stream, modules, sources = pickle.loads(data)  # noqa: S301 -- the door this room guards
+        serializer, stream, modules, sources = pickle.loads(data)  # noqa: S301 -- the only room that unpickles
         learn_sources(sources)
         for module in modules:
             with suppress(ImportError):  # a guess from names: only the running code knows whether it is needed
@@ -130,7 +130,7 @@ def _restored(serializer: str, stream: bytes) -> Any:
         from grainlike.payload._byvalue import undilled
 
         return undilled(stream)
-    restored = pickle.loads(stream)  # noqa: S301 -- the door this room guards
+    restored = pickle.loads(stream)  # noqa: S301 -- the only room that unpickles
     return resolve(*restored) if serializer == "name" else restored
 
 

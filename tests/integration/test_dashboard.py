@@ -193,8 +193,8 @@ async def _rows(browser, path, least):
         ("/api/job/99999999999999999999", 400, "no number of a job"),
         ("/api/live?topic=secrets", 400, "no such topic"),
         ("/api/live?topic=log&job=x", 400, "no such topic"),
-        ("/static/../_door.py", 404, "no such page"),
-        ("/static/%2e%2e/_door.py", 404, "no such page"),
+        ("/static/../_access_control.py", 404, "no such page"),
+        ("/static/%2e%2e/_access_control.py", 404, "no such page"),
         ("/nowhere", 404, "no such page"),
     ],
 )

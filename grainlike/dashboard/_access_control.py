@@ -1,4 +1,4 @@
-"""Door of a dashboard: who may see its pages, and the headers with which every answer is sent.
+"""Access control of a dashboard: who may see its pages, and the headers with which every answer is sent.
 
 A link with a token opens it once: the browser gets a cookie for it, and the token is dead. Nothing but GET is answered,
 only under names of this machine, and only to pages of its own.
@@ -16,7 +16,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Door"]
+__all__ = ["AccessControl"]
 
 _MOST_LINKS = 32
 _MOST_BROWSERS = 256
@@ -61,16 +61,16 @@ _GO_ON = """<!doctype html>
 """
 
 
-class Door:
+class AccessControl:
     """Tokens, browsers and names of one dashboard at `port`, and the ASGI middleware that keeps others out.
 
     `hosts` are the names by which it may be called, without ports: a tunnel may have another port than the server.
 
     Example::
 
-        door = Door({"localhost"}, 8787)
-        app = door.guard(app, without_cookie={"/metrics"})
-        print(f"http://localhost:8787/?token={door.new_token()}")
+        access = AccessControl({"localhost"}, 8787)
+        app = access.guard(app, without_cookie={"/metrics"})
+        print(f"http://localhost:8787/?token={access.new_token()}")
     """
 
     def __init__(self, hosts: Collection[str], port: int) -> None:

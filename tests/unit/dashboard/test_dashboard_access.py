@@ -1,10 +1,10 @@
-"""Door of the dashboard: tokens, cookies, names, origins, methods and headers."""
+"""Access control of the dashboard: tokens, cookies, names, origins, methods and headers."""
 
 import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
-from grainlike.dashboard import Door
+from grainlike.dashboard import AccessControl
 from grainlike.dashboard._address import hosts_of, is_loopback, read_address, shown_host
 
 pytestmark = pytest.mark.anyio
@@ -13,21 +13,21 @@ URL = "http://127.0.0.1:8787"
 
 
 @pytest.fixture
-def door():
-    return Door(hosts_of("127.0.0.1"), 8787)
+def access():
+    return AccessControl(hosts_of("127.0.0.1"), 8787)
 
 
 @pytest.fixture
-def app(door):
-    return door.guard(PlainTextResponse("inside"), {"/metrics"})
+def app(access):
+    return access.guard(PlainTextResponse("inside"), {"/metrics"})
 
 
 def browser(app, **headers):
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=URL, headers=headers)
 
 
-async def test_a_link_opens_one_browser_and_leads_to_an_address_without_the_token(app, door):
-    token = door.new_token()
+async def test_a_link_opens_one_browser_and_leads_to_an_address_without_the_token(app, access):
+    token = access.new_token()
     async with browser(app) as one, browser(app) as other:
         answer = await one.get("/queue", params={"token": token, "name": "a&b"})
         assert (answer.status_code, answer.headers["location"]) == (303, "/queue?name=a%26b")
@@ -46,8 +46,8 @@ async def test_a_link_opens_one_browser_and_leads_to_an_address_without_the_toke
 
 
 @pytest.mark.parametrize("token", ["", "x", "a" * 5000, "\udcff", "é"])
-async def test_a_wrong_token_gets_a_page_that_says_what_to_do(app, door, token):
-    door.new_token()
+async def test_a_wrong_token_gets_a_page_that_says_what_to_do(app, access, token):
+    access.new_token()
     async with browser(app) as one:
         answer = await one.get("/", params={"token": token.encode("utf-8", "surrogateescape")})
         assert answer.status_code == 403
@@ -66,40 +66,40 @@ async def test_without_a_cookie_nothing_is_told_but_how_to_get_one(app):
         assert (await one.get("/")).status_code == 403
 
 
-async def test_from_a_page_of_another_site_a_link_leads_on_by_a_page_of_ours(app, door):
+async def test_from_a_page_of_another_site_a_link_leads_on_by_a_page_of_ours(app, access):
     """Its cookie is same-site: a browser would not send it where a redirection from another site leads."""
     async with browser(app, **{"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}) as one:
-        answer = await one.get("/", params={"token": door.new_token()})
+        answer = await one.get("/", params={"token": access.new_token()})
         assert answer.status_code == 200
         assert 'http-equiv="refresh" content="0; url=/"' in answer.text
         assert "set-cookie" in answer.headers
 
 
-async def test_a_link_never_leads_to_another_host(app, door):
+async def test_a_link_never_leads_to_another_host(app, access):
     async with browser(app) as one:
-        answer = await one.get(f"{URL}//evil.example/", params={"token": door.new_token()})
+        answer = await one.get(f"{URL}//evil.example/", params={"token": access.new_token()})
         assert answer.headers["location"] == "/evil.example/"
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "PROPFIND"])
-async def test_whatever_is_not_get_is_refused(app, door, method):
+async def test_whatever_is_not_get_is_refused(app, access, method):
     async with browser(app) as one:
-        await one.get("/", params={"token": door.new_token()})
+        await one.get("/", params={"token": access.new_token()})
         answer = await one.request(method, "/")
         assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8787", "127.0.0.1.evil.example", "", "[::2]:8787", "0"])
-async def test_a_name_that_was_made_to_lead_here_is_refused(app, door, host):
+async def test_a_name_that_was_made_to_lead_here_is_refused(app, access, host):
     async with browser(app) as one:
-        await one.get("/", params={"token": door.new_token()})
+        await one.get("/", params={"token": access.new_token()})
         assert (await one.get("/", headers={"host": host})).status_code == 421
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:9000", "[::1]:8787", "LOCALHOST"])
-async def test_names_of_this_machine_are_good_at_any_port_as_tunnels_have_others(app, door, host):
+async def test_names_of_this_machine_are_good_at_any_port_as_tunnels_have_others(app, access, host):
     async with browser(app) as one:
-        token = door.new_token()
+        token = access.new_token()
         answer = await one.get("/", params={"token": token}, headers={"host": host})
         assert answer.status_code == 303
 
@@ -115,16 +115,16 @@ async def test_names_of_this_machine_are_good_at_any_port_as_tunnels_have_others
         {"sec-fetch-site": "same-site", "sec-fetch-mode": "cors"},
     ],
 )
-async def test_requests_that_pages_of_others_make_are_refused(app, door, headers):
+async def test_requests_that_pages_of_others_make_are_refused(app, access, headers):
     async with browser(app) as one:
-        await one.get("/", params={"token": door.new_token()})
+        await one.get("/", params={"token": access.new_token()})
         assert (await one.get("/api/head", headers=headers)).status_code == 403
         assert (await one.get("/api/head", headers={"origin": URL})).status_code == 200
 
 
-async def test_each_answer_has_headers_that_let_nothing_of_others_in(app, door):
+async def test_each_answer_has_headers_that_let_nothing_of_others_in(app, access):
     async with browser(app) as one:
-        answers = [await one.get("/"), await one.get("/", params={"token": door.new_token()}), await one.get("/")]
+        answers = [await one.get("/"), await one.get("/", params={"token": access.new_token()}), await one.get("/")]
         answers += [await one.post("/"), await one.get("/", headers={"host": "evil.example"})]
         for answer in answers:
             policy = answer.headers["content-security-policy"]
@@ -136,14 +136,14 @@ async def test_each_answer_has_headers_that_let_nothing_of_others_in(app, door):
             assert answer.headers["cache-control"] == "no-store"
 
 
-async def test_links_and_browsers_of_long_ago_are_forgotten(app, door):
-    first = door.new_token()
+async def test_links_and_browsers_of_long_ago_are_forgotten(app, access):
+    first = access.new_token()
     for _ in range(40):
-        door.new_token()
-    assert door.redeem(first) is None
-    cookies = [door.redeem(door.new_token()) for _ in range(300)]
-    assert not door.knows(cookies[0])
-    assert door.knows(cookies[-1])
+        access.new_token()
+    assert access.redeem(first) is None
+    cookies = [access.redeem(access.new_token()) for _ in range(300)]
+    assert not access.knows(cookies[0])
+    assert access.knows(cookies[-1])
 
 
 @pytest.mark.parametrize(
