@@ -40,7 +40,7 @@ from grainlike.wire import (
     checked_pattern,
 )
 
-__all__ = ["explain_ended", "list_ended", "selection", "show_report", "write_trace"]
+__all__ = ["ended_words", "explain_ended", "list_ended", "selection", "show_report", "write_trace"]
 
 _AGO = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -120,11 +120,12 @@ async def explain_ended(caller: HeadClient, number: int, *, as_json: bool) -> bo
         if as_json:
             print_json({"state": "ended"} | as_plain(job))
         else:
-            print("\n".join(map(escaped, _ended_words(job))))  # noqa: T201 - a command line speaks
+            print("\n".join(map(escaped, ended_words(job))))  # noqa: T201 - a command line speaks
     return bool(found.jobs)
 
 
-def _ended_words(job: EndedJob) -> Iterator[str]:
+def ended_words(job: EndedJob) -> Iterator[str]:
+    """Iterate over lines that say what became of a job."""
     tries = f" in attempt {job.attempts}" if job.attempts else ""
     yield f"job {job.job}, {job.name}: {job.outcome.replace('_', ' ')}{tries}, ended {moment_text(job.ended_at)}"
     if job.error:

@@ -17,7 +17,7 @@ from textual.widgets import Footer, Log, Static
 from grainlike.client import HeadClient, RefusedQueryError
 from grainlike.errors import HeadLostError
 from grainlike.top._tables import Texts
-from grainlike.wire import AskJob, JobIs
+from grainlike.wire import AskHistory, AskJob, HistoryIs, JobIs
 
 __all__ = ["TAIL", "HeadConnection", "JobScreen"]
 
@@ -81,25 +81,37 @@ class JobScreen(Screen[None]):
         while True:
             try:
                 words = (await (await self._client()).ask(AskJob(0, self._job), JobIs)).words
-            except RefusedQueryError as error:  # it has ended, and how is in the reason
-                self._say(str(error))
+            except RefusedQueryError as error:
+                self._say(await self._became(str(error)))
                 return
             except HeadLostError as error:
                 words = f"no head: {error}"
             self._say(words)
             await anyio.sleep(self._every_s)
 
+    async def _became(self, refusal: str) -> str:
+        """Return what became of a job that is there no more; the refusal if the head does not know."""
+        try:
+            found = await (await self._client()).ask(AskHistory(0, 1, job=self._job), HistoryIs)
+        except (RefusedQueryError, HeadLostError):
+            return refusal
+        return "\n".join(self._texts.ended(found.jobs[0])) if found.jobs else refusal
+
     def _say(self, words: str) -> None:
         text = "\n".join(map(self._texts.escaped, words.splitlines()))
         self.query_one("#words", Static).update(text)
 
     async def _read(self) -> None:
+        silent = True
         while True:
             client = await self._client()
             try:
                 async with aclosing(client.logs(self._job, follow=True)) as lines:
                     async for line in lines:
+                        silent = False
                         self._fresh.append(line)
+                if silent:
+                    self._fresh.append("[it has written nothing]")
                 return
             except RefusedQueryError as error:
                 self._fresh.append(f"[{error}]")

@@ -55,10 +55,13 @@ class JobList(ScrollView, can_focus=True):
         """Number of rows that have been drawn so far."""
 
     def show(self, table: Table) -> None:
-        """Show another state of the list. The row of the same job stays chosen, while it is there."""
+        """Show another state of the list. The first row stays chosen, whatever is there, as nobody has moved; further
+        down the row of the same job does, in sight, while it is there.
+        """
         if table == self._table:
             return
-        chosen = self._table.jobs[self._at] if self._at < len(self._table.jobs) else 0
+        before = self._at
+        chosen = self._table.jobs[before] if 0 < before < len(self._table.jobs) else 0
         if chosen and chosen in table.jobs:
             self._at = table.jobs.index(chosen)
         self._at = max(0, min(self._at, len(table.rows) - 1))
@@ -68,6 +71,8 @@ class JobList(ScrollView, can_focus=True):
             for column, title in enumerate(table.titles)
         ]
         self.virtual_size = Size(0, len(table.rows) + 1 + bool(table.more))
+        if self._at != before:
+            self._scroll_to_chosen()
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
@@ -98,8 +103,11 @@ class JobList(ScrollView, can_focus=True):
     def action_move(self, rows: int) -> None:
         """Choose another row."""
         self._at = max(0, min(self._at + rows, len(self._table.rows) - 1))
-        self.scroll_to_region(Region(0, self._at, 1, 2), animate=False, force=True)
+        self._scroll_to_chosen()
         self.refresh()
+
+    def _scroll_to_chosen(self) -> None:
+        self.scroll_to_region(Region(0, self._at, 1, 2), animate=False, force=True)
 
     def action_open(self) -> None:
         """Show the job of the chosen row."""

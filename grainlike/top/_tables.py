@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import nlargest, nsmallest
 from typing import NamedTuple
 
 from grainlike.live import LiveState
+from grainlike.observe import usage_by_function
 from grainlike.top._marks import Marks
 from grainlike.wire import EndedJob, QueueIs, RunningRow
 
@@ -25,12 +26,14 @@ class Texts(NamedTuple):
         amounts: a request or an allocation for people.
         seconds: a time in seconds.
         moment: a moment of `time.time()`.
+        ended: what became of a job, in lines.
     """
 
     escaped: Callable[[str], str]
     amounts: Callable[[str], str]
     seconds: Callable[[float | None], str]
     moment: Callable[[float], str]
+    ended: Callable[[EndedJob], Iterable[str]]
 
 
 class Table(NamedTuple):
@@ -90,7 +93,9 @@ def queue(told: QueueIs | None, wanted: Callable[[str], bool], texts: Texts) -> 
 def functions(
     state: LiveState, ended: Sequence[EndedJob], marks: Marks, wanted: Callable[[str], bool], texts: Texts
 ) -> Table:
-    """Return the functions of the jobs that run, and of the last ones that have ended, the busiest first."""
+    """Return the functions of the jobs that run, and of the last ones that have ended, the busiest first, each with
+    what to ask for next time: of several requests, by those that ran the longest.
+    """
     now = Counter(job.name for job in state.all_running())
     well = Counter(job.name for job in ended if job.outcome == "succeeded")
     badly = Counter(job.name for job in ended if job.outcome in ("failed", "timed_out"))
@@ -98,16 +103,18 @@ def functions(
     for job in ended:
         if job.ran_s is not None:
             times.setdefault(job.name, []).append(job.ran_s)
+    suggested = {usage.name: usage.suggested or "" for usage in reversed(usage_by_function(ended))}
     names = [name for name in {**now, **well, **badly} if wanted(name)]
     first = nlargest(MOST_ROWS, names, key=lambda name: (now[name], well[name] + badly[name]))
     rows = [
         (
             *(marks.of(name).letter, texts.escaped(name), f"{now[name]:,}", f"{well[name]:,}", f"{badly[name]:,}"),
             texts.seconds(sum(times[name]) / len(times[name])) if name in times else "",
+            texts.amounts(suggested.get(name, "")),
         )
         for name in first
     ]
-    titles = ("", "function", "running", "done", "failed", "mean")
+    titles = ("", "function", "running", "done", "failed", "mean", "suggested")
     return Table(titles, rows, [0] * len(rows), len(names) - len(first), (2, 3, 4, 5))
 
 

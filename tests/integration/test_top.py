@@ -20,6 +20,7 @@ from waiting import until
 
 from grainlike import Cores, Executor, GPUs, cancel, delayed, gather, start
 from grainlike.cli import main
+from grainlike.cli._past import ended_words
 from grainlike.cli._words import amounts, escaped, moment_text, seconds
 from grainlike.live import LiveState
 from grainlike.top import Texts, TopApp
@@ -27,11 +28,11 @@ from grainlike.top._core_map import CoreMap
 from grainlike.top._job_screen import TAIL
 from grainlike.top._lists import JobList
 from grainlike.top._marks import _COLOURS, Marks
-from grainlike.top._tables import MOST_ROWS, running
-from grainlike.wire import LiveIs, RunningRow, Totals, WorkerRow
+from grainlike.top._tables import MOST_ROWS, Table, functions, running
+from grainlike.wire import EndedJob, LiveIs, RunningRow, Totals, WorkerRow
 
 HERE = "tcp://127.0.0.1:0"
-TEXTS = Texts(escaped, amounts, seconds, moment_text)
+TEXTS = Texts(escaped, amounts, seconds, moment_text, ended_words)
 SIZES = [(80, 24), (200, 60)]
 LINES = TAIL + 500
 """Lines that a noisy job prints: more than a screen keeps, and less than its worker does."""
@@ -146,7 +147,9 @@ async def test_on_a_large_terminal_all_is_in_sight_and_a_job_is_opened() -> None
             assert len(now.splitlines()) == 60
             await pilot.press("5", "enter")
             last = f"[bold]line[/bold] {LINES - 1}"
-            now = await shown(pilot, "noisy failed", "log, the last 2,000 lines", last)
+            now = await shown(
+                pilot, "noisy: failed in attempt 1", "asked for: cores=1", "log, the last 2,000 lines", last
+            )
             assert "[bold]out of luck[/bold]" in now
             log = app.screen.query_one(Log)
             assert log.line_count <= TAIL + 1
@@ -289,6 +292,45 @@ async def test_an_update_draws_what_is_in_sight_alone(by_worker: bool, monkeypat
         assert (len(table.rows), table.more) == (MOST_ROWS, WORKERS * CORES - MOST_ROWS)
         now = screen(app)
         assert ("cpu              f" if by_worker else "cpu-0.0          f") in now
+
+
+@pytest.mark.asyncio
+async def test_the_job_that_is_opened_is_the_one_in_sight_whatever_comes_above_it() -> None:
+    opened: list[int] = []
+
+    class Listening(Parts):
+        def on_job_list_opened(self, event: JobList.Opened) -> None:
+            opened.append(event.job)
+
+    def rows(newest: int) -> Table:
+        jobs = range(newest, 0, -1)
+        return Table(("job", "name"), [(str(job), "f") for job in jobs], list(jobs))
+
+    app = Listening()
+    async with app.run_test(size=SIZES[0]) as pilot:
+        app.list.focus()
+        app.list.show(rows(100))
+        app.list.show(rows(150))
+        await pilot.press("enter")
+        assert opened == [150]
+        await pilot.press("down", "down")
+        app.list.show(rows(200))
+        await pilot.pause()
+        await pilot.press("enter")
+        assert opened == [150, 148]
+        assert app.list.scroll_offset.y <= 52 <= app.list.scroll_offset.y + app.list.size.height
+
+
+def test_functions_have_what_to_ask_for_next_time() -> None:
+    def ended(job: int, name: str) -> EndedJob:
+        request = "cores=4 memory=8589934592"
+        times = 0.0, 1.0, 1.0, 700 << 20, 5.0
+        return EndedJob(job, name, "succeeded", "", "n1", request, "cores=[0]", 1, 0, "", 0, *times)
+
+    jobs = [ended(number, "fit") for number in range(5)] + [ended(9, "rare")]
+    table = functions(LiveState(), jobs, Marks(), lambda name: True, TEXTS)
+    found = {row[1]: row[-1] for row in table.rows}
+    assert found == {"fit": "cores=1 memory=850Mi", "rare": ""}
 
 
 def test_marks_have_stable_colours_and_letters_of_their_own() -> None:

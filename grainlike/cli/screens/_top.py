@@ -22,9 +22,10 @@ def show_top(head: str | None, insecure: bool, every_s: float) -> int:
         words = "top needs a terminal; `grainlike jobs --watch` writes to anything"
         print(f"grainlike: {words}", file=sys.stderr)  # noqa: T201 - a command line speaks
         return USAGE
+    from grainlike.cli._past import ended_words
     from grainlike.top import Texts, TopApp
 
-    app = TopApp(head, Texts(escaped, amounts, seconds, moment_text), insecure=insecure, every_s=every_s)
+    app = TopApp(head, Texts(escaped, amounts, seconds, moment_text, ended_words), insecure=insecure, every_s=every_s)
 
     async def main() -> int:
         await app.run_async()
