@@ -1,4 +1,4 @@
-"""What viewers cost: no-op jobs on a head of its own process with and without two live views of ten updates a second.
+"""Cost of viewers: no-op jobs on a head of its own process with and without two live views of ten updates a second.
 
 CPU seconds of the head's process and seconds to the last result, in turn in one run; and what the head uses while
 nothing runs and both viewers are there.

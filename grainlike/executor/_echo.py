@@ -23,7 +23,7 @@ _MOST_JOBS = 1000
 """Number of jobs whose cells are remembered: a job that is cancelled may still write."""
 
 _Submitter = Callable[[int], object | None]
-"""Who submitted the job of a number: a placeholder of this program, or a client; None once the job has ended."""
+"""Submitter of the job of a number: a placeholder of this program, or a client; None once the job has ended."""
 
 
 def echo_here(engine: Engine, submitter: _Submitter) -> Show:

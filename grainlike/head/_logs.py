@@ -64,7 +64,7 @@ class EndedSource:
         self.record = Job(number, 0, None, NO_PARCEL)
         self.record.placement = Placement(last, attempts, tuple((worker, 0) for worker in asked))
         self.silence = ""
-        """What is told if nothing of its output is found."""
+        """Sentence to tell if nothing of its output is found."""
         if ended is None:
             self.silence = "[no worker that is here has anything of it, and the head has forgotten where it ran]"
         elif ended.ran_s is None and not attempts:

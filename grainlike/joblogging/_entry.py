@@ -26,7 +26,7 @@ ERROR_CHARS = 32 * 1024
 _EXTRA_CHARS = 1024
 _MOST_EXTRA = 32
 _NESTED = 3
-"""How deep lists and dicts in an extra attribute are kept as such."""
+"""Depth down to which lists and dicts in an extra attribute are kept as such."""
 
 _NAME_CHARS = 256
 _TIME_MOST = 1e11

@@ -79,4 +79,4 @@ def _quoted(text: str) -> str:
 
 
 SHELLS: dict[str, Callable[[list[CommandWords]], Iterator[str]]] = {"bash": _posix, "zsh": _posix, "fish": _fish}
-"""How the tables are written for each shell."""
+"""Writers of the tables, by shell."""

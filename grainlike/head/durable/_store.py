@@ -73,7 +73,7 @@ class HeadStore:
         self.failure: JournalError | None = None
         self._image: Iterator[bytes] | None = None
         self._ended = 0.0, b""
-        """What the snapshot says of the calendar, and of jobs that have ended."""
+        """Facts of the snapshot about the calendar, and about jobs that have ended."""
         self._records: Iterator[bytes] = iter(found.records)
         self._image_size = self._journal.image_size
         self._dropped_before = 0
