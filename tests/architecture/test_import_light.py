@@ -121,7 +121,7 @@ UNASKED = {
     "grainlike.head",
     "grainlike.executor",
 }
-"""What commands that ask a head have no use for; typer and its help load the first three if they may."""
+"""Modules for which commands that ask a head have no use; typer and its help load the first three if they may."""
 
 
 @pytest.mark.parametrize("line", [["ls"], ["jobs"], ["pools"], ["head", "status"], ["completion", "values", "job"]])

@@ -17,7 +17,7 @@ _MORE = ("--disable-component-update", "--disable-sync")
 
 
 class Browser:
-    """One browser, whose pages share a cookie. `said` is what consoles said, `asked` whose addresses were asked for."""
+    """Browser whose pages share a cookie. `said` is what consoles said, `asked` whose addresses were asked for."""
 
     def __init__(self, context):
         self.context = context

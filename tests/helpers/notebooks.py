@@ -32,7 +32,7 @@ def kernel_environment(home: Path) -> dict[str, str]:
 
 @dataclass
 class Cell:
-    """One cell that was sent to the kernel, and the outputs that the kernel says are its own."""
+    """Cell that was sent to the kernel, and the outputs that the kernel says are its own."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     ended: bool = False

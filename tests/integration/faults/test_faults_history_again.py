@@ -1,4 +1,4 @@
-"""What became of jobs outlives a head with a journal: killed, stopped, and started again."""
+"""History of ended jobs outlives a head with a journal: killed, stopped, and started again."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ def halved(n):
 
 
 async def told(capsys, *words):
-    """What the command line prints for programs."""
+    """Output of the command line for programs."""
     capsys.readouterr()
     assert await asyncio.to_thread(main, [*map(str, words), "--json"]) == 0
     return json.loads(capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""What jobs log reaches the program's own handlers, wherever the jobs run, as the program's levels have it."""
+"""Records that jobs log reach the program's own handlers, wherever the jobs run, as the program's levels have it."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What jobs print in a notebook is shown below the cell that awaits them, by a real kernel."""
+"""Output of jobs in a notebook is shown below the cell that awaits them, by a real kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a notebook shows of a placeholder follows its call, in place, and stays with what became of it."""
+"""View of a placeholder in a notebook follows its call, in place, and stays with what became of it."""
 
 from __future__ import annotations
 
