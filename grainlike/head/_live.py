@@ -64,15 +64,15 @@ class LiveView:
         self._first = True
         self._workers: dict[int, tuple[str, str]] = {}
         """Name, and reason why it gets no jobs, of each worker that the viewer knows, by number."""
-        self._running: dict[tuple[int, int], str] = {}
-        """Slots of each job on each worker that the viewer knows, by the numbers of job and worker."""
+        self._running: dict[tuple[int, int], tuple[str, int]] = {}
+        """Slots and attempt of each job on each worker that the viewer knows, by the numbers of job and worker."""
         self._figures: tuple[dict[str, int], tuple[int, ...], int] | None = None
 
     def updates(self, ask: int) -> list[LiveIs]:
         """Return the messages of an update, in order: none where nothing has changed, several for a large change."""
         full, self._first = self._first, False
         states, running = self._look()
-        began = [(key, slots) for key, slots in running.items() if self._running.get(key) != slots]
+        began = [(key, place) for key, place in running.items() if self._running.get(key) != place]
         names = {number: name for number, (name, _) in self._workers.items()}
         ended = [(job, names[worker]) for job, worker in self._running if (job, worker) not in running]
         self._running = running
@@ -103,10 +103,10 @@ class LiveView:
         states, running = self._look()
         return states, Counter(worker for _, worker in running)
 
-    def _look(self) -> tuple[dict[str, int], dict[tuple[int, int], str]]:
-        """Return how many jobs are in each state, and the slots of those that hold some, by job and worker."""
+    def _look(self) -> tuple[dict[str, int], dict[tuple[int, int], tuple[str, int]]]:
+        """Return how many jobs are in each state, and slots and attempt of those that hold some, by job and worker."""
         scheduler = self._state.scheduler
-        running: dict[tuple[int, int], str] = {}
+        running: dict[tuple[int, int], tuple[str, int]] = {}
         counts: Counter[str] = Counter()
         held = 0
         for worker in scheduler.workers.values():
@@ -116,7 +116,9 @@ class LiveView:
         counts.update(queued=max(0, len(scheduler.jobs) - held - backoff), backoff=backoff)
         return {state: count for state, count in sorted(counts.items()) if count}, running
 
-    def _look_at(self, worker: WorkerState, running: dict[tuple[int, int], str], counts: Counter[str]) -> None:
+    def _look_at(
+        self, worker: WorkerState, running: dict[tuple[int, int], tuple[str, int]], counts: Counter[str]
+    ) -> None:
         taken: set[tuple[str, float | None]] = set()
         for number, job in worker.held.items():
             if job.state is not _LEASED:
@@ -125,7 +127,8 @@ class LiveView:
             record = self._state.jobs.get(number)
             placement = None if record is None else record.placement
             # A cancelled job has no record any more, and keeps its slots until its process is gone.
-            slots = self._running.get((number, worker.id), "") if placement is None else placement.slots or ""
+            known = self._running.get((number, worker.id), ("", 0))[0]
+            slots = known if placement is None else placement.slots or ""
             if placement is not None:
                 lease = slots, placement.began
                 if lease in taken:  # jobs of a run-list begin with their lease, and run one after another
@@ -133,10 +136,10 @@ class LiveView:
                     continue
                 taken.add(lease)
             counts["stopping" if job.cancelled else "running"] += 1
-            running[number, worker.id] = slots
+            running[number, worker.id] = slots, job.attempt
         for hold in worker.holds.values():
             if hold.allocation and not hold.released:
-                running[hold.job.id, worker.id] = hold.allocation
+                running[hold.job.id, worker.id] = hold.allocation, hold.job.attempt
 
     def _changed_workers(self) -> tuple[list[WorkerRow], list[str]]:
         scheduler = self._state.scheduler
@@ -150,10 +153,10 @@ class LiveView:
         left = [name for number, (name, _) in before.items() if number not in here]
         return [worker_row(worker) for worker in self._view.workers() if worker.name in changed], left
 
-    def _rows(self, began: list[tuple[tuple[int, int], str]]) -> Iterator[RunningRow]:
+    def _rows(self, began: list[tuple[tuple[int, int], tuple[str, int]]]) -> Iterator[RunningRow]:
         ahead = time.time() - self._now()
         programs = self._programs() if began else {}
-        for (number, worker), slots in began:
+        for (number, worker), (slots, attempt) in began:
             record = self._state.jobs.get(number)
             job = self._state.scheduler.jobs[number]
             at = None if record is None else record.began
@@ -163,7 +166,7 @@ class LiveView:
                 self._workers[worker][0],
                 slots,
                 self._view.name_of(number),
-                job.attempt,
+                attempt,
                 None if at is None else at + ahead,
                 client,
                 programs.get(client, ""),

@@ -3,10 +3,11 @@
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 import anyio
+import anyio.lowlevel
 import pytest
 from limits import LIMIT_S
 
-from grainlike import Cores, Executor, Memory, cancel, delayed, gather, info, start
+from grainlike import GVAR, Cores, Executor, Memory, cancel, delayed, gather, info, start
 from grainlike.client import RefusedQueryError, _queries
 from grainlike.head import LiveView
 from grainlike.live import LiveState
@@ -174,6 +175,30 @@ async def test_workers_that_join_and_leave_are_told_once_and_nothing_is_where_no
             [then] = view.updates(1)
             assert (then.full, then.workers, then.began, then.totals.succeeded) == (False, [], [], 1)
             assert view.updates(1) == []
+
+
+async def test_another_attempt_on_the_same_core_is_told_as_a_beginning():
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(local=Cores(1)) as executor:
+            gates = Gate(), Gate()
+
+            @delayed(retries=1)
+            async def second():
+                await gates[GVAR.job.attempt - 1].wait()
+                if GVAR.job.attempt == 1:
+                    raise ValueError("again")
+
+            head = executor._service.head
+            view = LiveView(head.state, head.view, head.now, dict, lambda: 1.0, lambda: 0)
+            wait_ = start((second @ Cores(1))())
+            told = []
+            for attempt in (1, 2):
+                while (info(wait_).state, info(wait_).attempt) != ("running", attempt):
+                    await anyio.lowlevel.checkpoint()
+                told += [(row.job, row.attempt) for message in view.updates(1) for row in message.began]
+                gates[attempt - 1].set()
+            await wait_
+            assert told == [(1, 1), (1, 2)]
 
 
 async def test_more_than_a_thousand_running_jobs_are_told_in_several_messages_of_one_moment():
