@@ -46,7 +46,7 @@ class Block:
         end_asked_at: time at which the batch system was last told to end it.
         ends_at: time at which the batch system ends it, as its listing says.
         reason: words of the batch system for why it is so.
-        place: nodes it has, or when it is expected to start, in the batch system's words.
+        place: nodes of one that runs, or when another is expected to start, in the batch system's words.
     """
 
     label: str

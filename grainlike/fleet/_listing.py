@@ -155,7 +155,6 @@ def _compare(turn: Turn, block: Block, row: ListedBlock, asked: float) -> None:
     if row.state == "stuck":
         _give_up(turn, block)
         return
-    block.place = ",".join(row.nodes) or row.start
     if row.state == "running" and not block.running:
         block.running, block.started_at = True, turn.now
         turn.books.version += 1
@@ -164,6 +163,7 @@ def _compare(turn: Turn, block: Block, row: ListedBlock, asked: float) -> None:
         block.headless = False
         if not block.leave_reason:  # one that is to end has waited for its workers since they went
             block.away_since = turn.now if block.joined else None
+    block.place = ",".join(row.nodes) or ("" if block.running else row.start)
     if row.state == "running" and row.left_s is not None:
         _tell(turn, block, turn.now + row.left_s)
 

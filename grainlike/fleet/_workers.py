@@ -19,7 +19,7 @@ def joined(turn: Turn, event: Joined) -> None:
         return
     if not block.running:
         block.running, block.started_at = True, turn.now
-        block.reason = ""  # why it waited, by the last listing
+        block.reason = block.place = ""  # why it waited, and until when, by the last listing
     block.joined, block.away_since = True, None
     block.seen.add(event.node)
     block.awaited.discard(event.node)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,24 @@ async def test_two_workers_of_one_machine_are_not_pinned_to_the_same_core():
             await executor.wait_for_workers(2)
             for worker in executor.workers():
                 assert list(worker.resources.cores) == list(worker.logical) or os.cpu_count() == 1
+
+
+async def test_a_block_is_on_the_host_of_its_worker_until_a_listing_tells_its_nodes(monkeypatch):
+    may_list = anyio.Event()
+    listing = BatchClient.listing
+
+    async def late(self):
+        await may_list.wait()
+        return await listing(self)
+
+    monkeypatch.setattr(BatchClient, "listing", late)
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(launch=Local("cores=1", min=1), listen=LISTEN) as executor:
+            await executor.wait_for_workers(1)
+            await until(lambda: [row.state for row in executor.blocks()] == ["up"])
+            nodes = [row.nodes for row in executor.blocks()]
+            may_list.set()
+            assert nodes == [socket.gethostname()]
 
 
 async def test_an_idle_block_ends_and_a_job_brings_another():

@@ -20,7 +20,7 @@ __all__ = [
     "Gate",
     "HeadProgram",
     "ended",
-    "nothing_is_left",
+    "left_on",
     "opened",
     "pool_row",
     "run_words",
@@ -66,14 +66,28 @@ async def until_up(executor, count=1):
     return await until(all_up)
 
 
-def nothing_is_left(*machines):
-    """Return True if no process and no file is left on machines."""
-    return not any(machine.processes() or machine.files() or machine.blocks() for machine in machines)
+async def left_on(*machines):
+    """Return what blocks have left on machines by now: processes, files and directories, each with its machine.
+
+    The far end of a connection that has just been closed ends a moment later: that is waited for.
+    """
+    found = _left_now(*machines)
+    await until(lambda: not any(machine.commands() for machine in machines))
+    return found
 
 
 async def until_nothing_is_left(*machines):
     """Return once nothing is left, by nobody's doing but that of what runs there."""
-    await until(lambda: nothing_is_left(*machines))
+    await until(lambda: not _left_now(*machines))
+    assert await left_on(*machines) == []
+
+
+def _left_now(*machines):
+    found = []
+    for machine in machines:
+        there = [*machine.processes().items(), *machine.files(), *map(str, machine.blocks())]
+        found += [(machine.name, thing) for thing in there]
+    return found
 
 
 @delayed

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,18 +70,30 @@ class Machine:
 
     def processes(self) -> dict[int, str]:
         """Return the command lines of its processes by their ids here, without those of sshd and what ssh runs."""
+        sessions = self._sessions().values()
+        return {pid: words for one in sessions if not _is_of_ssh(one) for pid, words in one.items()}
+
+    def commands(self) -> dict[int, str]:
+        """Return the command lines of what ssh runs there now; the end of a connection ends it, a moment later."""
+        sessions = self._sessions().values()
+        found = {pid: words for one in sessions if _is_of_ssh(one) for pid, words in one.items()}
+        return {pid: words for pid, words in found.items() if not _is_sshd(words)}
+
+    def _sessions(self) -> dict[str, dict[int, str]]:
+        """Return its processes by the sessions of the kernel: each connection to sshd has one, and each block."""
+        found: dict[str, dict[int, str]] = {}
         if self.process is None:
-            return {}
+            return found
         ours = Path(f"/proc/{self.process.pid}/ns/pid_for_children").readlink()
-        found: dict[int, str] = {}
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 there = (folder / "ns" / "pid").readlink()
-                words = (folder / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+                words = (folder / "cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode()
+                session = (folder / "stat").read_text().rpartition(")")[2].split()[3]
             except OSError:
                 continue
-            if there == ours and words != [b""] and not words[0].startswith(b"sshd") and words[0][-4:] != b"sshd":
-                found[int(folder.name)] = " ".join(word.decode() for word in words)
+            if there == ours and words:
+                found.setdefault(session, {})[int(folder.name)] = words
         return found
 
     def files(self) -> list[str]:
@@ -253,6 +265,15 @@ def _below_home() -> list[Path]:
         if not any(path.is_relative_to(other) for other in chosen):
             chosen.append(path)
     return chosen
+
+
+def _is_sshd(words: str) -> bool:
+    return words.startswith("sshd") or words.partition(" ")[0].endswith("/sshd")
+
+
+def _is_of_ssh(session: Mapping[int, str]) -> bool:
+    """Return True for the session of a connection, which the shell of its command may outlive."""
+    return any(_is_sshd(words) or words.startswith(("bash -c ", "bash -s")) for words in session.values())
 
 
 def _free_port() -> int:

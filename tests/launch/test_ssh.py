@@ -9,7 +9,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from ssh_pools import Gate, ended, nothing_is_left, opened, pool_row, run_words, ssh_pool, until_up, where
+from ssh_pools import (
+    Gate,
+    ended,
+    left_on,
+    opened,
+    pool_row,
+    run_words,
+    ssh_pool,
+    until_nothing_is_left,
+    until_up,
+    where,
+)
 from waiting import until, until_called
 
 from grainlike import Cores, LaunchError, start
@@ -73,7 +84,7 @@ async def test_two_machines_without_a_directory_of_the_heads_join_and_keep_nothi
         gate.open()
         assert sorted([await job for job in jobs]) == ["n1", "n1", "n2", "n2"]
         await pool.down()
-        assert nothing_is_left(n1, n2)
+        assert await left_on(n1, n2) == []
         assert executor.pools() == executor.blocks() == []
         assert {(row.label, row.reason) for row in ended(executor)} == {
             (f"cpu-{number}", "the pool is taken down") for number in (1, 2)
@@ -98,7 +109,7 @@ async def test_ten_jobs_have_two_blocks_at_most_which_end_when_they_are_idle(ssh
         gate.open()
         assert {await job for job in jobs} == {"n1", "n2"}
         await until(lambda: not executor.blocks())
-        assert nothing_is_left(n1, n2, n3)
+        assert await left_on(n1, n2, n3) == []
         assert {row.reason for row in ended(executor)} == {"idle for 1 s"}
         assert max(most) == 2
 
@@ -116,7 +127,7 @@ async def test_what_is_shown_before_is_what_is_delivered(ssh):
         there = (folder / "script").read_text()
         assert pool.script().replace("gl00000000-1", folder.name) == there
         assert shown["script"].replace("gl00000000-1", folder.name) == there
-    assert nothing_is_left(n1)
+    assert await left_on(n1) == []
 
 
 async def test_log_and_script_of_a_block_are_asked_of_its_machine(ssh):
@@ -132,7 +143,7 @@ async def test_log_and_script_of_a_block_are_asked_of_its_machine(ssh):
         assert await blocks("script", "cpu-1") == (folder / "script").read_text()
         assert "joined cluster" in await blocks("log", "cpu-1")
         await pool.down()
-        assert nothing_is_left(n1)
+        assert await left_on(n1) == []
         assert await blocks("script", "cpu-1") == "", "it went with its block"
 
 
@@ -146,7 +157,7 @@ async def test_who_asks_before_is_told_what_each_machine_says_and_one_is_enough(
     with pytest.raises(LaunchError, match=r"(?s)down: .*Connection refused\nrefuses: .*Permission denied") as caught:
         await ssh_pool(ssh, down, refuses).check()
     assert caught.value.command[-1] == "true"
-    assert nothing_is_left(n1, refuses)
+    assert await left_on(n1, refuses) == []
 
 
 async def test_no_key_and_no_secret_of_the_head_is_where_others_could_read_it(ssh, gate, tmp_path, monkeypatch):
@@ -191,7 +202,7 @@ async def test_machines_that_are_down_or_refuse_the_key_leave_the_others_alone(s
         gate.open()
         assert {await job for job in jobs} == {"n1", "n2"}
         await pool.down()
-        assert nothing_is_left(n1, n2)
+        assert await left_on(n1, n2) == []
 
 
 async def test_a_machine_that_fails_between_fails_its_block_and_the_next_takes_another(ssh, monkeypatch):
@@ -216,7 +227,7 @@ async def test_a_machine_that_fails_between_fails_its_block_and_the_next_takes_a
         assert pool_row(executor).paused == ""
         n1.authorized.write_text(keys)
         await pool.down()
-        assert nothing_is_left(n1, n2)
+        assert await left_on(n1, n2) == []
 
 
 async def test_a_pool_without_a_machine_that_could_be_tried_is_paused_until_one_is_mended(ssh):
@@ -284,7 +295,7 @@ async def test_machines_that_share_a_home_directory_list_their_own_blocks(ssh, g
         gate.open()
         assert sorted([await job for job in jobs]) == ["n1", "n2"]
         await pool.down()
-        assert nothing_is_left(n1, n2)
+        assert await left_on(n1, n2) == []
 
 
 def request_on(ssh, machine, name):
@@ -310,7 +321,7 @@ async def test_a_job_of_the_same_name_on_another_machine_is_ended(ssh):
         command = SSHDialect().submit(request_on(ssh, n2, folder.name))
         said = await run_native(command, {"PATH": os.environ["PATH"]})
         assert SSHDialect().submitted(said).verdict == "accepted"
-        await until(lambda: nothing_is_left(n2))
+        await until_nothing_is_left(n2)
         assert [(one.label, one.native) for one in executor.blocks()] == [(row.label, row.native)]
         assert n1.processes()
         await pool.down()

@@ -14,7 +14,7 @@ from ssh_pools import (
     Gate,
     HeadProgram,
     ended,
-    nothing_is_left,
+    left_on,
     opened,
     pool_row,
     run_words,
@@ -78,7 +78,7 @@ async def test_a_block_whose_script_is_killed_lives_as_its_worker_does_and_leave
         gate.open()
         assert await job == "n1"
         assert [row.state for row in executor.blocks()] == ["up"]
-    assert nothing_is_left(n1)
+    assert await left_on(n1) == []
 
 
 @pytest.mark.parametrize("whom", ["worker", "all"])
@@ -98,7 +98,7 @@ async def test_a_block_that_is_killed_is_replaced_and_leaves_nothing(ssh, gate, 
         (over,) = ended(executor)
         assert (over.label, over.reason) == ("ssh-1", "exit code 137" if whom == "worker" else "it was killed")
         assert [row.label for row in executor.blocks()] == ["ssh-2"]
-    assert nothing_is_left(n1)
+    assert await left_on(n1) == []
 
 
 async def test_blocks_that_end_early_pause_their_pool_with_the_end_of_their_log_and_leave_nothing(ssh, monkeypatch):
@@ -114,7 +114,7 @@ async def test_blocks_that_end_early_pause_their_pool_with_the_end_of_their_log_
         assert "the disk is gone" in await run_words(*words), "its end outlives it"
         await executor.up(ssh_pool(ssh, n1), name="ssh")
         assert await job == "n1"
-    assert nothing_is_left(n1)
+    assert await left_on(n1) == []
 
 
 # --- machines --------------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ async def test_a_machine_that_dies_is_replaced_by_another_and_cleaned_when_it_is
         await until_nothing_is_left(n1)
         gate.open()
         assert await job == "n2"
-    assert nothing_is_left(n1, n2)
+    assert await left_on(n1, n2) == []
 
 
 # --- heads -----------------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ async def test_a_head_that_is_killed_within_ssh_finds_the_block_and_later_its_wo
         assert worker_of(n1) == worker
         assert [len(machine.blocks()) for machine in (n1, n2)] == [1, 0]
         await head.stop()
-        assert nothing_is_left(n1, n2)
+        assert await left_on(n1, n2) == []
 
 
 # --- tunnels ---------------------------------------------------------------------------------------------------------
@@ -241,6 +241,7 @@ async def test_a_machine_that_cannot_reach_the_head_does_by_a_tunnel(ssh, gate):
         job = start(gate.job())
         await gate.until_started()
         (tunnel,) = tunnels_of(ssh)
+        assert "cat" in far.commands().values(), "the far end of the tunnel"
         access = json.loads((far.blocks()[0] / "worker.json").read_text())
         assert [address.rpartition(":")[0] for address in access["addresses"]] == ["tcp://127.0.0.1"]
         os.kill(tunnel, signal.SIGKILL)
@@ -249,7 +250,7 @@ async def test_a_machine_that_cannot_reach_the_head_does_by_a_tunnel(ssh, gate):
         assert await job == "far"
         await other.down()
         await pool.down()
-        assert nothing_is_left(far, near)
+        assert await left_on(far, near) == []
         await until(lambda: tunnels_of(ssh) == [])
 
 
@@ -267,7 +268,7 @@ async def test_a_port_that_cannot_be_forwarded_is_told_at_the_prompt(ssh):
     async with opened() as executor:
         with pytest.raises(LaunchError, match=r"n1: tunnel: .*remote port forwarding failed"):
             await executor.up(ssh_pool(ssh, n1, tunnel=True, min=1), name="cpu")
-        assert nothing_is_left(n1)
+        assert await left_on(n1) == []
         assert tunnels_of(ssh) == []
 
 
@@ -291,4 +292,4 @@ async def test_tunnels_come_back_with_the_next_head(ssh, home):
         [again] = await until(lambda: blocks_up(head))
         assert (again["native"], worker_of(far)) == (row["native"], worker)
         await head.stop()
-        assert nothing_is_left(far)
+        assert await left_on(far) == []

@@ -43,10 +43,10 @@ from grainlike.fleet import (
     Wanted,
     Working,
 )
-from grainlike.head import Head, WorkerConnection
+from grainlike.head import Head
 from grainlike.head.fleet._books_file import BooksFile
 from grainlike.head.fleet._state import FleetState
-from grainlike.head.fleet._view import FleetView
+from grainlike.head.fleet._view import FleetView, place_of
 from grainlike.launch import POOL_NAME, FilePart, Submission, WorkerPool, sweep_blocks
 from grainlike.net import state_directory
 from grainlike.resources import UNIT, Allocation
@@ -269,7 +269,7 @@ class FleetDriver:
         scheduler = self._head.state.scheduler
         here: dict[tuple[str, int], tuple[int, bool]] = {}
         for peer in self._head.peers.values():
-            place = _place_of(peer)
+            place = place_of(peer)
             if place is not None:
                 here[place] = peer.number, scheduler.workers[peer.number].is_idle
         for place in [place for place in self._known if place not in here or here[place][0] != self._known[place][0]]:
@@ -455,11 +455,3 @@ class FleetDriver:
         if left:
             logger.error("blocks are left after %g s, to be ended by hand: %s", CLOSE_S, "; ".join(left))
         await self._save()
-
-
-def _place_of(peer: WorkerConnection) -> tuple[str, int] | None:
-    """Return label and node of a worker that belongs to a block."""
-    label, _, node = peer.hello.name.rpartition(".")
-    if not peer.hello.block or label != peer.hello.block or not node.isdecimal():
-        return None
-    return label, int(node)

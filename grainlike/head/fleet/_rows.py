@@ -38,8 +38,8 @@ def pool_row(state: PoolState, blocks: Sequence[Block], written: WorkerPool, off
     )
 
 
-def block_row(block: Block | EndedBlock, kind: str, log: str, now: float) -> BlockRow:
-    """Return the row of a block."""
+def block_row(block: Block | EndedBlock, kind: str, log: str, now: float, hosts: str = "") -> BlockRow:
+    """Return the row of a block; it is on `hosts` until a listing tells its nodes."""
     if isinstance(block, EndedBlock):
         return BlockRow(
             label=block.label,
@@ -62,7 +62,7 @@ def block_row(block: Block | EndedBlock, kind: str, log: str, now: float) -> Blo
         native=block.native,
         state=block.phase,
         reason=block.leave_reason or _expected(block, kind),
-        nodes=block.place if block.running else "",
+        nodes=(block.place or hosts) if block.running else "",
         workers=len(block.connected),
         submitted_s=now - block.submitted_at,
         started_s=None if block.started_at is None else now - block.started_at,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from grainlike.fleet import Block, EndedBlock
-from grainlike.head import Head
+from grainlike.head import Head, WorkerConnection
 from grainlike.head.fleet._rows import block_row, pool_row, stray_row
 from grainlike.head.fleet._state import FleetState
+from grainlike.launch import Kubernetes
 from grainlike.scheduler import HeadJob, JobState, lacks
 from grainlike.wire import BlockRow, PoolRow
 
-__all__ = ["FleetView"]
+__all__ = ["FleetView", "place_of"]
 
 _SHOWN_BLOCKS = 2
 
@@ -40,9 +43,31 @@ class FleetView:
         live = list(self._books.blocks.values())
         both: list[Block | EndedBlock] = [*over, *live]
         found = sorted(both, key=lambda block: block.number)
-        rows = [block_row(block, self._kind(block.pool), self._log_of(block), now) for block in found]
+        hosts = self._hosts(live)
+        rows = [
+            block_row(block, self._kind(block.pool), self._log_of(block), now, hosts.get(block.label, ""))
+            for block in found
+        ]
         strays = self._books.strays.items()
         return [*rows, *(stray_row(row, system) for system, found in strays for row in found)]
+
+    def _hosts(self, blocks: Iterable[Block]) -> dict[str, str]:
+        """Return the hosts of the workers of blocks that run, of whose nodes no listing has told yet.
+
+        The host name of a pod is no node's.
+        """
+        untold = {block.label for block in blocks if block.running and not block.place and not self._has_pods(block)}
+        if not untold:
+            return {}
+        found: dict[str, dict[int, str]] = {}
+        for peer in self._head.peers.values():
+            place = place_of(peer)
+            if place is not None and place[0] in untold:
+                found.setdefault(place[0], {})[place[1]] = peer.hello.host
+        return {label: ",".join(hosts[node] for node in sorted(hosts)) for label, hosts in found.items()}
+
+    def _has_pods(self, block: Block) -> bool:
+        return self._kind(block.pool) == Kubernetes.kind
 
     def _kind(self, pool: str) -> str:
         return self._state.pools[pool].kind if pool in self._state.pools else ""
@@ -97,3 +122,11 @@ class FleetView:
         """Return why a worker of a block is not let in; None if it is."""
         ended = self._books.ended.get(label)
         return None if ended is None else f"block {label} has ended: {ended.reason}"
+
+
+def place_of(peer: WorkerConnection) -> tuple[str, int] | None:
+    """Return label and node of a worker that belongs to a block."""
+    label, _, node = peer.hello.name.rpartition(".")
+    if not peer.hello.block or label != peer.hello.block or not node.isdecimal():
+        return None
+    return label, int(node)

@@ -61,6 +61,20 @@ def test_a_block_goes_through_its_phases():
     assert fleet.books.ended["cpu-1"].reason == "the pool is taken down"
 
 
+def test_a_block_that_runs_is_not_where_it_was_expected_to_start():
+    fleet = with_blocks()
+    (block,) = fleet.books.blocks.values()
+    expected = a_row(1, "pending", native=block.native, start="2026-07-29T10:00:00")
+    fleet.list(expected)
+    assert block.place == "2026-07-29T10:00:00"
+    fleet(Joined("cpu-1", 0, 4))
+    assert block.place == ""
+    fleet.list(expected)
+    assert (block.phase, block.place) == ("up", ""), "a listing from before its worker joined"
+    fleet.list(a_row(1, native=block.native, nodes=("n1", "n2")))
+    assert block.place == "n1,n2"
+
+
 def test_a_worker_that_joins_before_the_answer_leaves_its_id_to_be_told():
     fleet = Fleet(a_pool(min=1))
     fleet(Joined("cpu-1", 0, 4))
