@@ -258,8 +258,11 @@ def _logs(
     as_json: Annotated[bool, typer.Option("--json", help="Print each line as JSON.")] = False,
     insecure: Insecure = False,
 ) -> None:
-    """Show what a job has printed. Workers keep that of their last 20 000 attempts, in 256 MiB at most."""
-    from grainlike.cli._ask import asking, show_logs
+    """Show what a job has printed, attempt by attempt where there were several. Workers keep that of their last 20 000
+    attempts, in 256 MiB at most.
+    """
+    from grainlike.cli._ask import asking
+    from grainlike.cli.screens._job_log import show_logs
 
     exit_with(lambda: asking(head, insecure, lambda caller: show_logs(caller, job, follow=follow, as_json=as_json)))
 

@@ -32,15 +32,26 @@ from grainlike.wire import (
     AskHistory,
     AskJobs,
     AskReport,
+    EndedAttempt,
     EndedJob,
     HistoryIs,
     JobsAre,
+    ReceiptRow,
     ReportIs,
     SpanRow,
     checked_pattern,
 )
 
-__all__ = ["ended_words", "explain_ended", "list_ended", "selection", "show_report", "write_trace"]
+__all__ = [
+    "attempt_words",
+    "earlier_words",
+    "ended_words",
+    "explain_ended",
+    "list_ended",
+    "selection",
+    "show_report",
+    "write_trace",
+]
 
 _AGO = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -141,10 +152,41 @@ def ended_words(job: EndedJob) -> Iterator[str]:
         times += [f"ran for {seconds(job.ran_s)}", f"CPU {seconds(job.cpu_s)}"]
         times += [f"peak memory {bytes_text(job.peak_memory)}"] if job.peak_memory else []
     yield f"  {', '.join(times)}"
+    if job.receipt is not None:
+        yield f"  enforced: {receipt_words(job.receipt)}"
+    if job.attempts - 1 > len(job.earlier) > 0:
+        yield f"  of {job.attempts - 1} attempts before that, the latest {len(job.earlier)}:"
+    for attempt in job.earlier:
+        yield f"  {attempt_words(attempt)}"
     if job.program or job.client or job.parent:
         of = f"client: {job.program or job.client}" if job.program or job.client else ""
         by = f"submitted by job {job.parent}" if job.parent else ""
         yield f"  {', '.join(filter(None, (of, by)))}"
+
+
+def attempt_words(one: EndedAttempt) -> str:
+    """Return a line on an attempt that was followed by another one."""
+    where = f"on worker {one.worker}{f', slots {amounts(one.slots)}' if one.slots else ''}"
+    when = f"began {moment_text(one.began_at)}, ran for {seconds(one.ran_s)}"
+    why = f": {one.error}" if one.error else ""
+    return f"attempt {one.attempt}: {one.outcome.replace('_', ' ')}, {where}, {when}{why}"
+
+
+def receipt_words(receipt: ReceiptRow) -> str:
+    """Return what was enforced on a job, in one line."""
+    parts = [f"cores {','.join(map(str, receipt.affinity)) or 'not pinned'}"]
+    parts += [f"gpus {','.join(map(str, receipt.devices))}"] if receipt.devices else []
+    parts += (
+        [f"threads {' '.join(f'{pool}={width}' for pool, width in receipt.threads.items())}"] if receipt.threads else []
+    )
+    tier = "no limit of memory" if receipt.memory_tier == "none" else f"memory by {receipt.memory_tier}"
+    return "; ".join([*parts, tier])
+
+
+async def earlier_words(caller: HeadClient, job: int) -> list[str]:
+    """Return a line for each attempt so far of a job that has not ended."""
+    found = await caller.ask(AskHistory(0, 1, job=job), HistoryIs)
+    return list(map(attempt_words, found.earlier))
 
 
 async def show_report(caller: HeadClient, asked: AskHistory, *, as_json: bool) -> int:

@@ -97,7 +97,7 @@ class HeadAnswers:
         outcomes = list(dict.fromkeys(outcomes))
         asked = AskHistory(0, _most(request), _pattern(request), outcomes, before=_whole(request, "before"))
         found = await self._ended(asked)
-        return _json({"rows": list(map(as_object, found.jobs)), "before": found.before, "kept": found.kept})
+        return _json({"rows": list(map(_listed, found.jobs)), "before": found.before, "kept": found.kept})
 
     async def job(self, request: Request) -> Response:
         """Answer with all that is known of one job, and with `family=1` of its parent and of those that it submitted.
@@ -115,8 +115,10 @@ class HeadAnswers:
         except RefusedQueryError as error:
             why = error
         answer["row"] = await self._live_row(number)
-        ended = await self._ended_row(number)
+        past = await self._feed.ask(AskHistory(0, 1, job=number), HistoryIs)
+        ended = next(iter(past.jobs), None)
         answer["ended"] = None if ended is None else as_object(ended)
+        answer["earlier"] = list(map(as_object, past.earlier if ended is None else ended.earlier))
         if why is not None and ended is None:
             raise why
         answer["running"] = [as_object(row) for row in self._feed.running() if row.job == number]
@@ -136,10 +138,10 @@ class HeadAnswers:
         above: dict[str, Any] | None = None
         if parent:
             ended = await self._ended_row(parent)
-            above = await self._live_row(parent) if ended is None else as_object(ended)
+            above = await self._live_row(parent) if ended is None else _listed(ended)
         live = await self._live(AskJobs(0, _MOST_CHILDREN, parent=number))
         past = await self._ended(AskHistory(0, _MOST_CHILDREN, parent=number))
-        below = [*map(as_object, live.jobs), *map(as_object, past.jobs)]
+        below = [*map(as_object, live.jobs), *map(_listed, past.jobs)]
         return {"parent": above, "children": below, "more_children": bool(live.next or past.before)}
 
     async def usage(self, request: Request) -> Response:
@@ -220,6 +222,11 @@ class HeadAnswers:
             if not found.before or len(rows) >= asked.most or turns == _MOST_TURNS:
                 return replace(found, jobs=rows)
             asked = replace(asked, before=found.before)
+
+
+def _listed(job: EndedJob) -> dict[str, Any]:
+    """Return an ended job as a row of a list, without what only its own page shows."""
+    return as_object(replace(job, receipt=None, earlier=[]))
 
 
 class _Bars:

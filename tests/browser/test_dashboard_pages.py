@@ -178,6 +178,27 @@ async def test_which_jobs_failed_why_and_where_is_a_search_and_two_clicks_away(c
             assert browser.said == []
 
 
+@delayed(retries=1)
+async def again(path):
+    if not path.exists():
+        path.touch()
+        raise ValueError("<b>once</b>")
+
+
+async def test_a_job_that_has_ended_shows_each_attempt_and_its_receipt(chromium, tmp_path):
+    with anyio.fail_after(LONG_S):
+        async with Executor(local=Cores(1), dashboard=True) as executor, browsing(chromium) as browser:
+            await (again @ Cores(1))(tmp_path / "tried")
+            page = await browser.open(executor.dashboard)
+            await shown(page, "/job/1")
+            first, second = [await page.inner_text(f".attempts li >> nth={at}") for at in (0, 1)]
+            assert re.search(r"Attempt 1\s+failed\s.*on local cores=\[.*ValueError: <b>once</b>", first, re.DOTALL)
+            assert re.search(r"Attempt 2\s+succeeded\s.*on local cores=\[", second, re.DOTALL)
+            receipt = await page.inner_text(".panel:has(h2:text('Receipt'))")
+            assert re.search(r"Cores\s+[\d, ]+\s+Threads\s", receipt)
+            assert await findings(page) == []
+
+
 async def test_all_is_reached_by_keys(chromium):
     with anyio.fail_after(LONG_S):
         async with busy() as executor, browsing(chromium, reduced_motion="reduce") as browser:

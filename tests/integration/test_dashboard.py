@@ -134,7 +134,14 @@ async def test_a_page_is_told_who_runs_on_which_core_and_is_sent_what_it_asks_fo
             GATES["b"].set()
 
 
-async def test_one_job_has_its_parent_its_children_its_error_and_its_log():
+@delayed(retries=1)
+async def again(path):
+    if not path.exists():
+        path.touch()
+        raise ValueError("once")
+
+
+async def test_one_job_has_its_parent_its_children_its_attempts_and_its_log(tmp_path):
     GATES.update(child=anyio.Event())
     with anyio.fail_after(LIMIT_S):
         async with Executor(local=Cores(2), dashboard=True) as executor, opened(executor) as browser:
@@ -160,6 +167,11 @@ async def test_one_job_has_its_parent_its_children_its_error_and_its_log():
             one = await answer(browser, "/api/job/1?family=1")
             assert (one["ended"]["outcome"], [child["job"] for child in one["children"]]) == ("succeeded", [2])
             assert "<script>" in (await answer(browser, "/api/job/3"))["ended"]["error"]
+            assert one["ended"]["receipt"]["memory_tier"] in ("none", "watchdog", "cgroup")
+            assert (await answer(browser, "/api/history"))["rows"][0]["receipt"] is None, "lists are short"
+            await (again @ Cores(1))(tmp_path / "tried")
+            [tried] = (await answer(browser, "/api/job/4"))["earlier"]
+            assert (tried["attempt"], tried["worker"], tried["error"]) == (1, "local", "ValueError: once")
             use = await answer(browser, "/api/usage?name=bad")
             assert [(row["name"], row["asked"], row["outcomes"]) for row in use["rows"]] == [
                 ("bad", "cores=1", {"failed": 1})
@@ -167,14 +179,14 @@ async def test_one_job_has_its_parent_its_children_its_error_and_its_log():
             line = await answer(browser, "/api/timeline")
             bars = [(line["names"][str(bar[1])], bar[2], line["outcomes"][bar[6]]) for bar in line["bars"]]
             assert sorted((name, outcome) for name, _, outcome in bars) == [
-                *(("bad", "failed"), ("held", "succeeded"), ("parent", "succeeded"))
+                *(("again", "succeeded"), ("bad", "failed"), ("held", "succeeded"), ("parent", "succeeded"))
             ]
             assert all(len(cores) == 1 for _, cores, _ in bars)
             assert (await answer(browser, "/api/timeline?since=99999999999"))["bars"] == []
             trace = await browser.get("/api/trace.json")
             assert "attachment" in trace.headers["content-disposition"]
             drawn = [event["name"] for event in trace.json()["traceEvents"] if event["ph"] == "X"]
-            assert sorted(drawn) == ["bad", "held", "parent"]
+            assert sorted(drawn) == ["again", "bad", "held", "parent"]
 
 
 async def _rows(browser, path, least):

@@ -24,7 +24,7 @@ const PAGES = [
 const RATES = 180;
 
 const live = new Live();
-const view = h("main", { id: "view", tabindex: "-1" });
+const view = h("main", { id: "view", tabindex: "0", "aria-label": "Page" });
 const links = new Map();
 const figures = new Map();
 const rates = [];
