@@ -12,6 +12,8 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from grainlike.cli._exits import OK
 from grainlike.cli._words import (
     amounts,
@@ -26,7 +28,7 @@ from grainlike.cli._words import (
 )
 from grainlike.client import HeadClient
 from grainlike.jobs import ended_jobs
-from grainlike.observe import Depth, FunctionUsage, spans_from_rows, trace, usage_by_function
+from grainlike.observe import Depth, FunctionUsage, failures_by_reason, spans_from_rows, trace, usage_by_function
 from grainlike.system import LateFile
 from grainlike.wire import (
     AskHistory,
@@ -57,16 +59,19 @@ _AGO = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def selection(name: str | None, since: str | None, *, most: int, failed: bool) -> AskHistory:
+def selection(
+    name: str | None, since: str | None, *, most: int, failed: bool, error: str | None = None, worker: str | None = None
+) -> AskHistory:
     """Return the question for ended jobs as the options of the command say it.
 
     Raises:
-        ValueError: the pattern is empty or too long, or the time is none.
+        ValueError: a pattern is empty or too long, or the time is none.
     """
-    if name == "":
+    if "" in (name, error, worker):
         raise ValueError("an empty pattern matches no name")
     outcomes = ["failed", "timed_out"] if failed else []
-    return AskHistory(0, most, checked_pattern(name), outcomes, 0.0 if since is None else _moment(since))
+    found = AskHistory(0, most, checked_pattern(name), outcomes, 0.0 if since is None else _moment(since))
+    return replace(found, error=checked_pattern(error), worker=checked_pattern(worker))
 
 
 def _moment(text: str) -> float:
@@ -101,14 +106,38 @@ async def list_ended(caller: HeadClient, asked: AskHistory, *, unended: bool, as
     return OK
 
 
+async def list_reasons(caller: HeadClient, asked: AskHistory, *, most: int, as_json: bool) -> int:
+    """Print the failures that `asked` means by reason, at most so many of them, the most frequent first."""
+    jobs = await ended_jobs(partial(caller.ask, answer=HistoryIs), asked)
+    groups = failures_by_reason(jobs)
+    if as_json:
+        print_json({"failures": len(jobs), "reasons": [asdict(group) for group in groups]})
+        return OK
+    rows = [
+        (f"{group.jobs:,}", group.name, group.worker, moment_text(group.ended_at), str(group.latest), group.reason)
+        for group in groups
+    ]
+    if rows:
+        print_table(["jobs", "name", "worker", "ended", "latest", "error"], rows, most=most, keep=_KEEP)
+        print("latest is the number of the last such job; # stands for numbers that differ")  # noqa: T201
+    else:
+        print("no such jobs have failed, of those that the head remembers")  # noqa: T201
+    return OK
+
+
+_KEEP = ("worker", "error")
+"""Columns of lists of failures that are left out last."""
+
+
 def _print_ended(jobs: Sequence[EndedJob]) -> None:
     """Print a table of jobs that have ended; without their outcomes where the list is of plain failures alone."""
     columns, rows = list(_ENDED_COLUMNS), [list(_ended_row(job)) for job in jobs]
     at = columns.index("outcome")
+    failed = all(job.outcome in ("failed", "timed_out") for job in jobs)
     if all(row[at] == "failed" for row in rows):
         for row in (columns, *rows):
             del row[at]
-    print_table(columns, rows)
+    print_table(columns, rows, keep=_KEEP if failed else ())
 
 
 _ENDED_COLUMNS = ["job", "name", "outcome", "worker", "slots", "ran", "cpu", "memory", "ended", "client", "error"]

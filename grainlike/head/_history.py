@@ -37,7 +37,7 @@ from grainlike.head._history_form import (
     unpack,
 )
 from grainlike.head._nested import RelayedJob
-from grainlike.head._patterns import matcher
+from grainlike.head._patterns import HistoryFilter
 from grainlike.jobs import Job, Placement
 from grainlike.resources import MEMORY, Request
 from grainlike.scheduler import JobsSubmitted
@@ -257,7 +257,17 @@ class JobHistory:
         else:
             name, is_coroutine, request = node.function.name, node.function.is_async, str(node.request or "")
         entry = Entry(
-            *(outcome, error and first_line(error), job.worker or "", request, client, program, parent, 0.0, is_coroutine),
+            *(
+                outcome,
+                error and first_line(error),
+                job.worker or "",
+                request,
+                client,
+                program,
+                parent,
+                0.0,
+                is_coroutine,
+            ),
             names=[name],
             slots=[_slots(placement)],
             submitted=[self._submission_of(job.id)],
@@ -380,16 +390,16 @@ class JobHistory:
         found: list[EndedJob] = []
         most = max(1, min(asked.most, _PAGE_JOBS))
         before = asked.before or self._end
-        matches = matcher(asked.name)
+        meant = HistoryFilter(asked)
         looked = 0
         for segment in self._newest_first(before):
             if segment.until < asked.since:
                 break
             if looked >= _PAGE_LOOKS:
                 return HistoryIs(asked.ask, found, before, len(self))
-            if segment.bad or not asked.outcomes or _GOOD in asked.outcomes:
+            if segment.bad or meant.good:
                 looked += segment.rows
-                for place, job in self._rows(segment, asked, before, matches):
+                for place, job in self._rows(segment, meant, before):
                     found.append(job)
                     if len(found) == most:
                         return HistoryIs(asked.ask, found, place, len(self))
@@ -421,23 +431,17 @@ class JobHistory:
             if segment.first < before:
                 yield segment
 
-    def _rows(
-        self, segment: Segment, asked: AskHistory, before: int, matches: Callable[[str], object]
-    ) -> Iterator[tuple[int, EndedJob]]:
+    def _rows(self, segment: Segment, meant: HistoryFilter, before: int) -> Iterator[tuple[int, EndedJob]]:
         """Iterate over the jobs of a segment that are meant, the latest first, each with its place, below `before`."""
         place, oldest = segment.first + segment.rows, max(segment.first, self._end - self._most)
         for entry in reversed(unpack(segment.data)):
             place -= len(entry.jobs)
-            if asked.outcomes and entry.outcome not in asked.outcomes:
-                continue
-            if asked.parent and entry.parent != asked.parent:
-                continue
-            if asked.name and not any(map(matches, entry.names)):
+            if not meant.has_any_of(entry):
                 continue
             receipt = self._receipts.of(entry.receipt)
             for row in range(min(len(entry.jobs), before - place) - 1, max(0, oldest - place) - 1, -1):
                 job = row_of(entry, row, segment.ahead, receipt)
-                if job.ended_at >= asked.since and matches(job.name):
+                if meant.has(job):
                     yield place + row, job
 
 

@@ -139,8 +139,9 @@ class AskHistory(BaseMessage, frozen=True, tag=134):
     """Ask for jobs that have ended, the latest first, at most `most` in one answer; answered by `HistoryIs`.
 
     With `name`, those whose names match this shell pattern; with `outcomes`, those that ended so; none before `since`,
-    as `time.time()` has it; with `parent`, those that this job submitted; with `job`, that one alone. `before` is that
-    of the page before, 0 for the first.
+    as `time.time()` has it; with `parent`, those that this job submitted; with `job`, that one alone. With `error`,
+    those whose error has this text, in either case of letters; with `worker`, those on workers whose names match this
+    shell pattern. `before` is that of the page before, 0 for the first.
     """
 
     ask: int
@@ -151,6 +152,8 @@ class AskHistory(BaseMessage, frozen=True, tag=134):
     before: int = 0
     job: int = 0
     parent: int = 0
+    error: Pattern = ""
+    worker: Pattern = ""
 
 
 class HistoryIs(BaseMessage, frozen=True, tag=135):

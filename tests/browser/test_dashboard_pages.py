@@ -178,6 +178,27 @@ async def test_which_jobs_failed_why_and_where_is_a_search_and_two_clicks_away(c
             assert browser.said == []
 
 
+async def test_failures_are_counted_by_reason_and_lead_to_their_jobs(chromium):
+    with anyio.fail_after(LONG_S):
+        async with busy() as executor, browsing(chromium) as browser:
+            page = await browser.open(executor.dashboard)
+            await page.click("a[aria-labelledby^=failed]:has-text('8')")
+            await holds(page, "location.pathname + location.search === '/history?show=failed'")
+            await page.wait_for_selector("button:has-text('Failed') .count:has-text('8')")
+            await page.click("button:has-text('By reason')")
+            await holds(page, "document.querySelectorAll('.tb .tr').length === 1")
+            row = await page.inner_text(".tb .tr")
+            assert re.search(r"^8\s+quick\s+local\s+\d+\s.*ValueError: x=# is <i>unlucky</i>$", row, re.DOTALL)
+            assert await findings(page) == []
+            await page.click(".tb .tr a >> nth=0")
+            await holds(page, "document.querySelectorAll('.tb .tr').length === 8")
+            assert await page.input_value("[aria-label='Search by text of the error']") == "is <i>unlucky</i>"
+            await page.fill("[aria-label='Search by worker']", "elsewhere")
+            await page.wait_for_selector("text=No such jobs")
+            await page.wait_for_selector("button:has-text('Failed') .count:has-text('0')")
+            assert browser.said == []
+
+
 @delayed(retries=1)
 async def again(path):
     if not path.exists():

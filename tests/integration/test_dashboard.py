@@ -167,6 +167,13 @@ async def test_one_job_has_its_parent_its_children_its_attempts_and_its_log(tmp_
             one = await answer(browser, "/api/job/1?family=1")
             assert (one["ended"]["outcome"], [child["job"] for child in one["children"]]) == ("succeeded", [2])
             assert "<script>" in (await answer(browser, "/api/job/3"))["ended"]["error"]
+            found = await answer(browser, "/api/failures?error=UNLUCKY&worker=loc&name=bad")
+            assert [(row["jobs"], row["name"], row["worker"], row["latest"]) for row in found["rows"]] == [
+                (1, "bad", "local", 3)
+            ]
+            assert (found["jobs"], found["more"]) == (1, False)
+            assert (await answer(browser, "/api/failures?worker=else"))["rows"] == []
+            assert (await answer(browser, "/api/history?worker=else"))["rows"] == []
             assert one["ended"]["receipt"]["memory_tier"] in ("none", "watchdog", "cgroup")
             assert (await answer(browser, "/api/history"))["rows"][0]["receipt"] is None, "lists are short"
             await (again @ Cores(1))(tmp_path / "tried")

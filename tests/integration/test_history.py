@@ -120,6 +120,15 @@ async def test_a_client_and_the_command_line_ask_the_head(told):
             assert [job["name"] for job in ended["ended"]] == ["triple", "triple"]
             both = json.loads((await told("jobs", "--all", "--name", "dou*", "--since", "1h", "--json"))[1])
             assert (both["jobs"], both["total"], len(both["ended"])) == ([], 0, 3)
+            code, out, _ = await told("jobs", "--failed", "--by-reason", "--error", "UNLUCKY", "--worker", "loc*")
+            assert code == 0
+            row, note = out.splitlines()[2:]
+            assert re.fullmatch(rf"1  double  local  +\S+ +{bad.job}  ValueError: 7 is unlucky", row.strip())
+            assert note.startswith("latest is the number of the last such job")
+            reasons = json.loads((await told("jobs", "--failed", "--by-reason", "--json"))[1])
+            assert (reasons["failures"], reasons["reasons"][0]["latest"]) == (1, bad.job)
+            assert "no such jobs have failed" in (await told("jobs", "--failed", "--by-reason", "--worker", "x"))[1]
+            assert "no such jobs" in (await told("jobs", "--failed", "--error", "lucky?"))[1]
             code, out, _ = await told("explain", bad.job)
             assert code == 0
             time = r"[\d.]+ m?s"
@@ -245,6 +254,9 @@ async def test_a_job_that_runs_again_is_told_with_the_attempts_before(told, tmp_
     [
         (["--ended", "--failed"], "choose one"),
         (["--name", "fit"], "are of ended jobs"),
+        (["--worker", "n1"], "are of ended jobs"),
+        (["--ended", "--by-reason"], "say --failed"),
+        (["--ended", "--error", ""], "an empty pattern"),
         (["--ended", "--since", "yesterday"], "'yesterday' is no time"),
         (["--ended", "--since", "2026-13-01"], "no time"),
         (["--ended", "--name", ""], "an empty pattern"),

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from grainlike import Cores, Memory
-from grainlike.head import _attempts, _history, _history_form
+from grainlike.head import _attempts, _history, _history_form, _patterns
 from grainlike.head._history import _SEGMENT_JOBS, KEPT_BYTES, JobHistory, first_line
 from grainlike.head._nested import RelayedJob
 from grainlike.head._patterns import matcher
@@ -241,6 +241,18 @@ def test_jobs_are_found_by_name_outcome_time_and_number(history, clock):
     assert history.find(9) is None
 
 
+def test_failures_are_found_by_error_and_worker(history):
+    batch(history, [1])
+    for number, error in ((2, "OSError: Disk full"), (3, "ValueError: x"), (4, "OSError: disk FULL: /tmp")):
+        failed = job_of(number, began=90.0)
+        failed.placement.worker = "n2" if number == 4 else "n1"
+        history.ended(failed, "failed", error)
+    assert numbers(history, error="disk full") == [4, 2]
+    assert numbers(history, worker="n1") == [3, 2, 1]
+    assert numbers(history, worker="n*", error="disk full", name="f*") == [4, 2]
+    assert numbers(history, worker="n") == numbers(history, error="no such") == []
+
+
 def test_one_job_is_asked_for_by_its_number(history):
     batch(history, range(1, 3 * _SEGMENT_JOBS))
     batch(history, [5_000])
@@ -308,11 +320,11 @@ def test_names_and_errors_of_any_text_are_kept(history):
 
 def test_a_pattern_is_compiled_once_however_many_jobs_are_looked_at(history, monkeypatch):
     compiled = []
-    monkeypatch.setattr(_history, "matcher", lambda pattern: compiled.append(pattern) or matcher(pattern))
+    monkeypatch.setattr(_patterns, "matcher", lambda pattern: compiled.append(pattern) or matcher(pattern))
     for first in range(1, 2 * _SEGMENT_JOBS, 100):
         batch(history, range(first, first + 100), name="fit" if first > 1 else "other")
     assert numbers(history, name="o*r") == list(range(100, 0, -1))
-    assert compiled == ["o*r"]
+    assert compiled == ["o*r", ""], "for names, and for workers"
 
 
 # --- attempts and receipts -----------------------------------------------------------------------------------------
