@@ -223,8 +223,8 @@ def _jobs(
 
     try:
         asked(most)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+    except ValueError as wrong:
+        raise typer.BadParameter(str(wrong)) from None
 
     async def listing(caller: HeadClient, room: int | None) -> int:
         if by_reason:

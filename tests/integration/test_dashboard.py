@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 import httpx
@@ -20,7 +20,7 @@ from waiting import until
 
 from grainlike import Cores, Executor, Limit, ThreadBackend, delayed, gather, run, start
 from grainlike.client import call
-from grainlike.dashboard import Dashboard
+from grainlike.dashboard import Dashboard, _app, _connections
 
 pytestmark = pytest.mark.anyio
 
@@ -345,6 +345,9 @@ async def test_the_command_and_a_head_of_its_own_print_links_that_open_their_pag
         assert beside.wait(LIMIT_S) == 130
         head.send_signal(signal.SIGINT)
         assert head.wait(LIMIT_S) == 0
+        logged = head.stderr.read()
+        assert "server process" not in logged
+        assert "Uvicorn" not in logged
         for process in (beside, head):
             process.stdout.close()
             process.stderr.close()
@@ -382,3 +385,93 @@ async def test_out_of_descriptors_jobs_go_on_and_the_log_is_not_flooded():
             assert await (held @ Cores(1))("c") == "c"
     # Some versions of asyncio log one for each connection that might wait in the kernel.
     assert len([message for message in said if "out of system resource" in message]) <= 32
+
+
+# --- strangers -----------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def strangers(port, count):
+    """Connections of somebody without a link, as pairs of a reader and a writer."""
+    opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(count)]
+    try:
+        yield opened
+    finally:
+        for _, writer in opened:
+            writer.close()
+
+
+async def are_closed(connections):
+    for reader, _ in connections:
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+
+
+async def test_strangers_hold_few_connections_and_keep_nobody_out(monkeypatch):
+    monkeypatch.setattr(_connections, "MOST_CONNECTIONS", 4)
+    with anyio.fail_after(LIMIT_S):
+        async with (
+            Executor(local=Cores(1), dashboard=True) as executor,
+            opened(executor) as browser,
+            live(browser) as updates,
+            strangers(browser.base_url.port, 6) as idle,
+        ):
+            assert await first(updates, lambda told: "figures" in told)
+            await are_closed(idle[:3])
+            assert (await answer(browser, "/api/head"))["pid"] == os.getpid()
+            idle[-1][1].write(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert await idle[-1][0].readline() == b"HTTP/1.1 403 Forbidden\r\n"
+            GATES["c"] = anyio.Event()
+            start((held @ Cores(1))("c"))
+            assert await first(updates, lambda told: told.get("figures", {}).get("jobs") == {"running": 1})
+            GATES["c"].set()
+
+
+async def test_where_all_connections_are_in_use_another_is_refused(monkeypatch):
+    monkeypatch.setattr(_connections, "MOST_CONNECTIONS", 2)
+    with anyio.fail_after(LIMIT_S):
+        async with (
+            Executor(local=Cores(1), dashboard=True) as executor,
+            opened(executor) as browser,
+            live(browser) as one,
+            live(browser) as other,
+        ):
+            for updates in (one, other):
+                assert await first(updates, lambda told: "figures" in told)
+            async with strangers(browser.base_url.port, 1) as refused:
+                await are_closed(refused)
+
+
+async def test_a_connection_that_asks_for_nothing_whole_is_closed(monkeypatch):
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(local=Cores(1), dashboard=True) as executor:
+            monkeypatch.setattr(_connections, "IDLE_S", 0.01)
+            async with strangers(httpx.URL(executor.dashboard).port, 2) as idle:
+                idle[1][1].write(b"GET / HTTP/1.1\r\nHost: ")
+                await are_closed(idle)
+
+
+async def test_no_more_pages_than_may_be_are_followed(monkeypatch):
+    monkeypatch.setattr(_app, "_MOST_PAGES", 2)
+    with anyio.fail_after(LIMIT_S):
+        async with (
+            Executor(local=Cores(1), dashboard=True) as executor,
+            opened(executor) as browser,
+            live(browser) as one,
+            live(browser) as other,
+        ):
+            for updates in (one, other):
+                assert await first(updates, lambda told: "figures" in told)
+            refused = await browser.get("/api/live")
+            assert (refused.status_code, refused.text) == (503, "2 pages are open already.")
+
+
+async def test_what_strangers_send_is_not_logged_and_other_servers_log_as_before(caplog):
+    caplog.set_level(logging.INFO)
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(local=Cores(1), dashboard=True) as executor:
+            async with strangers(httpx.URL(executor.dashboard).port, 1) as [(reader, writer)]:
+                writer.write(b"no request\r\n\r\n")
+                assert await reader.readline() == b"HTTP/1.1 400 Bad Request\r\n"
+            logging.getLogger("uvicorn.error").info("of another server")
+    assert [record.message for record in caplog.records if record.name.startswith("uvicorn")] == ["of another server"]

@@ -216,7 +216,7 @@ export function historyView(app) {
       { title: "Ran", width: "88px", narrow: "72px", num: true, cell: (row) => seconds(row.ran_s) },
       { title: "Waited", width: "84px", extra: true, num: true, cell: (row) => seconds(row.queued_s) },
       { title: "Memory", width: "80px", extra: true, num: true, cell: (row) => bytes(row.peak_memory) },
-      { title: "Worker", width: "minmax(80px, 0.8fr)", wide: true, cell: (row) => full(row.worker) },
+      { title: "Worker", width: "minmax(80px, 0.8fr)", wide: true, told: true, cell: (row) => full(row.worker) },
       { title: "Tries", width: "48px", extra: true, num: true, cell: (row) => String(row.attempts) },
       { title: "Ended", width: "84px", wide: true, num: true, cell: (row) => moment(row.ended_at) },
       { title: "Error", width: "minmax(120px, 1.8fr)", below: true, cell: errorOf },
