@@ -224,6 +224,9 @@ def test_a_question_looks_at_a_few_only_and_goes_on_where_it_ended(history):
         told = page(history, name="rare", before=told.before)
     assert [job.job for job in told.jobs] == [1]
     assert [job.job for job in page(history, outcomes=["failed"]).jobs] == [1], "blocks without one are not looked at"
+    history.ended(job_of(12 * _SEGMENT_JOBS), "failed", "ValueError: no")
+    assert numbers(history, error="no") == [12 * _SEGMENT_JOBS]
+    assert page(history, error="no").before == 0
 
 
 def test_jobs_are_found_by_name_outcome_time_and_number(history, clock):
