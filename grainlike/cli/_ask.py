@@ -5,11 +5,8 @@ Queries about jobs that have ended are in `_past`.
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 
 import anyio
 from msgspec.structs import replace
@@ -20,7 +17,6 @@ from grainlike.cli._words import (
     as_plain,
     bytes_text,
     escaped,
-    escaped_line,
     print_jobs,
     print_json,
     print_table,
@@ -28,7 +24,6 @@ from grainlike.cli._words import (
 )
 from grainlike.client import HeadClient, RefusedQueryError, call
 from grainlike.errors import GrainlikeError, SettingsError
-from grainlike.jobs import LogLine
 from grainlike.wire import (
     AskCancel,
     AskDepart,
@@ -61,7 +56,6 @@ __all__ = [
     "list_sessions",
     "list_workers",
     "show_head",
-    "show_logs",
     "show_wanted",
     "with_reasons",
 ]
@@ -183,8 +177,13 @@ async def explain_job(caller: HeadClient, job: int, *, as_json: bool) -> int:
         raise
     if as_json:
         print_json(as_plain(found))
-    else:
-        print(escaped(found.words))  # noqa: T201
+        return OK
+    print(escaped(found.words))  # noqa: T201
+    if found.attempt > 1:
+        from grainlike.cli._past import earlier_words
+
+        for line in await earlier_words(caller, job):
+            print(escaped(line))  # noqa: T201
     return OK
 
 
@@ -228,27 +227,6 @@ async def end_session(caller: HeadClient, name: str) -> int:
     await caller.ask(AskHead(0), HeadIs)  # it is heard in order
     print(f"session {escaped(name)} is ended")  # noqa: T201
     return OK
-
-
-async def show_logs(caller: HeadClient, job: int, *, follow: bool, as_json: bool) -> int:
-    """Print what a job has printed, each line where the job wrote it: to standard output, or to standard error."""
-    async with aclosing(caller.logs(job, follow=follow)) as lines:
-        async for line in lines:
-            try:
-                _show_line(line, as_json=as_json)
-            except BrokenPipeError:  # whoever reads has had enough, as `head` has
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                break
-    return OK
-
-
-def _show_line(line: LogLine, *, as_json: bool) -> None:
-    if as_json:
-        text = json.dumps({"line": str(line), "stream": line.stream, "attempt": line.attempt})
-        print(text, flush=True)  # noqa: T201 - a command line speaks
-    else:
-        to = sys.stdout if line.stream == "stdout" else sys.stderr
-        print(escaped_line(line), file=to, flush=True)
 
 
 async def show_head(caller: HeadClient, *, as_json: bool) -> int:

@@ -44,6 +44,8 @@ _JOBS_EXAMPLES = epilog(
 grainlike jobs
 grainlike jobs --most 1000 --json
 grainlike jobs --failed --since 2h
+grainlike jobs --failed --by-reason
+grainlike jobs --failed --worker 'n1*' --error 'disk full'
 grainlike jobs --all --name 'fit*'
 grainlike jobs --watch 5
 """,
@@ -177,9 +179,16 @@ def _jobs(
     name: Annotated[
         str | None, typer.Option(metavar="PATTERN", help="Of ended ones those with such names: `fit*`.")
     ] = None,
+    error: Annotated[str | None, typer.Option(metavar="TEXT", help="Of ended ones those with such errors.")] = None,
+    worker: Annotated[
+        str | None, typer.Option(metavar="PATTERN", help="Of ended ones those on such workers: `n1*`.")
+    ] = None,
     since: Annotated[
         str | None, typer.Option(metavar="T", help="Ended since then: `90s`, `30m`, `2h`, `7d`, `2026-07-01T12:00`.")
     ] = None,
+    by_reason: Annotated[
+        bool, typer.Option("--by-reason", help="With --failed: count them by function, error and worker.")
+    ] = False,
     most: Annotated[
         int, typer.Option("--most", "-n", min=1, max=100_000, help="How many to show of each: the oldest, the latest.")
     ] = 100,
@@ -193,25 +202,34 @@ def _jobs(
 
     if ended + failed + everything > 1:
         raise typer.BadParameter("choose one of --ended, --failed and --all")
+    if by_reason and not failed:
+        raise typer.BadParameter("--by-reason is of failed jobs: say --failed, too")
     if not (ended or failed or everything):
-        if name is not None or since is not None:
-            raise typer.BadParameter("--name and --since are of ended jobs: say --ended, --failed or --all, too")
+        if any(word is not None for word in (name, since, error, worker)):
+            words = "--name, --error, --worker and --since are of ended jobs"
+            raise typer.BadParameter(f"{words}: say --ended, --failed or --all, too")
 
         async def live(caller: HeadClient, room: int | None) -> int:
             return await list_jobs(caller, most=min(most, room or most), as_json=as_json)
 
         exit_with(lambda: list_or_watch(head, insecure, live, watch, as_json=as_json, changes=RedrawOn.JOBS))
-    from grainlike.cli._past import list_ended, selection
+    from msgspec.structs import replace
+
+    from grainlike.cli._past import list_ended, list_reasons, selection
+    from grainlike.wire import KEPT_JOBS
 
     def asked(room: int) -> AskHistory:  # each time anew: `--since 2h` moves on
-        return selection(name, since, most=min(most, room), failed=failed)
+        return selection(name, since, most=min(most, room), failed=failed, error=error, worker=worker)
 
     try:
         asked(most)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+    except ValueError as wrong:
+        raise typer.BadParameter(str(wrong)) from None
 
     async def listing(caller: HeadClient, room: int | None) -> int:
+        if by_reason:
+            every = replace(asked(most), most=KEPT_JOBS)
+            return await list_reasons(caller, every, most=min(most, room or most), as_json=as_json)
         each = max(1, room // 2) if room and everything else room
         return await list_ended(caller, asked(each or most), unended=everything, as_json=as_json)
 
@@ -258,8 +276,11 @@ def _logs(
     as_json: Annotated[bool, typer.Option("--json", help="Print each line as JSON.")] = False,
     insecure: Insecure = False,
 ) -> None:
-    """Show what a job has printed. Workers keep that of their last 20 000 attempts, in 256 MiB at most."""
-    from grainlike.cli._ask import asking, show_logs
+    """Show what a job has printed, attempt by attempt where there were several. Workers keep that of their last 20 000
+    attempts, in 256 MiB at most.
+    """
+    from grainlike.cli._ask import asking
+    from grainlike.cli.screens._job_log import show_logs
 
     exit_with(lambda: asking(head, insecure, lambda caller: show_logs(caller, job, follow=follow, as_json=as_json)))
 

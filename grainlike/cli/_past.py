@@ -12,6 +12,8 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from grainlike.cli._exits import OK
 from grainlike.cli._words import (
     amounts,
@@ -26,36 +28,50 @@ from grainlike.cli._words import (
 )
 from grainlike.client import HeadClient
 from grainlike.jobs import ended_jobs
-from grainlike.observe import Depth, FunctionUsage, spans_from_rows, trace, usage_by_function
+from grainlike.observe import Depth, FunctionUsage, failures_by_reason, spans_from_rows, trace, usage_by_function
 from grainlike.system import LateFile
 from grainlike.wire import (
     AskHistory,
     AskJobs,
     AskReport,
+    EndedAttempt,
     EndedJob,
     HistoryIs,
     JobsAre,
+    ReceiptRow,
     ReportIs,
     SpanRow,
     checked_pattern,
 )
 
-__all__ = ["ended_words", "explain_ended", "list_ended", "selection", "show_report", "write_trace"]
+__all__ = [
+    "attempt_words",
+    "earlier_words",
+    "ended_words",
+    "explain_ended",
+    "list_ended",
+    "selection",
+    "show_report",
+    "write_trace",
+]
 
 _AGO = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def selection(name: str | None, since: str | None, *, most: int, failed: bool) -> AskHistory:
+def selection(
+    name: str | None, since: str | None, *, most: int, failed: bool, error: str | None = None, worker: str | None = None
+) -> AskHistory:
     """Return the question for ended jobs as the options of the command say it.
 
     Raises:
-        ValueError: the pattern is empty or too long, or the time is none.
+        ValueError: a pattern is empty or too long, or the time is none.
     """
-    if name == "":
+    if "" in (name, error, worker):
         raise ValueError("an empty pattern matches no name")
     outcomes = ["failed", "timed_out"] if failed else []
-    return AskHistory(0, most, checked_pattern(name), outcomes, 0.0 if since is None else _moment(since))
+    found = AskHistory(0, most, checked_pattern(name), outcomes, 0.0 if since is None else _moment(since))
+    return replace(found, error=checked_pattern(error), worker=checked_pattern(worker))
 
 
 def _moment(text: str) -> float:
@@ -90,14 +106,38 @@ async def list_ended(caller: HeadClient, asked: AskHistory, *, unended: bool, as
     return OK
 
 
+async def list_reasons(caller: HeadClient, asked: AskHistory, *, most: int, as_json: bool) -> int:
+    """Print the failures that `asked` means by reason, at most so many of them, the most frequent first."""
+    jobs = await ended_jobs(partial(caller.ask, answer=HistoryIs), asked)
+    groups = failures_by_reason(jobs)
+    if as_json:
+        print_json({"failures": len(jobs), "reasons": [asdict(group) for group in groups]})
+        return OK
+    rows = [
+        (f"{group.jobs:,}", group.name, group.worker, moment_text(group.ended_at), str(group.latest), group.reason)
+        for group in groups
+    ]
+    if rows:
+        print_table(["jobs", "name", "worker", "ended", "latest", "error"], rows, most=most, keep=_KEEP)
+        print("latest is the number of the last such job; # stands for numbers that differ")  # noqa: T201
+    else:
+        print("no such jobs have failed, of those that the head remembers")  # noqa: T201
+    return OK
+
+
+_KEEP = ("worker", "error")
+"""Columns of lists of failures that are left out last."""
+
+
 def _print_ended(jobs: Sequence[EndedJob]) -> None:
     """Print a table of jobs that have ended; without their outcomes where the list is of plain failures alone."""
     columns, rows = list(_ENDED_COLUMNS), [list(_ended_row(job)) for job in jobs]
     at = columns.index("outcome")
+    failed = all(job.outcome in ("failed", "timed_out") for job in jobs)
     if all(row[at] == "failed" for row in rows):
         for row in (columns, *rows):
             del row[at]
-    print_table(columns, rows)
+    print_table(columns, rows, keep=_KEEP if failed else ())
 
 
 _ENDED_COLUMNS = ["job", "name", "outcome", "worker", "slots", "ran", "cpu", "memory", "ended", "client", "error"]
@@ -141,10 +181,41 @@ def ended_words(job: EndedJob) -> Iterator[str]:
         times += [f"ran for {seconds(job.ran_s)}", f"CPU {seconds(job.cpu_s)}"]
         times += [f"peak memory {bytes_text(job.peak_memory)}"] if job.peak_memory else []
     yield f"  {', '.join(times)}"
+    if job.receipt is not None:
+        yield f"  enforced: {receipt_words(job.receipt)}"
+    if job.attempts - 1 > len(job.earlier) > 0:
+        yield f"  of {job.attempts - 1} attempts before that, the latest {len(job.earlier)}:"
+    for attempt in job.earlier:
+        yield f"  {attempt_words(attempt)}"
     if job.program or job.client or job.parent:
         of = f"client: {job.program or job.client}" if job.program or job.client else ""
         by = f"submitted by job {job.parent}" if job.parent else ""
         yield f"  {', '.join(filter(None, (of, by)))}"
+
+
+def attempt_words(one: EndedAttempt) -> str:
+    """Return a line on an attempt that was followed by another one."""
+    where = f"on worker {one.worker}{f', slots {amounts(one.slots)}' if one.slots else ''}"
+    when = f"began {moment_text(one.began_at)}, ran for {seconds(one.ran_s)}"
+    why = f": {one.error}" if one.error else ""
+    return f"attempt {one.attempt}: {one.outcome.replace('_', ' ')}, {where}, {when}{why}"
+
+
+def receipt_words(receipt: ReceiptRow) -> str:
+    """Return what was enforced on a job, in one line."""
+    parts = [f"cores {','.join(map(str, receipt.affinity)) or 'not pinned'}"]
+    parts += [f"gpus {','.join(map(str, receipt.devices))}"] if receipt.devices else []
+    parts += (
+        [f"threads {' '.join(f'{pool}={width}' for pool, width in receipt.threads.items())}"] if receipt.threads else []
+    )
+    tier = "no limit of memory" if receipt.memory_tier == "none" else f"memory by {receipt.memory_tier}"
+    return "; ".join([*parts, tier])
+
+
+async def earlier_words(caller: HeadClient, job: int) -> list[str]:
+    """Return a line for each attempt so far of a job that has not ended."""
+    found = await caller.ask(AskHistory(0, 1, job=job), HistoryIs)
+    return list(map(attempt_words, found.earlier))
 
 
 async def show_report(caller: HeadClient, asked: AskHistory, *, as_json: bool) -> int:

@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -67,14 +67,16 @@ def print_json(value: object) -> None:
     print(json.dumps(value, indent=1))  # noqa: T201 - a command line speaks
 
 
-def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, most: int | None = None) -> None:
+def print_table(
+    titles: Sequence[str], rows: Iterable[Sequence[str]], *, most: int | None = None, keep: Collection[str] = ()
+) -> None:
     """Print for people, in the width of the terminal. A pipe has none: there nothing is shortened or left out. With
-    `most`, so many rows at most, and how many more there are.
+    `most`, so many rows at most, and how many more there are; columns to `keep` are left out last.
     """
     rows = list(rows)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     cells = [[escaped(cell) for cell in row] for row in rows[:most]]
-    print("\n".join(table_lines(titles, cells, width)))  # noqa: T201 - a command line speaks
+    print("\n".join(table_lines(titles, cells, width, keep)))  # noqa: T201 - a command line speaks
     if most is not None and len(rows) > most:
         print(f"and {len(rows) - most:,} more")  # noqa: T201
 

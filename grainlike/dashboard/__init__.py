@@ -1,9 +1,9 @@
 """Dashboard: pages for a browser that show a head, its workers and its jobs, live and read-only.
 
 Answers: who may see them (`_access_control`), what a head says now (`_feed`), how that is drawn up for pages
-(`_picture`), what one page is sent and how much of it (`_page`, `_budget`), what a page asks for once (`_answers`,
-`_timeline`), and where all of it is served (`_app`, `_server`). The pages themselves are files in `static`, for
-browsers to load as they are.
+(`_picture`), what one page is sent and how much of it (`_page`, `_budget`), what a page asks for once (`_answers`),
+where all of it is served (`_app`, `_server`), and on how many connections (`_connections`). The pages themselves are
+files in `static`, for browsers to load as they are.
 
 Never changes anything at a head, and holds no rule about jobs: it shows what a `HeadClient` is told. It takes the
 packages of `grainlike[dashboard]`, and asyncio.

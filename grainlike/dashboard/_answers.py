@@ -19,7 +19,7 @@ from grainlike.dashboard._picture import ranges
 from grainlike.dashboard._tables import as_object
 from grainlike.errors import HeadLostError
 from grainlike.jobs import allocation_of
-from grainlike.observe import Depth, spans_from_history, spans_from_rows, trace, usage_by_function
+from grainlike.observe import Depth, failures_by_reason, spans_from_history, spans_from_rows, trace, usage_by_function
 from grainlike.wire import (
     OUTCOMES,
     PATTERN_CHARS,
@@ -90,14 +90,25 @@ class HeadAnswers:
         return _json({"rows": list(map(as_object, found.jobs)), "total": found.total, "next": found.next})
 
     async def history(self, request: Request) -> Response:
-        """Answer with jobs that have ended: `name`, `outcome` (several), `before` and `most` as in `AskHistory`."""
+        """Answer with jobs that have ended: `name`, `error`, `worker`, `outcome` (several), `before` and `most` as in
+        `AskHistory`.
+        """
         outcomes = request.query_params.getlist("outcome")
         if not set(outcomes) <= set(OUTCOMES):
             raise ValueError(f"outcomes are {', '.join(OUTCOMES)}")
-        outcomes = list(dict.fromkeys(outcomes))
-        asked = AskHistory(0, _most(request), _pattern(request), outcomes, before=_whole(request, "before"))
+        asked = replace(_search(request, _most(request)), outcomes=list(dict.fromkeys(outcomes)))
+        found = await self._ended(replace(asked, before=_whole(request, "before")))
+        return _json({"rows": list(map(_listed, found.jobs)), "before": found.before, "kept": found.kept})
+
+    async def failures(self, request: Request) -> Response:
+        """Answer with the latest failures by reason; `name`, `error` and `worker` as in `AskHistory`. `jobs` counts
+        those that were looked at, and with `more` there are older ones.
+        """
+        asked = replace(_search(request, _MOST_BARS), outcomes=["failed", "timed_out"])
         found = await self._ended(asked)
-        return _json({"rows": list(map(as_object, found.jobs)), "before": found.before, "kept": found.kept})
+        rows = [asdict(group) for group in failures_by_reason(found.jobs)[:_MOST_ROWS]]
+        counts = {"jobs": len(found.jobs), "more": bool(found.before), "kept": found.kept}
+        return _json({"rows": rows, **counts})
 
     async def job(self, request: Request) -> Response:
         """Answer with all that is known of one job, and with `family=1` of its parent and of those that it submitted.
@@ -115,8 +126,10 @@ class HeadAnswers:
         except RefusedQueryError as error:
             why = error
         answer["row"] = await self._live_row(number)
-        ended = await self._ended_row(number)
+        past = await self._feed.ask(AskHistory(0, 1, job=number), HistoryIs)
+        ended = next(iter(past.jobs), None)
         answer["ended"] = None if ended is None else as_object(ended)
+        answer["earlier"] = list(map(as_object, past.earlier if ended is None else ended.earlier))
         if why is not None and ended is None:
             raise why
         answer["running"] = [as_object(row) for row in self._feed.running() if row.job == number]
@@ -136,10 +149,10 @@ class HeadAnswers:
         above: dict[str, Any] | None = None
         if parent:
             ended = await self._ended_row(parent)
-            above = await self._live_row(parent) if ended is None else as_object(ended)
+            above = await self._live_row(parent) if ended is None else _listed(ended)
         live = await self._live(AskJobs(0, _MOST_CHILDREN, parent=number))
         past = await self._ended(AskHistory(0, _MOST_CHILDREN, parent=number))
-        below = [*map(as_object, live.jobs), *map(as_object, past.jobs)]
+        below = [*map(as_object, live.jobs), *map(_listed, past.jobs)]
         return {"parent": above, "children": below, "more_children": bool(live.next or past.before)}
 
     async def usage(self, request: Request) -> Response:
@@ -222,6 +235,11 @@ class HeadAnswers:
             asked = replace(asked, before=found.before)
 
 
+def _listed(job: EndedJob) -> dict[str, Any]:
+    """Return an ended job as a row of a list, without what only its own page shows."""
+    return as_object(replace(job, receipt=None, earlier=[]))
+
+
 class _Bars:
     """Bars of a timeline up to the moment `at`, with numbers for what comes again and again: those of names are the
     picture's, so that a function has one colour on all pages.
@@ -260,7 +278,13 @@ def _whole(request: Request, name: str, usual: int = 0) -> int:
     return int(text)
 
 
-def _pattern(request: Request) -> str:
+def _search(request: Request, most: int) -> AskHistory:
+    """Return the question for ended jobs that a page searches."""
+    error = request.query_params.get("error", "").strip()[:PATTERN_CHARS]
+    return AskHistory(0, most, _pattern(request), error=error, worker=_pattern(request, "worker"))
+
+
+def _pattern(request: Request, of: str = "name") -> str:
     """Return the shell pattern for names: plain words are looked for anywhere in them."""
-    text = request.query_params.get("name", "").strip()[: PATTERN_CHARS - 2]
+    text = request.query_params.get(of, "").strip()[: PATTERN_CHARS - 2]
     return text if not text or any(sign in text for sign in "*?[") else f"*{text}*"

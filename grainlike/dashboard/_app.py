@@ -55,6 +55,7 @@ def make_app(
         Route("/api/head", answering(answers.head)),
         Route("/api/jobs", answering(answers.jobs)),
         Route("/api/history", answering(answers.history)),
+        Route("/api/failures", answering(answers.failures)),
         Route("/api/job/{job:int}", answering(answers.job)),
         Route("/api/usage", answering(answers.usage)),
         Route("/api/timeline", answering(answers.timeline)),

@@ -19,6 +19,7 @@ try:
 
     from grainlike.dashboard._access_control import AccessControl
     from grainlike.dashboard._app import make_app
+    from grainlike.dashboard._connections import BoundedConnection, be_quiet_here
 except ImportError as error:
     raise ImportError("the dashboard needs more packages: pip install 'grainlike[dashboard]'") from error
 
@@ -96,7 +97,7 @@ class Dashboard:
         server = _Server(
             uvicorn.Config(
                 self._app,
-                http="h11",
+                http=BoundedConnection,
                 backlog=_BACKLOG,
                 ws="none",
                 lifespan="off",
@@ -120,6 +121,7 @@ class Dashboard:
                 server.stop.set()
 
     async def _answer(self, server: _Server) -> None:
+        be_quiet_here()
         with anyio.CancelScope(shield=True):  # cancelled, it would leave its connections open
             await server.serve([self._socket])
 

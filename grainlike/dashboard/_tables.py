@@ -32,9 +32,16 @@ _encode = msgspec.json.Encoder().encode
 
 
 def as_object(row: msgspec.Struct) -> dict[str, Any]:
-    """Return a row with the names of its fields; long text is cut."""
-    fields = ((name, getattr(row, name)) for name in row.__struct_fields__)
-    return {name: _cut(value) if isinstance(value, str) else value for name, value in fields}
+    """Return a row with the names of its fields, and of those of rows in it; long text is cut."""
+    return {name: _plain(getattr(row, name)) for name in row.__struct_fields__}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return as_object(value)
+    if isinstance(value, list):
+        return list(map(_plain, value))
+    return _cut(value) if isinstance(value, str) else value
 
 
 def _cut(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import TypeGuard
 
 from grainlike.errors import UnsatisfiableError, WorkerLostError
 from grainlike.graph import State
+from grainlike.head._attempts import AttemptEnds
 from grainlike.head._errors import LAYOUT, name_of, refusal, why_stuck
 from grainlike.head._history import JobHistory
 from grainlike.head._logs import LogRouter
@@ -92,6 +93,8 @@ class ActionExecutor:
         self._logs = logs
         self._history = history
         self._alarm = alarm
+        self.ends = AttemptEnds()
+        """Ends of attempts that the head hears of now."""
         self.shortfall: Callable[[int], str | None] = _no_pools
         """Function that tells what pools of workers lack for a job; None: one would serve it; empty: there are none."""
 
@@ -244,6 +247,9 @@ class ActionExecutor:
         if self._history.listener is not None:
             self._history.listener.requeued(waiting, seconds)
         for job in waiting:
+            ended = self.ends.of(job, *self._history.moment())
+            if ended is not None:
+                self._history.tried(job.id, ended)
             job.waits_again(seconds)
         for reply_to, jobs in _of_clients(waiting):
             children, attempts = [job.child for job in jobs], [job.attempt for job in jobs]

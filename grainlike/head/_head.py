@@ -381,7 +381,9 @@ class Head:
             self.records.left(peer)
             for observer in self.observers:
                 observer.left(peer)
+            self._acting.ends.lost = reason
             self._tell(WorkerLost(peer.number, reason))
+            self._acting.ends.lost = ""
 
     def hear(self, peer: WorkerConnection, frames: Sequence[Frame]) -> None:
         """Handle the frames of one read of a worker's link."""
@@ -474,6 +476,8 @@ class Head:
             at += count
             if completed.receipt is not None:
                 peer.receipts[completed.lease] = completed.receipt
+        ends = self._acting.ends
+        ends.report, ends.parcels, ends.skew, ends.rows = report, parcels, skew, None
         event = WorkerReported(peer.number, report.started, report.completed, report.ended, report.waits)
         for action in self.state.scheduler.handle(event, self._now()):
             if isinstance(action, JobsSettled):
@@ -482,6 +486,7 @@ class Head:
                 self._acting.started(action, skew)
             else:
                 self._acting.act(action)
+        ends.report, ends.parcels, ends.rows = None, {}, None
         if self.state.scheduler.late and not self.state.told_late:
             self.state.told_late = True
             logger.warning(

@@ -17,26 +17,31 @@ from operator import attrgetter
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from grainlike.graph import Node
+from grainlike.head._attempts import EarlierAttempts
 from grainlike.head._errors import name_of
 from grainlike.head._history_form import (
     UNPACKABLE,
     Entry,
     KeptHistory,
+    ReceiptTable,
     Segment,
+    first_line,
     kept_from,
+    limits_of,
     pack,
     packed_plainly,
     row_of,
     unpack,
 )
 from grainlike.head._nested import RelayedJob
-from grainlike.head._patterns import matcher
+from grainlike.head._patterns import HistoryFilter
 from grainlike.jobs import Job, Placement
 from grainlike.resources import MEMORY, Request
 from grainlike.scheduler import JobsSubmitted
-from grainlike.wire import KEPT_JOBS, AskHistory, Completed, EndedJob, HistoryIs
+from grainlike.wire import KEPT_JOBS, AskHistory, Completed, EndedAttempt, EndedJob, HistoryIs
 
 __all__ = ["KEPT_BYTES", "JobHistory", "JobListener", "calendar_ahead", "first_line"]
 
@@ -63,12 +68,11 @@ _MOST_REQUESTS = 10_000
 _MOST_TEXTS = 1_000
 """Requests of the program's own jobs whose text is kept."""
 
-_LONGEST_ERROR = 200
-
 _GOOD = "succeeded"
-_FN, _NAME, _IS_ASYNC, _REQUEST, _SLOTS = map(
-    attrgetter, ("fn", "node.function.name", "node.function.is_async", "node.request", "placement.slots")
+_FN, _NAME, _IS_ASYNC, _REQUEST = map(
+    attrgetter, ("fn", "node.function.name", "node.function.is_async", "node.request")
 )
+_SLOTS, _RECEIPT = map(attrgetter, ("placement.slots", "placement.receipt"))
 
 
 def calendar_ahead() -> float:
@@ -78,12 +82,6 @@ def calendar_ahead() -> float:
 
 def _no_coroutine(fn: int) -> bool:  # noqa: ARG001 - as where there are some
     return False
-
-
-def first_line(text: str) -> str:
-    """Return the first line of an error's text that says something, shortened."""
-    line = next((line for line in text.splitlines() if line.strip()), "").strip()
-    return line if len(line) <= _LONGEST_ERROR else f"{line[: _LONGEST_ERROR - 3]}..."
 
 
 class JobListener(Protocol):
@@ -136,6 +134,8 @@ class JobHistory:
         """Numbers of jobs of clients and of jobs, and what those from there on ask for; as `_moments`."""
         self._texts: dict[int, tuple[Request | None, str]] = {}
         """Requests of batches, with their text, by identity: a hash would cost a call."""
+        self._receipts = ReceiptTable()
+        self._earlier = EarlierAttempts()
         self.listener: JobListener | None = None
         """Listener that is told of all jobs, if there is one."""
         self._begin_segment()
@@ -175,6 +175,10 @@ class JobHistory:
             if len(self._relayed) > _MOST_REQUESTS:
                 del self._relayed[1 : _MOST_REQUESTS // 2], self._requests[2 : _MOST_REQUESTS // 2 + 1]
 
+    def moment(self) -> tuple[float, float]:
+        """Return the head's clock, and how far `time.time()` is ahead of it."""
+        return self._now(), self._ahead()
+
     def joined(self, worker: str) -> None:
         """Take note that a worker of this name joins now."""
         self._joined[worker] = self._now() + self._ahead()
@@ -200,6 +204,9 @@ class JobHistory:
         told = self._texts.get(id(request))
         if told is None or told[0] is not request:
             told = self._text_of(request)
+        receipt, known = _RECEIPT(jobs[0]), 0
+        if receipt is not None:
+            known = self._receipts.numbers.get(pack(limits_of(receipt))) or self._receipts.add(receipt)
         entry = Entry(
             *(_GOOD, "", worker, told[1], 0, "", 0, skew, _IS_ASYNC(jobs[0])),
             names=list(map(_NAME, jobs if len(set(map(_FN, jobs))) > 1 else jobs[:1])),
@@ -211,6 +218,8 @@ class JobHistory:
             ran=completed.wall[:count],
             cpu=completed.cpu[:count],
             rss=completed.rss[:count],
+            receipt=known,
+            earlier=self._taken(numbers) if self._earlier.jobs else {},
         )
         try:  # here, as a function of ours would cost each job a call
             self._entries.append(pack(entry))
@@ -235,7 +244,10 @@ class JobHistory:
         begun, ran = now, None
         if placement is not None and placement.began is not None:
             begun, ran = placement.began, max(0.0, now - placement.began)
-        cpu, rss = 0.0, 0
+        cpu, rss, known = 0.0, 0, 0
+        receipt = None if placement is None else placement.receipt
+        if receipt is not None:
+            known = self._receipts.numbers.get(pack(limits_of(receipt))) or self._receipts.add(receipt)
         if placement is not None and placement.used is not None and ran is not None:
             ran, cpu, rss = placement.used
         client, program, parent = self.origin(job)
@@ -245,7 +257,17 @@ class JobHistory:
         else:
             name, is_coroutine, request = node.function.name, node.function.is_async, str(node.request or "")
         entry = Entry(
-            *(outcome, first_line(error), job.worker or "", request, client, program, parent, 0.0, is_coroutine),
+            *(
+                outcome,
+                error and first_line(error),
+                job.worker or "",
+                request,
+                client,
+                program,
+                parent,
+                0.0,
+                is_coroutine,
+            ),
             names=[name],
             slots=[_slots(placement)],
             submitted=[self._submission_of(job.id)],
@@ -255,6 +277,8 @@ class JobHistory:
             ran=[ran],
             cpu=[cpu],
             rss=[rss],
+            receipt=known,
+            earlier=self._taken([job.id]) if self._earlier.jobs else {},
         )
         try:  # here, as a function of ours would cost each job a call
             self._entries.append(pack(entry))
@@ -270,6 +294,14 @@ class JobHistory:
         self._bad += outcome != _GOOD
         if self._end - self._first >= _SEGMENT_JOBS:
             self.close_segment()
+
+    def tried(self, job: int, ended: EndedAttempt) -> None:
+        """Keep an attempt of a job that runs again."""
+        self._earlier.add(job, replace(ended, error=first_line(ended.error)))
+
+    def _taken(self, numbers: Sequence[int]) -> dict[int, list[EndedAttempt]]:
+        """Return the earlier attempts of those of these jobs that had any, and keep them no more."""
+        return {number: self._earlier.take(number) for number in self._earlier.jobs.keys() & set(numbers)}
 
     def unwanted(self, jobs: Collection[Job], *, skipped: bool = False) -> None:
         """Keep jobs that nobody wants any more; with `skipped`, as a graph has failed."""
@@ -324,7 +356,13 @@ class JobHistory:
         """Return all that is kept, for `restore`: at most some `most_bytes`."""
         segments = [*self._segments, self._recent()] if self._entries else list(self._segments)
         moments = self._jobs, self._moments, self._relayed, self._requests
-        return pack(KeptHistory(self._end, segments, *moments, self._joined))
+        kept = KeptHistory(
+            *(self._end, segments, *moments, self._joined),
+            receipts=self._receipts.rows,
+            first_receipt=self._receipts.first,
+            earlier=self._earlier.jobs,
+        )
+        return pack(kept)
 
     def restore(self, data: bytes) -> bool:
         """Go on with what the history of another head has packed; return False if that is of another format."""
@@ -334,6 +372,8 @@ class JobHistory:
         self._end = kept.end
         self._jobs, self._moments, self._relayed, self._requests = kept.jobs, kept.moments, kept.relayed, kept.requests
         self._joined = kept.joined
+        self._receipts = ReceiptTable(kept.receipts, kept.first_receipt)
+        self._earlier = EarlierAttempts(kept.earlier)
         for segment in kept.segments:
             self._add(segment)
         self._begin_segment()
@@ -345,20 +385,21 @@ class JobHistory:
         """Return a page of the jobs that a question means, the latest first."""
         if asked.job:
             job = self.find(asked.job)
-            return HistoryIs(asked.ask, [] if job is None else [job], 0, len(self))
+            earlier = self._earlier.jobs.get(asked.job, [])
+            return HistoryIs(asked.ask, [] if job is None else [job], 0, len(self), earlier)
         found: list[EndedJob] = []
         most = max(1, min(asked.most, _PAGE_JOBS))
         before = asked.before or self._end
-        matches = matcher(asked.name)
+        meant = HistoryFilter(asked)
         looked = 0
         for segment in self._newest_first(before):
             if segment.until < asked.since:
                 break
             if looked >= _PAGE_LOOKS:
                 return HistoryIs(asked.ask, found, before, len(self))
-            if segment.bad or not asked.outcomes or _GOOD in asked.outcomes:
+            if segment.bad or meant.good:
                 looked += segment.rows
-                for place, job in self._rows(segment, asked, before, matches):
+                for place, job in self._rows(segment, meant, before):
                     found.append(job)
                     if len(found) == most:
                         return HistoryIs(asked.ask, found, place, len(self))
@@ -376,7 +417,7 @@ class JobHistory:
                     if number in entry.jobs:
                         row = entry.jobs.index(number)
                         kept = place + row >= self._end - self._most
-                        return row_of(entry, row, segment.ahead) if kept else None
+                        return row_of(entry, row, segment.ahead, self._receipts.of(entry.receipt)) if kept else None
         return None
 
     def outlived(self, job: EndedJob, worker: str) -> bool:
@@ -390,22 +431,17 @@ class JobHistory:
             if segment.first < before:
                 yield segment
 
-    def _rows(
-        self, segment: Segment, asked: AskHistory, before: int, matches: Callable[[str], object]
-    ) -> Iterator[tuple[int, EndedJob]]:
+    def _rows(self, segment: Segment, meant: HistoryFilter, before: int) -> Iterator[tuple[int, EndedJob]]:
         """Iterate over the jobs of a segment that are meant, the latest first, each with its place, below `before`."""
         place, oldest = segment.first + segment.rows, max(segment.first, self._end - self._most)
         for entry in reversed(unpack(segment.data)):
             place -= len(entry.jobs)
-            if asked.outcomes and entry.outcome not in asked.outcomes:
+            if not meant.has_any_of(entry):
                 continue
-            if asked.parent and entry.parent != asked.parent:
-                continue
-            if asked.name and not any(map(matches, entry.names)):
-                continue
+            receipt = self._receipts.of(entry.receipt)
             for row in range(min(len(entry.jobs), before - place) - 1, max(0, oldest - place) - 1, -1):
-                job = row_of(entry, row, segment.ahead)
-                if job.ended_at >= asked.since and matches(job.name):
+                job = row_of(entry, row, segment.ahead, receipt)
+                if meant.has(job):
                     yield place + row, job
 
 

@@ -1,23 +1,29 @@
-"""Form of the history of ended jobs: entries of columns, segments of entries, and what is kept for the next head."""
+"""Form of the history of ended jobs: entries of columns, segments of entries, receipts, and what is kept for the
+next head."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from grainlike.wire import EndedJob
+from grainlike.wire import EndedAttempt, EndedJob, ReceiptRow, ReceiptSpec
 
 __all__ = [
     "UNPACKABLE",
     "Entry",
     "KeptHistory",
+    "ReceiptTable",
     "Segment",
+    "first_line",
     "kept_from",
+    "limits_of",
     "pack",
     "packed_plainly",
+    "plain_text",
     "row_of",
     "unpack",
 ]
@@ -32,7 +38,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Jobs that have ended alike, in columns; `names`, `slots` and `submitted` have one item for all, or one for each.
 
     `begun` is when they began on their worker's clock, which is `skew` behind the head's, and `submitted` is on the
-    head's. `ran` is None for a job that did not run: it ended at `begun`.
+    head's. `ran` is None for a job that did not run: it ended at `begun`. `receipt` is a number of the history's table
+    of receipts, 0 for none, and `earlier` has the earlier attempts of those of the jobs that had several.
     """
 
     outcome: str
@@ -53,6 +60,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ran: Sequence[float | None]
     cpu: list[float]
     rss: list[int]
+    receipt: int = 0
+    earlier: dict[int, list[EndedAttempt]] = {}
 
 
 class Segment(NamedTuple):
@@ -80,6 +89,8 @@ class KeptHistory(msgspec.Struct, frozen=True, array_like=True):
         jobs, moments: numbers of jobs, and when those from there on were submitted.
         relayed, requests: numbers of jobs of clients and of jobs, and what those from there on ask for.
         joined: when the workers that are there joined, by name.
+        receipts: receipts of jobs, of which `first_receipt` is the number of the first.
+        earlier: the attempts so far of jobs that have not ended, by number.
     """
 
     end: int
@@ -90,7 +101,18 @@ class KeptHistory(msgspec.Struct, frozen=True, array_like=True):
     requests: list[str]
     joined: dict[str, float]
     format: int = _FORMAT
+    receipts: list[ReceiptRow] = []
+    first_receipt: int = 1
+    earlier: dict[int, list[EndedAttempt]] = {}
 
+
+_LONGEST_ERROR = 200
+
+_MOST_RECEIPTS = 4_096
+"""Receipts that are kept; of more the older half is forgotten. One takes some 300 bytes, and more with many cores."""
+
+limits_of = attrgetter("affinity", "threads", "devices", "memory_tier")
+"""Return the limits of a receipt, without the process that read them."""
 
 pack = msgspec.msgpack.Encoder().encode
 unpack = msgspec.msgpack.Decoder(list[Entry]).decode
@@ -106,16 +128,23 @@ def packed_plainly(entry: Entry) -> bytes:
     return pack(
         replace(
             entry,
-            names=list(map(_plain_text, entry.names)),
-            error=_plain_text(entry.error),
-            worker=_plain_text(entry.worker),
-            program=_plain_text(entry.program),
-            request=_plain_text(entry.request),
+            names=list(map(plain_text, entry.names)),
+            error=plain_text(entry.error),
+            worker=plain_text(entry.worker),
+            program=plain_text(entry.program),
+            request=plain_text(entry.request),
         )
     )
 
 
-def _plain_text(text: str) -> str:
+def first_line(text: str) -> str:
+    """Return the first line of an error's text that says something, shortened."""
+    line = next((line for line in text.splitlines() if line.strip()), "").strip()
+    return line if len(line) <= _LONGEST_ERROR else f"{line[: _LONGEST_ERROR - 3]}..."
+
+
+def plain_text(text: str) -> str:
+    """Return text as it can be packed: plain, and without lone surrogates."""
     return str.encode(text, "utf-8", "backslashreplace").decode()
 
 
@@ -128,8 +157,10 @@ def kept_from(data: bytes) -> KeptHistory | None:
     return kept if kept.format == _FORMAT else None
 
 
-def row_of(entry: Entry, row: int, ahead: float) -> EndedJob:
-    """Return one job of an entry; `ahead` is how far the calendar's clock is ahead of the head's."""
+def row_of(entry: Entry, row: int, ahead: float, receipt: ReceiptRow | None = None) -> EndedJob:
+    """Return one job of an entry; `ahead` is how far the calendar's clock is ahead of the head's, and `receipt` that
+    of the entry.
+    """
     began, ran = entry.begun[row] + entry.skew, entry.ran[row]
     submitted = _item(entry.submitted, row)
     return EndedJob(
@@ -150,8 +181,39 @@ def row_of(entry: Entry, row: int, ahead: float) -> EndedJob:
         entry.rss[row],
         began + (ran or 0.0) + ahead,
         entry.coroutine,
+        receipt,
+        entry.earlier.get(entry.jobs[row], []),
     )
 
 
 def _item(column: Sequence[T], row: int) -> T:
     return column[row] if len(column) > 1 else column[0]
+
+
+class ReceiptTable:
+    """Receipts by number: `rows`, of which `first` is the number of the first. `numbers` has them by `limits_of`,
+    packed.
+    """
+
+    def __init__(self, rows: Sequence[ReceiptRow] = (), first: int = 1) -> None:
+        self.rows = list(rows)
+        self.first = first
+        self.numbers = {pack(limits_of(row)): number for number, row in enumerate(self.rows, first)}
+
+    def add(self, receipt: ReceiptSpec) -> int:
+        """Add a receipt, and return its number."""
+        limits = limits_of(receipt)
+        self.rows.append(ReceiptRow(*limits))
+        number = self.numbers[pack(limits)] = self.first + len(self.rows) - 1
+        if len(self.rows) > _MOST_RECEIPTS:
+            forgotten = self.rows[: _MOST_RECEIPTS // 2]
+            del self.rows[: _MOST_RECEIPTS // 2]
+            self.first += len(forgotten)
+            for row in forgotten:
+                del self.numbers[pack(limits_of(row))]
+        return number
+
+    def of(self, number: int) -> ReceiptRow | None:
+        """Return the receipt of this number; None for 0, and for one that is forgotten."""
+        at = number - self.first
+        return self.rows[at] if number and 0 <= at < len(self.rows) else None

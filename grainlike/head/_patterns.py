@@ -1,4 +1,4 @@
-"""Shell patterns for names of functions, as clients send them."""
+"""Shell patterns for names, as clients send them, and which ended jobs a question means."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import re
 from collections.abc import Callable
 from fnmatch import translate
 
-__all__ = ["matcher"]
+from grainlike.head._history_form import Entry
+from grainlike.wire import AskHistory, EndedJob
+
+__all__ = ["HistoryFilter", "matcher"]
 
 
 def matcher(pattern: str) -> Callable[[str], object]:
@@ -15,3 +18,27 @@ def matcher(pattern: str) -> Callable[[str], object]:
     It compiles the pattern once: many names are compared, and `fnmatchcase` would keep each client's pattern for ever.
     """
     return re.compile(translate(pattern)).match if pattern else lambda name: True  # noqa: ARG005 - the signature
+
+
+class HistoryFilter:
+    """Filter of ended jobs: those that a question means. `good`: those that gave a value are among them."""
+
+    def __init__(self, asked: AskHistory) -> None:
+        self._asked = asked
+        self.good = not asked.error and (not asked.outcomes or "succeeded" in asked.outcomes)
+        self._named = matcher(asked.name)
+        self._on_worker = matcher(asked.worker)
+        self._error = asked.error.casefold()
+
+    def has_any_of(self, entry: Entry) -> bool:
+        """Return True if jobs of this entry may be meant."""
+        asked = self._asked
+        if (asked.outcomes and entry.outcome not in asked.outcomes) or (asked.parent and entry.parent != asked.parent):
+            return False
+        if not self._on_worker(entry.worker) or self._error not in entry.error.casefold():
+            return False
+        return not asked.name or any(map(self._named, entry.names))
+
+    def has(self, job: EndedJob) -> bool:
+        """Return True if this job of such an entry is meant."""
+        return job.ended_at >= self._asked.since and bool(self._named(job.name))

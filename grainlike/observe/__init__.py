@@ -2,12 +2,13 @@
 
 Answers: which job ran on which cores and when (`Span`, `span_of`), what that looks like, as a picture (`timeline`) and
 in the viewers of traces (`trace`), how far calls are that still run (`ProgressCounter`), and what jobs used of what
-they asked for (`usage_by_function`).
+they asked for (`usage_by_function`), and which failed alike (`failures_by_reason`).
 
 Never waits, asks a worker, or looks at a clock: it takes finished facts and returns text. Stands beside `net`, on
 `graph`, whose `Info` it reads; `cli` prints what it draws.
 """
 
+from grainlike.observe._failures import FailureGroup, failures_by_reason
 from grainlike.observe._progress import CallCounts, FunctionProgress, ProgressCounter
 from grainlike.observe._progress_views import as_html, as_line, as_table
 from grainlike.observe._span import Lane, Span, span_of
@@ -20,6 +21,7 @@ from grainlike.observe._usage import FunctionUsage, UsageSpread, usage_by_functi
 __all__ = [
     "CallCounts",
     "Depth",
+    "FailureGroup",
     "FunctionProgress",
     "FunctionUsage",
     "Lane",
@@ -31,6 +33,7 @@ __all__ = [
     "as_line",
     "as_table",
     "depths",
+    "failures_by_reason",
     "span_of",
     "spans_from_history",
     "spans_from_rows",

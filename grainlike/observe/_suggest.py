@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from grainlike.errors import ResourceSpecError
 from grainlike.resources import MEMORY, UNIT, Request, parse, with_amounts
 
-__all__ = ["LEAST_JOBS", "LEAST_S", "percentile", "readable_bytes", "suggested_request"]
+__all__ = ["LEAST_JOBS", "LEAST_S", "percentile", "readable_bytes", "suggested_request", "why_unsuggested"]
 
 LEAST_JOBS = 3
 """Jobs that must have been measured before anything is suggested."""
@@ -93,6 +93,30 @@ def suggested_request(
     if memory:
         amounts[MEMORY] = UNIT * memory
     return _resized(request, amounts) if amounts else None
+
+
+def why_unsuggested(asked: str, busy: Sequence[float], peaks: Sequence[int]) -> str:
+    """Return why `suggested_request` has none for these, in words.
+
+    Example:
+        >>> why_unsuggested("cores=1", [0.9], [])
+        'too little evidence: it takes 3 jobs that ran for 0.1 s or longer, 1 did'
+    """
+    try:
+        request = parse(asked)
+    except ResourceSpecError:
+        return "what they asked for is not known"
+    if len(request.options) > 1 or request.nodes > 1:
+        return "of a choice, and of several nodes, it is not known what each took"
+    lacks = []
+    if _CORES in request.units and len(busy) < LEAST_JOBS:
+        lacks.append(f"{LEAST_JOBS} jobs that ran for {LEAST_S:g} s or longer, {len(busy) or 'none'} did")
+    known = sum(1 for peak in peaks if peak)
+    if request.units.get(MEMORY) and known < LEAST_JOBS:
+        lacks.append(f"{LEAST_JOBS} whose memory is known, {known or 'none'} has it")
+    if not lacks:
+        return "they asked for neither cores nor memory"
+    return f"too little evidence: it takes {'; '.join(lacks)}"
 
 
 def _memory(request: Request, peaks: Sequence[int], *, out_of_memory: bool) -> int:

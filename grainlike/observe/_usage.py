@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from grainlike.observe._suggest import LEAST_S, percentile, suggested_request
+from grainlike.observe._suggest import LEAST_S, percentile, suggested_request, why_unsuggested
 from grainlike.wire import OUTCOMES, EndedJob
 
 __all__ = ["FunctionUsage", "UsageSpread", "usage_by_function"]
@@ -38,6 +38,7 @@ class FunctionUsage:
         ran_s: seconds that a job ran; None if none did.
         cpu_s: CPU seconds of all of them together.
         suggested: what to ask for next time; None without evidence. `suggested_request` has the rule.
+        unsuggested: why there is none, in words; empty where there is one.
     """
 
     name: str
@@ -49,6 +50,7 @@ class FunctionUsage:
     ran_s: UsageSpread | None
     cpu_s: float
     suggested: str | None
+    unsuggested: str = ""
 
 
 def usage_by_function(jobs: Iterable[EndedJob]) -> list[FunctionUsage]:
@@ -90,6 +92,7 @@ class _Samples:
 
     def usage(self, name: str, asked: str) -> FunctionUsage:
         """Return what they make together."""
+        suggested = suggested_request(asked, self.busy, self.peaks, out_of_memory=self.out_of_memory)
         return FunctionUsage(
             name,
             asked,
@@ -99,7 +102,8 @@ class _Samples:
             _spread(self.peaks),
             _spread(self.walls),
             self.cpu_s,
-            suggested_request(asked, self.busy, self.peaks, out_of_memory=self.out_of_memory),
+            suggested,
+            "" if suggested else why_unsuggested(asked, self.busy, self.peaks),
         )
 
 

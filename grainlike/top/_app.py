@@ -11,7 +11,7 @@ from typing import ClassVar
 import anyio
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container
+from textual.containers import Container, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, Static
 
@@ -38,7 +38,7 @@ _LISTS = ("jobs", "queue", "functions", "failures")
 
 _HELP = """grainlike top: what a head does now.
 
- 1        map: a cell is a core, or after | a GPU, with its function's letter
+ 1        map: a cell is a core, after | a GPU; letters are functions,
           . is free, ~ is held by a function that the filter leaves out
  2 3 4 5  jobs that run, jobs that wait, functions, failures
  Tab      the next of them
@@ -59,12 +59,14 @@ class _HelpScreen(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "app.pop_screen", "Close")]
     CSS = """
     _HelpScreen { align: center middle; }
-    #help { width: auto; height: auto; border: round $primary; padding: 0 1; }
+    #help { width: auto; max-width: 100%; height: auto; border: round $primary; padding: 0 1; }
+    _HelpScreen VerticalScroll { width: auto; max-width: 100%; height: auto; max-height: 100%; }
     """
 
     def compose(self) -> ComposeResult:
         """Make the widgets."""
-        yield Static(_HELP, id="help", markup=False)
+        with VerticalScroll():  # on a low screen
+            yield Static(_HELP, id="help", markup=False)
 
 
 class TopApp(App[None]):
@@ -228,8 +230,9 @@ class TopApp(App[None]):
         first = [f"head {self._peer}", f"up {texts.seconds(state.up_s + now - state.at)}"]
         first += [f"workers {len(state.workers):,}", f"clients {state.clients:,}", *marks]
         pace = f"{state.throughput.rate(now):.1f} jobs/s, {state.throughput.failures(now):.1f} failures/s"
-        ended = f"{totals.succeeded:,} done, {totals.failed + totals.timed_out:,} failed"
-        return f"{texts.escaped('  '.join(first))}\n{jobs}  {pace}  {ended}"
+        ended = f"{totals.failed + totals.timed_out:,} failed, {totals.succeeded:,} done"
+        # A narrow screen cuts it at the right: what has failed stands first.
+        return f"{texts.escaped('  '.join(first))}\n{ended}  {jobs}  {pace}"
 
     def _wanted(self, name: str) -> bool:
         return self._filter.casefold() in name.casefold()

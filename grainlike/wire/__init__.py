@@ -59,7 +59,17 @@ from grainlike.wire._handshake import (
     ConnectingHandshake,
     Software,
 )
-from grainlike.wire._history import KEPT_JOBS, OUTCOMES, PATTERN_CHARS, AskHistory, EndedJob, HistoryIs, checked_pattern
+from grainlike.wire._history import (
+    KEPT_JOBS,
+    OUTCOMES,
+    PATTERN_CHARS,
+    AskHistory,
+    EndedAttempt,
+    EndedJob,
+    HistoryIs,
+    ReceiptRow,
+    checked_pattern,
+)
 from grainlike.wire._large import (
     EMPTY_GAP,
     Buffer,
@@ -252,6 +262,7 @@ __all__ = [
     "Depart",
     "Done",
     "EndSessions",
+    "EndedAttempt",
     "EndedJob",
     "Enough",
     "FleetIs",
@@ -297,6 +308,7 @@ __all__ = [
     "QueueIs",
     "QueueRow",
     "Ready",
+    "ReceiptRow",
     "ReceiptSpec",
     "Refused",
     "ReleaseFunctions",

@@ -13,9 +13,11 @@ __all__ = [
     "OUTCOMES",
     "PATTERN_CHARS",
     "AskHistory",
+    "EndedAttempt",
     "EndedJob",
     "HistoryIs",
     "Pattern",
+    "ReceiptRow",
     "checked_pattern",
 ]
 
@@ -30,6 +32,49 @@ PATTERN_CHARS = 200
 
 Pattern = Annotated[str, msgspec.Meta(max_length=PATTERN_CHARS)]
 _Outcome = Annotated[str, msgspec.Meta(max_length=20)]
+
+
+class EndedAttempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An attempt of a job that was followed by another one.
+
+    Attributes:
+        attempt: its number, 1 for the first.
+        worker: the worker that had it.
+        slots: what it held there, in the notation of allocations.
+        outcome: `"failed"`, `"timed_out"`, `"out_of_memory"`, `"crashed"` (its process died), `"unstarted"` (none could
+            be started), `"stopped"`, or `"lost"` with its worker.
+        error: type and first line of its exception, or why it was lost, shortened; empty where nothing is known.
+        began_at: when it began, as `time.time()` has it.
+        ran_s: seconds that it ran.
+    """
+
+    attempt: int
+    worker: str
+    slots: str
+    outcome: str
+    error: str
+    began_at: float
+    ran_s: float
+
+    def __str__(self) -> str:
+        why = f": {self.error}" if self.error else ""
+        return f"attempt {self.attempt} on worker {self.worker} {self.outcome.replace('_', ' ')}{why}"
+
+
+class ReceiptRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Limits that were enforced on a job, read back by system calls inside it: the fields of `Receipt`.
+
+    Attributes:
+        affinity: ids of the cores that it could run on, ascending.
+        threads: the width of each thread pool, by the pool's name.
+        devices: ids of the devices that it could see, ascending.
+        memory_tier: what held it to its memory: `cgroup`, `watchdog` or `none`.
+    """
+
+    affinity: list[int]
+    threads: dict[str, int]
+    devices: list[int]
+    memory_tier: str
 
 
 class EndedJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -57,6 +102,10 @@ class EndedJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
         ended_at: when it ended, as `time.time()` has it.
         coroutine: True for a call of a coroutine function, which shares its process with others: `peak_memory` is that
             process's, since it began.
+        receipt: what was enforced on its last attempt, as its process read it back; None where no process reported
+            one, as of a job that was cancelled, and where the head has forgotten it.
+        earlier: the attempts before the last one, the first of them first: at most the latest 8. Empty for a job that
+            was tried once.
     """
 
     job: int
@@ -76,6 +125,8 @@ class EndedJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
     peak_memory: int
     ended_at: float
     coroutine: bool = False
+    receipt: ReceiptRow | None = None
+    earlier: list[EndedAttempt] = msgspec.field(default_factory=list)
 
     def __str__(self) -> str:
         times = "" if self.ran_s is None else f" after {self.ran_s:.3g} s"
@@ -88,8 +139,9 @@ class AskHistory(BaseMessage, frozen=True, tag=134):
     """Ask for jobs that have ended, the latest first, at most `most` in one answer; answered by `HistoryIs`.
 
     With `name`, those whose names match this shell pattern; with `outcomes`, those that ended so; none before `since`,
-    as `time.time()` has it; with `parent`, those that this job submitted; with `job`, that one alone. `before` is that
-    of the page before, 0 for the first.
+    as `time.time()` has it; with `parent`, those that this job submitted; with `job`, that one alone. With `error`,
+    those whose error has this text, in either case of letters; with `worker`, those on workers whose names match this
+    shell pattern. `before` is that of the page before, 0 for the first.
     """
 
     ask: int
@@ -100,17 +152,20 @@ class AskHistory(BaseMessage, frozen=True, tag=134):
     before: int = 0
     job: int = 0
     parent: int = 0
+    error: Pattern = ""
+    worker: Pattern = ""
 
 
 class HistoryIs(BaseMessage, frozen=True, tag=135):
     """A page of ended jobs. `before` is where the next one begins, 0 after the last; `kept` counts all that the head
-    has.
+    has. `earlier` are the attempts so far of the one job that was asked for, where that has not ended.
     """
 
     ask: int
     jobs: list[EndedJob]
     before: int
     kept: int
+    earlier: list[EndedAttempt] = msgspec.field(default_factory=list)
 
 
 def checked_pattern(name: str | None) -> str:

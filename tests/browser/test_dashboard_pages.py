@@ -178,6 +178,95 @@ async def test_which_jobs_failed_why_and_where_is_a_search_and_two_clicks_away(c
             assert browser.said == []
 
 
+async def test_failures_are_counted_by_reason_and_lead_to_their_jobs(chromium):
+    with anyio.fail_after(LONG_S):
+        async with busy() as executor, browsing(chromium) as browser:
+            page = await browser.open(executor.dashboard)
+            await page.click("a[aria-labelledby^=failed]:has-text('8')")
+            await holds(page, "location.pathname + location.search === '/history?show=failed'")
+            await page.wait_for_selector("button:has-text('Failed') .count:has-text('8')")
+            await page.click("button:has-text('By reason')")
+            await holds(page, "document.querySelectorAll('.tb .tr').length === 1")
+            row = await page.inner_text(".tb .tr")
+            assert re.search(r"^8\s+quick\s+local\s+\d+\s.*ValueError: x=# is <i>unlucky</i>$", row, re.DOTALL)
+            assert await findings(page) == []
+            await page.click(".tb .tr a >> nth=0")
+            await holds(page, "document.querySelectorAll('.tb .tr').length === 8")
+            assert await page.input_value("[aria-label='Search by text of the error']") == "is <i>unlucky</i>"
+            await page.fill("[aria-label='Search by worker']", "elsewhere")
+            await page.wait_for_selector("text=No such jobs")
+            await page.wait_for_selector("button:has-text('Failed') .count:has-text('0')")
+            assert browser.said == []
+
+
+async def test_at_any_width_usage_has_all_figures_and_says_why_nothing_is_suggested(chromium):
+    with anyio.fail_after(LONG_S):
+        async with busy() as executor, browsing(chromium) as browser:
+            page = await browser.open(executor.dashboard)
+            for width in (1600, 1024, 700, 390):
+                await page.set_viewport_size({"width": width, "height": 800})
+                await shown(page, "/usage")
+                await page.wait_for_selector(".tb .tr")
+                text = await page.inner_text(".table")
+                titles = ("Function", "Ended", "Asked for", "Cores busy", "Peak memory", "Ran")
+                assert all(title in text for title in titles), (width, text)
+                assert "it takes 3 jobs that ran for 0.1 s or longer, none did" in text
+            await page.click("button:has-text('Refresh')")
+            await shown(page, "/history")
+            await page.wait_for_selector("text=Without room at this width: Waited, Memory, Tries, Ended")
+            await page.set_viewport_size({"width": 1600, "height": 800})
+            await page.wait_for_selector("text=Without room", state="hidden")
+            assert browser.said == []
+
+
+async def test_on_a_timeline_failures_are_seen_however_short_they_were(chromium):
+    of_failures = """() => {
+        const canvas = document.querySelector('.timeline canvas'), context = canvas.getContext('2d');
+        const probe = document.createElement('canvas').getContext('2d');
+        probe.fillStyle = getComputedStyle(document.documentElement).getPropertyValue('--bad');
+        probe.fillRect(0, 0, 1, 1);
+        const [r, g, b] = probe.getImageData(0, 0, 1, 1).data;
+        const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+        let found = 0;
+        for (let at = 0; at < data.length; at += 4) found += data[at] === r && data[at + 1] === g && data[at + 2] === b;
+        return found;
+    }"""
+    with anyio.fail_after(LONG_S):
+        async with Executor(local=Cores(1), dashboard=True, on_failure="continue") as executor:
+            await gather([(quick @ Cores(1))(x) for x in (1, 2, 3)])
+            async with browsing(chromium) as browser:
+                page = await browser.open(executor.dashboard)
+                await shown(page, "/timeline")
+                await page.wait_for_selector("text=3 attempts that ended")
+                assert await page.evaluate(of_failures) == 0
+                await gather([(quick @ Cores(1))(4)], return_exceptions=True)
+                await page.wait_for_selector("text=4 attempts that ended")
+                assert await page.evaluate(of_failures) > 20, (
+                    "a wedge and hatching; a bar of a millisecond alone has three"
+                )
+
+
+@delayed(retries=1)
+async def again(path):
+    if not path.exists():
+        path.touch()
+        raise ValueError("<b>once</b>")
+
+
+async def test_a_job_that_has_ended_shows_each_attempt_and_its_receipt(chromium, tmp_path):
+    with anyio.fail_after(LONG_S):
+        async with Executor(local=Cores(1), dashboard=True) as executor, browsing(chromium) as browser:
+            await (again @ Cores(1))(tmp_path / "tried")
+            page = await browser.open(executor.dashboard)
+            await shown(page, "/job/1")
+            first, second = [await page.inner_text(f".attempts li >> nth={at}") for at in (0, 1)]
+            assert re.search(r"Attempt 1\s+failed\s.*on local cores=\[.*ValueError: <b>once</b>", first, re.DOTALL)
+            assert re.search(r"Attempt 2\s+succeeded\s.*on local cores=\[", second, re.DOTALL)
+            receipt = await page.inner_text(".panel:has(h2:text('Receipt'))")
+            assert re.search(r"Cores\s+[\d, ]+\s+Threads\s", receipt)
+            assert await findings(page) == []
+
+
 async def test_all_is_reached_by_keys(chromium):
     with anyio.fail_after(LONG_S):
         async with busy() as executor, browsing(chromium, reduced_motion="reduce") as browser:

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 import httpx
@@ -20,7 +20,7 @@ from waiting import until
 
 from grainlike import Cores, Executor, Limit, ThreadBackend, delayed, gather, run, start
 from grainlike.client import call
-from grainlike.dashboard import Dashboard
+from grainlike.dashboard import Dashboard, _app, _connections
 
 pytestmark = pytest.mark.anyio
 
@@ -134,7 +134,14 @@ async def test_a_page_is_told_who_runs_on_which_core_and_is_sent_what_it_asks_fo
             GATES["b"].set()
 
 
-async def test_one_job_has_its_parent_its_children_its_error_and_its_log():
+@delayed(retries=1)
+async def again(path):
+    if not path.exists():
+        path.touch()
+        raise ValueError("once")
+
+
+async def test_one_job_has_its_parent_its_children_its_attempts_and_its_log(tmp_path):
     GATES.update(child=anyio.Event())
     with anyio.fail_after(LIMIT_S):
         async with Executor(local=Cores(2), dashboard=True) as executor, opened(executor) as browser:
@@ -160,6 +167,18 @@ async def test_one_job_has_its_parent_its_children_its_error_and_its_log():
             one = await answer(browser, "/api/job/1?family=1")
             assert (one["ended"]["outcome"], [child["job"] for child in one["children"]]) == ("succeeded", [2])
             assert "<script>" in (await answer(browser, "/api/job/3"))["ended"]["error"]
+            found = await answer(browser, "/api/failures?error=UNLUCKY&worker=loc&name=bad")
+            assert [(row["jobs"], row["name"], row["worker"], row["latest"]) for row in found["rows"]] == [
+                (1, "bad", "local", 3)
+            ]
+            assert (found["jobs"], found["more"]) == (1, False)
+            assert (await answer(browser, "/api/failures?worker=else"))["rows"] == []
+            assert (await answer(browser, "/api/history?worker=else"))["rows"] == []
+            assert one["ended"]["receipt"]["memory_tier"] in ("none", "watchdog", "cgroup")
+            assert (await answer(browser, "/api/history"))["rows"][0]["receipt"] is None, "lists are short"
+            await (again @ Cores(1))(tmp_path / "tried")
+            [tried] = (await answer(browser, "/api/job/4"))["earlier"]
+            assert (tried["attempt"], tried["worker"], tried["error"]) == (1, "local", "ValueError: once")
             use = await answer(browser, "/api/usage?name=bad")
             assert [(row["name"], row["asked"], row["outcomes"]) for row in use["rows"]] == [
                 ("bad", "cores=1", {"failed": 1})
@@ -167,14 +186,14 @@ async def test_one_job_has_its_parent_its_children_its_error_and_its_log():
             line = await answer(browser, "/api/timeline")
             bars = [(line["names"][str(bar[1])], bar[2], line["outcomes"][bar[6]]) for bar in line["bars"]]
             assert sorted((name, outcome) for name, _, outcome in bars) == [
-                *(("bad", "failed"), ("held", "succeeded"), ("parent", "succeeded"))
+                *(("again", "succeeded"), ("bad", "failed"), ("held", "succeeded"), ("parent", "succeeded"))
             ]
             assert all(len(cores) == 1 for _, cores, _ in bars)
             assert (await answer(browser, "/api/timeline?since=99999999999"))["bars"] == []
             trace = await browser.get("/api/trace.json")
             assert "attachment" in trace.headers["content-disposition"]
             drawn = [event["name"] for event in trace.json()["traceEvents"] if event["ph"] == "X"]
-            assert sorted(drawn) == ["bad", "held", "parent"]
+            assert sorted(drawn) == ["again", "bad", "held", "parent"]
 
 
 async def _rows(browser, path, least):
@@ -326,6 +345,9 @@ async def test_the_command_and_a_head_of_its_own_print_links_that_open_their_pag
         assert beside.wait(LIMIT_S) == 130
         head.send_signal(signal.SIGINT)
         assert head.wait(LIMIT_S) == 0
+        logged = head.stderr.read()
+        assert "server process" not in logged
+        assert "Uvicorn" not in logged
         for process in (beside, head):
             process.stdout.close()
             process.stderr.close()
@@ -363,3 +385,93 @@ async def test_out_of_descriptors_jobs_go_on_and_the_log_is_not_flooded():
             assert await (held @ Cores(1))("c") == "c"
     # Some versions of asyncio log one for each connection that might wait in the kernel.
     assert len([message for message in said if "out of system resource" in message]) <= 32
+
+
+# --- strangers -----------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def strangers(port, count):
+    """Connections of somebody without a link, as pairs of a reader and a writer."""
+    opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(count)]
+    try:
+        yield opened
+    finally:
+        for _, writer in opened:
+            writer.close()
+
+
+async def are_closed(connections):
+    for reader, _ in connections:
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+
+
+async def test_strangers_hold_few_connections_and_keep_nobody_out(monkeypatch):
+    monkeypatch.setattr(_connections, "MOST_CONNECTIONS", 4)
+    with anyio.fail_after(LIMIT_S):
+        async with (
+            Executor(local=Cores(1), dashboard=True) as executor,
+            opened(executor) as browser,
+            live(browser) as updates,
+            strangers(browser.base_url.port, 6) as idle,
+        ):
+            assert await first(updates, lambda told: "figures" in told)
+            await are_closed(idle[:3])
+            assert (await answer(browser, "/api/head"))["pid"] == os.getpid()
+            idle[-1][1].write(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert await idle[-1][0].readline() == b"HTTP/1.1 403 Forbidden\r\n"
+            GATES["c"] = anyio.Event()
+            start((held @ Cores(1))("c"))
+            assert await first(updates, lambda told: told.get("figures", {}).get("jobs") == {"running": 1})
+            GATES["c"].set()
+
+
+async def test_where_all_connections_are_in_use_another_is_refused(monkeypatch):
+    monkeypatch.setattr(_connections, "MOST_CONNECTIONS", 2)
+    with anyio.fail_after(LIMIT_S):
+        async with (
+            Executor(local=Cores(1), dashboard=True) as executor,
+            opened(executor) as browser,
+            live(browser) as one,
+            live(browser) as other,
+        ):
+            for updates in (one, other):
+                assert await first(updates, lambda told: "figures" in told)
+            async with strangers(browser.base_url.port, 1) as refused:
+                await are_closed(refused)
+
+
+async def test_a_connection_that_asks_for_nothing_whole_is_closed(monkeypatch):
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(local=Cores(1), dashboard=True) as executor:
+            monkeypatch.setattr(_connections, "IDLE_S", 0.01)
+            async with strangers(httpx.URL(executor.dashboard).port, 2) as idle:
+                idle[1][1].write(b"GET / HTTP/1.1\r\nHost: ")
+                await are_closed(idle)
+
+
+async def test_no_more_pages_than_may_be_are_followed(monkeypatch):
+    monkeypatch.setattr(_app, "_MOST_PAGES", 2)
+    with anyio.fail_after(LIMIT_S):
+        async with (
+            Executor(local=Cores(1), dashboard=True) as executor,
+            opened(executor) as browser,
+            live(browser) as one,
+            live(browser) as other,
+        ):
+            for updates in (one, other):
+                assert await first(updates, lambda told: "figures" in told)
+            refused = await browser.get("/api/live")
+            assert (refused.status_code, refused.text) == (503, "2 pages are open already.")
+
+
+async def test_what_strangers_send_is_not_logged_and_other_servers_log_as_before(caplog):
+    caplog.set_level(logging.INFO)
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(local=Cores(1), dashboard=True) as executor:
+            async with strangers(httpx.URL(executor.dashboard).port, 1) as [(reader, writer)]:
+                writer.write(b"no request\r\n\r\n")
+                assert await reader.readline() == b"HTTP/1.1 400 Bad Request\r\n"
+            logging.getLogger("uvicorn.error").info("of another server")
+    assert [record.message for record in caplog.records if record.name.startswith("uvicorn")] == ["of another server"]

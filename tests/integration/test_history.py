@@ -1,14 +1,17 @@
 """What became of each job: asked of an executor, of a head elsewhere, and by the command line."""
 
 import json
+import os
 import re
+import signal
 from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 from limits import LIMIT_S
 
-from grainlike import Cores, Executor, ThreadBackend, UnsatisfiableError, cancel, connect, delayed, gather, start
+from grainlike import Cores, Executor, ThreadBackend, UnsatisfiableError, cancel, connect, delayed, gather, info, start
 from grainlike.cli import main
 
 TLS = "tcp://127.0.0.1:0"
@@ -117,14 +120,24 @@ async def test_a_client_and_the_command_line_ask_the_head(told):
             assert [job["name"] for job in ended["ended"]] == ["triple", "triple"]
             both = json.loads((await told("jobs", "--all", "--name", "dou*", "--since", "1h", "--json"))[1])
             assert (both["jobs"], both["total"], len(both["ended"])) == ([], 0, 3)
+            code, out, _ = await told("jobs", "--failed", "--by-reason", "--error", "UNLUCKY", "--worker", "loc*")
+            assert code == 0
+            row, note = out.splitlines()[2:]
+            assert re.fullmatch(rf"1  double  local  +\S+ +{bad.job}  ValueError: 7 is unlucky", row.strip())
+            assert note.startswith("latest is the number of the last such job")
+            reasons = json.loads((await told("jobs", "--failed", "--by-reason", "--json"))[1])
+            assert (reasons["failures"], reasons["reasons"][0]["latest"]) == (1, bad.job)
+            assert "no such jobs have failed" in (await told("jobs", "--failed", "--by-reason", "--worker", "x"))[1]
+            assert "no such jobs" in (await told("jobs", "--failed", "--error", "lucky?"))[1]
             code, out, _ = await told("explain", bad.job)
             assert code == 0
             time = r"[\d.]+ m?s"
-            first, error, where, request, times, whose = out.splitlines()
+            first, error, where, request, times, enforced, whose = out.splitlines()
             assert first.startswith(f"job {bad.job}, double: failed in attempt 1, ended ")
             assert request == "  asked for: cores=1"
             assert (error, where.split(" cores=")[0]) == ("  ValueError: 7 is unlucky", "  worker: local, slots")
             assert re.fullmatch(rf"  queued for {time}, ran for {time}, CPU {time}, peak memory \S+", times)
+            assert enforced.startswith("  enforced: cores ")
             assert whose == f"  client: {bad.program}"
             plain = json.loads((await told("explain", bad.job, "--json"))[1])
             assert (plain["state"], plain["job"], plain["outcome"]) == ("ended", bad.job, "failed")
@@ -156,12 +169,94 @@ async def test_a_client_and_the_command_line_ask_the_head(told):
             assert "there may be more" in out
 
 
+@delayed(retries=3, timeout=600)
+def unsteady(path):
+    tries = len(path.read_text())
+    path.write_text("x" * (tries + 1))
+    if tries != 1:  # the second attempt writes nothing
+        print(f"try {tries}", flush=True)
+    if tries == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if tries < 3:
+        raise ValueError(f"{tries} is too few\nand more")
+    return tries
+
+
+@pytest.mark.anyio
+async def test_each_attempt_of_a_job_is_told_with_its_error_and_what_was_enforced(told, tmp_path):
+    path = tmp_path / "tries"
+    path.write_text("")
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(listen=TLS, local=Cores(1)) as executor:
+            assert await (unsteady @ Cores(1))(path) == 3
+            await (triple @ Cores(1))(1)
+            once, job = await executor.history()
+            assert (once.earlier, job.attempts, job.outcome) == ([], 4, "succeeded")
+            assert [(one.attempt, one.outcome, one.error) for one in job.earlier] == [
+                (1, "failed", "ValueError: 0 is too few"),
+                (2, "crashed", "killed by SIGKILL"),
+                (3, "failed", "ValueError: 2 is too few"),
+            ]
+            assert {(one.worker, one.slots) for one in job.earlier} == {("local", job.slots)}
+            began = [one.began_at for one in job.earlier]
+            assert began == sorted(began)
+            assert all(one.ran_s > 0 for one in job.earlier)
+            assert (began[-1] + job.earlier[-1].ran_s) <= job.ended_at - job.ran_s
+            assert f"cores={job.receipt.affinity}" == job.slots
+            assert job.receipt == once.receipt
+            lines = (await told("explain", job.job))[1].splitlines()
+            assert [line.split(",")[0] for line in lines[-4:]] == [
+                f"  enforced: cores {job.receipt.affinity[0]}; no limit of memory",
+                *("  attempt 1: failed", "  attempt 2: crashed", "  attempt 3: failed"),
+            ]
+            assert lines[-1].endswith(": ValueError: 2 is too few")
+            plain = json.loads((await told("explain", job.job, "--json"))[1])
+            assert [one["outcome"] for one in plain["earlier"]] == ["failed", "crashed", "failed"]
+            code, out, headings = await told("logs", job.job)
+            assert (code, out) == (0, "try 0\ntry 2\ntry 3\n")
+            assert [line[:19] for line in headings.splitlines() if line.startswith("[attempt")] == [
+                *("[attempt 1: failed,", "[attempt 2: crashed", "[attempt 3: failed,", "[attempt 4: succeed"),
+            ]
+            assert "[attempt" not in "".join((await told("logs", once.job))[1:])
+            as_json = (await told("logs", job.job, "--json"))[1].splitlines()
+            assert [json.loads(line)["attempt"] for line in as_json if "try" in line] == [1, 3, 4]
+
+
+@delayed(retries=1)
+async def twice(path, gate):
+    if not path.exists():
+        path.touch()
+        raise ValueError("the first time")
+    await GATES[gate].wait()
+
+
+GATES: dict[str, anyio.Event] = {}
+
+
+@pytest.mark.anyio
+async def test_a_job_that_runs_again_is_told_with_the_attempts_before(told, tmp_path):
+    GATES["twice"] = anyio.Event()
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(listen=TLS, local=Cores(1)) as executor:
+            waits_ = start((twice @ Cores(1))(tmp_path / "tries", "twice"))
+            while (await executor.explain(waits_)).attempt < 2:
+                await checkpoint()
+            out = (await told("explain", info(waits_).job))[1]
+            assert "attempt 1: failed, on worker local" in out
+            assert out.endswith(": ValueError: the first time\n")
+            GATES["twice"].set()
+            await waits_
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("words", "why"),
     [
         (["--ended", "--failed"], "choose one"),
         (["--name", "fit"], "are of ended jobs"),
+        (["--worker", "n1"], "are of ended jobs"),
+        (["--ended", "--by-reason"], "say --failed"),
+        (["--ended", "--error", ""], "an empty pattern"),
         (["--ended", "--since", "yesterday"], "'yesterday' is no time"),
         (["--ended", "--since", "2026-13-01"], "no time"),
         (["--ended", "--name", ""], "an empty pattern"),

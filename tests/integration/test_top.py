@@ -24,6 +24,7 @@ from grainlike.cli._past import ended_words
 from grainlike.cli._words import amounts, escaped, moment_text, seconds
 from grainlike.live import LiveState
 from grainlike.top import Texts, TopApp
+from grainlike.top._app import _HELP
 from grainlike.top._core_map import CoreMap
 from grainlike.top._job_screen import TAIL
 from grainlike.top._lists import JobList
@@ -108,6 +109,7 @@ async def test_on_a_small_terminal_each_part_has_its_key() -> None:
         app = top()
         async with app.run_test(size=SIZES[0]) as pilot:
             now = await shown(pilot, "ffff", "cores=", "3 running")
+            assert now.splitlines()[1].startswith("0 failed, 0 done  ")
             assert all(part in now for part in ("head tcp://127.0.0.1:", "workers 1", "1,501 queued", "2 · running"))
             assert all(word in now for word in ("Filter", "Pause", "Help", "Quit"))
             assert "3 · waiting" not in now
@@ -123,7 +125,9 @@ async def test_on_a_small_terminal_each_part_has_its_key() -> None:
             now = await shown(pilot, "function  running")
             assert "t  train           2     0       0" in now
             await pilot.press("question_mark")
-            await shown(pilot, "Esc closes this.")
+            now = await shown(pilot, "Esc closes this.")
+            assert all(line in now for line in _HELP.splitlines()), "none is cut"
+            assert now.count("─╮") == now.count("─╯") == 3, "of the map, the list, and the help"
             await pilot.press("escape", "slash", *"tra", "enter")
             now = await shown(pilot, "filter: tra", "~~~~")
             assert "ffff" not in now
@@ -143,7 +147,7 @@ async def test_on_a_large_terminal_all_is_in_sight_and_a_job_is_opened() -> None
         app = top()
         async with app.run_test(size=SIZES[1]) as pilot:
             titles = "1 · cores", "2 · running", "3 · waiting, and why", "4 · functions", "5 · failures"
-            now = await shown(pilot, *titles, "ValueError: [bold]out of luck[/bold]", "0 done, 1 failed")
+            now = await shown(pilot, *titles, "ValueError: [bold]out of luck[/bold]", "1 failed, 0 done")
             assert len(now.splitlines()) == 60
             await pilot.press("5", "enter")
             last = f"[bold]line[/bold] {LINES - 1}"
@@ -202,6 +206,20 @@ async def test_at_a_terminal(size: tuple[int, int], plain: bool) -> None:
     assert ended.written.rindex("\x1b[?1049l") > ended.written.rindex("\x1b[?1049h")
     inks = [";".join(str(int(colour[at : at + 2], 16)) for at in (1, 3, 5)) for colour in _COLOURS]
     assert any(ink in ended.written for ink in inks) is not plain
+
+
+@pytest.mark.asyncio
+async def test_at_a_terminal_it_is_drawn_where_its_errors_go_to_a_file(tmp_path: Path) -> None:
+    with (tmp_path / "errors").open("wb") as errors:
+        async with asyncio.timeout(LIMIT_S), cluster():
+            steps = [("3 running", "q")]
+            ended = await at_top(columns=80, rows=24, steps=steps, stderr=errors.fileno())
+        assert ended.code == 0
+        assert "ffff" in "\n".join(ended.screens[0])
+        ended = await at_top(stderr=errors.fileno())
+    assert ended.code == 3
+    assert "no head is running here" in (tmp_path / "errors").read_text()
+    assert "\x1b" not in (tmp_path / "errors").read_text()
 
 
 @pytest.mark.asyncio

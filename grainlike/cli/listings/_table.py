@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from grainlike.cli.listings._cells import breadth, cell_lines, least_breadth
 
@@ -10,9 +10,12 @@ __all__ = ["table_lines"]
 
 _GAP = "  "
 
+_KEPT = 12
+"""Characters to which columns that are kept are shortened before one of them is left out."""
+
 _NUMBERS = frozenset(
     (
-        *("job", "running", "pid", "heard ago", "for", "ran", "cpu", "memory", "ended", "jobs", "names"),
+        *("job", "latest", "running", "pid", "heard ago", "for", "ran", "cpu", "memory", "ended", "jobs", "names"),
         *("outcomes", "kept", "limit", "since", "results", "size", "records", "newest", "up", "pending", "wanted"),
         *("core-hours", "workers", "submitted ago", "left", "queued", "attempts", "cores", "peak"),
     )
@@ -28,13 +31,16 @@ _LEAST_VALUE = (
 for the first of all."""
 
 
-def table_lines(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+def table_lines(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], width: int | None, keep: Collection[str] = ()
+) -> list[str]:
     """Return the lines of a table, with one about the columns that had no room.
 
     Args:
         titles: of the columns. By their titles it is known which hold numbers, and which are of least value.
         rows: cells without control characters.
         width: of the terminal; None for a pipe, where nothing is shortened.
+        keep: titles of columns that are shortened further, and left out after all others.
 
     Example::
 
@@ -51,7 +57,12 @@ def table_lines(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int
         for title, column, wide in zip(titles, columns, most, strict=True)
     ]
     while len(shown) > 1 and _total(least, shown) > width:
-        shown.remove(max(shown[1:], key=lambda at: _worthlessness(titles[at], at)))
+        worst = max(shown[1:], key=lambda at: (titles[at] not in keep, _worthlessness(titles[at], at)))
+        if titles[worst] in keep:
+            least = [min(one, _KEPT) if title in keep else one for one, title in zip(least, titles, strict=True)]
+            if _total(least, shown) <= width:
+                break
+        shown.remove(worst)
     lines = _lines(titles, rows, shown, _widths(least, most, shown, width))
     left_out = [title for at, title in enumerate(titles) if at not in shown]
     if left_out:

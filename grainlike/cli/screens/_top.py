@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from grainlike.cli._ask import with_reasons
 from grainlike.cli._exits import OK, USAGE
@@ -28,9 +31,29 @@ def show_top(head: str | None, insecure: bool, every_s: float) -> int:
     app = TopApp(head, Texts(escaped, amounts, seconds, moment_text, ended_words), insecure=insecure, every_s=every_s)
 
     async def main() -> int:
-        await app.run_async()
+        with _drawing_on_the_terminal():
+            await app.run_async()
         if app.failure is not None:
             raise app.failure
         return OK
 
     return with_reasons(main)
+
+
+@contextmanager
+def _drawing_on_the_terminal() -> Iterator[None]:
+    """Context manager: what textual draws goes to the terminal of standard output. It writes to standard error, which
+    may lead to a file.
+    """
+    if sys.stderr.isatty():
+        yield
+        return
+    sys.stderr.flush()
+    before = os.dup(sys.stderr.fileno())
+    os.dup2(sys.stdout.fileno(), sys.stderr.fileno())
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(before, sys.stderr.fileno())
+        os.close(before)

@@ -23,8 +23,11 @@ const PAGES = [
 ];
 const RATES = 180;
 
+/** Pages to which figures lead. */
+const LEADS = { failed: "/history?show=failed" };
+
 const live = new Live();
-const view = h("main", { id: "view", tabindex: "-1" });
+const view = h("main", { id: "view", tabindex: "0", "aria-label": "Page" });
 const links = new Map();
 const figures = new Map();
 const rates = [];
@@ -89,9 +92,10 @@ window.addEventListener("popstate", () => go(null, { push: false }));
 // --- figures -------------------------------------------------------------------------------------------------------
 
 function figure(name, title, ...more) {
-  const value = h("span", { text: "–" });
+  const path = LEADS[name];
+  const value = path ? h("a", { id: `${name}-value`, href: path, text: "–", "aria-labelledby": `${name}-title ${name}-value` }) : h("span", { text: "–" });
   const note = h("small");
-  const box = h("div", { class: "figure" }, h("dt", { text: title }), h("dd", {}, value, note, ...more));
+  const box = h("div", { class: "figure" }, h("dt", { id: `${name}-title`, text: title }), h("dd", {}, value, note, ...more));
   figures.set(name, { box, value, note, more });
   return box;
 }

@@ -9,12 +9,16 @@ const narrow = window.matchMedia("(max-width: 720px)");
 const medium = window.matchMedia("(max-width: 1360px)");
 
 /**
- * A table of `columns`: `title`, `width` (of a grid), `cell(row)` (text or a node), `num`, `wide` for those that a
- * phone leaves out, `extra` for those that only a large screen has room for, and `below` for those that it shows on a line of their own. `tall` rows wrap their text. A long table is given its `scroller`, and calls `onend` near its end.
+ * A table of `columns`: `title`, `width` (of a grid), `cell(row)` (text or a node), `num`, `wide` for those that have no
+ * room on a phone, `extra` for those that have it on a large screen alone, and `below` for those that a phone shows on a
+ * line of their own. `tall` rows wrap their text, and columns without room are lines below each. A long table is
+ * given its `scroller`, and calls `onend` near its end; its rows are of one height, and it names the columns that it
+ * leaves out, but for those that are `told` in another one then.
  */
 export class Table {
   constructor({ label, columns, tall = false, scroller = null, onend = null }) {
     this.columns = columns;
+    this.tall = tall;
     this.scroller = scroller;
     this.onend = onend;
     this.rows = [];
@@ -22,12 +26,14 @@ export class Table {
     this.first = -1;
     this.header = h("div", { class: "tr th", role: "row" });
     this.body = h("div", { class: "tb", role: "rowgroup" });
-    this.node = h(
+    this.table = h(
       "div",
       { class: `table${tall ? " tall" : ""}`, role: "table", "aria-label": label },
       h("div", { role: "rowgroup", class: "tr-group" }, this.header),
       this.body,
     );
+    this.note = h("p", { class: "note left-out", hidden: true });
+    this.node = h("div", {}, this.note, this.table);
     this.fit = () => this.#fit();
     this.look = () => this.#look();
     for (const query of [narrow, medium]) query.addEventListener("change", this.fit);
@@ -43,15 +49,20 @@ export class Table {
   /** Show these rows; `total` is how many there are, where that is known and more. */
   show(rows, total = null) {
     this.rows = rows;
-    this.node.setAttribute("aria-rowcount", String(total ?? rows.length));
+    this.table.setAttribute("aria-rowcount", String(total ?? rows.length));
     if (this.scroller) this.body.style.height = `${rows.length * this.height}px`;
     this.#draw();
   }
 
   #fit() {
     const small = narrow.matches;
-    this.chosen = this.columns.filter((column) => !((small && column.wide) || ((small || medium.matches) && column.extra)));
-    this.below = small ? this.chosen.filter((column) => column.below) : [];
+    const out = this.columns.filter((column) => (small && column.wide) || ((small || medium.matches) && column.extra));
+    this.folded = this.tall ? out : [];
+    this.chosen = [...this.columns.filter((column) => !out.includes(column)), ...this.folded];
+    this.below = [...(small ? this.chosen.filter((column) => column.below) : []), ...this.folded];
+    const untold = out.filter((column) => !column.told);
+    this.note.hidden = this.tall || !untold.length;
+    this.note.textContent = `Without room at this width: ${untold.map((column) => column.title).join(", ")}`;
     const heads = this.chosen.filter((column) => !this.below.includes(column));
     this.height = this.below.length ? ROW_OF_TWO : ROW;
     this.template = heads.map((column) => (small && column.narrow) || column.width).join(" ");
@@ -90,7 +101,7 @@ export class Table {
     const node = h(
       "div",
       { class: "tr", role: "row", "aria-rowindex": String(index + 1) },
-      ...this.chosen.map((column) => h("div", { class: this.#looks(column), role: "cell" }, column.cell(row))),
+      ...this.chosen.map((column) => h("div", { class: this.#looks(column), role: "cell" }, this.folded.includes(column) ? h("span", { class: "dim", text: `${column.title}: ` }) : null, column.cell(row))),
     );
     node.style.gridTemplateColumns = this.template;
     if (this.scroller) {

@@ -1,7 +1,7 @@
-// One job: where it stands and why, what it used, whom it belongs to, and what it writes.
+// One job: where it stands and why, its attempts, what was enforced, what it used, whom it belongs to, what it writes.
 
 import { h, say } from "./dom.js";
-import { amounts, bytes, count, moment, seconds, words } from "./format.js";
+import { amounts, bytes, count, many, moment, seconds, words } from "./format.js";
 import { again, ask } from "./live.js";
 import { empty, jobLink } from "./table.js";
 
@@ -11,10 +11,12 @@ export function jobView({ live, job }) {
   const name = h("span", { text: `Job ${job}` });
   const state = h("span", { class: "tag", hidden: true });
   const stands = panel("Where it stands");
+  const attempts = panel("Attempts");
   const usage = panel("Asked and used");
+  const receipt = panel("Receipt");
   const family = panel("Around it");
   const log = logPanel(live);
-  const place = h("div", {}, h("div", { class: "columns" }, h("div", { class: "stack" }, stands.node, usage.node, family.node), log.node));
+  const place = h("div", {}, h("div", { class: "columns" }, h("div", { class: "stack" }, stands.node, attempts.node, usage.node, receipt.node, family.node), log.node));
   let ended = false;
   let asked = 0;
 
@@ -43,7 +45,9 @@ export function jobView({ live, job }) {
     say(state, words(now));
     document.title = `${any.name} · job ${job} · grainlike`;
     stands.list(standing(found));
+    attempts.body.replaceChildren(...tried(found));
     usage.list(used(found));
+    receipt.body.replaceChildren(enforced(found.ended));
     if ("children" in found) family.body.replaceChildren(tree(found, job, any.name));
   }
 
@@ -76,8 +80,7 @@ function standing({ ended, row, explain, running }) {
   if (ended) {
     rows.push(["Ended", `${moment(ended.ended_at)}, ${words(ended.outcome)}`]);
     if (ended.error) rows.push(["Error", h("span", { class: "error-text", text: ended.error })]);
-    rows.push(["Attempts", count(ended.attempts)]);
-    if (ended.worker) rows.push(["Worker", ended.worker], ["Slots", mono(amounts(ended.slots))]);
+    if (ended.worker) rows.push(["Worker", ended.worker]);
   } else if (explain) {
     rows.push(["Now", explain.words]);
     if (explain.pools) rows.push(["Pools", explain.pools]);
@@ -88,6 +91,47 @@ function standing({ ended, row, explain, running }) {
   const program = (ended ?? row)?.program;
   if (program) rows.push(["Program", program]);
   return rows;
+}
+
+/** Attempts of a job, the first one first: those before the last as the head kept them, and the last or present one. */
+function tried({ ended, row, explain, earlier }) {
+  const all = earlier.map((one) => ({ ...one, ended_at: one.began_at + one.ran_s }));
+  if (ended?.attempts) {
+    const began = ended.ran_s === null ? null : ended.ended_at - ended.ran_s;
+    all.push({ ...ended, attempt: ended.attempts, began_at: began });
+  } else if (row?.running_s !== null && row?.running_s !== undefined) {
+    all.push({ attempt: row.attempt, worker: row.worker, slots: row.allocation, outcome: row.state, error: "", ran_s: row.running_s });
+  }
+  const last = ended ? ended.attempts : (explain?.attempt ?? 0);
+  const forgotten = (all[0]?.attempt ?? 1) - 1;
+  const notes = [];
+  if (!all.length) notes.push(h("p", { class: "note", text: last && !ended ? "It is on its way to a worker." : "It has not run." }));
+  if (all.length && forgotten > 0) notes.push(h("p", { class: "note", text: `Of the first ${many(forgotten, "attempt")} nothing is kept.` }));
+  return [...notes, h("ol", { class: "attempts" }, ...all.map(attempt))];
+}
+
+function attempt(one) {
+  const times = [];
+  if (one.began_at) times.push(`${moment(one.began_at)} to ${moment(one.ended_at)}`);
+  if (one.ran_s !== null) times.push(seconds(one.ran_s));
+  return h(
+    "li",
+    {},
+    h("div", { class: "attempt-head" }, h("b", { text: `Attempt ${one.attempt}` }), h("span", { class: `tag ${one.outcome}`, text: words(one.outcome) }), h("span", { class: "dim", text: times.join(", ") || "it did not run" })),
+    h("div", {}, one.worker ? `on ${one.worker} ` : "", mono(amounts(one.slots))),
+    one.error ? h("div", { class: "error-text", text: one.error }) : null,
+  );
+}
+
+/** The receipt of a job: limits as its own process read them back. */
+function enforced(ended) {
+  const told = ended?.receipt;
+  if (!told) return h("p", { class: "note", text: ended ? "No process of its reported what was enforced, or it is forgotten." : "Its process reports that with its end." });
+  const widths = Object.entries(told.threads).map(([pool, width]) => `${pool} ${width}`);
+  const rows = [["Cores", told.affinity.join(", ") || "not pinned"], ["Threads", widths.join(", ") || "no pools of threads"]];
+  if (told.devices.length) rows.push(["GPUs", told.devices.join(", ")]);
+  rows.push(["Memory", told.memory_tier === "none" ? "no limit" : `limit by ${told.memory_tier}`]);
+  return h("dl", { class: "facts-list" }, ...rows.flatMap(([key, value]) => [h("dt", { text: key }), h("dd", { class: "mono", text: value })]));
 }
 
 function used({ ended, row, explain }) {

@@ -1,7 +1,7 @@
 // Jobs and history: long lists, searched and sent page by page by the server.
 
 import { h, say } from "./dom.js";
-import { amounts, bytes, count, moment, seconds, words } from "./format.js";
+import { amounts, brief, bytes, count, many, moment, seconds, words } from "./format.js";
 import { Table, empty, full, jobLink } from "./table.js";
 import { again, ask } from "./live.js";
 
@@ -11,16 +11,20 @@ const TYPING_MS = 250;
 
 const tag = (state) => h("span", { class: `tag ${state}`, text: words(state) });
 
-/** A view of a long list. `path(query, cursor)` is what a page of it is asked by; `cursor` is in the answers. */
-function listed({ view }, { title, table, filters, query, path, cursor, total, nothing }) {
+/**
+ * A view of a long list. `path(query, most, cursor)` is what a page of it is asked by; `cursor` is in the answers.
+ * `tables` are those that may be shown, and `pick()` is which of them is now.
+ */
+function listed({ view }, { title, tables, pick = () => 0, filters, query, path, cursor, total, nothing }) {
   const note = h("span", { class: "note", role: "status" });
-  const place = h("div", {}, table.node);
+  const place = h("div", {}, tables[pick()].node);
   let rows = [];
   let next = 0;
   let turn = 0;
   let loading = false;
 
   function show(found) {
+    const table = tables[pick()];
     say(note, total(found));
     table.show(rows);
     const shown = rows.length ? table.node : nothing();
@@ -61,7 +65,7 @@ function listed({ view }, { title, table, filters, query, path, cursor, total, n
     view.scrollTop = 0;
     load();
   }
-  table.onend = more;
+  for (const table of tables) table.onend = more;
   filters.onchange = changed;
   const head = h("div", { class: "head" }, h("h1", { text: title }), note, filters.node);
   // Whoever has scrolled reads: the list moves under nobody.
@@ -71,56 +75,67 @@ function listed({ view }, { title, table, filters, query, path, cursor, total, n
     close() {
       turn += 1;
       stop();
-      table.close();
+      for (const table of tables) table.close();
     },
   };
 }
 
-/** Search by name, and one choice of several; they stay in the address, which can be kept and sent. */
-function filtersOf(name, choices) {
+const NAMES = { key: "name", placeholder: "Name, or pattern: fit*" };
+
+/**
+ * Searches by text, and one choice of several; they stay in the address, which can be kept and sent. Each of `inputs`
+ * is `key`, `label` and `placeholder`.
+ */
+function filtersOf(inputs, choices) {
   const given = new URLSearchParams(location.search);
-  const filters = { name: given.get("name") ?? "", choice: given.get("show") ?? choices[0][0], onchange: null };
+  const filters = { choice: given.get("show") ?? choices[0][0], onchange: null };
+  for (const { key } of inputs) filters[key] = given.get(key) ?? "";
   let timer = 0;
 
   function changed() {
     const kept = new URLSearchParams();
-    if (filters.name) kept.set("name", filters.name);
+    for (const { key } of inputs) if (filters[key]) kept.set(key, filters[key]);
     if (filters.choice !== choices[0][0]) kept.set("show", filters.choice);
     history.replaceState(null, "", `${location.pathname}${kept.size ? `?${kept}` : ""}`);
     filters.onchange?.();
   }
-  const input = h("input", {
-    type: "search",
-    "aria-label": name,
-    placeholder: "Name, or pattern: fit*",
-    value: filters.name,
-    spellcheck: "false",
-    oninput: () => {
-      clearTimeout(timer);
-      timer = setTimeout(() => {
-        filters.name = input.value.trim();
-        changed();
-      }, TYPING_MS);
-    },
+  const fields = inputs.map(({ key, label, placeholder }) => {
+    const input = h("input", {
+      type: "search",
+      "aria-label": label,
+      placeholder,
+      value: filters[key],
+      spellcheck: "false",
+      oninput: () => {
+        clearTimeout(timer);
+        timer = setTimeout(() => {
+          for (const [at, { key: each }] of inputs.entries()) filters[each] = fields[at].value.trim();
+          changed();
+        }, TYPING_MS);
+      },
+    });
+    return input;
   });
   const buttons = choices.map(([choice, title]) =>
     h("button", {
       type: "button",
-      text: title,
       "aria-pressed": String(choice === filters.choice),
       onclick: () => {
         filters.choice = choice;
         buttons.forEach((button, at) => button.setAttribute("aria-pressed", String(choices[at][0] === choice)));
         changed();
       },
-    }),
+    }, h("span", { text: title }), h("span", { class: "count" })),
   );
-  filters.node = h("div", { class: "filters" }, input, h("div", { class: "segments", role: "group", "aria-label": "Show" }, ...buttons));
+  /** Show a number beside a choice. */
+  filters.count = (choice, text) => say(buttons[choices.findIndex(([each]) => each === choice)].lastChild, text);
+  filters.searched = () => inputs.some(({ key }) => filters[key]);
+  filters.node = h("div", { class: "filters" }, ...fields, h("div", { class: "segments", role: "group", "aria-label": "Show" }, ...buttons));
   return filters;
 }
 
 export function jobsView(app) {
-  const filters = filtersOf("Search running and waiting jobs by name", [["", "All"], ["running", "Running"], ["assigned", "Assigned"], ["queued", "Queued"]]);
+  const filters = filtersOf([{ ...NAMES, label: "Search running and waiting jobs by name" }], [["", "All"], ["running", "Running"], ["assigned", "Assigned"], ["queued", "Queued"]]);
   const table = new Table({
     label: "Jobs that have not ended, the oldest first",
     scroller: app.view,
@@ -138,7 +153,7 @@ export function jobsView(app) {
   });
   return listed(app, {
     title: "Jobs",
-    table,
+    tables: [table],
     filters,
     query: () => new URLSearchParams({ name: filters.name, state: filters.choice }),
     path: (query, most, after) => `/api/jobs?${query}&most=${most}&after=${after}`,
@@ -156,8 +171,41 @@ function errorOf(row) {
 
 const OUTCOMES = { failed: ["failed", "timed_out"], succeeded: ["succeeded"], cancelled: ["cancelled", "skipped"] };
 
+/** The longest piece of a reason that all errors of its group have. */
+const common = (reason) => reason.split("#").reduce((most, piece) => (piece.length > most.length ? piece : most), "").trim();
+
+/** A link to the jobs of a group of alike failures. */
+function alike(group) {
+  const query = new URLSearchParams({ show: "failed", name: group.name, error: common(group.reason), worker: group.worker });
+  return h("a", { href: `/history?${query}`, text: count(group.jobs), "aria-label": `${many(group.jobs, "job")} of ${group.name}` });
+}
+
+function reasonsTable(scroller) {
+  return new Table({
+    label: "Failures by reason, the most frequent first",
+    scroller,
+    columns: [
+      { title: "Jobs", width: "64px", narrow: "52px", cell: alike },
+      { title: "Function", width: "minmax(110px, 1fr)", narrow: "minmax(0, 1fr)", cell: (row) => full(row.name) },
+      { title: "Worker", width: "minmax(90px, 0.8fr)", narrow: "minmax(0, 1fr)", cell: (row) => full(row.worker) },
+      { title: "Latest", width: "72px", narrow: "64px", num: true, cell: (row) => jobLink(row.latest) },
+      { title: "Ended", width: "84px", wide: true, num: true, cell: (row) => moment(row.ended_at) },
+      { title: "Error", width: "minmax(140px, 3fr)", below: true, cell: (row) => h("span", { class: "error-text", title: row.reason, text: row.reason || "–" }) },
+    ],
+  });
+}
+
+const SEARCHES = [
+  { ...NAMES, label: "Search ended jobs by name" },
+  { key: "error", label: "Search by text of the error", placeholder: "Text of the error" },
+  { key: "worker", label: "Search by worker", placeholder: "Worker" },
+];
+const CHOICES = [["", "All"], ["failed", "Failed"], ["reasons", "By reason"], ["succeeded", "Succeeded"], ["cancelled", "Cancelled"]];
+
 export function historyView(app) {
-  const filters = filtersOf("Search ended jobs by name", [["", "All"], ["failed", "Failed"], ["succeeded", "Succeeded"], ["cancelled", "Cancelled"]]);
+  const filters = filtersOf(SEARCHES, CHOICES);
+  const query = () => new URLSearchParams({ name: filters.name, error: filters.error, worker: filters.worker });
+  const byReason = () => filters.choice === "reasons";
   const table = new Table({
     label: "Jobs that have ended, the latest first",
     scroller: app.view,
@@ -168,20 +216,61 @@ export function historyView(app) {
       { title: "Ran", width: "88px", narrow: "72px", num: true, cell: (row) => seconds(row.ran_s) },
       { title: "Waited", width: "84px", extra: true, num: true, cell: (row) => seconds(row.queued_s) },
       { title: "Memory", width: "80px", extra: true, num: true, cell: (row) => bytes(row.peak_memory) },
-      { title: "Worker", width: "minmax(80px, 0.8fr)", wide: true, cell: (row) => full(row.worker) },
+      { title: "Worker", width: "minmax(80px, 0.8fr)", wide: true, told: true, cell: (row) => full(row.worker) },
       { title: "Tries", width: "48px", extra: true, num: true, cell: (row) => String(row.attempts) },
       { title: "Ended", width: "84px", wide: true, num: true, cell: (row) => moment(row.ended_at) },
       { title: "Error", width: "minmax(120px, 1.8fr)", below: true, cell: errorOf },
     ],
   });
-  return listed(app, {
+  const shown = listed(app, {
     title: "History",
-    table,
+    tables: [table, reasonsTable(app.view)],
+    pick: () => (byReason() ? 1 : 0),
     filters,
-    query: () => new URLSearchParams([["name", filters.name], ...(OUTCOMES[filters.choice] ?? []).map((outcome) => ["outcome", outcome])]),
-    path: (query, most, before) => `/api/history?${query}&most=${most}&before=${before}`,
+    query,
+    path: (asked, most, before) => {
+      if (byReason()) return `/api/failures?${asked}`;
+      for (const outcome of OUTCOMES[filters.choice] ?? []) asked.append("outcome", outcome);
+      return `/api/history?${asked}&most=${most}&before=${before}`;
+    },
     cursor: "before",
-    total: (found) => `the last ${count(found.kept)} that have ended`,
-    nothing: () => (filters.name || filters.choice ? empty("No such jobs", "Of those that the head remembers, none is called so or ended so.") : empty("No job has ended yet", "The head remembers the last 100,000.")),
+    total: (found) => `${byReason() ? failures(found) : ""}the last ${count(found.kept)} that have ended`,
+    nothing: () => (filters.searched() || filters.choice ? empty("No such jobs", "Of those that the head remembers, none is called so, ended so, or was there.") : empty("No job has ended yet", "The head remembers the last 100,000.")),
   });
+  const stop = counted(app.live, filters, query);
+  const { onchange } = filters;
+  filters.onchange = () => {
+    stop.now();
+    onchange();
+  };
+  return { ...shown, close: () => [shown, stop].forEach((each) => each.close()) };
+}
+
+/** Counts of failures, for a note. */
+const failures = ({ jobs, more }) => `${more ? "the latest " : ""}${many(jobs, "failure")} of `;
+
+/** Keep the number of failures that the filters let through beside their choice: counted anew when more have failed. */
+function counted(live, filters, query) {
+  let told = null;
+  let turn = 0;
+
+  async function now() {
+    const mine = (turn += 1);
+    const { found } = await ask(`/api/failures?${query()}`).catch(() => ({}));
+    if (found && mine === turn) filters.count("failed", `${found.more ? "over " : ""}${brief(found.jobs)}`);
+  }
+  function look() {
+    const failed = String(live.figures?.done?.slice(1));
+    if (failed !== told) now();
+    told = failed;
+  }
+  live.addEventListener("figures", look);
+  look();
+  return {
+    now,
+    close() {
+      turn += 1;
+      live.removeEventListener("figures", look);
+    },
+  };
 }

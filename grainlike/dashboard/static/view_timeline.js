@@ -6,6 +6,7 @@ import { again, ask } from "./live.js";
 
 const LANE = 18;
 const AXIS = 26;
+const LEAST_BAD = 6;
 const MOST_BARS = 20_000;
 const STEPS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400];
 const LEGEND = 12;
@@ -56,7 +57,7 @@ function showLegend(legend, names) {
   if (legend.childElementCount === Math.min(names.size, LEGEND) + 1) return;
   const shown = [...names].slice(0, LEGEND);
   const entry = (look, text) => h("li", {}, h("span", { class: `swatch ${look}`, "aria-hidden": "true" }), h("b", { text }));
-  legend.replaceChildren(...shown.map(([name, number]) => entry(shade(number), name)), entry("failed-mark", "failed: a line below"));
+  legend.replaceChildren(...shown.map(([name, number]) => entry(shade(number), name)), entry("failed-mark", "failed: hatched, with a mark on top"));
 }
 
 class Chart {
@@ -157,9 +158,10 @@ class Chart {
     context.clip();
     this.hits = [];
     const running = this.running.map((bar) => ({ ...bar, ended: Math.max(now, bar.ended) }));
-    for (const bar of [...this.bars, ...running]) {
-      if (bar.ended < began || bar.began > end) continue;
-      const x = left + (bar.began - began) * scale, w = Math.max(1, (bar.ended - bar.began) * scale - 0.5);
+    // Failed ones last, and never too narrow to be seen between others.
+    const drawn = [...this.bars, ...running].filter((bar) => bar.ended >= began && bar.began <= end);
+    for (const bar of [...drawn.filter((one) => !isBad(one)), ...drawn.filter(isBad)]) {
+      const x = left + (bar.began - began) * scale, w = Math.max(isBad(bar) ? LEAST_BAD : 1, (bar.ended - bar.began) * scale - 0.5);
       for (const key of bar.keys) {
         const y = AXIS + this.lanes.get(`${bar.worker}\n${key}`) * LANE - this.top;
         if (y < AXIS - LANE || y > height) continue;
@@ -172,15 +174,11 @@ class Chart {
   }
 
   #bar(context, colour, bar, x, y, w) {
-    const bad = bar.outcome === "failed" || bar.outcome === "timed_out";
     context.globalAlpha = bar.outcome === "cancelled" || bar.outcome === "skipped" ? 0.4 : 1;
     context.fillStyle = colour[shade(bar.fn)];
     context.fillRect(x, y + 2, w, LANE - 4);
     context.globalAlpha = 1;
-    if (bad) {
-      context.fillStyle = colour.bad;
-      context.fillRect(x, y + LANE - 5, w, 3);
-    }
+    if (isBad(bar)) failedMark(context, colour, x, y, w);
     if (this.chosen === bar.job) {
       context.strokeStyle = colour.ink;
       context.lineWidth = 1.5;
@@ -344,6 +342,33 @@ class Chart {
     const bar = shown[at < 0 ? 0 : Math.max(0, Math.min(shown.length - 1, at + step))];
     if (bar) this.#choose(bar);
   }
+}
+
+const isBad = (bar) => bar.outcome === "failed" || bar.outcome === "timed_out";
+
+/** Mark a bar as failed: an edge and hatching, and a wedge on top that short bars have, too. */
+function failedMark(context, colour, x, y, w) {
+  const top = y + 2, height = LANE - 4;
+  context.strokeStyle = context.fillStyle = colour.bad;
+  context.save();
+  context.beginPath();
+  context.rect(x, top, w, height);
+  context.clip();
+  context.lineWidth = 2;
+  context.beginPath();
+  for (let at = x - height; at < Math.min(x + w, context.canvas.width); at += 6) {
+    context.moveTo(at, top + height);
+    context.lineTo(at + height, top);
+  }
+  context.stroke();
+  context.restore();
+  context.lineWidth = 1;
+  context.strokeRect(x + 0.5, top + 0.5, Math.max(1, w - 1), height - 1);
+  context.beginPath();
+  context.moveTo(x, y);
+  context.lineTo(x + 8, y);
+  context.lineTo(x + 4, y + 8);
+  context.fill();
 }
 
 function slots(ranges, word) {

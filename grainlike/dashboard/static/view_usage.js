@@ -21,17 +21,17 @@ export function usageView() {
     label: "Use of resources by function",
     tall: true,
     columns: [
-      { title: "Function", width: "minmax(96px, 1fr)", narrow: "minmax(0, 1fr)", cell: (row) => h("strong", { text: row.name }) },
-      { title: "Ended", width: "minmax(96px, 1fr)", wide: true, cell: outcomes },
-      { title: "Asked for", width: "minmax(96px, 1fr)", narrow: "minmax(0, 1fr)", cell: (row) => mono(amounts(row.asked)) },
+      { title: "Function", width: "minmax(88px, 1fr)", narrow: "minmax(0, 1fr)", cell: (row) => h("strong", { text: row.name }) },
+      { title: "Ended", width: "minmax(120px, 1fr)", wide: true, cell: outcomes },
+      { title: "Asked for", width: "minmax(88px, 1fr)", narrow: "minmax(0, 1fr)", cell: (row) => mono(amounts(row.asked)) },
       { title: "Cores busy", width: "minmax(80px, 0.9fr)", wide: true, cell: (row) => spread(row.cores, (value) => value.toFixed(2)) },
       { title: "Peak memory", width: "minmax(90px, 1fr)", wide: true, cell: (row) => spread(row.memory, bytes) },
       { title: "Ran", width: "minmax(90px, 1fr)", extra: true, cell: (row) => spread(row.ran_s, seconds) },
-      { title: "Ask for next time", width: "minmax(120px, 1.2fr)", below: true, cell: (row) => (row.suggested ? [h("span", { class: "tag up", text: "suggested" }), " ", mono(amounts(row.suggested))] : h("span", { class: "dim", text: "too little evidence" })) },
+      { title: "Ask for next time", width: "minmax(120px, 1.2fr)", below: true, cell: (row) => (row.suggested ? [h("span", { class: "tag up", text: "suggested" }), " ", mono(amounts(row.suggested))] : h("span", { class: "dim", text: row.unsuggested })) },
     ],
   });
   const place = h("div");
-  const again = h("button", { type: "button", text: "Ask again", onclick: load });
+  const again = h("button", { type: "button", text: "Refresh", onclick: load });
   let over = false;
 
   async function load() {

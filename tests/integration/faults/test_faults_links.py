@@ -176,6 +176,9 @@ async def test_a_worker_that_was_given_up_comes_back_as_somebody_new(
         assert await r_ == second.pid
         assert info(r_).attempt == 2
         assert [found.pid for found in executor.workers()] == [worker.pid]
+        [lost] = (await executor.history())[0].earlier
+        assert (lost.attempt, lost.outcome) == (1, "lost")
+        assert "silent" in lost.error
 
 
 async def test_a_silent_worker_is_suspected_before_it_is_lost_and_trusted_when_it_speaks(start_worker, monkeypatch):

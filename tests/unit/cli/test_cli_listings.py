@@ -78,6 +78,18 @@ def test_what_is_worth_least_goes_first_and_is_named():
     assert narrow[0].split() == ["job", "name", "outcome", "error"]
 
 
+def test_columns_that_are_kept_are_shortened_and_left_out_last():
+    rows = [
+        ["123456", "fit-of-a-model", "failed", "a-worker-of-some-length", *ROWS[0][4:-1], "ValueError: no such file"]
+    ]
+    lines = table_lines(JOBS, rows, 40, keep=("worker", "error"))
+    assert lines[0].split() == ["job", "worker", "error"]
+    assert max(map(cell_len, lines)) <= 40
+    assert "name" in " ".join(lines[-3:])
+    assert table_lines(JOBS, rows, 20, keep=("worker", "error"))[0].split() == ["job", "error"]
+    assert {"worker", "error"} < set(table_lines(JOBS, ROWS, 60, keep=("worker", "error"))[0].split())
+
+
 @pytest.mark.parametrize("width", [40, 60, 80])
 def test_of_failed_jobs_the_error_stays_and_the_worker_before_what_it_used(width):
     row = ["4711", "fit-of-a-model", "failed, attempt 3", "n1", "cores=[6,7]", "12.1 s", "9.0 s", "4.5Gi", "9:00", "2"]

@@ -2,16 +2,17 @@
 
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from grainlike import Cores, Memory
-from grainlike.head import _history
+from grainlike.head import _attempts, _history, _history_form, _patterns
 from grainlike.head._history import _SEGMENT_JOBS, KEPT_BYTES, JobHistory, first_line
 from grainlike.head._nested import RelayedJob
 from grainlike.head._patterns import matcher
 from grainlike.jobs import NO_PARCEL, Job, Placement
 from grainlike.payload import dump_error, told_of_error
-from grainlike.wire import KEPT_JOBS, AskHistory, Completed
+from grainlike.wire import KEPT_JOBS, AskHistory, Completed, EndedAttempt, ReceiptRow, ReceiptSpec
 
 AHEAD = 1_000_000.0
 """Seconds by which the calendar of these tests is ahead of the head's clock."""
@@ -223,6 +224,9 @@ def test_a_question_looks_at_a_few_only_and_goes_on_where_it_ended(history):
         told = page(history, name="rare", before=told.before)
     assert [job.job for job in told.jobs] == [1]
     assert [job.job for job in page(history, outcomes=["failed"]).jobs] == [1], "blocks without one are not looked at"
+    history.ended(job_of(12 * _SEGMENT_JOBS), "failed", "ValueError: no")
+    assert numbers(history, error="no") == [12 * _SEGMENT_JOBS]
+    assert page(history, error="no").before == 0
 
 
 def test_jobs_are_found_by_name_outcome_time_and_number(history, clock):
@@ -238,6 +242,18 @@ def test_jobs_are_found_by_name_outcome_time_and_number(history, clock):
     assert found is not None
     assert found.name == "load"
     assert history.find(9) is None
+
+
+def test_failures_are_found_by_error_and_worker(history):
+    batch(history, [1])
+    for number, error in ((2, "OSError: Disk full"), (3, "ValueError: x"), (4, "OSError: disk FULL: /tmp")):
+        failed = job_of(number, began=90.0)
+        failed.placement.worker = "n2" if number == 4 else "n1"
+        history.ended(failed, "failed", error)
+    assert numbers(history, error="disk full") == [4, 2]
+    assert numbers(history, worker="n1") == [3, 2, 1]
+    assert numbers(history, worker="n*", error="disk full", name="f*") == [4, 2]
+    assert numbers(history, worker="n") == numbers(history, error="no such") == []
 
 
 def test_one_job_is_asked_for_by_its_number(history):
@@ -307,8 +323,98 @@ def test_names_and_errors_of_any_text_are_kept(history):
 
 def test_a_pattern_is_compiled_once_however_many_jobs_are_looked_at(history, monkeypatch):
     compiled = []
-    monkeypatch.setattr(_history, "matcher", lambda pattern: compiled.append(pattern) or matcher(pattern))
+    monkeypatch.setattr(_patterns, "matcher", lambda pattern: compiled.append(pattern) or matcher(pattern))
     for first in range(1, 2 * _SEGMENT_JOBS, 100):
         batch(history, range(first, first + 100), name="fit" if first > 1 else "other")
     assert numbers(history, name="o*r") == list(range(100, 0, -1))
-    assert compiled == ["o*r"]
+    assert compiled == ["o*r", ""], "for names, and for workers"
+
+
+# --- attempts and receipts -----------------------------------------------------------------------------------------
+
+
+def attempt(number, error="ValueError: no"):
+    return EndedAttempt(number, "n1", "cores=[2]", "failed", error, 90.0 + AHEAD, 2.0)
+
+
+def receipt(pid=1, affinity=(2,)):
+    return ReceiptSpec(pid, list(affinity), {"omp": 1}, [], "cgroup")
+
+
+def test_earlier_attempts_are_kept_with_their_job_and_of_no_other(history, clock, live):
+    for number in (1, 2):
+        history.tried(7, attempt(number, f"ValueError: {number}\nand more"))
+    history.tried(9, attempt(1))
+    history.tried(9, attempt(1, "ValueError: assigned again"))
+    assert [one.attempt for one in page(history, job=7).earlier] == [1, 2], "while it lives"
+    again = JobHistory(lambda: live, clock, ahead=lambda: AHEAD)
+    assert again.restore(history.packed())
+    for each in (history, again):
+        batch(each, [6, 7, 8])
+        each.ended(job_of(9), "failed")
+        found = {job.job: [one.error for one in job.earlier] for job in page(each).jobs}
+        assert found == {
+            6: [],
+            7: ["ValueError: 1", "ValueError: 2"],
+            8: [],
+            9: ["ValueError: assigned again"],
+        }
+        assert each.find(7).earlier == page(each).jobs[2].earlier
+        assert page(each, job=7).earlier == []
+        assert each._earlier.jobs == {}
+
+
+def test_earlier_attempts_of_one_job_and_of_all_live_ones_are_bounded(history, monkeypatch):
+    monkeypatch.setattr(_attempts, "_MOST_BYTES", 10_000)
+    for job in range(1, 100):
+        for number in range(1, 20):
+            history.tried(job, attempt(number, "x" * 1_000))
+        assert history._earlier._bytes <= 10_000
+    assert [one.attempt for one in page(history, job=99).earlier] == list(range(12, 20))
+    assert {len(one.error) for one in page(history, job=99).earlier} == {200}
+    assert page(history, job=1).earlier == []
+    for job in list(history._earlier.jobs):
+        history.unwanted([job_of(job)])
+    assert history._earlier._bytes == 0
+
+
+def test_alike_receipts_are_kept_once_and_few_of_unlike_ones(history, monkeypatch):
+    for number in range(1, 100):
+        history.ended(job_of(number, began=90.0, receipt=receipt(pid=number)), "succeeded")
+    assert len(history._receipts.rows) == 1
+    assert page(history).jobs[0].receipt == ReceiptRow([2], {"omp": 1}, [], "cgroup")
+    monkeypatch.setattr(_history_form, "_MOST_RECEIPTS", 10)
+    for number in range(100, 200):
+        history.ended(job_of(number, began=90.0, receipt=receipt(affinity=[number])), "succeeded")
+        assert len(history._receipts.rows) == len(history._receipts.numbers) <= 10
+        assert history.find(number).receipt.affinity == [number]
+    assert history.find(100).receipt is None
+    assert history.find(197).receipt.affinity == [197]
+
+
+def test_receipts_are_known_to_the_next_head(history, clock, live):
+    history.ended(job_of(1, began=90.0, receipt=receipt()), "succeeded")
+    history.ended(job_of(2), "cancelled")
+    again = JobHistory(lambda: live, clock, ahead=lambda: AHEAD)
+    assert again.restore(history.packed())
+    assert [job.receipt for job in page(again).jobs] == [None, ReceiptRow([2], {"omp": 1}, [], "cgroup")]
+    again.ended(job_of(3, began=90.0, receipt=receipt()), "succeeded")
+    assert len(again._receipts.rows) == 1
+
+
+def test_attempts_and_receipts_take_two_bytes_of_a_job_that_was_tried_once(history):
+    history.ended(job_of(1, began=90.0, receipt=receipt()), "failed", "ValueError: no")
+    entry = msgspec.msgpack.decode(history._entries[0])
+    assert len(history._entries[0]) - len(msgspec.msgpack.encode(entry[:-2])) == 2
+
+
+def test_what_a_release_before_attempts_and_receipts_has_kept_is_read(history, clock, live):
+    batch(history, [1, 2])
+    history.ended(job_of(3), "failed", "no")
+    kept = msgspec.msgpack.decode(history.packed())
+    for segment in kept[1]:
+        entries = msgspec.msgpack.decode(segment[-1])
+        segment[-1] = msgspec.msgpack.encode([entry[:18] for entry in entries])
+    again = JobHistory(lambda: live, clock, ahead=lambda: AHEAD)
+    assert again.restore(msgspec.msgpack.encode(kept[:8]))
+    assert page(again).jobs == page(history).jobs

@@ -3,7 +3,7 @@
 import pytest
 
 from grainlike.observe import UsageSpread, suggested_request, usage_by_function
-from grainlike.observe._suggest import percentile, readable_bytes
+from grainlike.observe._suggest import percentile, readable_bytes, why_unsuggested
 from grainlike.resources import parse
 from grainlike.wire import EndedJob
 
@@ -55,6 +55,34 @@ def test_nothing_is_suggested_without_evidence(asked, busy, peaks):
     assert suggested_request(asked, busy, peaks) is None
 
 
+TAKES = "too little evidence: it takes"
+
+
+@pytest.mark.parametrize(
+    ("asked", "busy", "peaks", "why"),
+    [
+        ("cores=1", [], [], f"{TAKES} 3 jobs that ran for 0.1 s or longer, none did"),
+        (
+            "cores=1 memory=1Gi",
+            [1.0] * 2,
+            [GI, 0],
+            f"{TAKES} 3 jobs that ran for 0.1 s or longer, 2 did; 3 whose memory is known, 1 has it",
+        ),
+        (
+            "cores=1 memory=1Gi",
+            [1.0] * 3,
+            [],
+            f"{TAKES} 3 whose memory is known, none has it",
+        ),
+        ("cores=4|gpus=1", [1.0] * 9, [], "of a choice, and of several nodes, it is not known what each took"),
+        ("gpus=1", [], [], "they asked for neither cores nor memory"),
+        ("\0", [], [], "what they asked for is not known"),
+    ],
+)
+def test_why_nothing_is_suggested_is_told(asked, busy, peaks, why):
+    assert why_unsuggested(asked, busy, peaks) == why
+
+
 def test_after_an_end_for_lack_of_memory_more_than_that_is_suggested():
     assert suggested_request("memory=8Gi", [], [8 * GI], out_of_memory=True) == str(parse("memory=10Gi"))
     assert suggested_request("memory=100Mi", [], [], out_of_memory=True) == str(parse("memory=200Mi"))
@@ -85,7 +113,8 @@ def test_usage_is_told_by_function_and_request_the_longest_first():
     assert fit.outcomes == {"succeeded": 20, "cancelled": 1, "skipped": 1}
     assert (fit.ran, fit.cpu_s, fit.cores) == (20, 420.0, UsageSpread(2.0, 2.0, 2.0))
     assert (fit.ran_s, fit.memory) == (UsageSpread(10.0, 19.0, 20.0), UsageSpread(10 * MI, 19 * MI, 20 * MI))
-    assert fit.suggested == "cores=2"
+    assert (fit.suggested, fit.unsuggested) == ("cores=2", "")
+    assert load.unsuggested.startswith("too little evidence")
     assert (load.ran, load.cores, load.memory, load.suggested) == (1, None, None, None)
     assert usage_by_function([]) == []
 

@@ -100,6 +100,8 @@ def test_garbage_is_refused(garbage, words):
         (AskJobs(0, 1, name="a" * 200), AskJobs(0, 1, name="a" * 201)),
         (AskJobs(0, 1, state="a" * 20), AskJobs(0, 1, state="a" * 21)),
         (AskHistory(0, 1, name="a" * 200), AskHistory(0, 1, name="a" * 201)),
+        (AskHistory(0, 1, error="a" * 200), AskHistory(0, 1, error="a" * 201)),
+        (AskHistory(0, 1, worker="a" * 200), AskHistory(0, 1, worker="a" * 201)),
         (AskHistory(0, 1, outcomes=["a" * 20] * 16), AskHistory(0, 1, outcomes=["a" * 21])),
         (AskHistory(0, 1), AskHistory(0, 1, outcomes=["failed"] * 17)),
     ],
