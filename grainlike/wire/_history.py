@@ -15,7 +15,6 @@ __all__ = [
     "AskHistory",
     "EndedJob",
     "HistoryIs",
-    "Pattern",
     "checked_pattern",
 ]
 
@@ -28,7 +27,6 @@ OUTCOMES = ("succeeded", "failed", "timed_out", "cancelled", "skipped")
 PATTERN_CHARS = 200
 """Most characters of a shell pattern for names: a head that compares many names does nothing else meanwhile."""
 
-Pattern = Annotated[str, msgspec.Meta(max_length=PATTERN_CHARS)]
 _Outcome = Annotated[str, msgspec.Meta(max_length=20)]
 
 
@@ -94,7 +92,7 @@ class AskHistory(BaseMessage, frozen=True, tag=134):
 
     ask: int
     most: int
-    name: Pattern = ""
+    name: str = ""
     outcomes: Annotated[list[_Outcome], msgspec.Meta(max_length=16)] = msgspec.field(default_factory=list)
     since: float = 0.0
     before: int = 0

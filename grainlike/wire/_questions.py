@@ -25,7 +25,7 @@ from grainlike.wire._fleet import (
     LaunchRefused,
     UpIs,
 )
-from grainlike.wire._history import AskHistory, HistoryIs, Pattern
+from grainlike.wire._history import AskHistory, HistoryIs
 from grainlike.wire._live import AskLimits, AskLive, AskQueue, LimitsAre, LiveIs, QueueIs
 from grainlike.wire._metrics import AskMetrics, MetricsAre
 from grainlike.wire._nested import AskOutcome, OutcomeIs
@@ -106,7 +106,7 @@ class AskJobs(BaseMessage, frozen=True, tag=82):
 
     ask: int
     most: int
-    name: Pattern = ""
+    name: str = ""
     state: Annotated[str, msgspec.Meta(max_length=20)] = ""
     after: int = 0
     parent: int = 0

@@ -138,6 +138,8 @@ async def test_a_client_and_the_command_line_ask_the_head(told):
             assert code == 1
             assert f"there is no job {bad.job} any more: it has ended. double failed after " in why
             assert "no job 99 yet" in (await told("explain", 99))[2]
+            code, _, why = await told("worker", "drain", "a" * 201)
+            assert (code, why) == (1, "grainlike: a pattern has at most 200 characters; this has 201\n")
             code, out, _ = await told("report", "--name", "dou*")
             assert code == 0
             assert "4 succeeded" not in out
