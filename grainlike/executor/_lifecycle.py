@@ -63,6 +63,7 @@ class ExecutorBase(Lifespan, BaseResolver):
         self._loop_id = loop_id
         self.opened_in = GVAR.job
         self._engine = engine = Engine(self, lambda call: soon(loop_id, call), fail_fast=self._settings.fail_fast)
+        engine.keeps_callers = is_notebook()
         super()._open(loop_id)
         self._service = self._make_service()
         self._calls = LocalCalls(engine, current, self, loop_id, echo=self._settings.echo)

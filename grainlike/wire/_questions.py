@@ -324,9 +324,10 @@ class Numbered(BaseMessage, frozen=True, tag=97):
 
 
 class Warned(BaseMessage, frozen=True, tag=120):
-    """A warning about a client's jobs, such as that no worker could run some of them."""
+    """A warning about a client's jobs, such as that no worker could run some of them; `child` is one of these."""
 
     words: str
+    child: int = 0
 
 
 class Began(BaseMessage, frozen=True, tag=98):
