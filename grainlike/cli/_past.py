@@ -170,6 +170,8 @@ def ended_words(job: EndedJob) -> Iterator[str]:
     yield f"job {job.job}, {job.name}: {job.outcome.replace('_', ' ')}{tries}, ended {moment_text(job.ended_at)}"
     if job.error:
         yield f"  {job.error}"
+    if job.outcome == "failed" and job.attempts:
+        yield f"  traceback: grainlike logs {job.job}"
     if job.worker:
         yield f"  worker: {job.worker}{f', slots {amounts(job.slots)}' if job.slots else ''}"
     if job.request:

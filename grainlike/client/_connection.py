@@ -102,13 +102,17 @@ class HeadClient:
     """Client connection on `link`. Frames that answer no query go to `others`, the replies to their callers.
 
     On a `ReconnectingLink` it resumes after that has broken, and resends queries that were not answered. `session`
-    names the one to which its jobs belong.
+    names the one to which its jobs belong; `name` is what listings have, by default this process's.
     """
 
-    def __init__(self, link: Link, others: Callable[[Frame], object] | None = None, session: str = "") -> None:
+    def __init__(
+        self, link: Link, others: Callable[[Frame], object] | None = None, session: str = "", name: str = ""
+    ) -> None:
         self._link = link
         self._others = others
-        self._handshake = ConnectingHandshake(_hello(lasting=isinstance(link, ReconnectingLink), session=session))
+        self._handshake = ConnectingHandshake(
+            _hello(lasting=isinstance(link, ReconnectingLink), session=session, name=name)
+        )
         self._heard = time.monotonic()
         self._last_ask = 0
         self._asked: dict[int, PendingQuery] = {}
@@ -385,7 +389,7 @@ async def _dialled(access: Access, *, insecure: bool) -> Link:
         raise HeadLostError(f"{error}: {words}") from error
 
 
-def _hello(*, lasting: bool = False, session: str = "") -> Hello:
+def _hello(*, lasting: bool = False, session: str = "", name: str = "") -> Hello:
     own = software()
     return Hello(
         "client",
@@ -393,7 +397,7 @@ def _hello(*, lasting: bool = False, session: str = "") -> Hello:
         PROTOCOL,
         own.python,
         own.serializers,
-        f"{socket.gethostname()}:{os.getpid()}",
+        name or f"{socket.gethostname()}:{os.getpid()}",
         secrets.token_hex(8),
         os.getpid(),
         "",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import time
-from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import anyio
@@ -63,6 +66,10 @@ _AT_ONCE = 2
 """Number of outcomes that are fetched from the head's disk at a time."""
 
 
+_numbers: set[int] = set()
+"""Numbers of the connections of this process."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
     """Arguments of `connect`, checked; `head` is its `address`, and `session` is empty without one."""
@@ -88,6 +95,7 @@ class RemoteHead:
         self._records_heard = 0
         self._engine = engine
         self._changes = changes
+        self._number = 1
         self.observers: list[Observer] = []
         self.named: dict[str, Delayed[Any]] = {}
         """The named calls of the session."""
@@ -95,6 +103,7 @@ class RemoteHead:
         self._leases = RemoteLeases(self.observers)
         levels = None if job_logging is None else job_logging.levels
         self.runner = RemoteJobs(engine, engine.pump, self._counters, self._leases, self._fetch, levels)
+        self.runner.caller_of = engine.caller_of
         self._fetching = anyio.Semaphore(_AT_ONCE)
         self._client: HeadClient | None = None
         self._workers: list[WorkerInfo] = []
@@ -114,9 +123,20 @@ class RemoteHead:
 
     # --- from the first moment to the last ---------------------------------------------------------------------------
 
-    def held(self) -> AbstractContextManager[None]:
-        """Return a context manager that holds nothing."""
-        return nullcontext()
+    @property
+    def client_name(self) -> str:
+        """Name of this connection in listings: host and process, and a number behind the process's first."""
+        return f"{socket.gethostname()}:{os.getpid()}{f'-{self._number}' if self._number > 1 else ''}"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Context manager that holds a number among the connections of this process, the lowest that is free."""
+        self._number = next(number for number in count(1) if number not in _numbers)
+        _numbers.add(self._number)
+        try:
+            yield
+        finally:
+            _numbers.discard(self._number)
 
     async def open(self, tasks: TaskGroup) -> None:
         """Connect, and serve the connection in `tasks`; return when the head has admitted us.
@@ -155,7 +175,7 @@ class RemoteHead:
     def _client_on(self, locator: HeadLocator, link: ByteLink) -> HeadClient:
         """Run the client protocol over a new connection to a head."""
         lasting = ReconnectingLink(link, locator.again, LOST_S, self._settings.patience)
-        self._client = client = HeadClient(lasting, self._hear, self._settings.session)
+        self._client = client = HeadClient(lasting, self._hear, self._settings.session, self.client_name)
         self._fleet = RemoteFleet(client, self._changes)
         return client
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import Context, copy_context
 from functools import partial
 
 from grainlike.client._events import RemoteLeases, outcome_of
@@ -72,6 +73,8 @@ class RemoteJobs:
         self._held: list[Node] = []
         """Calls that were submitted while there was no head, and another was looked for."""
         self._release = False
+        self.caller_of: Callable[[Node], Context | None] = _nobody
+        """Function that gives the context of whoever wants a call, for warnings about it."""
         self.names: dict[Node, str] = {}
         """Under which names outcomes are to be kept, of calls that have not been sent yet."""
 
@@ -225,7 +228,9 @@ class RemoteJobs:
             case Began():
                 self._began(message)
             case Warned():
-                logger.warning("%s", message.words)
+                node = self._nodes.get(message.child)
+                caller = None if node is None else self.caller_of(node)
+                (caller or copy_context()).copy().run(logger.warning, "%s", message.words)
 
     def _items(self, message: Items, buffers: Sequence[Buffer]) -> None:
         """Hand items to their stream, if it is still wanted; its reader gives credit as it takes them."""
@@ -280,6 +285,10 @@ class RemoteJobs:
         self._lost, self._holds = None, False
         held, self._held = self._held, []
         self.submit([node for node in held if not node.finished])
+
+
+def _nobody(_: Node) -> None:
+    return None
 
 
 def _submitted_before() -> None:

@@ -126,7 +126,10 @@ class ConnectedExecutor(Executor):
         )
 
     def __repr__(self) -> str:
-        return f"<Executor {self._state}, connected to {self.address or 'no head'}>"
+        head = self.address
+        return (
+            f"<Executor {self._state}, connected to {f'{head} as {self._remote.client_name}' if head else 'no head'}>"
+        )
 
     def _make_service(self) -> JobService:
         job_logging = JobLogging() if self._settings.logging else None

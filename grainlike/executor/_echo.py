@@ -29,7 +29,6 @@ _Submitter = Callable[[int], object | None]
 def echo_here(engine: Engine, submitter: _Submitter) -> Show:
     """Return what shows the output of jobs in this program, as `embed` takes it."""
     if is_notebook():
-        engine.keeps_callers = True
         return _CellEcho(engine.caller_of, submitter)
     return _PromptEcho(submitter) if is_prompt() else _show
 

@@ -232,7 +232,7 @@ class Executor(ExecutorBase):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._check_loop("closed", open_only=False)
+        self._check_end(error)
         left(self, self.loop_id)
         with suppress(ValueError):  # opened in another context, as fixtures are: there is nothing to put back here
             current.reset(self._tokens.pop())

@@ -14,6 +14,7 @@ from grainlike.context import GVAR
 from grainlike.engine import BaseResolver, Engine, LocalCalls
 from grainlike.eventloop import EventLoopId, Lifespan, here, soon
 from grainlike.executor._embedded import hooked_streams
+from grainlike.executor._forks import end_forked
 from grainlike.executor._interactive import is_notebook, is_prompt
 from grainlike.executor._registry import alone, current, left
 from grainlike.executor._settings import Settings
@@ -62,6 +63,7 @@ class ExecutorBase(Lifespan, BaseResolver):
         self._loop_id = loop_id
         self.opened_in = GVAR.job
         self._engine = engine = Engine(self, lambda call: soon(loop_id, call), fail_fast=self._settings.fail_fast)
+        engine.keeps_callers = is_notebook()
         super()._open(loop_id)
         self._service = self._make_service()
         self._calls = LocalCalls(engine, current, self, loop_id, echo=self._settings.echo)
@@ -108,6 +110,7 @@ class ExecutorBase(Lifespan, BaseResolver):
                     self._opened.set()
                     await self._stop.wait()
                 finally:
+                    end_forked(self.loop_id, None)
                     with anyio.CancelScope(shield=True):
                         await self._end()
                     tasks.cancel_scope.cancel()
@@ -142,6 +145,11 @@ class ExecutorBase(Lifespan, BaseResolver):
             raise RuntimeError(
                 f"this executor lives in the {self._loop_id}; it is {what} from {now or 'no event loop'}"
             )
+
+    def _check_end(self, error: BaseException | None) -> None:
+        """Check that its block ends where it began; a child after fork, which `error` ends, gets no further."""
+        end_forked(self.loop_id, error)
+        self._check_loop("closed", open_only=False)
 
     def show_live(self, node: Node) -> bool:
         """Show a node in the notebook whose kernel this is, until it has finished; return False if there is none."""

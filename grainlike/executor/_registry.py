@@ -14,6 +14,7 @@ __all__ = [
     "entered",
     "implicit_of",
     "left",
+    "loops",
     "made_implicit",
     "opened",
     "opened_in",
@@ -58,6 +59,11 @@ def alone(loop_id: EventLoopId) -> bool:
 def opened_in(loop_id: EventLoopId) -> list[BaseResolver]:
     """Return the executors that users see and have opened in a loop."""
     return _open.get(loop_id, [])
+
+
+def loops() -> set[EventLoopId]:
+    """Return the event loops in which executors are open."""
+    return {*_open, *_implicit}
 
 
 def standing_in(loop_id: EventLoopId) -> BaseResolver | None:

@@ -265,8 +265,8 @@ class ActionExecutor:
             return  # such a worker is about to come
         words = f"{words}. {pools}" if pools else words
         logger.warning("%s", words)
-        for reply_to, _ in _of_clients([self._state.jobs[action.job]]):
-            reply_to.post(Warned(words))
+        for reply_to, relayed in _of_clients([self._state.jobs[action.job]]):
+            reply_to.post(Warned(words, relayed[0].child))
 
     def _deadlocked(self, action: JobsDeadlocked) -> None:
         why = why_stuck(action.deadlock, self._state.jobs)

@@ -12,6 +12,9 @@ from math import isfinite
 from grainlike.errors import ProtocolError
 from grainlike.wire import (
     RECORD_BYTES,
+    AskDepart,
+    AskHistory,
+    AskJobs,
     Blocked,
     Buffer,
     Code,
@@ -22,18 +25,21 @@ from grainlike.wire import (
     LeaseStart,
     LeaseWait,
     LoggedRecords,
+    Message,
     Output,
     OutputStream,
     Report,
     Submit,
     Wait,
+    checked_pattern,
 )
 
-__all__ = ["check_frames", "check_hello"]
+__all__ = ["check_frames", "check_hello", "refusal_of_question"]
 
 _CODE_MOST = max(Code)
 _WAIT_MOST = max(Wait)
 _STREAM_MOST = max(OutputStream)
+_PATTERNS_MOST = 1000
 _SECONDS_MOST = 1e12
 """Times beyond this, on any clock, are none: sums and squares of them would not be numbers any more."""
 
@@ -80,6 +86,27 @@ def check_frames(frames: Iterable[Frame], shapes: Container[int], functions: Con
                 _check_nested(message, buffers, functions, brought)
             case _:
                 pass
+
+
+def refusal_of_question(question: Message) -> str:
+    """Return why the patterns in a question are more than a head compares, whatever link it came over; else empty."""
+    match question:
+        case AskDepart(patterns=patterns):
+            pass
+        case AskHistory(name=name, error=text, worker=worker):
+            patterns = [name, text, worker]
+        case AskJobs(name=name):
+            patterns = [name]
+        case _:
+            return ""
+    if len(patterns) > _PATTERNS_MOST:
+        return f"a question has at most {_PATTERNS_MOST} patterns; this has {len(patterns):,}"
+    try:
+        for pattern in patterns:
+            checked_pattern(pattern)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def _check_records(message: LoggedRecords) -> None:

@@ -43,8 +43,9 @@ class LogLine(str):
 
     Attributes:
         attempt: of the attempts to run the job, the one that wrote it.
-        stream: `"stdout"` or `"stderr"`; `"log"` for records of `logging`; `"note"` for grainlike's remarks on the
-            output, such as how much of it is left out.
+        stream: `"stdout"` or `"stderr"`; `"log"` for records of `logging`; `"traceback"` for the exception that has
+            ended the attempt, with the arguments of the call where these are plain data; `"note"` for grainlike's
+            remarks on the output, such as how much of it is left out.
     """
 
     __slots__ = ("attempt", "stream")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from grainlike._later import later
 from grainlike.payload._chain import PREVIOUS, dump_arguments_before, load_arguments_after, name_function
-from grainlike.payload._errors import RemoteTraceback, dump_error, load_error, told_of_error
+from grainlike.payload._errors import RemoteTraceback, dump_error, load_error, told_of_error, traceback_of_error
 from grainlike.payload._functions import FunctionBlob, Serializer, dump_function, load_function
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._plain_reader import plain_arguments
@@ -79,6 +79,7 @@ __all__ = [
     "serializer_versions",
     "stand_in",
     "told_of_error",
+    "traceback_of_error",
 ]
 
 if not TYPE_CHECKING:  # else any name would be there

@@ -21,7 +21,7 @@ from grainlike.payload._plain_reader import PlainReader
 from grainlike.payload._rebuild import Parts, parts_of, rebuild
 from grainlike.payload._values import HOSTILE, dump_value, load_value
 
-__all__ = ["RemoteTraceback", "dump_error", "load_error", "told_of_error"]
+__all__ = ["RemoteTraceback", "dump_error", "load_error", "told_of_error", "traceback_of_error"]
 
 Parcel = tuple[bytes | None, list[Any] | None, list[Any], str, str, str]
 
@@ -77,13 +77,26 @@ def told_of_error(data: Buffer) -> str:
     """Return type and message of an exception from `dump_error`'s bytes; nothing of it is rebuilt, and no code of the
     user's runs. Empty where the bytes do not say.
     """
+    type_name, message, _ = _texts(data)
+    return f"{type_name}: {message}" if message else type_name
+
+
+def traceback_of_error(data: Buffer, most: int) -> str:
+    """Return the traceback of an exception from `dump_error`'s bytes, as `told_of_error` does; beginning and end of it
+    where it has more than `most` characters.
+    """
+    return _shortened(_texts(data)[2], most)
+
+
+def _texts(data: Buffer) -> tuple[str, str, str]:
+    """Return type, message and traceback; empty where the bytes do not say."""
     if len(data) > _LONGEST_TOLD:
-        return ""
+        return "", "", ""
     try:
-        (*_, type_name, message, _), _ = PlainReader(io.BytesIO(data)).load()
+        (*_, type_name, message, text), _ = PlainReader(io.BytesIO(data)).load()
     except Exception:  # noqa: BLE001 - they may be anybody's
-        return ""
-    return f"{type_name}: {message}" if message else str(type_name)
+        return "", "", ""
+    return str(type_name), str(message), str(text)
 
 
 def load_error(payload: Payload, note: str | None = None) -> Exception:
@@ -226,8 +239,12 @@ def _traceback(error: BaseException, *, chain: bool = True) -> str:
         text = "".join(lines)
     except HOSTILE as problem:
         return f"<the traceback cannot be made: {type(problem).__name__}>\n"
-    half = _LONGEST // 2
-    return text if len(text) <= _LONGEST else f"{text[:half]}\n[... left out ...]\n{text[-half:]}"
+    return _shortened(text, _LONGEST)
+
+
+def _shortened(text: str, most: int) -> str:
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]}\n[... left out ...]\n{text[-half:]}"
 
 
 def _users_part(trace: TracebackType | None) -> TracebackType | None:

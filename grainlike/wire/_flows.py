@@ -49,6 +49,7 @@ class OutputStream(IntEnum):
     NOTE = 2  # not written by the job: a note about its output, such as how much of it is left out
     RUNNER = 3  # in a process that the job shares with others: the writer is not known
     LOG = 4  # a record of `logging`, as a line
+    TRACEBACK = 5  # not written by the job: the traceback of the exception that ended it
 
 
 class Follow(BaseMessage, frozen=True, tag=60):

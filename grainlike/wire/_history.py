@@ -16,7 +16,6 @@ __all__ = [
     "EndedAttempt",
     "EndedJob",
     "HistoryIs",
-    "Pattern",
     "ReceiptRow",
     "checked_pattern",
 ]
@@ -30,7 +29,6 @@ OUTCOMES = ("succeeded", "failed", "timed_out", "cancelled", "skipped")
 PATTERN_CHARS = 200
 """Most characters of a shell pattern for names: a head that compares many names does nothing else meanwhile."""
 
-Pattern = Annotated[str, msgspec.Meta(max_length=PATTERN_CHARS)]
 _Outcome = Annotated[str, msgspec.Meta(max_length=20)]
 
 
@@ -146,14 +144,14 @@ class AskHistory(BaseMessage, frozen=True, tag=134):
 
     ask: int
     most: int
-    name: Pattern = ""
+    name: str = ""
     outcomes: Annotated[list[_Outcome], msgspec.Meta(max_length=16)] = msgspec.field(default_factory=list)
     since: float = 0.0
     before: int = 0
     job: int = 0
     parent: int = 0
-    error: Pattern = ""
-    worker: Pattern = ""
+    error: str = ""
+    worker: str = ""
 
 
 class HistoryIs(BaseMessage, frozen=True, tag=135):

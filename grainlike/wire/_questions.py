@@ -25,7 +25,7 @@ from grainlike.wire._fleet import (
     LaunchRefused,
     UpIs,
 )
-from grainlike.wire._history import AskHistory, HistoryIs, Pattern
+from grainlike.wire._history import AskHistory, HistoryIs
 from grainlike.wire._live import AskLimits, AskLive, AskQueue, LimitsAre, LiveIs, QueueIs
 from grainlike.wire._metrics import AskMetrics, MetricsAre
 from grainlike.wire._nested import AskOutcome, OutcomeIs
@@ -106,7 +106,7 @@ class AskJobs(BaseMessage, frozen=True, tag=82):
 
     ask: int
     most: int
-    name: Pattern = ""
+    name: str = ""
     state: Annotated[str, msgspec.Meta(max_length=20)] = ""
     after: int = 0
     parent: int = 0
@@ -324,9 +324,10 @@ class Numbered(BaseMessage, frozen=True, tag=97):
 
 
 class Warned(BaseMessage, frozen=True, tag=120):
-    """A warning about a client's jobs, such as that no worker could run some of them."""
+    """A warning about a client's jobs, such as that no worker could run some of them; `child` is one of these."""
 
     words: str
+    child: int = 0
 
 
 class Began(BaseMessage, frozen=True, tag=98):

@@ -124,12 +124,46 @@ UNASKED = {
 """Modules for which commands that ask a head have no use; typer and its help load the first three if they may."""
 
 
-@pytest.mark.parametrize("line", [["ls"], ["jobs"], ["pools"], ["head", "status"], ["completion", "values", "job"]])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(["ls"], ["jobs"], ["pools"], ["head", "status"], ["completion", "values", "job"], ["explain", "1"]),
+        *(["cancel", "1"], ["logs", "-f", "1"], ["jobs", "--most", "5", "--json"]),
+    ],
+)
 def test_commands_that_ask_a_head_load_no_more_than_that_takes(line: list[str], tmp_path: Path) -> None:
     run = f"import os\nos.environ['XDG_STATE_HOME'] = {str(tmp_path)!r}\nfrom grainlike.cli import main\nmain({line!r})"
     loaded = loaded_by(run)
     assert "grainlike.client._connection" in loaded
     assert loaded & UNASKED == set()
+
+
+EVERYDAY = [
+    ["ls", "--watch=2", "--head", "tcp://127.0.0.1:1", "--insecure"],
+    ["jobs", "--failed", "--name", "a*", "--since", "2h"],
+    ["report", "--name", "a*"],
+    ["trace", "-o", "trace.json"],
+    ["sessions", "end", "sweep"],
+    ["worker", "drain", "n1", "n2"],
+    ["head", "wanted", "cores=4"],
+    ["scale", "cpu", "4"],
+    ["blocks", "log", "cpu-1"],
+    ["worker", "start", "--log-level", "error", "--resources", "cores=1", "--insecure"],
+    ["submit", "--head", "tcp://127.0.0.1:1", "--insecure", "-r", "cores=1", "--", "true"],
+]
+
+
+def test_no_everyday_command_loads_a_library_of_schemas(tmp_path: Path) -> None:
+    run = f"""
+import os, sys
+os.environ["XDG_STATE_HOME"] = {str(tmp_path)!r}
+sys.path.append({str(ROOT / "worker")!r})
+from grainlike.cli import main
+for line in {EVERYDAY!r}:
+    assert main(line) == 3, line  # no head is there
+    assert "pydantic" not in sys.modules, line
+"""
+    assert "grainlike.cli._ask" in loaded_by(run)
 
 
 def test_a_key_that_is_pressed_loads_no_parser() -> None:

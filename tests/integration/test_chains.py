@@ -277,3 +277,24 @@ async def test_a_value_inside_a_container_is_there_before_the_container_is_made(
     total = delayed(sum) @ Cores(1)
     assert await total([total([1, 2]), 3]) == 6
     assert jobs == [1, 1]
+
+
+async def divide_later(x: int, by: int) -> int:
+    return x // by
+
+
+@pytest.mark.parametrize("function", [divide, divide_later])
+async def test_the_log_of_a_link_that_raised_ends_with_its_traceback(executor, jobs, pace, function) -> None:
+    step, last = delayed(plus_one) @ Cores(1), delayed(function) @ Cores(1)
+    if function is divide_later:
+        step = delayed(plus_one_later) @ Cores(1)
+    await step(0)
+    jobs.clear()
+    bad_ = last(step(step(step(0))), 0)
+    with pytest.raises(ZeroDivisionError):
+        await step(bad_)
+    assert sum(jobs) < 4
+    found = [(line.stream, str(line)) async for line in executor.logs(bad_)]
+    assert {stream for stream, _ in found} == {"traceback"}
+    assert found[-1][1].startswith("ZeroDivisionError: ")
+    assert any(line.endswith(f"in {function.__name__}") for _, line in found)

@@ -132,13 +132,18 @@ async def test_a_client_and_the_command_line_ask_the_head(told):
             code, out, _ = await told("explain", bad.job)
             assert code == 0
             time = r"[\d.]+ m?s"
-            first, error, where, request, times, enforced, whose = out.splitlines()
+            first, error, traceback, where, request, times, enforced, whose = out.splitlines()
             assert first.startswith(f"job {bad.job}, double: failed in attempt 1, ended ")
             assert request == "  asked for: cores=1"
             assert (error, where.split(" cores=")[0]) == ("  ValueError: 7 is unlucky", "  worker: local, slots")
             assert re.fullmatch(rf"  queued for {time}, ran for {time}, CPU {time}, peak memory \S+", times)
             assert enforced.startswith("  enforced: cores ")
             assert whose == f"  client: {bad.program}"
+            assert traceback == f"  traceback: grainlike logs {bad.job}"
+            code, out, err = await told("logs", bad.job)
+            assert (code, out) == (0, "")
+            assert err.startswith("called with (7)\nTraceback (most recent call last):\n")
+            assert err.endswith("\nValueError: 7 is unlucky\nand more\n")
             plain = json.loads((await told("explain", bad.job, "--json"))[1])
             assert (plain["state"], plain["job"], plain["outcome"]) == ("ended", bad.job, "failed")
             assert "it did not run" in (await told("explain", number))[1]
@@ -146,6 +151,8 @@ async def test_a_client_and_the_command_line_ask_the_head(told):
             assert code == 1
             assert f"there is no job {bad.job} any more: it has ended. double failed after " in why
             assert "no job 99 yet" in (await told("explain", 99))[2]
+            code, _, why = await told("worker", "drain", "a" * 201)
+            assert (code, why) == (1, "grainlike: a pattern has at most 200 characters; this has 201\n")
             code, out, _ = await told("report", "--name", "dou*")
             assert code == 0
             assert "4 succeeded" not in out

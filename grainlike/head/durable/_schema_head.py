@@ -14,7 +14,7 @@ Ack wire._connection.Ack: received
 Goodbye wire._connection.Goodbye: reason
 Items wire._flows.Items: job attempt data counts
 Credit wire._flows.Credit: job attempt items size
-OutputStream wire._flows.OutputStream: 0 1 2 3 4
+OutputStream wire._flows.OutputStream: 0 1 2 3 4 5
 Follow wire._flows.Follow: job follower on
 Output wire._flows.Output: job attempt streams data follower caught_up last_words
 LargeBuffer wire._large.LargeBuffer: _aside _at _base _counted _length _most _wanted data kept passed

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from grainlike._version import __version__
 from grainlike.errors import GrainlikeError, SessionError
-from grainlike.head import FAREWELL_S, Head, LiveView, limits_are, queue_is
+from grainlike.head import FAREWELL_S, Head, LiveView, limits_are, queue_is, refusal_of_question
 from grainlike.head.server._client import ClientConnection
 from grainlike.head.server._live_updates import send_updates
 from grainlike.head.server._metrics import metrics_are
@@ -448,6 +448,9 @@ class ClientRegistry:
 
     def _answer(self, question: _Short) -> Message:
         ask = question.ask
+        why = refusal_of_question(question)
+        if why:
+            return Unable(ask, why)
         match question:
             case AskHead():
                 return self._about_head(ask)

@@ -80,6 +80,61 @@ async def test_whatever_a_process_writes_is_its_jobs(opened):
 
 
 @delayed
+def fails(x, scale=1):
+    print("tries", x)
+    return inner(x, scale)
+
+
+@delayed
+async def fails_later(x, scale=1):
+    print("tries", x)
+    await anyio.lowlevel.checkpoint()
+    return inner(x, scale)
+
+
+def inner(x, scale):
+    return scale / x
+
+
+@pytest.mark.parametrize("function", [fails, fails_later])
+@pytest.mark.anyio
+async def test_the_log_of_a_job_that_raised_ends_with_its_call_and_traceback(opened, function):
+    async with opened() as executor:
+        r_ = (function @ Cores(1))(0, scale="ab" * 40)
+        with pytest.raises(TypeError):
+            await r_
+        found = await lines(executor, r_)
+        assert found[0] == ("stdout", "tries 0")
+        text = [line for stream, line in found if stream == "traceback"]
+        assert len(text) == len(found) - 1
+        assert text[:2] == [f"called with (0, scale={'ab' * 10!r}…)", "Traceback (most recent call last):"]
+        assert text[-1] == "TypeError: unsupported operand type(s) for /: 'str' and 'int'"
+        named = [line.rpartition(" in ")[2] for line in text if "File " in line]
+        assert named == [function.__name__, "inner"]
+
+
+@delayed
+def fails_deeply(values, note):
+    error = ValueError("deep")
+    for _ in range(40):
+        error.add_note(note)
+    raise error
+
+
+@pytest.mark.anyio
+async def test_what_is_kept_of_a_traceback_is_bounded_and_others_objects_are_not_shown(opened):
+    async with opened() as executor:
+        r_ = (fails_deeply @ Cores(1))([Cores(1)], "x" * 1000)
+        with pytest.raises(ValueError, match="deep"):
+            await r_
+        text = [line for stream, line in await lines(executor, r_) if stream == "traceback"]
+        assert text[0] == "Traceback (most recent call last):"
+        assert "[... left out ...]" in text
+        assert text[-1] == "x" * 1000
+        assert 16_000 < sum(map(len, text)) < 17_000
+
+
+@delayed
 async def speaker(name):
     print("one", name)
     await asyncio.sleep(0)
@@ -191,8 +246,12 @@ async def test_all_attempts_are_there_and_marked(opened):
                 raise ValueError
 
         r_ = start((fails @ Cores(1))())
-        found = [(line.attempt, str(line)) async for line in executor.logs(r_)]
-        assert found == [(1, "attempt 1"), (2, "attempt 2")]
+        found = [(line.attempt, line.stream, str(line)) async for line in executor.logs(r_)]
+        assert [found[0], found[-2], found[-1]] == [
+            (1, "stdout", "attempt 1"),
+            (1, "traceback", "ValueError"),
+            (2, "stdout", "attempt 2"),
+        ]
 
 
 @pytest.mark.asyncio

@@ -13,7 +13,21 @@ from grainlike.head.server._clients import ClientRegistry
 from grainlike.net import ClosedLink
 from grainlike.resources import Cores, offer_of
 from grainlike.scheduler import FunctionDefined, JobsCancelled, JobsSubmitted
-from grainlike.wire import PROTOCOL, AskLive, AskLogs, Enough, Frame, Hello, LiveIs, Unable, WorkersAre
+from grainlike.wire import (
+    PROTOCOL,
+    AskDepart,
+    AskHistory,
+    AskJobs,
+    AskLive,
+    AskLogs,
+    Enough,
+    Frame,
+    Hello,
+    LiveIs,
+    Matched,
+    Unable,
+    WorkersAre,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -117,3 +131,23 @@ async def test_live_views_that_are_asked_for_in_one_breath_are_bounded_and_each_
             clients.hear(connection, [Frame(Enough(ask)) for ask in range(1, 17)])
     assert connection.listening == {}
     assert all(isinstance(message, Unable | LiveIs) for message in link.sent)
+
+
+@pytest.mark.parametrize(
+    ("question", "why"),
+    [
+        (AskDepart(1, ["n*", "a" * 201], False), "a pattern has at most 200 characters; this has 201"),
+        (AskDepart(1, ["n*"] * 1001, False), "a question has at most 1000 patterns; this has 1,001"),
+        (AskHistory(1, 1, "a" * 300), "a pattern has at most 200 characters; this has 300"),
+        (AskHistory(1, 1, error="a" * 300), "a pattern has at most 200 characters; this has 300"),
+        (AskHistory(1, 1, worker="a" * 300), "a pattern has at most 200 characters; this has 300"),
+        (AskJobs(1, 1, name="a" * 1000), "a pattern has at most 200 characters; this has 1,000"),
+    ],
+)
+async def test_patterns_of_any_link_are_bounded_and_the_next_question_is_answered(question, why) -> None:
+    head = Head(Deaf(), closed=False, alarm=lambda at: None)
+    clients = ClientRegistry(head, "c1", bool, bool, lambda: None)
+    link = Kept()
+    connection = clients.join(hello("client", "program"), link, None)
+    clients.hear(connection, [Frame(question), Frame(AskDepart(2, ["a" * 200] * 1000, False))])
+    assert link.sent == [Unable(1, why), Matched(2, [])]

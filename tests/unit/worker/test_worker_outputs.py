@@ -8,6 +8,7 @@ import anyio
 import pytest
 from limits import LIMIT_S
 
+from grainlike.payload import dump_error
 from grainlike.wire import Code, Completed, Output, OutputStream
 from grainlike_worker.daemon import _output_pipes
 from grainlike_worker.daemon._output import Outputs
@@ -348,3 +349,24 @@ def test_this_processs_streams_show_what_jobs_write_character_by_character(capsy
         tap.told(5, 1, OUT, b"shown already\n", shown=True)
     assert capsys.readouterr() == ("grün\n", "told\n")
     assert set(shown) == {5}
+
+
+# --- exceptions ------------------------------------------------------------------------------------------------------
+
+
+def test_the_traceback_of_a_job_out_of_memory_is_kept_and_is_none_of_its_last_words(head):
+    head.outputs.add(1, 1, OUT, b"the last")
+    error = dump_error(MemoryError("too much"))
+    completed = Completed(1, [1], [1], [Code.OUT_OF_MEMORY], [0.0], [0.0], [0.0], [0], [error.data], [], 0.0)
+    head.outputs.completed(completed)
+    assert head.take() == [(0, OUT, b"the last")]
+    head.outputs.follow(1, 7)
+    assert head.take() == [(7, OUT, b"the last"), (7, OutputStream.TRACEBACK, b"MemoryError: too much\n")]
+
+
+def test_what_is_no_exception_has_no_traceback(head):
+    for data, counts in ((b"anything", []), (b"", [1])):
+        completed = Completed(1, [1], [1], [Code.FAILED], [0.0], [0.0], [0.0], [0], [data], counts, 0.0)
+        head.outputs.completed(completed)
+    head.outputs.follow(1, 7)
+    assert head.take() == []

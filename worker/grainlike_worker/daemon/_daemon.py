@@ -489,6 +489,9 @@ class _Daemon:
 
     def _completed(self, action: TellCompleted, buffers: Sequence[Buffer]) -> None:
         completed = action.completed
+        buffers = buffers if action.forwarded else ()
+        if self._outputs or any(completed.codes):
+            self._outputs.completed(completed, buffers)
         for job in compress(completed.jobs, completed.attempts):
             # Not rows of attempt 0, which are handed back inside this node, and told of later.
             self._parcels.pop(job, None)
@@ -496,11 +499,9 @@ class _Daemon:
                 self._nests.pop(job, None)
         if self._relay:
             self._relay.forget(completed.jobs)
-        if self._outputs:
-            self._outputs.completed(completed)
         if self._records.dropped:
             self._records.completed(completed)
-        self._report.add_completed(completed, buffers if action.forwarded else ())
+        self._report.add_completed(completed, buffers)
         if self._report.full:
             self._flush()
 

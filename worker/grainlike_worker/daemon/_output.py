@@ -1,7 +1,8 @@
 """Output of jobs, on the worker's side: to which job it belongs, where it is kept, and who follows it.
 
-The daemon hands in what its runners' pipes bring. Each attempt that wrote anything has a record. The head is told
-nothing, unless it follows a job, or an attempt ends with its process: then it gets the last words.
+The daemon hands in what its runners' pipes bring, and at the end of an attempt that raised its traceback. Each attempt
+that has any of these has a record. The head is told nothing, unless it follows a job, or an attempt ends with its
+process: then it gets the last words.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import codecs
 import logging
 import sys
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from grainlike.wire import Code, Completed, Output, OutputStream
+from grainlike.wire import Buffer, Code, Completed, Output, OutputStream, Parcel
 from grainlike_worker.daemon._output_store import TAIL_BYTES, AttemptOutput, Piece, PieceRing, Spool
+from grainlike_worker.runner.common._failures import failure_texts
 
 __all__ = ["LIVE_S", "Outputs", "Show", "Tap", "show_all"]
 
@@ -47,11 +49,12 @@ def show_all(_: int, stream: Any, text: str) -> None:
 class Outputs:
     """The output of all jobs of one worker. `post` tells the head; `show` shows all on this process's own streams.
 
-    `known` has the numbers of the jobs whose ends will be told; others are links of a chain, which end by themselves.
+    `known` has the jobs whose ends will be told, with their arguments; others are links of a chain, which end by
+    themselves.
     """
 
     def __init__(
-        self, post: Callable[[Output], None], known: Container[int] | None = None, show: Show | None = None
+        self, post: Callable[[Output], None], known: Mapping[int, Parcel] | None = None, show: Show | None = None
     ) -> None:
         self.show = show
         self._known = known
@@ -119,8 +122,10 @@ class Outputs:
         yield
         self._dying = None
 
-    def completed(self, completed: Completed) -> None:
-        """Attempts have ended, and the head is about to hear of it."""
+    def completed(self, completed: Completed, buffers: Sequence[Buffer] = ()) -> None:
+        """Attempts have ended, and the head is about to hear of it; `buffers` are those of their payloads."""
+        for job, attempt, text in failure_texts(completed, buffers, self._known or {}):
+            self.add(job, attempt, OutputStream.TRACEBACK, text)
         for job, attempt, code in zip(completed.jobs, completed.attempts, completed.codes, strict=True):
             record = self._open.get(job)
             if code in (Code.CRASHED, Code.UNSTARTED, Code.OUT_OF_MEMORY):
@@ -280,7 +285,7 @@ class Tap:
 
     def told(self, job: int, attempt: int, stream: OutputStream, data: bytes, *, shown: bool = False) -> None:
         """The runner knows that this is that job's. `shown`: this process's streams have it already."""
-        if not shown:
+        if not shown and stream is not OutputStream.TRACEBACK:
             self._show(job, stream, data)
         self._outputs.add(job, attempt, stream, data)
 

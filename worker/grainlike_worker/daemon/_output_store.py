@@ -24,6 +24,8 @@ _BLOCK = 8 * 1024
 _LATE = 512
 """What is smaller than this, and comes after the end, waits in memory for more."""
 
+_NOT_WRITTEN = (OutputStream.NOTE, OutputStream.TRACEBACK)
+
 Piece = tuple[OutputStream, bytes]
 
 _Place = tuple[int, int, int]
@@ -171,8 +173,8 @@ class AttemptOutput:
             yield from self._tail.pieces()
 
     def last(self, size: int) -> bytes:
-        """The last bytes, at most `size`, whatever stream they went to."""
-        data = b"".join(data for stream, data in self.pieces() if stream is not OutputStream.NOTE)
+        """The last bytes that the job wrote, at most `size`, whatever stream they went to."""
+        data = b"".join(data for stream, data in self.pieces() if stream not in _NOT_WRITTEN)
         return data[-size:]
 
     def _keep(self, stream: OutputStream, data: bytes) -> None:

@@ -13,12 +13,13 @@ from contextvars import Context, copy_context
 from functools import lru_cache
 from typing import Any
 
-from grainlike.context import GVAR, JobInfo, enter_part
+from grainlike.context import GVAR, JobInfo, author, enter_part
 from grainlike.payload import Payload, dump_value, load_arguments_after, load_function
+from grainlike.wire import OutputStream
 from grainlike_worker.ipc._signals import TERMINATED
 from grainlike_worker.runner.common import _chain_links
 from grainlike_worker.runner.common._coroutines import SuspendedCoroutine, as_coroutine
-from grainlike_worker.runner.common._failures import failure, is_cancellation
+from grainlike_worker.runner.common._failures import failure, failure_text, is_cancellation
 
 __all__ = ["Link", "Outcome", "run_chain", "run_chain_async"]
 
@@ -95,8 +96,7 @@ class _RunningChain:
         try:
             outcome = context.run(self._call, context, link, step)
         except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
-            self._failed(error)
-            _chain_links.ended(link[1])
+            _chain_links.ended(link[1], self._failed(error, link, context))
             return None
         if isinstance(outcome, SuspendedCoroutine):
             return outcome
@@ -111,7 +111,7 @@ class _RunningChain:
         except BaseException as error:
             if is_cancellation(error):
                 raise  # the worker's, as far as anybody can tell: the chain's own outcome says which
-            self._failed(error)
+            _chain_links.ended(link[1], self._failed(error, link, suspended.context))
         else:
             self._ran(payload)
 
@@ -127,10 +127,18 @@ class _RunningChain:
         self._value = payload
         self._end(payload, good=True)
 
-    def _failed(self, error: BaseException) -> None:
+    def _failed(self, error: BaseException, link: Link, context: Context) -> str:
+        """Take the exception of a link; return its text, which readers of the link's output are told."""
         if isinstance(error, SystemExit) and error.code == TERMINATED:
             raise error  # the process was told to end, not the link
-        self._end(failure(error), good=False)
+        payload = failure(error)
+        self._end(payload, good=False)
+        text = failure_text(payload.data, link[3])
+        found = context.run(author)
+        if found is not None:  # in a process that jobs share, which tells output apart by context
+            output, job = found
+            output.write(job, OutputStream.TRACEBACK, text)
+        return text
 
     def _end(self, payload: Payload, *, good: bool) -> None:
         now, cpu = time.monotonic(), time.process_time()

@@ -26,7 +26,7 @@ class SuspendedCoroutine:
     step is on, `words` (see `StepPage`) say so; `slow` is told how many seconds a step took that blocked the loop.
     """
 
-    __slots__ = ("_context", "_job", "_slow", "_words", "_yielded", "begun", "coroutine")
+    __slots__ = ("_job", "_slow", "_words", "_yielded", "begun", "context", "coroutine")
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class SuspendedCoroutine:
         job: int = 0,
         slow: Callable[[float], object] = bool,
     ) -> None:
-        self._context = context
+        self.context = context
         self.coroutine = coroutine
         self._yielded = yielded
         self._words = words
@@ -47,7 +47,7 @@ class SuspendedCoroutine:
         """When its first step began; for whoever sets it."""
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        run, coroutine = self._context.run, self.coroutine
+        run, coroutine = self.context.run, self.coroutine
         words, job = self._words, self._job
         yielded = self._yielded
         here = FORK_DEPTH[0]

@@ -1,14 +1,22 @@
 """Outcomes of jobs that an exception has ended."""
 
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
-from grainlike.errors import JobCancelledError
-from grainlike.payload import Payload, dump_error
-from grainlike.wire import Code
+from grainlike._shown import shown_arguments
+from grainlike.errors import JobCancelledError, ProtocolError
+from grainlike.payload import Buffer, Payload, dump_error, plain_arguments, traceback_of_error
+from grainlike.wire import Code, Completed, Parcel, unpack_parcels
 
-__all__ = ["NO_VALUE", "failed", "failure", "is_cancellation"]
+__all__ = ["NO_VALUE", "failed", "failure", "failure_text", "failure_texts", "is_cancellation"]
 
 NO_VALUE = Payload(b"")
+
+_RAISED = (Code.FAILED, Code.OUT_OF_MEMORY)
+
+MOST_CHARACTERS = 16 * 1024
+"""Length of a traceback from which its middle is left out of what readers of a job's output are told."""
 
 
 def failed(error: BaseException) -> tuple[Code, Payload]:
@@ -31,6 +39,30 @@ def failure(error: BaseException) -> Payload:
     told = JobCancelledError("the job raised the event loop's cancellation, but nobody had cancelled it")
     told.__cause__ = error
     return dump_error(told.with_traceback(error.__traceback__))
+
+
+def failure_text(error: Buffer, arguments: Buffer) -> str:
+    """Return what readers of a job's output are told of its exception: the arguments of the call, where they are plain
+    data, and the traceback. Nothing is unpickled; empty if `error` is no exception's bytes.
+    """
+    text = traceback_of_error(error, MOST_CHARACTERS)
+    given = plain_arguments(arguments) if text else None
+    return text if given is None else f"called with {shown_arguments(*given)}\n{text}"
+
+
+def failure_texts(
+    completed: Completed, buffers: Sequence[Buffer], arguments: Mapping[int, Parcel]
+) -> Iterator[tuple[int, int, bytes]]:
+    """Iterate over the jobs that an exception has ended, with their attempts and their `failure_text`."""
+    if not any(map(completed.codes.__contains__, _RAISED)):
+        return
+    with suppress(ProtocolError):  # from a process of user code; whoever takes the outcome refuses it
+        parcels = unpack_parcels(completed.data, completed.counts, buffers)
+        rows = zip(completed.jobs, completed.attempts, completed.codes, parcels, strict=True)
+        for job, attempt, code, (error, _) in rows:
+            text = failure_text(error, arguments.get(job, NO_VALUE)[0]) if code in _RAISED else ""
+            if text:
+                yield job, attempt, text.encode(errors="backslashreplace")
 
 
 def _renamed(error: BaseException) -> RuntimeError:

@@ -22,6 +22,8 @@ from grainlike.wire import (
     Gang,
     Message,
     Outcomes,
+    Output,
+    OutputStream,
     Parcel,
     Ready,
     Renew,
@@ -374,13 +376,18 @@ class ProcessRunner:
         if self._claims is not None:
             self._claims.link = job
 
-    def _link_ended(self, job: int) -> None:
-        """Tell what a link of a chain has written, while it is known whose it is; all links are first attempts."""
+    def _link_ended(self, job: int, text: str) -> None:
+        """Tell what a link of a chain has written, while it is known whose it is, and then the exception that has
+        ended it; all links are first attempts.
+        """
         self._output.flush()
         unread = self._output.waiting()
-        if unread:
+        if unread or text:
             exposed, self._interrupts.exposed = self._interrupts.exposed, False  # nobody writes into the middle
             self._pipe.send(self._output.collect(unread, job, 1))
+            if text:
+                raised = text.encode(errors="backslashreplace")
+                self._pipe.send(Output(job, 1, [OutputStream.TRACEBACK], [raised]))
             self._interrupts.exposed = exposed
             if self._interrupts.asked:
                 raise self._interrupts.end()
