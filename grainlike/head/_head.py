@@ -192,7 +192,9 @@ class Head:
         request, options = nodes[0].request, nodes[0].function.options
         assert request is not None
         numbers = [job.id for job in jobs]
-        self._tell(JobsSubmitted(request, numbers, [jobs[0].fn] * len(jobs), options.rank, options.isolate))
+        sizes = self._maker.take_sizes(numbers) if self._maker.sizes else []
+        fns = [jobs[0].fn] * len(jobs)
+        self._tell(JobsSubmitted(request, numbers, fns, options.rank, options.isolate, sizes=sizes))
         return True
 
     def _submit_each(self, nodes: Sequence[Node]) -> None:
@@ -229,14 +231,18 @@ class Head:
                 self._submit_batches(batches, aged=aged)
         else:  # without a context manager: a single call is submitted alone
             self._submit_batches(batches, aged=aged)
+        if self._maker.sizes:
+            self._maker.sizes.clear()  # of calls that were cancelled, or could not be packed, meanwhile
 
     def _submit_batches(
         self, batches: Mapping[tuple[Request, int, bool], tuple[list[int], list[int]]], *, aged: bool
     ) -> None:
         for (request, priority, isolate), columns in batches.items():
             jobs, fns = self._not_cancelled(*columns)
+            ages = self._ages(jobs) if aged else []
+            sizes = self._maker.take_sizes(jobs) if self._maker.sizes else []
             if jobs:
-                self._tell(JobsSubmitted(request, jobs, fns, priority, isolate, ages=self._ages(jobs) if aged else []))
+                self._tell(JobsSubmitted(request, jobs, fns, priority, isolate, ages=ages, sizes=sizes))
 
     def _ages(self, jobs: list[int]) -> list[int]:
         """Return the numbers of the oldest jobs that these need, or their own."""

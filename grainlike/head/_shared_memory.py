@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from grainlike.payload import MARK, Payload, Store, drop, is_stored, mapped, memory_id
+from grainlike.payload import MARK, Payload, Store, drop, is_stored, mapped, memory_id, stored_bytes
 from grainlike.wire import Hello, Parcel
 
-__all__ = ["ObjectStore", "drop_stored", "with_buffers"]
+__all__ = ["ObjectStore", "drop_stored", "size_of", "with_buffers"]
 
 _MARKED = MARK[:1]
 
@@ -75,6 +75,12 @@ def with_buffers(parcel: Parcel) -> Parcel:
         return parcel
     payload = mapped(data)
     return bytes(payload.data), list(payload.buffers)
+
+
+def size_of(parcel: Parcel) -> int:
+    """Return the bytes of a payload with its buffers, wherever they are."""
+    data, buffers = parcel
+    return len(data) + stored_bytes(data) + sum(memoryview(buffer).nbytes for buffer in buffers)
 
 
 def drop_stored(columns: Iterable[list[Parcel]]) -> None:

@@ -8,15 +8,16 @@ from typing import Any
 
 from grainlike.graph import Function, Node, RunsIn, bare_arguments
 from grainlike.head._chains import chained_after, follower_of
-from grainlike.head._shared_memory import ObjectStore
+from grainlike.head._shared_memory import ObjectStore, size_of
 from grainlike.head._state import HeadState
-from grainlike.jobs import BIG, NO_PARCEL, FirstOfChain, Job, RepeatedArguments, is_big
-from grainlike.payload import dump_arguments, dump_plain_arguments, dump_plain_columns, is_stored
+from grainlike.jobs import BIG, LARGE, NO_PARCEL, FirstOfChain, Job, RepeatedArguments, is_big
+from grainlike.payload import MARK, dump_arguments, dump_plain_arguments, dump_plain_columns, is_stored
 from grainlike.wire import Parcel
 
 __all__ = ["JobFactory"]
 
 
+_MARKED = MARK[:1]
 _REMOTE = RunsIn.REMOTE
 _FINISHED = attrgetter("finished")  # for `map`, without a Python call for each node
 
@@ -27,6 +28,8 @@ class JobFactory:
     def __init__(self, state: HeadState, object_store: ObjectStore) -> None:
         self._state = state
         self._object_store = object_store
+        self.sizes: dict[int, int] = {}
+        """Bytes of the large arguments of jobs that were not submitted to the scheduler yet."""
 
     def make(self, node: Node, numbers: dict[Function, int], repeated: list[RepeatedArguments]) -> Job | None:
         """Make the job of a call whose arguments are there. Raises what the user's objects raise when they are
@@ -47,6 +50,8 @@ class JobFactory:
         if parcel[1] or len(parcel[0]) > BIG:
             _see(repeated, node, args, kwargs, parcel)
         state.last_job = number = state.last_job + 1
+        if parcel[1] or len(parcel[0]) > LARGE or parcel[0][:1] == _MARKED:
+            self.sizes[number] = size_of(parcel)
         follower = None if node.dependents is None else follower_of(node)
         first = None if follower is None else self._first_of_chain(number, fn, node, follower, parcel, numbers)
         if node.finished:
@@ -78,6 +83,8 @@ class JobFactory:
             return None  # what the function holds has cancelled some
         first = state.last_job + 1
         state.last_job += len(nodes)
+        if len(data[0]) > LARGE:
+            self.sizes.update(enumerate(map(len, data), first))
         if len(data[0]) > BIG:
             seen = RepeatedArguments()
             for node, args in zip(nodes, calls or (), strict=True):
@@ -89,6 +96,11 @@ class JobFactory:
             node.drop_arguments()
             node.record, node.age = job, job.id  # it has no inputs
         return jobs
+
+    def take_sizes(self, jobs: Sequence[int]) -> list[int]:
+        """Return the bytes of the arguments of jobs, 0 where they are small; empty if all are, as they mostly are."""
+        sizes = [self.sizes.pop(job, 0) for job in jobs]
+        return [size if size > LARGE else 0 for size in sizes] if max(sizes, default=0) > LARGE else []
 
     def _packed(self, node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Parcel:
         payload = dump_arguments(args, kwargs, what=node.function.name)

@@ -14,7 +14,7 @@ from grainlike.errors import JobMemoryError, JobTimeoutError, SerializationError
 from grainlike.graph import Function, Node, Retry, StreamNode
 from grainlike.jobs._interfaces import OutcomeListener
 from grainlike.jobs._job import Job, Placement
-from grainlike.jobs._repeated import RepeatedArguments, is_big
+from grainlike.jobs._repeated import LARGE, RepeatedArguments, is_big
 from grainlike.jobs._shipped import Shipped
 from grainlike.payload import FunctionBlob, Payload, dump_arguments, dump_function, dump_value, load_error, load_value
 from grainlike.resources import Request
@@ -40,12 +40,15 @@ _NAMELESS: Mapping[Node, str] = {}
 
 
 class JobCall(NamedTuple):
-    """Call to submit: the number that we give it, its node, its function and its arguments, packed when it was made."""
+    """Call to submit: the number that we give it, its node, its function and its arguments, packed when it was made,
+    with their bytes if they are large, else 0.
+    """
 
     child: int
     node: Node
     blob: FunctionBlob
     parcel: Parcel
+    size: int
 
 
 def pack_calls(
@@ -73,7 +76,10 @@ def pack_calls(
         options = node.function.options
         assert node.request is not None
         rows = batches.setdefault((node.request, options.rank, options.isolate), [])
-        rows.append(JobCall(number(node), node, blob, (bytes(payload.data), payload.buffers)))
+        size = payload.nbytes if payload.buffers or len(payload.data) > LARGE else 0
+        rows.append(
+            JobCall(number(node), node, blob, (bytes(payload.data), payload.buffers), size if size > LARGE else 0)
+        )
     return batches
 
 
@@ -127,7 +133,11 @@ def _post_calls(
     ages = [call.node.age for call in calls]
     if not any(ages):
         ages = []
-    message = Submit(*submitter, str(request), priority, isolate, functions, children, fns, data, counts, told, ages)
+    sizes = [call.size for call in calls]
+    if not any(sizes):
+        sizes = []
+    more = told, ages, sizes
+    message = Submit(*submitter, str(request), priority, isolate, functions, children, fns, data, counts, *more)
     try:
         post(message, [*blobs, *buffers])
     except Exception as error:  # noqa: BLE001 - whatever encoding raises belongs to these calls
@@ -151,7 +161,7 @@ def _spoken_of(calls: Sequence[JobCall], names: Mapping[Node, str], logs: bytes)
         said = 0
         if new:
             said = _FUNCTION_BYTES + len(retry_spec(function.options.retry).on) + len(function.name) + len(logs)
-        sizes.append(said + 4 * len(names.get(call.node, "")) + 9 * (call.node.age > 0))
+        sizes.append(said + 4 * len(names.get(call.node, "")) + 9 * ((call.node.age > 0) + (call.size > 0)))
     return sizes
 
 

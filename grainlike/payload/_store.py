@@ -24,7 +24,7 @@ from grainlike.errors import SerializationError
 from grainlike.payload._mapping import private_map
 from grainlike.payload._payload import Buffer, Payload
 
-__all__ = ["LEAST", "MARK", "Store", "drop", "is_stored", "know", "mapped", "memory_id"]
+__all__ = ["LEAST", "MARK", "Store", "drop", "is_stored", "know", "mapped", "memory_id", "stored_bytes"]
 
 LEAST = 256 * 1024
 """Bytes below which buffers had better go through the socket: making and mapping a file costs as much."""
@@ -141,6 +141,11 @@ def know(directory: Path) -> None:
 def is_stored(data: Buffer) -> bool:
     """Return True if a payload's stream names shared memory in place of its buffers."""
     return data[: len(MARK)] == MARK
+
+
+def stored_bytes(data: Buffer) -> int:
+    """Return the size of the buffers that a payload's stream names in shared memory; 0 for any other."""
+    return sum(_taken_apart(data)[1]) if is_stored(data) else 0
 
 
 def drop(data: Buffer) -> None:

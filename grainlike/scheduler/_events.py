@@ -101,7 +101,8 @@ class JobsSubmitted(msgspec.Struct, frozen=True, gc=False):
     `parent` is the job that submitted them, with its attempt, from a worker; (0, 0) where the user's program did.
     `more` announces another event of this moment: these jobs are planned with those. `ages` are the numbers of the
     oldest jobs that each needs, itself or by way of others, ended or not: it goes when those would. 0 for a job that
-    needs none; empty if none needs any.
+    needs none; empty if none needs any. `sizes` are the bytes of the jobs' arguments, 0 where they are small; empty if
+    all are.
     """
 
     request: Request
@@ -113,6 +114,7 @@ class JobsSubmitted(msgspec.Struct, frozen=True, gc=False):
     parent: tuple[int, int] = (0, 0)
     more: bool = False
     ages: list[int] = []
+    sizes: list[int] = []
 
 
 class JobsCancelled(msgspec.Struct, frozen=True, gc=False):

@@ -257,7 +257,7 @@ class HeadScheduler:
         if cls.request is not event.request:
             cls.keep_own(event.request, jobs)
         self.jobs.update(zip(event.jobs, jobs, strict=True))
-        cls.add(jobs, event.ages)
+        cls.add(jobs, event.ages, event.sizes)
         if cls.place is None or root or cls.early:
             self._planner.waiting.touch(cls)
         if parent is not None:

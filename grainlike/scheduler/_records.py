@@ -102,6 +102,11 @@ class HeadJob:
         return 0 if self.own is None else self.own.units[MEMORY] // UNIT
 
     @property
+    def size(self) -> int:
+        """Bytes of its arguments, if they are large, else 0."""
+        return 0 if self.rare is None else self.rare.size
+
+    @property
     def parent(self) -> HeadJob | None:
         """The job that submitted it; None for one of the user's program."""
         return None if self.rare is None else self.rare.parent
@@ -173,7 +178,8 @@ class ExtraState:
     """Attributes that few jobs have: their place in a tree of jobs, and failures; see the properties of `HeadJob`."""
 
     __slots__ = (
-        "again_at", "cancelled_at", "committed", "depth", "failures", "family", "losses", "parent", "root", "tree_age",
+        "again_at", "cancelled_at", "committed", "depth", "failures", "family", "losses", "parent", "root", "size",
+        "tree_age",
     )  # fmt: skip
 
     def __init__(self, parent: HeadJob | None, root: int, depth: int, tree_age: int) -> None:
@@ -188,6 +194,8 @@ class ExtraState:
         self.again_at = 0.0
         self.cancelled_at = 0.0
         self.committed = False
+        self.size = 0
+        """Bytes of its arguments, if they are large."""
 
 
 class ChildJobs:
@@ -447,14 +455,22 @@ class RequestClass:
         if early and (not queue or early[0][:2] < (queue[0].age, queue[0].id)):
             queue.appendleft(heappop(early)[2])
 
-    def add(self, jobs: list[HeadJob], ages: list[int]) -> None:
-        """Queue new jobs. `ages` are those of their oldest inputs, 0 for a job without; empty if all are so."""
+    def add(self, jobs: list[HeadJob], ages: list[int], sizes: list[int]) -> None:
+        """Queue new jobs. `ages` are those of their oldest inputs, 0 for a job without, and `sizes` the bytes of their
+        arguments, 0 where they are small; empty if all are so.
+        """
+        if sizes:
+            for job, size in zip(jobs, sizes, strict=True):
+                if size:
+                    job.remembered().size = size
         if not ages:
             self.queue.extend(jobs)
             return
         for job, age in zip(jobs, ages, strict=True):
             if 0 < age < job.id:
                 job.age = age
+                if job.rare is not None and job.rare.parent is None:
+                    job.rare.tree_age = age
                 if not (self.aged or self.root):
                     self._go_by_age()
             self._insert(job)

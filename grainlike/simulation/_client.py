@@ -139,7 +139,7 @@ class Client:
             self._ready.append(position)
 
     def _submit(self, positions: list[int]) -> None:
-        batches: dict[tuple[Request, int, bool], tuple[list[int], list[int], list[int]]] = {}
+        batches: dict[tuple[Request, int, bool], tuple[list[int], list[int], list[int], list[int]]] = {}
         for position in positions:
             if position in self._done:
                 continue
@@ -151,14 +151,19 @@ class Client:
             self.number_of[position], self._position_of[number] = number, position
             age = self._ages.setdefault(position, number)
             self._head.witness.submitted(number, plan, age=age)
-            jobs, fns, ages = batches.setdefault((plan.request, plan.priority, plan.isolate), ([], [], []))
+            jobs, fns, ages, sizes = batches.setdefault((plan.request, plan.priority, plan.isolate), ([], [], [], []))
             jobs.append(number)
             fns.append(plan.fn + 1)
             ages.append(age)
+            sizes.append(plan.size)
         self._head.submit(
             [
-                JobsSubmitted(key[0], jobs, fns, key[1], key[2], ages=[] if ages == jobs else ages)
-                for key, (jobs, fns, ages) in batches.items()
+                JobsSubmitted(
+                    *(key[0], jobs, fns, key[1], key[2]),
+                    ages=[] if ages == jobs else ages,
+                    sizes=sizes if any(sizes) else [],
+                )
+                for key, (jobs, fns, ages, sizes) in batches.items()
             ]
         )
         self.submit_ready()

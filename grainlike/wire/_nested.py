@@ -66,7 +66,8 @@ class Submit(BaseMessage, frozen=True, tag=40):
     that are `here`, then those of the arguments, in `data` and `counts`, which are not unpacked on the way. `names` is
     empty, or gives for each call the name under which its outcome is kept in the client's session; empty for none.
     `ages` are the head's numbers of the oldest jobs that each call needs, itself or by way of others; 0 for a call that
-    needs none, empty if none does.
+    needs none, empty if none does. `sizes` are the bytes of each call's arguments, 0 where they are small, empty if all
+    are.
     """
 
     parent: int
@@ -81,6 +82,7 @@ class Submit(BaseMessage, frozen=True, tag=40):
     counts: list[int]
     names: list[str] = msgspec.field(default_factory=list)
     ages: list[_Number] = msgspec.field(default_factory=list)
+    sizes: list[_Number] = msgspec.field(default_factory=list)
 
 
 class ReleaseFunctions(BaseMessage, frozen=True, tag=123):

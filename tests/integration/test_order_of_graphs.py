@@ -14,6 +14,7 @@ import pytest
 
 from grainlike import Cores, Executor, WallTime, connect, delayed, gather
 from grainlike.head.durable import HeadDaemon
+from grainlike.scheduler import HeadScheduler, JobsSubmitted
 
 LEAVES, FAN_IN = 128, 8
 ROOT = Path(__file__).parents[2]
@@ -143,3 +144,34 @@ async def test_an_age_passes_through_calls_in_the_program_and_inputs_that_have_e
 
 def divide(a: int, b: int) -> float:
     return a / b
+
+
+def size_of(data: Any) -> int:
+    return len(data)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("place", [embedded, daemon])
+async def test_the_head_hears_of_the_bytes_of_large_arguments_alone(
+    place: Any, private_state: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the batch and each by itself, in shared memory or not."""
+    sizes: list[list[int]] = []
+    handle = HeadScheduler.handle
+
+    def told(scheduler: HeadScheduler, event: Any, now: float) -> Any:
+        if isinstance(event, JobsSubmitted):
+            sizes.append(event.sizes)
+        return handle(scheduler, event, now)
+
+    monkeypatch.setattr(HeadScheduler, "handle", told)
+    call = delayed(size_of) @ Cores(1)
+    async with place():
+        for some in (
+            [b"few", b"x"],
+            [bytes(70_000), b"x", bytes(80_000)],
+            [[1], bytearray(300_000), bytearray(66_000)],
+        ):
+            assert await gather(call(data) for data in some) == [len(data) for data in some]
+    assert sizes[0] == []
+    assert sorted(size // 1000 for column in sizes for size in column if size) == [66, 70, 80, 300]

@@ -309,7 +309,7 @@ BUGS: tuple[Bug, ...] = (
         "judge",
         (
             _HEAD,
-            "        cls.add(jobs, event.ages)\n",
+            "        cls.add(jobs, event.ages, event.sizes)\n",
             "        for job in jobs:\n            cls.queue.appendleft(job)\n",
         ),
     ),
@@ -496,7 +496,7 @@ BUGS: tuple[Bug, ...] = (
         "replay",
         (
             _HEAD,
-            "        cls.add(jobs, event.ages)\n",
+            "        cls.add(jobs, event.ages, event.sizes)\n",
             "        cls.queue.extend(self.jobs[int(number)] for number in {*map(str, event.jobs)})\n",
         ),
     ),

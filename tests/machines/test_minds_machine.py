@@ -95,6 +95,7 @@ REQUESTS = (
 )
 NESTED = (Cores(1), Cores(2), Cores(2), Cores(4), Cores(1) & Memory("1G"), Memory("1G"), GPUs(1))
 PICK = st.integers(0, 10**6)
+SIZES = (0, 0, 30 << 20, 100 << 20)
 
 
 class Minds(RuleBasedStateMachine):
@@ -232,13 +233,14 @@ class Minds(RuleBasedStateMachine):
         inputs=st.lists(PICK, max_size=4),
     )
     def submit(self, count: int, request: Any, fn: int, priority: int, client: int, inputs: list[int]) -> None:
-        """New jobs, of which the first few need older ones."""
+        """New jobs, of which the first few need older ones; some have large arguments."""
         ages = [1 + pick % self.submitted for pick in inputs[:count] if self.submitted]
         numbers = list(range(self.submitted + 1, self.submitted + count + 1))
         self.submitted += count
         ages += [0] * (count - len(ages)) if ages else []
+        sizes = [SIZES[pick % len(SIZES)] for pick in inputs[:1]] * count
         self.naive.submitted((client, request, priority, False, 0), numbers, RETRIES.get(fn, 0), ages=ages)
-        self.tell(JobsSubmitted(request, numbers, [fn] * count, priority, client=client, ages=ages))
+        self.tell(JobsSubmitted(request, numbers, [fn] * count, priority, client=client, ages=ages, sizes=sizes))
 
     @precondition(lambda self: self.submitted)
     @rule(picks=st.lists(PICK, min_size=1, max_size=4))

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import Any
 
 from grainlike._version import __version__
 from grainlike.errors import JournalError
@@ -45,24 +44,17 @@ class SchemaConversion:
     record: Callable[[bytes], bytes] = _as_it_is
 
 
-def _put(**values: object) -> Callable[[dict[str, Any]], object]:
-    """Return what adds fields with these values to an object, a list anew for each."""
-    return lambda fields: fields.update({name: [] if value == [] else value for name, value in values.items()})
-
-
-def _copy(**sources: str) -> Callable[[dict[str, Any]], object]:
-    """Return what adds fields to an object with the values of other fields."""
-    return lambda fields: fields.update({name: fields[source] for name, source in sources.items()})
-
-
 _AGES = Conversion(
     fields={
-        "HeadJob": _copy(age="id"),
-        "ExtraState": _copy(tree_age="root"),
-        "RequestClass": _put(aged=False, early=[], in_order=False),
+        "HeadJob": lambda fields: fields.update(age=fields["id"]),
+        "ExtraState": lambda fields: fields.update(tree_age=fields["root"], size=0),
+        "RequestClass": lambda fields: fields.update(aged=False, early=[], in_order=False),
+        "WorkerState": lambda fields: fields.update(ahead_bytes=0),
     }
 )
-"""Schema 2: a job is as old as its oldest input. Of those that came before that is not known: each has its own age."""
+"""Schema 2: a job is as old as its oldest input, and knows whether its arguments are large. Of those that came before
+neither is known: each has its own age, and small ones.
+"""
 
 CONVERSIONS: dict[int, SchemaConversion] = {1: SchemaConversion(image=_AGES)}
 """Steps to the next schema, by the schema that each begins with."""

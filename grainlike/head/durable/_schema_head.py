@@ -21,7 +21,7 @@ LargeBuffer wire._large.LargeBuffer: _aside _at _base _counted _length _most _wa
 RetrySpec wire._nested.RetrySpec: times losses backoff on on_timeout on_memory
 SubmittedFunction wire._nested.SubmittedFunction: digest name is_async timeout retry many keep here stream logs
 Submit wire._nested.Submit: parent attempt request priority isolate functions children fns data counts names
-    ages
+    ages sizes
 ReleaseFunctions wire._nested.ReleaseFunctions: digests
 Withdraw wire._nested.Withdraw: parent attempt children skipped
 Outcomes wire._nested.Outcomes: parent attempt children good workers slots attempts wall cpu rss receipts data

@@ -237,7 +237,7 @@ class AheadPlanner:
 
     def _help(self, idle: WorkerState, out: list[HeadAction]) -> None:
         """Take back the younger half of the jobs that wait elsewhere, of a shape for which `idle` has room and no job
-        is queued.
+        is queued, but for those with large arguments: these are quick to run, and were slow to send.
         """
         for number, holders in self._holders.items():
             worker = _first_holder(number, holders)
@@ -246,8 +246,10 @@ class AheadPlanner:
             waiting = [job for job in worker.ahead.values() if job.shape is not None and job.shape.id == number]
             shape = waiting[0].shape
             if shape is not None and waiting[0].cls.head() is None and idle.fits_now(shape):
-                self._recall(worker, waiting[len(waiting) // 2 :], out)
-                return
+                back = [job for job in waiting[len(waiting) // 2 :] if not job.size]  # large arguments travel once
+                if back:
+                    self._recall(worker, back, out)
+                    return
 
 
 def _take_back(worker: WorkerState, jobs: Iterable[HeadJob], out: list[HeadAction]) -> None:
