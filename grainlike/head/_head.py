@@ -177,8 +177,13 @@ class Head:
 
     def submit(self, nodes: Sequence[Node]) -> None:
         """Submit nodes whose arguments are there as jobs. A call that cannot be pickled fails at once, alone."""
-        if not self._submit_alike(nodes):
+        if self._submit_alike(nodes):
+            return
+        try:
             self._submit_each(nodes)
+        finally:
+            if self._maker.holds:
+                self._maker.end_batch()
 
     def _submit_alike(self, nodes: Sequence[Node]) -> bool:
         """Submit calls of one function with one request, as most batches are, by the batch; return False for others."""
@@ -231,8 +236,6 @@ class Head:
                 self._submit_batches(batches, aged=aged)
         else:  # without a context manager: a single call is submitted alone
             self._submit_batches(batches, aged=aged)
-        if self._maker.sizes:
-            self._maker.sizes.clear()  # of calls that were cancelled, or could not be packed, meanwhile
 
     def _submit_batches(
         self, batches: Mapping[tuple[Request, int, bool], tuple[list[int], list[int]]], *, aged: bool

@@ -30,6 +30,8 @@ class JobFactory:
         self._object_store = object_store
         self.sizes: dict[int, int] = {}
         """Bytes of the large arguments of jobs that were not submitted to the scheduler yet."""
+        self.holds = False
+        """True if there is something for `end_batch` to let go of."""
 
     def make(self, node: Node, numbers: dict[Function, int], repeated: list[RepeatedArguments]) -> Job | None:
         """Make the job of a call whose arguments are there. Raises what the user's objects raise when they are
@@ -52,6 +54,7 @@ class JobFactory:
         state.last_job = number = state.last_job + 1
         if parcel[1] or len(parcel[0]) > LARGE or parcel[0][:1] == _MARKED:
             self.sizes[number] = size_of(parcel)
+            self.holds = True
         follower = None if node.dependents is None else follower_of(node)
         first = None if follower is None else self._first_of_chain(number, fn, node, follower, parcel, numbers)
         if node.finished:
@@ -96,6 +99,12 @@ class JobFactory:
             node.drop_arguments()
             node.record, node.age = job, job.id  # it has no inputs
         return jobs
+
+    def end_batch(self) -> None:
+        """Let go of what was kept for a batch of calls."""
+        self.sizes.clear()  # of calls that were cancelled, or could not be packed, meanwhile
+        self._object_store.end_batch()
+        self.holds = False
 
     def take_sizes(self, jobs: Sequence[int]) -> list[int]:
         """Return the bytes of the arguments of jobs, 0 where they are small; empty if all are, as they mostly are."""

@@ -136,8 +136,20 @@ def _post_calls(
     sizes = [call.size for call in calls]
     if not any(sizes):
         sizes = []
-    more = told, ages, sizes
-    message = Submit(*submitter, str(request), priority, isolate, functions, children, fns, data, counts, *more)
+    message = Submit(
+        *submitter,
+        request=str(request),
+        priority=priority,
+        isolate=isolate,
+        functions=functions,
+        children=children,
+        fns=fns,
+        data=data,
+        counts=counts,
+        names=told,
+        ages=ages,
+        sizes=sizes,
+    )
     try:
         post(message, [*blobs, *buffers])
     except Exception as error:  # noqa: BLE001 - whatever encoding raises belongs to these calls

@@ -18,7 +18,17 @@ from grainlike.scheduler._statistics import RunTimes
 from grainlike.scheduler.planning._class_index import ClassIndex, Entry, Kind
 from grainlike.wire import Wait
 
-__all__ = ["ChildJobs", "DeepestFirst", "HeadFunction", "HeadJob", "LeaseState", "RequestClass", "Shape", "order"]
+__all__ = [
+    "ChildJobs",
+    "DeepestFirst",
+    "HeadFunction",
+    "HeadJob",
+    "LeaseState",
+    "RequestClass",
+    "Shape",
+    "arrival",
+    "order",
+]
 
 
 _UNIT = 10**9
@@ -172,6 +182,13 @@ def order(job: HeadJob) -> tuple[int, int]:
     as the oldest of its inputs.
     """
     return (-job.cls.priority, job.age if job.rare is None else job.rare.tree_age)
+
+
+def arrival(job: HeadJob) -> tuple[int, int]:
+    """Return the order by which jobs are passed over and reserved for: priority, then when they came, whatever their
+    inputs; a job's own jobs came with it. By age a chain without end would keep what comes later from starting.
+    """
+    return (-job.cls.priority, job.root)
 
 
 class ExtraState:

@@ -233,8 +233,6 @@ class Referee(Witness):
             self._circles.submitted(parent, job)
             self._roots[job] = self._roots.get(parent, parent)
             return
-        if age and age != job:
-            self._roots[job] = age
         key = self._order.submitted(job, age or job)
         self._patience.waiting(key, self._order.front(key))
 

@@ -1,6 +1,6 @@
 """A job is as old as its oldest input, at the head and at the worker: so a graph is drained as it is filled."""
 
-from itertools import chain
+from itertools import chain, count
 
 import pytest
 from scheduler_cluster import Cluster
@@ -117,25 +117,57 @@ def test_an_age_that_no_job_before_has_is_its_own():
     assert {job.age for job in cluster.head.jobs.values()} == {1, 2, 3, 4}
 
 
-def test_classes_go_by_the_age_of_their_first_job_and_priority_comes_first():
-    cluster = Cluster(Cores(1) & Memory("4G"))
+def one_core_of_four():
+    """A worker on which no job of one core is wide, with one core to give."""
+    cluster = Cluster(Cores(4) & Memory("16G"))
     cluster.function(1)
+    cluster._number = count(1000)
+    cluster.submit(Cores(3), 10**6)
+    cluster._number = count(1)
+    return cluster
+
+
+def begun_here(cluster):
+    cluster.run(until=1000)
+    return [job for job in sorted(cluster.begun, key=cluster.begun.__getitem__) if job < 1000]
+
+
+def test_classes_go_by_the_age_of_their_first_job_and_priority_comes_first():
+    cluster = one_core_of_four()
     cluster.submit(Cores(1), 1, n=3)
     submit(cluster, Cores(1) & Memory("1G"), ages=[2])
     submit(cluster, Cores(1) & Memory("2G"), ages=[0], priority=1)
     submit(cluster, Cores(1) & Memory("3G"), ages=[2], priority=-1)
-    assert begun_after(cluster) == [1, 5, 2, 4, 3, 6]
+    assert begun_here(cluster) == [1, 5, 2, 4, 3, 6]
 
 
 def test_where_many_classes_wait_they_go_by_age_too():
-    cluster = Cluster(Cores(1) & Memory("4G"))
-    cluster.function(1)
+    cluster = one_core_of_four()
     cluster.submit(Cores(1), 1)
     for at in range(100):
         cluster.submit(Cores(1) & Memory(2**21 * (1 + at)), 1)
     assert not cluster.head._planner.waiting.are_few
     submit(cluster, Cores(1) & Memory(2**21 * 100), ages=[3])
-    assert begun_after(cluster)[:5] == [1, 2, 3, 102, 4]
+    assert begun_here(cluster)[:5] == [1, 2, 3, 102, 4]
+
+
+def test_a_chain_without_end_does_not_keep_what_came_later_from_starting():
+    """A wide job is reserved for by when it came, at once; another one when it was passed over for long."""
+    cluster = Cluster(Cores(4))
+    cluster.function(1)
+    (step,) = submit(cluster, Cores(2), ages=[0])
+    (other,) = submit(cluster, Cores(2), ages=[0])
+    wide, narrow = cluster.submit(Cores(3), 1), cluster.submit(Cores(1), 1)
+    taken = {step, other}
+
+    def goes_on():
+        for job in [job for job in taken if job in cluster.ended]:
+            taken.remove(job)
+            taken.update(submit(cluster, Cores(2), ages=[step]))
+
+    cluster.run(until=20, arrivals=goes_on)
+    assert cluster.begun[wide] <= 2
+    assert cluster.begun[narrow] <= 8
 
 
 def test_a_cancelled_job_is_passed_over_wherever_it_waits():
