@@ -152,8 +152,8 @@ class JobFactory:
 def _see(
     repeated: list[RepeatedArguments], node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any], parcel: Parcel
 ) -> None:
-    """Look for big arguments of a call that many calls have."""
-    if is_stored(parcel[0]) or is_big(*parcel):
+    """Look for big arguments of a call that many calls have, but for those that are in shared memory, once for all."""
+    if is_big(*parcel):
         if not repeated:
             repeated.append(RepeatedArguments())
         repeated[0].see(node, args, kwargs)

@@ -274,6 +274,7 @@ def outcomes_message(
         receipts=[placement.receipt for placement in placements],
         data=data,
         counts=counts,
+        jobs=[job.id for job in jobs],
     )
     return message, buffers
 
@@ -281,7 +282,7 @@ def outcomes_message(
 def outcome_alone(message: Outcomes, row: int, parcel: Parcel) -> tuple[Outcomes, Sequence[Buffer]]:
     """Return one row of a message as a message of its own, to be kept; `parcel` is what it brought."""
     data, counts, buffers = pack_parcels([parcel])
-    columns = {name: [getattr(message, name)[row]] for name in _COLUMNS}
+    columns = {name: getattr(message, name)[row : row + 1] for name in _COLUMNS}
     return Outcomes(0, 0, **columns, data=data, counts=counts), buffers
 
 

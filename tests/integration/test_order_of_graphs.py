@@ -175,3 +175,27 @@ async def test_the_head_hears_of_the_bytes_of_large_arguments_alone(
             assert await gather(call(data) for data in some) == [len(data) for data in some]
     assert sizes[0] == []
     assert sorted(size // 1000 for column in sizes for size in column if size) == [66, 70, 80, 300]
+
+
+async def tree_in_a_job(door: str) -> int:
+    """The most values that wait at once, by the order in which jobs of this job have begun and ended."""
+    asks = Cores(1) & WallTime("1:00:00")
+    has_leaf, has_sum = delayed(DOORS[door].has_leaf), delayed(DOORS[door].has_sum)
+    level = [has_leaf((delayed(leaf) @ asks)(at, door)) for at in range(LEAVES)]
+    groups = [level[at : at + FAN_IN] for at in range(0, len(level), FAN_IN)]
+    return sum(await gather(has_sum((delayed(total) @ asks)(*group)) for group in groups))
+
+
+DOORS: dict[str, Door] = {}
+
+
+@pytest.mark.asyncio
+async def test_so_it_is_for_the_jobs_of_a_job(tmp_path: Path) -> None:
+    """The job is a coroutine of this process, so it counts by the same door."""
+    path = str(tmp_path / "door")
+    door = DOORS[path] = Door()
+    server = await asyncio.start_unix_server(door.knock, path)
+    async with asyncio.timeout(LIMIT_S), server, Executor(local=Cores(2)):
+        assert await (delayed(tree_in_a_job) @ Cores(1))(path) == sum(range(LEAVES))
+    assert door.values == LEAVES // FAN_IN
+    assert door.most <= 32
