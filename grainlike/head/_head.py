@@ -177,8 +177,13 @@ class Head:
 
     def submit(self, nodes: Sequence[Node]) -> None:
         """Submit nodes whose arguments are there as jobs. A call that cannot be pickled fails at once, alone."""
-        if not self._submit_alike(nodes):
+        if self._submit_alike(nodes):
+            return
+        try:
             self._submit_each(nodes)
+        finally:
+            if self._maker.holds:
+                self._maker.end_batch()
 
     def _submit_alike(self, nodes: Sequence[Node]) -> bool:
         """Submit calls of one function with one request, as most batches are, by the batch; return False for others."""
@@ -192,7 +197,9 @@ class Head:
         request, options = nodes[0].request, nodes[0].function.options
         assert request is not None
         numbers = [job.id for job in jobs]
-        self._tell(JobsSubmitted(request, numbers, [jobs[0].fn] * len(jobs), options.rank, options.isolate))
+        sizes = self._maker.take_sizes(numbers) if self._maker.sizes else []
+        fns = [jobs[0].fn] * len(jobs)
+        self._tell(JobsSubmitted(request, numbers, fns, options.rank, options.isolate, sizes=sizes))
         return True
 
     def _submit_each(self, nodes: Sequence[Node]) -> None:
@@ -202,6 +209,7 @@ class Head:
         repeated: list[RepeatedArguments] = []
         jobs: list[int] = []
         fns: list[int] = []
+        aged = False
         for node in nodes:
             try:
                 job = self._maker.make(node, numbers, repeated)
@@ -221,18 +229,28 @@ class Head:
                 alike = node.request, options
                 jobs, fns = batches.setdefault((node.request, options.rank, options.isolate), ([], []))
             jobs.append(job.id)
+            aged = aged or node.age != job.id
             fns.append(job.runs if type(job) is FirstOfChain else job.fn)
         if len(batches) > 1:
             with self.one_pass():
-                self._submit_batches(batches)
+                self._submit_batches(batches, aged=aged)
         else:  # without a context manager: a single call is submitted alone
-            self._submit_batches(batches)
+            self._submit_batches(batches, aged=aged)
 
-    def _submit_batches(self, batches: Mapping[tuple[Request, int, bool], tuple[list[int], list[int]]]) -> None:
+    def _submit_batches(
+        self, batches: Mapping[tuple[Request, int, bool], tuple[list[int], list[int]]], *, aged: bool
+    ) -> None:
         for (request, priority, isolate), columns in batches.items():
             jobs, fns = self._not_cancelled(*columns)
+            ages = self._ages(jobs) if aged else []
+            sizes = self._maker.take_sizes(jobs) if self._maker.sizes else []
             if jobs:
-                self._tell(JobsSubmitted(request, jobs, fns, priority, isolate))
+                self._tell(JobsSubmitted(request, jobs, fns, priority, isolate, ages=ages, sizes=sizes))
+
+    def _ages(self, jobs: list[int]) -> list[int]:
+        """Return the numbers of the oldest jobs that these need, or their own."""
+        nodes = [self.state.jobs[number].node for number in jobs]
+        return [0 if node is None else node.age for node in nodes]
 
     @contextmanager
     def one_pass(self) -> Iterator[None]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from grainlike.payload import MARK, Payload, Store, drop, is_stored, mapped, memory_id
+from grainlike.payload import MARK, Payload, SharedBuffers, Store, drop, is_stored, mapped, memory_id, stored_bytes
 from grainlike.wire import Hello, Parcel
 
-__all__ = ["ObjectStore", "drop_stored", "with_buffers"]
+__all__ = ["ObjectStore", "drop_stored", "size_of", "with_buffers"]
 
 _MARKED = MARK[:1]
 
@@ -22,6 +22,7 @@ class ObjectStore:
     def __init__(self, *, share: bool = True) -> None:
         self._memory: str | None = None if share else ""
         self._store: Store | None = None
+        self._shared: SharedBuffers | None = None
 
     def shares(self, hello: Hello) -> bool:
         """Return True if a worker can map what is in the store."""
@@ -42,13 +43,22 @@ class ObjectStore:
             if self._store is None:
                 self._memory = ""  # there will be none at the next try either
                 return ""
+            self._shared = SharedBuffers(self._store)
         return str(self._store.directory)
 
     def keep(self, payload: Payload, name: str) -> Payload:
-        """Arguments, in the store if they are large and there is one; on memory of their own in any case."""
-        if payload.buffers and self._store is not None:
-            payload = self._store.put(payload, name)
+        """Arguments, in the store if they are large and there is one; on memory of their own in any case.
+
+        What several calls of a batch have of 1 MiB and more is there once; `end_batch` ends the batch.
+        """
+        if payload.buffers and self._store is not None and self._shared is not None:
+            payload = self._shared.put(payload, self._store.own(name))
         return payload.detached()
+
+    def end_batch(self) -> None:
+        """Let go of the arguments that were kept since the last one."""
+        if self._shared is not None:
+            self._shared.end_batch()
 
     def parcels_for(self, hello: Hello, parcels: Sequence[Parcel]) -> Sequence[Parcel]:
         """Return the payloads, with stored ones read into memory for a worker that cannot map the store."""
@@ -65,7 +75,7 @@ class ObjectStore:
         """Remove the store with all that was not taken."""
         if self._store is not None:
             self._store.remove()
-            self._store = None
+            self._store = self._shared = None
 
 
 def with_buffers(parcel: Parcel) -> Parcel:
@@ -75,6 +85,12 @@ def with_buffers(parcel: Parcel) -> Parcel:
         return parcel
     payload = mapped(data)
     return bytes(payload.data), list(payload.buffers)
+
+
+def size_of(parcel: Parcel) -> int:
+    """Return the bytes of a payload with its buffers, wherever they are."""
+    data, buffers = parcel
+    return len(data) + stored_bytes(data) + sum(memoryview(buffer).nbytes for buffer in buffers)
 
 
 def drop_stored(columns: Iterable[list[Parcel]]) -> None:

@@ -8,15 +8,16 @@ from typing import Any
 
 from grainlike.graph import Function, Node, RunsIn, bare_arguments
 from grainlike.head._chains import chained_after, follower_of
-from grainlike.head._shared_memory import ObjectStore
+from grainlike.head._shared_memory import ObjectStore, size_of
 from grainlike.head._state import HeadState
-from grainlike.jobs import BIG, NO_PARCEL, FirstOfChain, Job, RepeatedArguments, is_big
-from grainlike.payload import dump_arguments, dump_plain_arguments, dump_plain_columns, is_stored
+from grainlike.jobs import BIG, LARGE, NO_PARCEL, FirstOfChain, Job, RepeatedArguments, is_big
+from grainlike.payload import MARK, dump_arguments, dump_plain_arguments, dump_plain_columns, is_stored
 from grainlike.wire import Parcel
 
 __all__ = ["JobFactory"]
 
 
+_MARKED = MARK[:1]
 _REMOTE = RunsIn.REMOTE
 _FINISHED = attrgetter("finished")  # for `map`, without a Python call for each node
 
@@ -27,6 +28,10 @@ class JobFactory:
     def __init__(self, state: HeadState, object_store: ObjectStore) -> None:
         self._state = state
         self._object_store = object_store
+        self.sizes: dict[int, int] = {}
+        """Bytes of the large arguments of jobs that were not submitted to the scheduler yet."""
+        self.holds = False
+        """True if there is something for `end_batch` to let go of."""
 
     def make(self, node: Node, numbers: dict[Function, int], repeated: list[RepeatedArguments]) -> Job | None:
         """Make the job of a call whose arguments are there. Raises what the user's objects raise when they are
@@ -47,12 +52,17 @@ class JobFactory:
         if parcel[1] or len(parcel[0]) > BIG:
             _see(repeated, node, args, kwargs, parcel)
         state.last_job = number = state.last_job + 1
+        if parcel[1] or len(parcel[0]) > LARGE or parcel[0][:1] == _MARKED:
+            self.sizes[number] = size_of(parcel)
+            self.holds = True
         follower = None if node.dependents is None else follower_of(node)
         first = None if follower is None else self._first_of_chain(number, fn, node, follower, parcel, numbers)
         if node.finished:
             Job(number, fn, node, parcel).close()
             return None
         job = state.jobs[number] = node.record = Job(number, fn, node, parcel) if first is None else first
+        if not node.age:
+            node.age = number
         return job
 
     def make_alike(self, nodes: Sequence[Node]) -> list[Job] | None:
@@ -76,6 +86,8 @@ class JobFactory:
             return None  # what the function holds has cancelled some
         first = state.last_job + 1
         state.last_job += len(nodes)
+        if len(data[0]) > LARGE:
+            self.sizes.update(enumerate(map(len, data), first))
         if len(data[0]) > BIG:
             seen = RepeatedArguments()
             for node, args in zip(nodes, calls or (), strict=True):
@@ -85,8 +97,19 @@ class JobFactory:
         state.jobs.update(zip(numbers, jobs, strict=True))
         for node, job in zip(nodes, jobs, strict=True):
             node.drop_arguments()
-            node.record = job
+            node.record, node.age = job, job.id  # it has no inputs
         return jobs
+
+    def end_batch(self) -> None:
+        """Let go of what was kept for a batch of calls."""
+        self.sizes.clear()  # of calls that were cancelled, or could not be packed, meanwhile
+        self._object_store.end_batch()
+        self.holds = False
+
+    def take_sizes(self, jobs: Sequence[int]) -> list[int]:
+        """Return the bytes of the arguments of jobs, 0 where they are small; empty if all are, as they mostly are."""
+        sizes = [self.sizes.pop(job, 0) for job in jobs]
+        return [size if size > LARGE else 0 for size in sizes] if max(sizes, default=0) > LARGE else []
 
     def _packed(self, node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Parcel:
         payload = dump_arguments(args, kwargs, what=node.function.name)
@@ -129,8 +152,8 @@ class JobFactory:
 def _see(
     repeated: list[RepeatedArguments], node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any], parcel: Parcel
 ) -> None:
-    """Look for big arguments of a call that many calls have."""
-    if is_stored(parcel[0]) or is_big(*parcel):
+    """Look for big arguments of a call that many calls have, but for those that are in shared memory, once for all."""
+    if is_big(*parcel):
         if not repeated:
             repeated.append(RepeatedArguments())
         repeated[0].see(node, args, kwargs)

@@ -158,6 +158,10 @@ def _check_nested(
     _check_lengths("Submit", len(message.children), message.fns, message.data)
     if message.names:
         _check_lengths("Submit", len(message.children), message.names)
+    if message.ages:
+        _check_lengths("Submit", len(message.children), message.ages)
+    if message.sizes:
+        _check_lengths("Submit", len(message.children), message.sizes)
     _check_range("function", message.fns, 0, len(message.functions) - 1)
     here = sum(spec.here for spec in message.functions)
     if here > len(buffers):

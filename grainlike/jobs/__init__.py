@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     )
     from grainlike.jobs._pools import Fleet, until_gone
     from grainlike.jobs._records import LogLine, WorkerInfo
-    from grainlike.jobs._repeated import BIG, RepeatedArguments, is_big
+    from grainlike.jobs._repeated import BIG, LARGE, RepeatedArguments, is_big
     from grainlike.jobs._rows import ended_jobs, explanation_of, job_is, worker_info, worker_row
     from grainlike.jobs._shipped import Shipped
     from grainlike.jobs._slots import slots_of
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BIG",
+    "LARGE",
     "NO_PARCEL",
     "Event",
     "Events",
@@ -76,6 +77,7 @@ if not TYPE_CHECKING:  # else any name would be there
         __name__,
         {
             "BIG": "_repeated",
+            "LARGE": "_repeated",
             "RepeatedArguments": "_repeated",
             "is_big": "_repeated",
             "Event": "_events",

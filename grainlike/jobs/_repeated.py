@@ -9,12 +9,15 @@ from typing import Any
 from grainlike.graph import Node
 from grainlike.payload import Payload, dump_value
 
-__all__ = ["BIG", "RepeatedArguments", "is_big"]
+__all__ = ["BIG", "LARGE", "RepeatedArguments", "is_big"]
 
 logger = logging.getLogger("grainlike")
 
 BIG = 1024 * 1024
 """Bytes from which an argument is big."""
+
+LARGE = 64 * 1024
+"""Bytes of a call's arguments from which it is told how many they are."""
 
 MANY = 10
 """Calls of one batch in which an argument has to be."""

@@ -14,7 +14,7 @@ from grainlike.errors import JobMemoryError, JobTimeoutError, SerializationError
 from grainlike.graph import Function, Node, Retry, StreamNode
 from grainlike.jobs._interfaces import OutcomeListener
 from grainlike.jobs._job import Job, Placement
-from grainlike.jobs._repeated import RepeatedArguments, is_big
+from grainlike.jobs._repeated import LARGE, RepeatedArguments, is_big
 from grainlike.jobs._shipped import Shipped
 from grainlike.payload import FunctionBlob, Payload, dump_arguments, dump_function, dump_value, load_error, load_value
 from grainlike.resources import Request
@@ -40,12 +40,15 @@ _NAMELESS: Mapping[Node, str] = {}
 
 
 class JobCall(NamedTuple):
-    """Call to submit: the number that we give it, its node, its function and its arguments, packed when it was made."""
+    """Call to submit: the number that we give it, its node, its function and its arguments, packed when it was made,
+    with their bytes if they are large, else 0.
+    """
 
     child: int
     node: Node
     blob: FunctionBlob
     parcel: Parcel
+    size: int
 
 
 def pack_calls(
@@ -73,7 +76,10 @@ def pack_calls(
         options = node.function.options
         assert node.request is not None
         rows = batches.setdefault((node.request, options.rank, options.isolate), [])
-        rows.append(JobCall(number(node), node, blob, (bytes(payload.data), payload.buffers)))
+        size = payload.nbytes if payload.buffers or len(payload.data) > LARGE else 0
+        rows.append(
+            JobCall(number(node), node, blob, (bytes(payload.data), payload.buffers), size if size > LARGE else 0)
+        )
     return batches
 
 
@@ -124,7 +130,26 @@ def _post_calls(
     data, counts, buffers = pack_parcels([call.parcel for call in calls])
     children = [call.child for call in calls]
     told = [names.get(call.node, "") for call in calls] if names else []
-    message = Submit(*submitter, str(request), priority, isolate, functions, children, fns, data, counts, told)
+    ages = [call.node.age for call in calls]
+    if not any(ages):
+        ages = []
+    sizes = [call.size for call in calls]
+    if not any(sizes):
+        sizes = []
+    message = Submit(
+        *submitter,
+        request=str(request),
+        priority=priority,
+        isolate=isolate,
+        functions=functions,
+        children=children,
+        fns=fns,
+        data=data,
+        counts=counts,
+        names=told,
+        ages=ages,
+        sizes=sizes,
+    )
     try:
         post(message, [*blobs, *buffers])
     except Exception as error:  # noqa: BLE001 - whatever encoding raises belongs to these calls
@@ -136,7 +161,7 @@ def _post_calls(
 
 
 def _spoken_of(calls: Sequence[JobCall], names: Mapping[Node, str], logs: bytes) -> list[int]:
-    """Return how many bytes each call adds: its name, and for the first call of a function the function's
+    """Return how many bytes each call adds: its name, its age, and for the first call of a function the function's
     description.
     """
     seen: set[int] = set()
@@ -148,7 +173,7 @@ def _spoken_of(calls: Sequence[JobCall], names: Mapping[Node, str], logs: bytes)
         said = 0
         if new:
             said = _FUNCTION_BYTES + len(retry_spec(function.options.retry).on) + len(function.name) + len(logs)
-        sizes.append(said + 4 * len(names.get(call.node, "")))
+        sizes.append(said + 4 * len(names.get(call.node, "")) + 9 * ((call.node.age > 0) + (call.size > 0)))
     return sizes
 
 
@@ -249,6 +274,7 @@ def outcomes_message(
         receipts=[placement.receipt for placement in placements],
         data=data,
         counts=counts,
+        jobs=[job.id for job in jobs],
     )
     return message, buffers
 
@@ -256,7 +282,7 @@ def outcomes_message(
 def outcome_alone(message: Outcomes, row: int, parcel: Parcel) -> tuple[Outcomes, Sequence[Buffer]]:
     """Return one row of a message as a message of its own, to be kept; `parcel` is what it brought."""
     data, counts, buffers = pack_parcels([parcel])
-    columns = {name: [getattr(message, name)[row]] for name in _COLUMNS}
+    columns = {name: getattr(message, name)[row : row + 1] for name in _COLUMNS}
     return Outcomes(0, 0, **columns, data=data, counts=counts), buffers
 
 

@@ -163,6 +163,10 @@ class JobUplink:
         """Settle calls with the head's outcomes, as of `NestedSubmitter`."""
         if message.attempt != self._job.attempt:
             return
+        for child, number in zip(message.children, message.jobs, strict=False):
+            node = self._nodes.get(child)
+            if node is not None:
+                node.age = node.age or number
         self._heard += settle_calls(message, buffers, lambda child: self._nodes.pop(child, None), self._listener)
         self._pump()
         if self._said:

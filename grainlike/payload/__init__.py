@@ -26,7 +26,8 @@ from grainlike.payload._errors import RemoteTraceback, dump_error, load_error, t
 from grainlike.payload._functions import FunctionBlob, Serializer, dump_function, load_function
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._plain_reader import plain_arguments
-from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, memory_id
+from grainlike.payload._shared import SHARED_LEAST, SharedBuffers
+from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, memory_id, stored_bytes
 from grainlike.payload._too_large import stand_in
 from grainlike.payload._values import (
     dump_arguments,
@@ -47,11 +48,13 @@ if TYPE_CHECKING:
 __all__ = [
     "MARK",
     "PREVIOUS",
+    "SHARED_LEAST",
     "Buffer",
     "FunctionBlob",
     "Payload",
     "RemoteTraceback",
     "Serializer",
+    "SharedBuffers",
     "Store",
     "drop",
     "dump_arguments",
@@ -78,6 +81,7 @@ __all__ = [
     "plain_arguments",
     "serializer_versions",
     "stand_in",
+    "stored_bytes",
     "told_of_error",
     "traceback_of_error",
 ]

@@ -19,12 +19,13 @@ import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from grainlike.errors import SerializationError
 from grainlike.payload._mapping import private_map
 from grainlike.payload._payload import Buffer, Payload
 
-__all__ = ["LEAST", "MARK", "Store", "drop", "is_stored", "know", "mapped", "memory_id"]
+__all__ = ["LEAST", "MARK", "Store", "drop", "is_stored", "know", "mapped", "memory_id", "stored_bytes"]
 
 LEAST = 256 * 1024
 """Bytes below which buffers had better go through the socket: making and mapping a file costs as much."""
@@ -36,13 +37,29 @@ _HOME = Path("/dev/shm")  # noqa: S108 - ours is a directory of mode 0700 in it
 _PREFIX = "grainlike-store-"
 _LOCK = "owner.lock"
 _FILE = re.compile(r"[a-z0-9-]{1,64}")
-_HEAD = struct.Struct("<HI")
-"""The length of the file's name, and how many buffers there are."""
+_HEAD = struct.Struct("<H")
+"""Number of runs of buffers, each in one file."""
+_RUN = struct.Struct("<HIQ")
+"""The length of the file's name, how many buffers there are, and where in the file the first begins."""
 _SIZE = struct.Struct("<Q")
 _ALIGNED = 64
 
+_MOST = 1 << 62
+"""Bytes that no file has."""
+
+_uses: dict[str, int] = {}
+"""For how many payloads a file is kept, of those that more than one may need."""
+
 _known: list[Path] = []
 """The directories that this process may take files from."""
+
+
+class FilePart(NamedTuple):
+    """Buffers of a payload that lie one after another in one file."""
+
+    name: str
+    at: int
+    sizes: list[int]
 
 
 class Store:
@@ -85,14 +102,22 @@ class Store:
             return payload
         buffers = [memoryview(buffer).cast("B") for buffer in payload.buffers]
         try:
+            self.write(name, buffers)
+        except OSError:
+            return payload
+        return Payload(named([FilePart(name, 0, [buffer.nbytes for buffer in buffers])]) + payload.data)
+
+    def own(self, name: str) -> str:
+        """Return the name with a part of the directory's: files of two stores that one process knows differ."""
+        return f"{name}-{self.directory.name[-12:]}"
+
+    def write(self, name: str, buffers: Sequence[memoryview]) -> None:
+        """Write buffers into the file `name`; where that raises `OSError`, there is no such file."""
+        try:
             self._write(name, buffers)
         except OSError:
             self.discard(name)
-            return payload
-        encoded = name.encode()
-        sizes = b"".join(_SIZE.pack(buffer.nbytes) for buffer in buffers)
-        head = MARK + _HEAD.pack(len(encoded), len(buffers)) + encoded + sizes
-        return Payload(head + payload.data)
+            raise
 
     def discard(self, name: str) -> None:
         """Remove the file `name`, if there is one."""
@@ -116,7 +141,7 @@ class Store:
                 while left.nbytes:
                     left = left[os.write(fd, left) :]
                 os.lseek(fd, -buffer.nbytes % _ALIGNED, os.SEEK_CUR)
-            os.ftruncate(fd, sum(_padded(buffer.nbytes) for buffer in buffers))
+            os.ftruncate(fd, sum(padded(buffer.nbytes) for buffer in buffers))
         finally:
             os.close(fd)
 
@@ -143,12 +168,52 @@ def is_stored(data: Buffer) -> bool:
     return data[: len(MARK)] == MARK
 
 
+def stored_bytes(data: Buffer) -> int:
+    """Return the size of the buffers that a payload's stream names in shared memory; 0 for any other."""
+    return sum(sum(run.sizes) for run in _taken_apart(data)[0]) if is_stored(data) else 0
+
+
 def drop(data: Buffer) -> None:
-    """Remove the file that a payload's stream names, if it names one; whoever has mapped it keeps it."""
+    """Remove the files that a payload's stream names, if it names any, but for those that others need, too (`retain`);
+    whoever has mapped one keeps it.
+    """
     if is_stored(data):
-        name = _taken_apart(data)[0]
-        for directory in _known:
-            _unlink(directory / name)
+        for name in dict.fromkeys(run.name for run in _taken_apart(data)[0]):
+            release(name)
+
+
+def retain(name: str) -> None:
+    """Keep a file for one payload more: it is removed when `drop` was called for as many."""
+    _uses[name] = _uses.get(name, 0) + 1
+
+
+def retained(name: str) -> bool:
+    """Return True if a file of this process is kept for some payload."""
+    return name in _uses
+
+
+def release(name: str) -> None:
+    """Remove a file, unless it is kept for other payloads, too."""
+    uses = _uses.pop(name, 1) - 1
+    if uses:
+        _uses[name] = uses
+        return
+    for directory in _known:
+        _unlink(directory / name)
+
+
+def padded(size: int) -> int:
+    """Return the bytes that a buffer takes in a file."""
+    return size + -size % _ALIGNED
+
+
+def named(runs: Sequence[FilePart]) -> bytes:
+    """Return what stands in front of the stream of a payload whose buffers are in these runs, in this order."""
+    parts = [MARK, _HEAD.pack(len(runs))]
+    for name, at, sizes in runs:
+        encoded = name.encode()
+        parts += [_RUN.pack(len(encoded), len(sizes), at), encoded, *map(_SIZE.pack, sizes)]
+    return b"".join(parts)
 
 
 def mapped(data: Buffer) -> Payload:
@@ -156,21 +221,29 @@ def mapped(data: Buffer) -> Payload:
 
     Raises `SerializationError` where the file is not there, or no file of ours.
     """
-    name, sizes, stream = _taken_apart(data)
+    runs, stream = _taken_apart(data)
+    ends: dict[str, int] = {}
+    for name, at, sizes in runs:
+        ends[name] = max(ends.get(name, 0), at + sum(map(padded, sizes)))
+    files = {name: map_file(name, total) for name, total in ends.items()}
+    buffers: list[Buffer] = []
+    for name, begin, sizes in runs:
+        at = begin
+        for size in sizes:
+            buffers.append(files[name][at : at + size])
+            at += padded(size)
+    return Payload(stream, tuple(buffers))
+
+
+def map_file(name: str, total: int) -> memoryview:
+    """Map a file of so many bytes on private memory. Raises `SerializationError` where there is no such file."""
     fd = _open(name)
     try:
-        total = sum(map(_padded, sizes))
         if os.fstat(fd).st_size != total:
             raise SerializationError(f"the shared memory {name!r} is not of the size that was told")
-        memory = private_map(fd, total)
+        return private_map(fd, total)
     finally:
         os.close(fd)
-    buffers: list[Buffer] = []
-    at = 0
-    for size in sizes:
-        buffers.append(memory[at : at + size])
-        at += _padded(size)
-    return Payload(stream, tuple(buffers))
 
 
 def _open(name: str) -> int:
@@ -184,20 +257,26 @@ def _open(name: str) -> int:
     raise SerializationError(f"the shared memory {name!r} is gone: whoever made it has closed")
 
 
-def _taken_apart(data: Buffer) -> tuple[str, list[int], Buffer]:
-    """The file's name, the sizes of the buffers in it, and the stream behind."""
+def _taken_apart(data: Buffer) -> tuple[list[FilePart], Buffer]:
+    """The runs of buffers, and the stream behind."""
+    runs: list[FilePart] = []
     try:
         at = len(MARK)
-        length, count = _HEAD.unpack_from(data, at)
+        (left,) = _HEAD.unpack_from(data, at)
         at += _HEAD.size
-        name = bytes(data[at : at + length]).decode("ascii")
-        at += length
-        sizes = [size for (size,) in _SIZE.iter_unpack(data[at : at + count * _SIZE.size])]
+        for _ in range(left):
+            length, count, begin = _RUN.unpack_from(data, at)
+            at += _RUN.size
+            name = bytes(data[at : at + length]).decode("ascii")
+            at += length
+            sizes = [size for (size,) in _SIZE.iter_unpack(data[at : at + count * _SIZE.size])]
+            at += count * _SIZE.size
+            if not _FILE.fullmatch(name) or len(sizes) != count or begin >= _MOST:
+                raise SerializationError(f"a payload names shared memory as nobody does: {name!r}")
+            runs.append(FilePart(name, begin, sizes))
     except (struct.error, UnicodeDecodeError) as error:
         raise SerializationError("a payload names shared memory in a way that nobody writes") from error
-    if not _FILE.fullmatch(name) or len(sizes) != count:
-        raise SerializationError(f"a payload names shared memory as nobody does: {name!r}")
-    return name, sizes, data[at + count * _SIZE.size :]
+    return runs, data[at:]
 
 
 def _unlink(path: Path) -> None:
@@ -211,10 +290,6 @@ def _remove_all(directory: Path) -> None:
         for name in sorted(os.listdir(directory), key=_LOCK.__eq__):  # noqa: PTH208 - names are all that is needed
             _unlink(directory / name)
         directory.rmdir()
-
-
-def _padded(size: int) -> int:
-    return size + -size % _ALIGNED
 
 
 def _sweep() -> None:

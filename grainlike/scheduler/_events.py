@@ -99,7 +99,10 @@ class JobsSubmitted(msgspec.Struct, frozen=True, gc=False):
     """New jobs with ascending numbers, all with the same request.
 
     `parent` is the job that submitted them, with its attempt, from a worker; (0, 0) where the user's program did.
-    `more` announces another event of this moment: these jobs are planned with those.
+    `more` announces another event of this moment: these jobs are planned with those. `ages` are the numbers of the
+    oldest jobs that each needs, itself or by way of others, ended or not: it goes when those would. 0 for a job that
+    needs none; empty if none needs any. `sizes` are the bytes of the jobs' arguments, 0 where they are small; empty if
+    all are.
     """
 
     request: Request
@@ -110,6 +113,8 @@ class JobsSubmitted(msgspec.Struct, frozen=True, gc=False):
     client: int = 0
     parent: tuple[int, int] = (0, 0)
     more: bool = False
+    ages: list[int] = []
+    sizes: list[int] = []
 
 
 class JobsCancelled(msgspec.Struct, frozen=True, gc=False):
@@ -231,6 +236,7 @@ class AssignJobs(msgspec.Struct, frozen=True, gc=False):
     """Send these jobs of one shape to a worker; see `wire.Assign`.
 
     `gang`: where the one job has its slots, if it is a gang's: worker and allocation of each node, the leader first.
+    `ages`: see `wire.Assign`.
     """
 
     worker: int
@@ -242,6 +248,7 @@ class AssignJobs(msgspec.Struct, frozen=True, gc=False):
     hard_s: float | None = None
     gang: tuple[tuple[int, str], ...] = ()
     memory: tuple[int, ...] = ()
+    ages: tuple[int, ...] = ()
 
 
 class RetractJobs(msgspec.Struct, frozen=True, gc=False):

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from grainlike.resources import Allocation
-from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, RequestClass, Shape
+from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, RequestClass, Shape, order
 from grainlike.scheduler._states import JobState
 
 __all__ = ["ChangeLog", "GangHold", "WorkerState"]
 
 _AHEAD = JobState.AHEAD
 _FOREVER = float("inf")
+
+AHEAD_BYTES = 64 * 1024 * 1024
+"""The most bytes of large arguments that one worker holds ahead."""
+
 
 _SAME_S = 1.0
 """Difference between two ends below which they are the same: clocks and listings are not more exact."""
@@ -68,6 +72,7 @@ class WorkerState:
         "_fits",
         "_log",
         "ahead",
+        "ahead_bytes",
         "ahead_in",
         "ahead_last",
         "ahead_of",
@@ -125,6 +130,8 @@ class WorkerState:
         """Slots that it was asked to hold for gangs, by job and attempt, until it has confirmed their release."""
         self.ahead_s = 0.0
         """Seconds of work that `ahead` is expected to be."""
+        self.ahead_bytes = 0
+        """Bytes of the large arguments of `ahead`."""
         self.ahead_of: dict[int, int] = {}
         """Number of jobs in `ahead`, by shape."""
         self.ahead_in: dict[int, int] = {}
@@ -314,9 +321,12 @@ class WorkerState:
         self.version += 1
         self._log.entries.append(self)
 
-    def fill_ahead(self, cls: RequestClass, shape: Shape, seconds: float, most: int) -> list[HeadJob]:
+    def fill_ahead(
+        self, cls: RequestClass, shape: Shape, seconds: float, most: int, before: tuple[int, int] | None = None
+    ) -> list[HeadJob]:
         """Move quick jobs of a class from its queue to this worker, in order, until the jobs that wait here are
-        expected to take `seconds`, or are `most`.
+        expected to take `seconds`, are `most`, or have arguments of `AHEAD_BYTES`; only those that go `before`
+        something, if that is given.
 
         One loop over local variables, without calls for each job, as thousands may be moved at once.
         """
@@ -324,8 +334,10 @@ class WorkerState:
         ahead, held, ahead_s = self.ahead, self.held, self.ahead_s
         fn: HeadFunction | None = None
         expected = 0.0
-        queue = cls.queue
-        while len(ahead) < most and ahead_s < seconds and queue:
+        queue, early = cls.queue, cls.early
+        while len(ahead) < most and ahead_s < seconds and (queue or early):
+            if early:
+                cls.merge()
             job = queue[0]
             if job.cancelled:
                 queue.popleft()
@@ -335,6 +347,12 @@ class WorkerState:
                 if not fn.is_quick:
                     break
                 expected = fn.times.mean
+            if before is not None and order(job) >= before:
+                break
+            if job.rare is not None and job.rare.size:
+                if self.ahead_bytes + job.rare.size > AHEAD_BYTES:
+                    break
+                self.ahead_bytes += job.rare.size
             queue.popleft()
             job.state, job.worker, job.shape, job.sent = _AHEAD, self.id, shape, expected
             ahead_s += expected
@@ -356,6 +374,8 @@ class WorkerState:
             ahead_of[job.shape.id] -= 1
             ahead_in[job.cls.id] -= 1
             recalled.discard(job.id)
+            if job.rare is not None:
+                self.ahead_bytes -= job.rare.size
             ahead_s = ahead_s - job.sent if ahead else 0.0
         self.ahead_s = ahead_s
         if not ahead:  # in the course of time there may be very many shapes and classes

@@ -39,6 +39,7 @@ class JobPlan(msgspec.Struct, frozen=True, gc=False):
         seconds: how long it runs, on a true clock.
         at: when it is submitted, if nothing in `after` ends later.
         after: the jobs whose values it needs. If one of them fails, it is never submitted.
+        size: bytes of its arguments, if they are large.
         accepts_failures: True if it is done when all in `after` have ended, failed or not; for empty requests only.
         awaits: True if its coroutine suspends; for functions that are `is_async` only.
         raises: how many of its first attempts raise an exception.
@@ -65,6 +66,7 @@ class JobPlan(msgspec.Struct, frozen=True, gc=False):
     calls: tuple[tuple[JobPlan, ...], ...] = ()
     final: bool = False
     accepts_failures: bool = False
+    size: int = 0
 
 
 class Workload(msgspec.Struct, frozen=True):

@@ -22,6 +22,7 @@ __all__ = [
     "Withdraw",
 ]
 
+_Number = Annotated[int, msgspec.Meta(ge=0)]
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
@@ -64,6 +65,9 @@ class Submit(BaseMessage, frozen=True, tag=40):
     `children` are numbers that the job gives, `fns` positions in `functions`. The frame's buffers are the functions
     that are `here`, then those of the arguments, in `data` and `counts`, which are not unpacked on the way. `names` is
     empty, or gives for each call the name under which its outcome is kept in the client's session; empty for none.
+    `ages` are the head's numbers of the oldest jobs that each call needs, itself or by way of others; 0 for a call that
+    needs none, empty if none does. `sizes` are the bytes of each call's arguments, 0 where they are small, empty if all
+    are.
     """
 
     parent: int
@@ -77,6 +81,8 @@ class Submit(BaseMessage, frozen=True, tag=40):
     data: list[bytes]
     counts: list[int]
     names: list[str] = msgspec.field(default_factory=list)
+    ages: list[_Number] = msgspec.field(default_factory=list)
+    sizes: list[_Number] = msgspec.field(default_factory=list)
 
 
 class ReleaseFunctions(BaseMessage, frozen=True, tag=123):
@@ -103,7 +109,7 @@ class Outcomes(BaseMessage, frozen=True, tag=45):
     """From the head to a running job: outcomes of children of it, in columns.
 
     `good` says whether a parcel is a value or an exception. `workers`, `slots` and `attempts` are where each ran last;
-    empty and 0 for one that never did.
+    empty and 0 for one that never did. `jobs` are the head's numbers, which calls that need these are submitted with.
     """
 
     parent: int
@@ -119,6 +125,7 @@ class Outcomes(BaseMessage, frozen=True, tag=45):
     receipts: list[ReceiptSpec | None]
     data: list[bytes]
     counts: list[int]
+    jobs: list[int] = msgspec.field(default_factory=list)
 
 
 class AskOutcome(BaseMessage, frozen=True, tag=121):

@@ -29,7 +29,7 @@ from grainlike.journal import Conversion, Record
 
 __all__ = ["CONVERSIONS", "METHODS", "SCHEMA", "SchemaConversion", "check_schema", "conversions_from", "records"]
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 def _as_it_is(record: bytes) -> bytes:
@@ -44,7 +44,19 @@ class SchemaConversion:
     record: Callable[[bytes], bytes] = _as_it_is
 
 
-CONVERSIONS: dict[int, SchemaConversion] = {}
+_AGES = Conversion(
+    fields={
+        "HeadJob": lambda fields: fields.update(age=fields["id"]),
+        "ExtraState": lambda fields: fields.update(tree_age=fields["root"], size=0),
+        "RequestClass": lambda fields: fields.update(aged=False, early=[], in_order=False),
+        "WorkerState": lambda fields: fields.update(ahead_bytes=0),
+    }
+)
+"""Schema 2: a job is as old as its oldest input, and knows whether its arguments are large. Of those that came before
+neither is known: each has its own age, and small ones.
+"""
+
+CONVERSIONS: dict[int, SchemaConversion] = {1: SchemaConversion(image=_AGES)}
 """Steps to the next schema, by the schema that each begins with."""
 
 METHODS = {"next_job": "next_job", "_tell": "_tell", "is_first": "is_first"}

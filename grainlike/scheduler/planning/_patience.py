@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Protocol, TypeVar
 
-from grainlike.scheduler._records import HeadJob, RequestClass, order
+from grainlike.scheduler._records import HeadJob, RequestClass, arrival
 from grainlike.scheduler.planning._reservation import patience_of
 
 __all__ = ["Patience"]
@@ -56,7 +56,7 @@ class Patience:
         cls = job.cls
         if cls.blocked_job is not job:
             cls.blocked_job, cls.blocked_since, cls.passed_since = job, now, None
-            heappush(self.unpassed.setdefault(cls.client, []), (order(job), cls.id, job.id))
+            heappush(self.unpassed.setdefault(cls.client, []), (arrival(job), cls.id, job.id))
             self._tidy()
 
     def started(self, job: HeadJob, now: float) -> None:
@@ -64,7 +64,7 @@ class Patience:
 
         Of other clients, whose share of the workers is another, that is the first job alone: the others wait for it.
         """
-        at, client = order(job), job.cls.client
+        at, client = arrival(job), job.cls.client
         for other in list(self.unpassed):
             heap = self.unpassed[other]
             while heap and heap[0][0] < at:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import nlargest, nsmallest
 
-from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, Shape, order
+from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, Shape, arrival
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import WorkerState
 
@@ -84,7 +84,7 @@ class Reservation:
 
         A job that another one submitted always may: its parent waits for it, and may hold what the reserved job needs.
         """
-        if job.parent is not None or order(job) <= order(self.job) or ends_by(job.fn, shape, now) <= self.start:
+        if job.parent is not None or arrival(job) <= arrival(self.job) or ends_by(job.fn, shape, now) <= self.start:
             return True
         spare = self.spare
         return all(spare.get(name, 0) >= amount for name, amount in shape.units)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from grainlike.scheduler._records import HeadJob, RequestClass, Shape, order
+from grainlike.scheduler._records import HeadJob, RequestClass, Shape, arrival
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._kinds import WorkerKinds
 from grainlike.scheduler.planning._reservation import RESERVATIONS_MOST, Reservation, renewed, reserve_on
@@ -80,7 +80,7 @@ class Reservations:
     def _may_reserve(self, worker: WorkerState, job: HeadJob, *, patient: bool) -> bool:
         """Return True if the job goes before the last reservation, or may get one beside it after a long wait."""
         held = self.by_worker.get(worker.id)
-        if held is None or order(job) < order(held[-1].job):
+        if held is None or arrival(job) < arrival(held[-1].job):
             return True
         return patient and len(held) < RESERVATIONS_MOST
 
@@ -90,7 +90,7 @@ class Reservations:
         self._reserved_anew()
         for reservation in reservations:
             number = reservation.worker.id
-            held = sorted([*self.by_worker.get(number, ()), reservation], key=lambda held: order(held.job))
+            held = sorted([*self.by_worker.get(number, ()), reservation], key=lambda held: arrival(held.job))
             self.by_worker[number] = held
             for last in held[RESERVATIONS_MOST:]:
                 self.release(last.job)

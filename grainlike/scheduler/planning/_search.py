@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from heapq import heappop, heappush
 
-from grainlike.scheduler._records import HeadFunction, HeadJob, RequestClass, order
+from grainlike.scheduler._records import HeadFunction, HeadJob, RequestClass, arrival
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._class_index import ClassIndex, Entry, Kind, Order, Room, fits
 from grainlike.scheduler.planning._kinds import WorkerKinds
@@ -199,7 +199,7 @@ class Search:
             for worker in self._kinds.of(kinds):
                 if not (worker.leaving or worker.shut):
                     held = self._reservations.get(worker.id)
-                    limit = max(limit, _EVERYBODY if held is None else order(held[-1].job))
+                    limit = max(limit, _EVERYBODY if held is None else arrival(held[-1].job))
                     if limit == _EVERYBODY:
                         break
             self._wide_limits[kinds] = limit
@@ -213,7 +213,7 @@ class Search:
                 if not (worker.leaving or worker.shut):
                     held = self._reservations.get(worker.id)
                     full = held is not None and len(held) >= RESERVATIONS_MOST
-                    limit = max(limit, order(held[-1].job) if held is not None and full else _EVERYBODY)
+                    limit = max(limit, arrival(held[-1].job) if held is not None and full else _EVERYBODY)
                     if limit == _EVERYBODY:
                         break
             self._patient_limit = limit
@@ -273,7 +273,7 @@ class Search:
             if held is not None and bound:
                 for other in held:  # in order of their jobs
                     if limit is None or self._now + limit > other.start:
-                        found[room, order(other.job)] = None
+                        found[room, arrival(other.job)] = None
                         room = tuple(
                             [min(most, other.spare.get(name, 0)) for name, most in zip(names, room, strict=True)]
                         )

@@ -120,11 +120,20 @@ def test_an_array_without_items_beside_a_large_one(store: Store) -> None:
 def test_a_name_that_leads_elsewhere_is_refused(store: Store, name: str) -> None:
     genuine = store.put(dump_value(LARGE), "a1").data
     forged = genuine.replace(
-        b"\x02\x00\x01\x00\x00\x00a1", len(name).to_bytes(2, "little") + b"\x01\0\0\0" + name.encode()
+        b"\x02\x00\x01\0\0\0" + bytes(8) + b"a1",
+        len(name).to_bytes(2, "little") + b"\x01\0\0\0" + bytes(8) + name.encode(),
     )
     assert forged != genuine
     with pytest.raises(SerializationError, match="shared memory"):
         load_value(Payload(forged))
+
+
+def test_buffers_far_behind_the_end_of_a_file_are_refused(store: Store) -> None:
+    genuine = store.put(dump_value(LARGE), "a1").data
+    begins = genuine.index(b"a1") - 8
+    for at in (64, 1 << 40, (1 << 62) + 1, (1 << 64) - 1):
+        with pytest.raises(SerializationError, match="shared memory"):
+            load_value(Payload(genuine[:begins] + at.to_bytes(8, "little") + genuine[begins + 8 :]))
 
 
 def test_a_link_in_the_directory_is_not_followed(store: Store) -> None:
@@ -136,7 +145,7 @@ def test_a_link_in_the_directory_is_not_followed(store: Store) -> None:
         load_value(payload)
 
 
-@pytest.mark.parametrize("cut", range(len(MARK), len(MARK) + 16))
+@pytest.mark.parametrize("cut", range(len(MARK), len(MARK) + 26))
 def test_a_cut_stream_is_refused(store: Store, cut: int) -> None:
     payload = store.put(dump_value(LARGE), "a1")
     with pytest.raises(SerializationError):

@@ -93,7 +93,7 @@ class LoadedFunctions:
         """A job's value; where it is large and shared memory can be had, its buffers are there."""
         if not payload.buffers or self.store is None:
             return payload
-        return self.store.put(payload, f"r{info.id}-{info.attempt}")
+        return self.store.put(payload, self.store.own(f"r{info.id}-{info.attempt}"))
 
     def release(self, info: JobInfo) -> None:
         """Drop what `kept` may have begun to keep when the job was ended."""

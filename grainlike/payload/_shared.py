@@ -1,0 +1,128 @@
+"""Large buffers that several payloads have: each is one file in shared memory, which goes with the last of them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import cache
+from typing import Any
+
+from grainlike.errors import SerializationError
+from grainlike.payload._payload import Payload
+from grainlike.payload._store import FilePart, Store, map_file, named, padded, release, retain, retained
+
+__all__ = ["SHARED_LEAST", "SharedBuffers"]
+
+SHARED_LEAST = 1024 * 1024
+"""Bytes from which a buffer gets a file of its own, for others to share."""
+
+
+class SharedBuffers:
+    """The large buffers in one store, by where they are in the memory of this process.
+
+    A buffer at the same place, of the same length, is the same one within a batch of payloads: all are held until
+    `end_batch`. After that it is compared with its file, as the program may have changed it, or something else may be
+    there.
+
+    Example::
+
+        shared = SharedBuffers(store)
+        first = shared.put(dump_value((1, array)), "a1")
+        again = shared.put(dump_value((2, array)), "a2")     # one file for both
+        shared.end_batch()
+        drop(first.data)
+        drop(again.data)                                     # now the file is gone
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._files: dict[tuple[int, int], str] = {}
+        self._batch: dict[tuple[int, int], memoryview] = {}
+
+    def put(self, payload: Payload, name: str) -> Payload:
+        """Return the payload with its buffers in files, as `Store.put` does: those that may be shared in files of their
+        own, for all others `name`; as it is where there is no room.
+        """
+        buffers = [memoryview(buffer).cast("B") for buffer in payload.buffers]
+        if all(buffer.nbytes < SHARED_LEAST for buffer in buffers):
+            return self._store.put(payload, name)
+        runs: list[FilePart] = []
+        own: list[memoryview] = []
+        at = 0
+        try:
+            for buffer in buffers:
+                if buffer.nbytes >= SHARED_LEAST:
+                    file = self._file_of(buffer)
+                    if all(run.name != file for run in runs):
+                        retain(file)
+                    runs.append(FilePart(file, 0, [buffer.nbytes]))
+                else:
+                    runs.append(FilePart(name, at, [buffer.nbytes]))
+                    own.append(buffer)
+                    at += padded(buffer.nbytes)
+            if own:
+                self._store.write(name, own)
+        except OSError:
+            for file in dict.fromkeys(run.name for run in runs):
+                release(file)
+            return payload
+        return Payload(named(runs) + payload.data)
+
+    def end_batch(self) -> None:
+        """Let go of the buffers of the payloads so far: what they hold may change from now on."""
+        self._batch.clear()
+        if len(self._files) > 64:
+            self._files = {key: name for key, name in self._files.items() if retained(name)}
+
+    def _file_of(self, buffer: memoryview) -> str:
+        key = _address_of(buffer), buffer.nbytes
+        name = self._files.get(key)
+        if name is None or not retained(name) or not (key in self._batch or _is_in(buffer, key[0], name)):
+            name = self._files[key] = self._store.own(f"s{os.urandom(8).hex()}")
+            self._store.write(name, [buffer])
+        self._batch[key] = buffer
+        return name
+
+
+def _is_in(buffer: memoryview, address: int, name: str) -> bool:
+    """Return True if a file holds what is in the buffer."""
+    try:
+        file = map_file(name, padded(buffer.nbytes))
+    except SerializationError:  # somebody has removed it
+        return False
+    return bool(_libc().memcmp(address, _address_of(file), buffer.nbytes) == 0)
+
+
+class _Buffer(ctypes.Structure):
+    """`Py_buffer` of Python's C interface."""
+
+    _fields_ = (
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.c_void_p),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_void_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    )
+
+
+def _address_of(buffer: memoryview) -> int:
+    """Return where a buffer is, which may be read-only: for that ctypes has no word of its own."""
+    found = _Buffer()
+    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(buffer), ctypes.byref(found), 0)
+    try:
+        return found.buf or 0
+    finally:
+        ctypes.pythonapi.PyBuffer_Release(ctypes.byref(found))
+
+
+@cache
+def _libc() -> Any:
+    libc = ctypes.CDLL(None)
+    libc.memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+    return libc
