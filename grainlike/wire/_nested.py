@@ -103,7 +103,8 @@ class Outcomes(BaseMessage, frozen=True, tag=45):
     """From the head to a running job: outcomes of children of it, in columns.
 
     `good` says whether a parcel is a value or an exception. `workers`, `slots` and `attempts` are where each ran last;
-    empty and 0 for one that never did.
+    empty and 0 for one that never did. `jobs` are their numbers at the head, for a job: clients were told of these when
+    they submitted.
     """
 
     parent: int
@@ -119,6 +120,7 @@ class Outcomes(BaseMessage, frozen=True, tag=45):
     receipts: list[ReceiptSpec | None]
     data: list[bytes]
     counts: list[int]
+    jobs: list[int] = msgspec.field(default_factory=list)
 
 
 class AskOutcome(BaseMessage, frozen=True, tag=121):

@@ -24,7 +24,7 @@ Submit wire._nested.Submit: parent attempt request priority isolate functions ch
 ReleaseFunctions wire._nested.ReleaseFunctions: digests
 Withdraw wire._nested.Withdraw: parent attempt children skipped
 Outcomes wire._nested.Outcomes: parent attempt children good workers slots attempts wall cpu rss receipts data
-    counts
+    counts jobs
 AskOutcome wire._nested.AskOutcome: ask child at
 OutcomeIs wire._nested.OutcomeIs: ask at data end checksum
 FunctionSpec wire._orders.FunctionSpec: fn digest name is_async timeout many keep paths on on_memory
