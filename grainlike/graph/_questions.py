@@ -23,8 +23,8 @@ class Info:
     until there is one), `receipt` and `usage` are filled in as the job goes on; calls without resources have
     none. `began` and `ended` are when the job itself ran, in seconds as `time.monotonic()` of this process; for a job
     elsewhere they are as exact as its worker's clock could be set against this one. `job` is the number of its job, as
-    `grainlike explain` and `grainlike logs` take it: 0 until it has one, and for calls that are no jobs or that another
-    job submitted, of which it is not told.
+    `grainlike explain` and `grainlike logs` take it: 0 until it has one, and for calls that are no jobs; a job is told
+    those of its own jobs when they have ended.
     """
 
     name: str

@@ -220,6 +220,8 @@ def settle_calls(
 def _settle(node: Node, message: Outcomes, row: int, payload: Payload, listener: OutcomeListener) -> None:
     job = node.record
     assert isinstance(job, Job)
+    if message.jobs:
+        job.id = message.jobs[row]
     job.placement = placement_in(message, row, time.monotonic()) or job.placement
     job.close()
     try:
@@ -243,7 +245,8 @@ def _refuse_stream(node: Node) -> None:
 # --- the columns of `Outcomes`: built, taken apart and read -----------------------------------------------------------
 
 _NOWHERE = Placement(None, 0)
-_COLUMNS = tuple(name for name in Outcomes.__struct_fields__ if name not in ("parent", "attempt", "data", "counts"))
+_NOT_ROWS = ("parent", "attempt", "data", "counts", "jobs")
+_COLUMNS = tuple(name for name in Outcomes.__struct_fields__ if name not in _NOT_ROWS)
 
 
 def outcomes_message(
@@ -274,7 +277,7 @@ def outcomes_message(
         receipts=[placement.receipt for placement in placements],
         data=data,
         counts=counts,
-        jobs=[job.id for job in jobs],
+        jobs=[job.id for job in jobs] if parent else [],
     )
     return message, buffers
 

@@ -33,7 +33,7 @@ __all__ = ["JobUplink"]
 
 
 class _ChildJob(Job):
-    """Record of a call that a job submitted: `child` is its number here, for the head's is not told to the job."""
+    """Record of a call that a job submitted: `child` is its number here; the head's comes with its outcome."""
 
     __slots__ = ("child",)
 

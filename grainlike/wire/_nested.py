@@ -109,7 +109,8 @@ class Outcomes(BaseMessage, frozen=True, tag=45):
     """From the head to a running job: outcomes of children of it, in columns.
 
     `good` says whether a parcel is a value or an exception. `workers`, `slots` and `attempts` are where each ran last;
-    empty and 0 for one that never did. `jobs` are the head's numbers, which calls that need these are submitted with.
+    empty and 0 for one that never did. `jobs` are their numbers at the head, for a job, whose calls are as old as the
+    jobs that they need; clients were told of these when they submitted.
     """
 
     parent: int

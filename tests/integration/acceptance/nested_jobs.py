@@ -36,6 +36,21 @@ def plain_fib(n: int, request: Request) -> int:
 
 
 @delayed
+async def own_number(fails: bool) -> int:
+    assert GVAR.job is not None
+    if fails:
+        raise LookupError(GVAR.job.id)
+    return GVAR.job.id
+
+
+async def told_numbers(request: Request) -> list[tuple[int, int]]:
+    """Numbers of two jobs of this job, of which one fails: each as the job sees itself, and as `info` has it here."""
+    good_, bad_ = ((own_number @ request)(fails) for fails in (False, True))
+    good, bad = await gather([good_, bad_], return_exceptions=True)
+    return [(good, info(good_).job), (bad.args[0], info(bad_).job)]
+
+
+@delayed
 async def act(path: str, name: str) -> tuple[int, ...]:
     await appear(path, name)
     return GVAR.res.cores

@@ -21,6 +21,7 @@ from nested_jobs import (
     moves,
     plain_fib,
     through_a_local_call,
+    told_numbers,
     waits_for,
 )
 from stagehands import Stage
@@ -41,6 +42,13 @@ async def test_a_recursion_needs_no_more_slots_than_one_level_does(executor: Exe
 @pytest.mark.parametrize("function", [isolated_fib, plain_fib])
 async def test_jobs_in_processes_of_their_own_await_too(executor: Executor, function):
     assert await (function @ Cores(4))(2, Cores(4)) == 1
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+async def test_a_job_is_told_the_numbers_of_its_own_jobs(executor: Executor, isolate):
+    parent_ = (delayed(told_numbers, isolate=isolate) @ Cores(1))(Cores(1))
+    for seen, told in await parent_:
+        assert seen == told > info(parent_).job > 0
 
 
 async def _move(stage: Stage, cores: int, *, isolate: bool) -> set[int]:
@@ -77,7 +85,7 @@ async def test_an_error_comes_through_as_its_own_type(executor: Executor):
     said, notes, state, worker, attempt, used = await (catches @ Cores(8))()
     name = executor.workers()[0].name
     assert (said, state, worker, attempt, used) == ("down there", "failed", name, 1, True)
-    assert notes == [f"grainlike: on worker {name}, slots cores=[0,1,2,3,4,5,6,7], attempt 1 of fails"]
+    assert notes == [f"grainlike: job 2, on worker {name}, slots cores=[0,1,2,3,4,5,6,7], attempt 1 of fails"]
 
 
 async def test_cancelling_a_job_cancels_what_it_awaits(executor: Executor, stage: Stage):

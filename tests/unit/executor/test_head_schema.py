@@ -16,7 +16,7 @@ from grainlike.head.durable import _schema
 from grainlike.head.durable._schema import CONVERSIONS, SCHEMA, check_schema, records
 from grainlike.journal import Conversion, Record, draw_image, fields_of, read_image
 
-FINGERPRINTS = {1: "6cee136cdf4ebf836cc4b520ed202edb", 2: ""}
+FINGERPRINTS = {1: "6cee136cdf4ebf836cc4b520ed202edb", 2: "17c68f0791700168b8fc79d4b26d289b"}
 """Of each schema. Never change a released one: raise `SCHEMA` in `_schema.py`, add its conversion, and a line here."""
 
 ROOMS = ("grainlike.resources", "grainlike.scheduler", "grainlike.scheduler.planning", "grainlike.wire")
