@@ -7,6 +7,15 @@ from typing import Any
 
 import pytest
 
+try:
+    from hypothesis import settings
+except ImportError:  # the environment of the engines' tests has none of it
+    pass
+else:
+    # A busy machine is no defect: no example has a limit of time.
+    settings.register_profile("grainlike", deadline=None)
+    settings.load_profile("grainlike")
+
 # Programs of one user take cores that others of them do not use; these tests say which cores they expect.
 _RUNTIME = tempfile.TemporaryDirectory(prefix="grainlike-tests-")
 os.environ["XDG_RUNTIME_DIR"] = _RUNTIME.name
