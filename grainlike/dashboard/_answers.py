@@ -162,7 +162,7 @@ class HeadAnswers:
         return _json({"rows": rows[:_MOST_ROWS], "jobs": len(found.jobs)})
 
     async def timeline(self, request: Request) -> Response:
-        """Answer with the attempts that ended after `since`, the latest first, and those that run, as bars.
+        """Answer with the attempts of jobs that ended after `since`, and those that run, as bars.
 
         A bar is numbers of worker and name, ranges of cores and of GPUs, seconds from `at` back to its begin, seconds
         that it ran, number of its outcome (that of `outcomes`, -1 while it runs), and the job's number.
@@ -173,6 +173,9 @@ class HeadAnswers:
         bars = _Bars(self._feed.age(), self._feed.picture.number_of)
         found = await self._ended(AskHistory(0, most, since=since))
         for job in found.jobs:
+            for one in job.earlier:
+                how = "timed_out" if one.outcome == "timed_out" else "failed"
+                bars.add(one.worker, job.name, one.slots, one.began_at, one.ran_s, how, job.job)
             if job.ran_s is not None:
                 bars.add(job.worker, job.name, job.slots, job.ended_at - job.ran_s, job.ran_s, job.outcome, job.job)
         ended = {job.job for job in found.jobs}  # what runs is as of the last update, after which these ended

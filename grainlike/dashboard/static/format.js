@@ -17,9 +17,10 @@ export function rate(number) {
   return number >= 100 ? brief(Math.round(number)) : number >= 10 ? number.toFixed(0) : number.toFixed(1);
 }
 
-/** Seconds as "350 ms", "4.2 s", "3 min 20 s", "2 h 5 min", "3 d 4 h". */
+/** Seconds as "0.35 ms", "350 ms", "4.2 s", "3 min 20 s", "2 h 5 min", "3 d 4 h". */
 export function seconds(value) {
   if (value === null || value === undefined) return "–";
+  if (value > 0 && value < 0.00995) return `${Number((value * 1000).toPrecision(2))} ms`;
   if (value < 1) return `${Math.round(value * 1000)} ms`;
   if (value < 60) return `${value < 10 ? value.toFixed(1) : Math.round(value)} s`;
   const s = Math.round(value);
