@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from grainlike.resources import NO_ALLOCATION, Allocation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 __all__ = [
@@ -22,12 +22,14 @@ __all__ = [
     "JobOutput",
     "JobView",
     "LoggingJob",
+    "OwnCallsObserver",
     "author",
     "enter_job",
     "enter_part",
     "holds_whole_process",
     "leave_job",
     "logging_job",
+    "observers_here",
     "this_job",
 ]
 
@@ -242,6 +244,20 @@ def enter_job(
     _current.set(view)
     if whole_process:
         _process.view = view
+
+
+class OwnCallsObserver(Protocol):
+    """Observer of the calls that a job makes: what an observer of the program's has set up round the job."""
+
+    def observing(self, runner: Any, engine: Any, observers: "Sequence[Any]") -> Any:
+        """Return the runner that stands between the job's engine and `runner`, and tells `observers`, of which this is
+        the first. It is closed with the job.
+        """
+        ...
+
+
+observers_here: ContextVar[tuple[OwnCallsObserver, ...]] = ContextVar("grainlike_observers_here", default=())
+"""Observers of the calls that the job of this context makes."""
 
 
 def this_job() -> JobView | None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
+from grainlike.context import observers_here
+
 __all__ = ["Surrounding", "packed_texts", "surrounded"]
 
 logger = logging.getLogger("grainlike")
@@ -55,16 +57,18 @@ class _SurroundedCoroutine(_SurroundedCall):
 @contextmanager
 def _within(surroundings: Sequence[Surrounding | None], texts: str) -> Iterator[None]:
     """Context manager: enter surroundings. What goes wrong in them is logged: it is not the user's code that failed."""
-    stack = ExitStack()
+    stack, found = ExitStack(), list[Any]()
     for surrounding, text in zip(surroundings, texts.split(_BETWEEN), strict=True):
         if text and surrounding is not None:
             try:
-                stack.enter_context(surrounding(text))
+                found.append(stack.enter_context(surrounding(text)))
             except Exception:
                 logger.exception("an observer's surroundings of a job could not be entered")
+    token = observers_here.set(tuple(given for given in found if hasattr(given, "observing")))
     try:
         yield
     finally:
+        observers_here.reset(token)
         try:
             stack.close()
         except Exception:

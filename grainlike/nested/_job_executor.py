@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import anyio
 
-from grainlike.context import JobInfo, JobView
+from grainlike.context import JobInfo, JobView, observers_here
 from grainlike.engine import BaseResolver, Engine, LocalCalls, Waitable
 from grainlike.errors import GraphError, UnsatisfiableError
 from grainlike.eventloop import EventLoopId, here, soon, spawn_detached
@@ -45,6 +45,11 @@ class JobExecutor(BaseResolver):
         self._task: object = None
         self._uplink = self._attach(view, job)
         self._engine.jobs = RejectJobs(self._engine) if self._uplink is None else self._uplink
+        self._observed: Any = None
+        observers = observers_here.get()
+        if observers and self._uplink is not None:
+            self._observed = observers[0].observing(self._uplink, self._engine, observers)
+            self._engine.jobs = self._observed
         self._engine.release_hold()
 
     def _attach(self, view: JobView, job: JobInfo) -> JobUplink | None:
@@ -135,6 +140,8 @@ class JobExecutor(BaseResolver):
             self._open = False
             self._engine.jobs = RejectJobs(self._engine)
             self._engine.cancel_all()
+            if self._observed is not None:
+                self._observed.closed()
             if self._stop is not None and self._stopped is not None and not self._stopped.is_set():
                 self._stop.set()
 

@@ -103,7 +103,7 @@ class CallObserver:
         """Take note of the end of a call."""
 
     def closed(self) -> None:
-        """Take note that the executor has closed."""
+        """Take note that the executor has closed; in a job, that the job has ended."""
 
 
 def find_observers(asked: Iterable[CallObserver | str]) -> tuple[CallObserver, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
     from opentelemetry.util.types import AttributeValue
 
+    from grainlike.engine import Engine, JobRunner
+    from grainlike.telemetry._observed_runner import ObservedRunner
+
 __all__ = ["OpenTelemetry"]
 
 _S = 1_000_000_000
@@ -21,19 +24,20 @@ _S = 1_000_000_000
 
 
 @contextmanager
-def _propagated(text: str) -> Iterator[None]:
-    """Context manager: be in the context that came with a job, as JSON: the carrier of OpenTelemetry's propagators.
+def _propagated(text: str) -> Iterator[OpenTelemetry | None]:
+    """Context manager: be in the context that came with a job, as JSON: the carrier of OpenTelemetry's propagators. It
+    gives an observer of the calls that the job makes.
 
     A worker without OpenTelemetry makes no spans either: there it does nothing.
     """
     try:
         from opentelemetry import context, propagate
     except ImportError:
-        yield
+        yield None
         return
     token = context.attach(propagate.extract(json.loads(text)))
     try:
-        yield
+        yield OpenTelemetry()
     finally:
         context.detach(token)
 
@@ -83,6 +87,12 @@ class OpenTelemetry(CallObserver):
         carrier: dict[str, str] = {}
         propagate.inject(carrier, trace.set_span_in_context(span))
         return json.dumps(carrier) if carrier else None
+
+    def observing(self, runner: JobRunner, engine: Engine, observers: Sequence[CallObserver]) -> ObservedRunner:
+        """Return what makes spans of the calls of a job, as of `context.OwnCallsObserver`."""
+        from grainlike.telemetry._observed_runner import ObservedRunner
+
+        return ObservedRunner(runner, engine, observers)
 
     def ended(self, call: CallEnded) -> None:
         """End the span of a job."""

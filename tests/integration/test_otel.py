@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+from itertools import pairwise
 
+import anyio
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -12,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import StatusCode
 
-from grainlike import Cores, Executor, connect, delayed, gather
+from grainlike import Cores, Executor, connect, delayed, gather, start
 from grainlike.errors import JobTimeoutError
 from grainlike.telemetry.otel import OpenTelemetry
 
@@ -228,3 +230,60 @@ if __name__ == "__main__":
         check=False,
     )
     assert done.stdout == "9 ['queued', 'run', 'square']\n", done.stderr
+
+
+@delayed
+async def parent_in_a_coroutine(deep):
+    if deep:
+        return [ids(), *await (parent_in_a_coroutine @ Cores(1))(deep - 1)]
+    with pytest.raises(ValueError, match="unlucky"):
+        await (bad @ Cores(1))()
+    return [ids()]
+
+
+@pytest.mark.anyio
+async def test_a_job_of_a_job_is_a_span_below_it(otel, monkeypatch):
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", otel.provider)  # the program's, in whose event loop the jobs run
+    async with Executor(local=Cores(1), observers=[otel.observer]):
+        found = await (parent_in_a_coroutine @ Cores(1))(2)
+    spans = otel.spans("parent_in_a_coroutine")
+    assert sorted(found) == sorted((span.context.trace_id, span.context.span_id) for span in spans)
+    by_id = {span.context.span_id: span for span in spans}
+    for (_, above), (_, below) in pairwise(found):
+        assert by_id[below].parent.span_id == above
+        assert by_id[below].attributes["grainlike.job"] > by_id[above].attributes["grainlike.job"]
+    [failed] = otel.spans("bad")
+    assert failed.parent.span_id == found[-1][1]
+    assert failed.status.status_code is StatusCode.ERROR
+    assert otel.below(by_id[found[1][1]]).keys() == {"queued", "run", "parent_in_a_coroutine"}
+
+
+@delayed
+async def leaves_a_job():
+    start((sleeps @ Cores(1))())
+
+
+@delayed
+async def sleeps():
+    await anyio.sleep_forever()
+
+
+@pytest.mark.anyio
+async def test_the_span_of_a_job_that_its_parent_leaves_behind_ends_with_that(otel, monkeypatch):
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", otel.provider)
+    async with Executor(local=Cores(1), observers=[otel.observer]):
+        await (leaves_a_job @ Cores(1))()
+        assert len(otel.spans("sleeps")) == 1
+
+
+@delayed(isolate=True)
+async def parent_in_a_process():
+    return ids(), await (ids_in_a_process @ Cores(1))()
+
+
+@pytest.mark.anyio
+async def test_where_no_spans_are_exported_jobs_of_jobs_have_the_context_of_their_parent(otel):
+    async with Executor(local=Cores(1), observers=[otel.observer]):
+        own, below = await (parent_in_a_process @ Cores(1))()
+    [span] = otel.spans("parent_in_a_process")
+    assert own == below == (span.context.trace_id, span.context.span_id)
