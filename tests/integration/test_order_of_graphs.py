@@ -139,7 +139,9 @@ async def test_an_age_passes_through_calls_in_the_program_and_inputs_that_have_e
         both_ = gather([failed_, first_ + 0], return_exceptions=True)
         assert await one(delayed(len)(both_)) == 2
         assert await one(one(5) * 2, one(6)) == 16
-    assert list(ages.values()) == [1, 4]
+        alone_ = gather([(delayed(divide) @ Cores(1))(2, 0)], return_exceptions=True)
+        assert await one(delayed(len)(alone_)) == 1
+    assert list(ages.values()) == [1, 4, 7]
 
 
 def divide(a: int, b: int) -> float:
