@@ -14,6 +14,7 @@ from grainlike.graph import Function, Node, RunsIn, StreamNode
 from grainlike.joblogging import ProgramLevels
 from grainlike.jobs import NO_PARCEL, Job, JobCounters, OutcomeListener, Shipped, pack_calls, settle_calls, submit_calls
 from grainlike.net import Link
+from grainlike.payload import SharedCopies
 from grainlike.resources import parse
 from grainlike.wire import (
     Began,
@@ -108,7 +109,7 @@ class RemoteJobs:
 
     def _send(self, nodes: list[Node]) -> None:
         self._release_functions()
-        batches = pack_calls(nodes, self._number, self._listener, streams=True)
+        batches = pack_calls(nodes, self._number, self._listener, streams=True, copies=SharedCopies())
         levels = self._levels
         # As in `FunctionTable.number`: to ask whether the levels have changed costs no call.
         logs = b"" if levels is None else levels.packed if levels.unchanged in levels.cache else levels.read()

@@ -16,7 +16,16 @@ from grainlike.jobs._interfaces import OutcomeListener
 from grainlike.jobs._job import Job, Placement
 from grainlike.jobs._repeated import LARGE, RepeatedArguments, is_big
 from grainlike.jobs._shipped import Shipped
-from grainlike.payload import FunctionBlob, Payload, dump_arguments, dump_function, dump_value, load_error, load_value
+from grainlike.payload import (
+    FunctionBlob,
+    Payload,
+    SharedCopies,
+    dump_arguments,
+    dump_function,
+    dump_value,
+    load_error,
+    load_value,
+)
 from grainlike.resources import Request
 from grainlike.wire import (
     Buffer,
@@ -52,9 +61,17 @@ class JobCall(NamedTuple):
 
 
 def pack_calls(
-    nodes: Iterable[Node], number: Callable[[Node], int], listener: OutcomeListener, *, streams: bool
+    nodes: Iterable[Node],
+    number: Callable[[Node], int],
+    listener: OutcomeListener,
+    *,
+    streams: bool,
+    copies: SharedCopies | None = None,
 ) -> dict[tuple[Request, int, bool], list[JobCall]]:
-    """Pack the arguments of calls; what cannot travel fails at once, alone. Without `streams`, neither can a stream."""
+    """Pack the arguments of calls; what cannot travel fails at once, alone. Without `streams`, neither can a stream.
+
+    With `copies`, large buffers that several calls have are copied once: for calls that leave this process.
+    """
     batches: dict[tuple[Request, int, bool], list[JobCall]] = {}
     blobs: dict[Function, FunctionBlob] = {}
     repeated = RepeatedArguments()
@@ -67,7 +84,8 @@ def pack_calls(
                 blob = blobs[node.function] = dump_function(node.function.callable)
             retry_spec(node.function.options.retry)
             args, kwargs = node.arguments()
-            payload = dump_arguments(args, kwargs, what=node.function.name).detached()
+            payload = dump_arguments(args, kwargs, what=node.function.name)
+            payload = payload.detached() if copies is None else copies.detached(payload)
             if is_big(payload.data, payload.buffers):
                 repeated.see(node, args, kwargs)
         except Exception as error:  # noqa: BLE001 - whatever the user's objects raise belongs to this call's awaiters

@@ -26,7 +26,7 @@ from grainlike.payload._errors import RemoteTraceback, dump_error, load_error, t
 from grainlike.payload._functions import FunctionBlob, Serializer, dump_function, load_function
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._plain_reader import plain_arguments
-from grainlike.payload._shared import SHARED_LEAST, SharedBuffers
+from grainlike.payload._shared import SHARED_LEAST, SharedBuffers, SharedCopies
 from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, memory_id, stored_bytes
 from grainlike.payload._too_large import stand_in
 from grainlike.payload._values import (
@@ -55,6 +55,7 @@ __all__ = [
     "RemoteTraceback",
     "Serializer",
     "SharedBuffers",
+    "SharedCopies",
     "Store",
     "drop",
     "dump_arguments",

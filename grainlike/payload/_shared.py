@@ -7,11 +7,12 @@ import os
 from functools import cache
 from typing import Any
 
+from grainlike._memory import copied
 from grainlike.errors import SerializationError
-from grainlike.payload._payload import Payload
-from grainlike.payload._store import FilePart, Store, map_file, named, padded, release, retain, retained
+from grainlike.payload._payload import Buffer, Payload
+from grainlike.payload._store import BufferRun, Store, map_file, named, padded, release, retain, retained
 
-__all__ = ["SHARED_LEAST", "SharedBuffers"]
+__all__ = ["SHARED_LEAST", "SharedBuffers", "SharedCopies"]
 
 SHARED_LEAST = 1024 * 1024
 """Bytes from which a buffer gets a file of its own, for others to share."""
@@ -46,7 +47,7 @@ class SharedBuffers:
         buffers = [memoryview(buffer).cast("B") for buffer in payload.buffers]
         if all(buffer.nbytes < SHARED_LEAST for buffer in buffers):
             return self._store.put(payload, name)
-        runs: list[FilePart] = []
+        runs: list[BufferRun] = []
         own: list[memoryview] = []
         at = 0
         try:
@@ -55,9 +56,9 @@ class SharedBuffers:
                     file = self._file_of(buffer)
                     if all(run.name != file for run in runs):
                         retain(file)
-                    runs.append(FilePart(file, 0, [buffer.nbytes]))
+                    runs.append(BufferRun(file, 0, [buffer.nbytes]))
                 else:
-                    runs.append(FilePart(name, at, [buffer.nbytes]))
+                    runs.append(BufferRun(name, at, [buffer.nbytes]))
                     own.append(buffer)
                     at += padded(buffer.nbytes)
             if own:
@@ -82,6 +83,33 @@ class SharedBuffers:
             self._store.write(name, [buffer])
         self._batch[key] = buffer
         return name
+
+
+class SharedCopies:
+    """Copies of the large buffers of one batch of payloads that are sent to another process: one of each, read-only.
+
+    Example::
+
+        copies = SharedCopies()
+        packed = [copies.detached(dump_value((at, array))) for at in range(50)]     # one copy of the array in all
+    """
+
+    def __init__(self) -> None:
+        self._copies: dict[tuple[int, int], tuple[memoryview, memoryview]] = {}
+
+    def detached(self, payload: Payload) -> Payload:
+        """Return the payload on memory that the program cannot change, as `Payload.detached` does."""
+        if not payload.buffers:
+            return payload
+        return Payload(payload.data, tuple(self._copy_of(memoryview(buffer).cast("B")) for buffer in payload.buffers))
+
+    def _copy_of(self, buffer: memoryview) -> Buffer:
+        if buffer.nbytes < SHARED_LEAST:
+            return copied(buffer)
+        key = _address_of(buffer), buffer.nbytes
+        if key not in self._copies:  # with what it is a copy of, so that nothing else can be there meanwhile
+            self._copies[key] = buffer, memoryview(copied(buffer)).toreadonly()
+        return self._copies[key][1]
 
 
 def _is_in(buffer: memoryview, address: int, name: str) -> bool:

@@ -54,7 +54,7 @@ _known: list[Path] = []
 """The directories that this process may take files from."""
 
 
-class FilePart(NamedTuple):
+class BufferRun(NamedTuple):
     """Buffers of a payload that lie one after another in one file."""
 
     name: str
@@ -105,7 +105,7 @@ class Store:
             self.write(name, buffers)
         except OSError:
             return payload
-        return Payload(named([FilePart(name, 0, [buffer.nbytes for buffer in buffers])]) + payload.data)
+        return Payload(named([BufferRun(name, 0, [buffer.nbytes for buffer in buffers])]) + payload.data)
 
     def own(self, name: str) -> str:
         """Return the name with a part of the directory's: files of two stores that one process knows differ."""
@@ -207,7 +207,7 @@ def padded(size: int) -> int:
     return size + -size % _ALIGNED
 
 
-def named(runs: Sequence[FilePart]) -> bytes:
+def named(runs: Sequence[BufferRun]) -> bytes:
     """Return what stands in front of the stream of a payload whose buffers are in these runs, in this order."""
     parts = [MARK, _HEAD.pack(len(runs))]
     for name, at, sizes in runs:
@@ -257,9 +257,9 @@ def _open(name: str) -> int:
     raise SerializationError(f"the shared memory {name!r} is gone: whoever made it has closed")
 
 
-def _taken_apart(data: Buffer) -> tuple[list[FilePart], Buffer]:
+def _taken_apart(data: Buffer) -> tuple[list[BufferRun], Buffer]:
     """The runs of buffers, and the stream behind."""
-    runs: list[FilePart] = []
+    runs: list[BufferRun] = []
     try:
         at = len(MARK)
         (left,) = _HEAD.unpack_from(data, at)
@@ -273,7 +273,7 @@ def _taken_apart(data: Buffer) -> tuple[list[FilePart], Buffer]:
             at += count * _SIZE.size
             if not _FILE.fullmatch(name) or len(sizes) != count or begin >= _MOST:
                 raise SerializationError(f"a payload names shared memory as nobody does: {name!r}")
-            runs.append(FilePart(name, begin, sizes))
+            runs.append(BufferRun(name, begin, sizes))
     except (struct.error, UnicodeDecodeError) as error:
         raise SerializationError("a payload names shared memory in a way that nobody writes") from error
     return runs, data[at:]

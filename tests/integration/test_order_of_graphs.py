@@ -77,6 +77,7 @@ async def embedded() -> AsyncIterator[Any]:
 async def daemon() -> AsyncIterator[Any]:
     """A head behind a socket, and a worker in a process of its own."""
     async with HeadDaemon("tcp://127.0.0.1:0") as head:
+        assert head.address is not None
         with a_worker(head.address):
             async with connect() as executor:
                 await executor.wait_for_workers(1)
@@ -123,7 +124,8 @@ async def test_v15_of_128_leaves_that_are_summed_by_eights_few_wait_at_once(
 @pytest.mark.asyncio
 async def test_an_age_passes_through_calls_in_the_program_and_inputs_that_have_ended_and_failed() -> None:
     async with Executor(local=Cores(1)) as executor:
-        scheduler = executor._service.head.state.scheduler
+        service: Any = executor._service
+        scheduler = service.head.state.scheduler
         one = delayed(total) @ Cores(1)
         first_ = one(1)
         assert await first_ == 1
@@ -139,7 +141,9 @@ async def test_an_age_passes_through_calls_in_the_program_and_inputs_that_have_e
         both_ = gather([failed_, first_ + 0], return_exceptions=True)
         assert await one(delayed(len)(both_)) == 2
         assert await one(one(5) * 2, one(6)) == 16
-    assert list(ages.values()) == [1, 4]
+        alone_ = gather([(delayed(divide) @ Cores(1))(2, 0)], return_exceptions=True)
+        assert await one(delayed(len)(alone_)) == 1
+    assert list(ages.values()) == [1, 4, 7]
 
 
 def divide(a: int, b: int) -> float:

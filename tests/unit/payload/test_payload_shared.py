@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grainlike.payload import SHARED_LEAST, Payload, SharedBuffers, Store, drop, dump_value, load_value
+from grainlike.payload import SHARED_LEAST, Payload, SharedBuffers, SharedCopies, Store, drop, dump_value, load_value
 from grainlike.payload import _store as room
 
 pytestmark = pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no shared memory in the file system")
@@ -129,3 +129,16 @@ def test_where_there_is_no_room_the_payload_travels_and_nothing_is_left(
     assert len(files(store)) == 1
     drop(kept.data)
     assert not files(store)
+
+
+def test_calls_that_leave_this_process_have_one_copy_of_what_they_share() -> None:
+    array, small = an_array(), an_array(2, 10_000)
+    copies = SharedCopies()
+    packed = [copies.detached(dump_value((at, array, small, an_array(at)))) for at in range(4)]
+    held = {id(memoryview(payload.buffers[0]).obj) for payload in packed}
+    assert len(held) == 1
+    array[:] = small[:] = 9
+    for at, payload in enumerate(packed):
+        number, first, second, own = load_value(payload)
+        assert (number, first[0], second[0], own[0]) == (at, 1, 2, at)
+        first[:] = -1  # on memory of its own
