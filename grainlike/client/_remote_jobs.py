@@ -231,8 +231,8 @@ class RemoteJobs:
             case Began():
                 self._began(message)
             case Warned():
-                node = self._nodes.get(message.child)
-                caller = None if node is None else self.caller_of(node)
+                warned = self._nodes.get(message.child)
+                caller = None if warned is None else self.caller_of(warned)
                 (caller or copy_context()).copy().run(logger.warning, "%s", message.words)
 
     def _items(self, message: Items, buffers: Sequence[Buffer]) -> None:
