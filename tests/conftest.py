@@ -1,10 +1,12 @@
 """What every test may ask for: the two event loops that grainlike promises to run on."""
 
+import gc
 import os
 import signal
 import tempfile
 from typing import Any
 
+import hypothesis  # noqa: F401 - it asks the collector who refers to trio's dice, which it could not once those are frozen
 import pytest
 
 # Programs of one user take cores that others of them do not use; these tests say which cores they expect.
@@ -15,6 +17,12 @@ os.environ["XDG_CONFIG_HOME"] = _RUNTIME.name
 
 # A shell lets what it starts in the background ignore Ctrl-C, and all that this starts inherits it; tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Keep thousands of collected tests from the garbage collector, which would look through them in each test anew."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=["asyncio", "trio"])
