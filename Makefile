@@ -20,6 +20,8 @@ KILLS ?= 5000
 ROUNDS ?= 5
 KERNEL ?= /
 SYSTEMS ?= slurm sge pbs lsf ssh k8s
+# Systems whose tests run side by side, in parts of about the same length.
+LAUNCH_PARTS := slurm sge+ssh pbs+lsf+k8s
 PROGRAMS := redis-server openmpi-bin mpich
 BROWSER := chromium fonts-dejavu-core
 BATCH := slurm-wlm slurm-wlm-torque slurmdbd mariadb-server-core munge lammps openmpi-bin openssh-server openssh-client iproute2 zsh fish
@@ -34,6 +36,15 @@ LONG := tests/integration/faults tests/simulation tests/chaos
 # Hypothesis draws from the constants of all modules that are loaded: by itself, a machine of states is every day the same.
 ALONE := tests/machines/test_minds_machine.py
 
+# Programs side by side, each its tests one at a time: they watch what they leave behind. `beside NAME WORDS` begins one, which
+# writes to NAME.log, and `finish` waits for them and shows what they wrote.
+SIDE_BY_SIDE = pids= logs= failed=0; trap 'kill $$pids 2>/dev/null' INT TERM; \
+	beside() { logs="$$logs $(VENV)/$$1.log"; log=$(VENV)/$$1.log; shift; "$$@" >$$log 2>&1 & pids="$$pids $$!"; }; \
+	finish() { for pid in $$pids; do wait $$pid || failed=1; done; for log in $$logs; do echo "$$log:"; cat $$log; done; \
+		return $$failed; }
+
+begin_launch = $(if $(1),beside launch-$(firstword $(1)) env GRAINLIKE_TEST_LAUNCH="$(1)" $(BIN)/python -m pytest tests/launch;)
+
 # Where a shell forbids to keep compiled code, as in many containers, each of the tests' processes would compile it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -47,17 +58,16 @@ demo: $(VENV)/.demo  ## run the demonstration (ARGS="--help" for its options)
 	@echo "Starting the demonstration (about half a minute) ..."
 	$(BIN)/grainlike demo $(ARGS)
 
-# Two programs of about the same length run side by side, each its tests one at a time: they watch what they leave behind.
 test: check  ## check, then run the tests (ARGS="-k net" for some of them)
 ifeq ($(strip $(ARGS)),)
-	@echo "Running the tests: two programs side by side, some eight minutes on a quiet machine; one shows its progress here,"
-	@echo "the other in $(VENV)/others.log until it has ended."
-	@trap 'kill $$others 2>/dev/null' INT TERM; \
-	$(BIN)/python -m pytest $(addprefix --ignore ,$(LONG) $(ALONE)) >$(VENV)/others.log 2>&1 & others=$$!; \
-	$(BIN)/python -m pytest $(LONG); ours=$$?; \
-	$(BIN)/python -m pytest $(ALONE); alone=$$?; \
-	echo "the other tests, which ran meanwhile:"; wait $$others; theirs=$$?; cat $(VENV)/others.log; \
-	exit $$((ours + alone + theirs))
+	@echo "Running the tests: three programs side by side, some eight minutes on a quiet machine; one shows its progress here,"
+	@echo "the others in $(VENV)/integration.log and $(VENV)/others.log until they have ended."
+	@$(SIDE_BY_SIDE); \
+	beside integration $(BIN)/python -m pytest tests/integration --ignore tests/integration/faults; \
+	beside others $(BIN)/python -m pytest $(addprefix --ignore ,tests/integration $(LONG) $(ALONE)); \
+	$(BIN)/python -m pytest $(LONG) || failed=1; \
+	$(BIN)/python -m pytest $(ALONE) || failed=1; \
+	finish
 else
 	$(BIN)/python -m pytest $(ARGS)
 endif
@@ -72,7 +82,12 @@ test-launch: $(VENV)/.dev $(VENV)/gridengine/.unpacked  ## submit workers to a r
 				&& apt-get install -y -q --no-remove --no-install-recommends $(BATCH); }; } >/dev/null; } \
 		|| { echo "the tests of launching need: apt-get install $(BATCH)" >&2; exit 2; }
 	GRAINLIKE_TEST_SHELLS="zsh fish" $(BIN)/python -m pytest tests/integration/test_completion.py
+ifeq ($(strip $(ARGS)),)
+	@echo "Running the tests of $(SYSTEMS), several at once: most of their time they wait for a batch system."
+	@$(SIDE_BY_SIDE); $(foreach part,$(LAUNCH_PARTS),$(call begin_launch,$(filter $(subst +, ,$(part)),$(SYSTEMS)))) finish
+else
 	GRAINLIKE_TEST_LAUNCH="$(SYSTEMS)" $(BIN)/python -m pytest tests/launch $(ARGS)
+endif
 
 test-dashboard: $(VENV)/.browser  ## look at the dashboard's pages in a real Chromium, from Debian's package; to install that takes root
 	@command -v chromium >/dev/null || { echo "Installing $(BROWSER) ..."; test "$$(id -u)" = 0 \

@@ -1,5 +1,6 @@
 """What every test may ask for: the two event loops that grainlike promises to run on."""
 
+import gc
 import os
 import signal
 import tempfile
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 try:
+    # Before all is frozen, below: it asks the collector who refers to trio's dice.
     from hypothesis import settings
 except ImportError:  # the environment of the engines' tests has none of it
     pass
@@ -24,6 +26,12 @@ os.environ["XDG_CONFIG_HOME"] = _RUNTIME.name
 
 # A shell lets what it starts in the background ignore Ctrl-C, and all that this starts inherits it; tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Keep thousands of collected tests from the garbage collector, which would look through them in each test anew."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=["asyncio", "trio"])

@@ -2,14 +2,18 @@
 
 import asyncio
 import contextlib
+import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+import anyio.to_thread
 import psutil
 import pytest
 import uvloop
+
+from grainlike.cli import main
 
 # libuv makes one pipe for a process with its first loop, and keeps it.
 uvloop.new_event_loop().close()
@@ -32,6 +36,18 @@ def watch_leaks() -> "WatchLeaks":
 
 
 WatchLeaks = Callable[[], contextlib.AbstractContextManager[None]]
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., Awaitable[tuple[int, str, str]]]:
+    """Return a function that runs the command line in a thread: exit code, standard output and standard error."""
+
+    async def tell(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = await anyio.to_thread.run_sync(main, [str(word) for word in arguments])
+        return code, *capsys.readouterr()
+
+    return tell
 
 
 @contextlib.contextmanager
@@ -74,11 +90,22 @@ def _left(probe: Callable[[], dict[str, str]], before: dict[str, str]) -> list[s
 
 
 def _processes() -> dict[str, str]:
+    if not _has_children():
+        return {}
     found = {}
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
             found[f"{child.pid}@{child.create_time()}"] = f"pid {child.pid} {child.name()} ({child.status()})"
     return found
+
+
+def _has_children() -> bool:
+    """Return True if there is a child to wait for; psutil would look through all processes of the machine."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _threads() -> dict[str, str]:

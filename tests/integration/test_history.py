@@ -12,7 +12,6 @@ from anyio.lowlevel import checkpoint
 from limits import LIMIT_S
 
 from grainlike import Cores, Executor, ThreadBackend, UnsatisfiableError, cancel, connect, delayed, gather, info, start
-from grainlike.cli import main
 
 TLS = "tcp://127.0.0.1:0"
 
@@ -33,18 +32,6 @@ def triple(x):
 def private_state(tmp_path, monkeypatch):
     """Access files of a test are its own."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-@pytest.fixture
-def told(capsys):
-    """Run the command line in a thread: exit code, standard output and standard error."""
-
-    async def tell(*arguments):
-        capsys.readouterr()
-        code = await anyio.to_thread.run_sync(main, [str(word) for word in arguments])
-        return code, *capsys.readouterr()
-
-    return tell
 
 
 async def doubled(values):

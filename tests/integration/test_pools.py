@@ -3,8 +3,6 @@
 import json
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import anyio
@@ -30,6 +28,14 @@ pytestmark = pytest.mark.anyio
 def private_state(tmp_path, monkeypatch):
     """Access files and blocks of a test are its own."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture(autouse=True)
+def often_listed(monkeypatch):
+    """Blocks are listed often: what follows from a listing is tried here, not how long one waits for it."""
+    for name in ("YOUNG_PERIOD_S", "PERIOD_S", "LEAVING_PERIOD_S"):
+        monkeypatch.setattr(f"grainlike.fleet._listing.{name}", 0.5)
+    monkeypatch.setattr("grainlike.head.fleet._driver.LOOK_S", 0.1)
 
 
 @pytest.fixture
@@ -276,43 +282,34 @@ async def test_the_next_head_has_the_same_blocks(tmp_path):
         assert not any(map(lives, before.values()))
 
 
-async def grainlike(*words):
-    """Run a command; return its exit code and what it wrote."""
-    command = [sys.executable, "-m", "grainlike", *words]
-    done = await anyio.to_thread.run_sync(
-        lambda: subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S)
-    )
-    return done.returncode, done.stdout, done.stderr
-
-
-async def test_the_commands():
+async def test_the_commands(told):
     with anyio.fail_after(LIMIT_S):
-        assert (await grainlike("up", "local"))[0] == 3
-        code, out, _ = await grainlike("up", "local", "--resources", "cores=1", "--dry")
+        assert (await told("up", "local"))[0] == 3
+        code, out, _ = await told("up", "local", "--resources", "cores=1", "--dry")
         assert (code, out.splitlines()[0]) == (0, "$ bash -s")
         assert "--resources cores=1" in out
         async with HeadDaemon(LISTEN):
-            code, out, _ = await grainlike("up", "local", "-n", "1", "--resources", "cores=1", "--wait", "--json")
+            code, out, _ = await told("up", "local", "-n", "1", "--resources", "cores=1", "--wait", "--json")
             assert (code, json.loads(out)["label"]) == (0, "local-1")
-            code, out, _ = await grainlike("blocks", "--json")
+            code, out, _ = await told("blocks", "--json")
             (row,) = json.loads(out)
             assert (row["state"], row["reason"], row["workers"]) == ("up", "", 1)
             assert lives(row["native"])
-            assert "joined cluster" in (await grainlike("blocks", "log", "local-1"))[1]
-            assert "--resources cores=1" in (await grainlike("blocks", "script", "local-1"))[1]
-            assert (await grainlike("scale", "0..2"))[0] == 0
-            (pool,) = json.loads((await grainlike("pools", "--json"))[1])
+            assert "joined cluster" in (await told("blocks", "log", "local-1"))[1]
+            assert "--resources cores=1" in (await told("blocks", "script", "local-1"))[1]
+            assert (await told("scale", "0..2"))[0] == 0
+            (pool,) = json.loads((await told("pools", "--json"))[1])
             keys = "pool kind offer min max wanted pending up paused spent_core_hours"
             assert list(pool) == keys.split()
             assert (pool["min"], pool["max"]) == (0, 2)
-            code, out, _ = await grainlike("up", "local", "--max", "3")
+            code, out, _ = await told("up", "local", "--max", "3")
             assert (code, "is Local('cores=1', max=3) now" in out) == (0, True)
-            assert (await grainlike("pools", "pause", "local"))[0] == 0
-            assert "paused: by hand" in (await grainlike("pools"))[1]
-            assert (await grainlike("down"))[0] == 0
+            assert (await told("pools", "pause", "local"))[0] == 0
+            assert "paused: by hand" in (await told("pools"))[1]
+            assert (await told("down"))[0] == 0
             assert not lives(row["native"])
-            assert "no blocks" in (await grainlike("blocks"))[1]
-            assert "the pool is taken down" in (await grainlike("blocks", "--all"))[1]
+            assert "no blocks" in (await told("blocks"))[1]
+            assert "the pool is taken down" in (await told("blocks", "--all"))[1]
 
 
 async def test_files_of_blocks_are_told_to_whom_does_not_see_them():
@@ -344,8 +341,8 @@ async def test_files_of_blocks_are_told_to_whom_does_not_see_them():
         (("scale", "a", "b", "3"), "a pool and a number"),
     ],
 )
-async def test_wrong_usage_is_exit_code_2(words, said):
-    code, _, err = await grainlike(*words)
+async def test_wrong_usage_is_exit_code_2(words, said, told):
+    code, _, err = await told(*words)
     assert code == 2
     assert said in " ".join(err.replace("│", " ").split())
 
@@ -392,7 +389,7 @@ async def test_who_waits_for_the_end_of_a_head_that_fails_inside_is_told():
         await until_it_ends()
 
 
-async def test_up_says_what_becomes_of_blocks_and_listings_stay_narrow(monkeypatch, tmp_path):
+async def test_up_says_what_becomes_of_blocks_and_listings_stay_narrow(monkeypatch, tmp_path, told):
     folder = tmp_path / "config" / "grainlike"
     folder.mkdir(parents=True)
     (folder / "grainlike.toml").write_text(
@@ -401,26 +398,21 @@ async def test_up_says_what_becomes_of_blocks_and_listings_stay_narrow(monkeypat
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     with anyio.fail_after(LIMIT_S):
         async with HeadDaemon(LISTEN):
-            code, _, err = await grainlike("up", "bad", "-n", "1", "--wait")
+            code, _, err = await told("up", "bad", "-n", "1", "--wait")
             assert code == 1
             assert "block bad-1 is ended" in err
             assert "pool bad: it is paused: block bad-1 ended before a worker joined" in err
-            _, out, _ = await grainlike("pools")
+            _, out, _ = await told("pools")
             assert "cores=1 memory=1Gi" in out
             table, _, below = out.partition("\nbad: paused: ")
             assert "/no/python" in below
             assert max(map(len, table.splitlines())) < 180
-            await anyio.Path((await blocks_as_json("--all"))[0]["log"]).unlink()
-            code, _, err = await grainlike("blocks", "log", "bad-1")
+            await anyio.Path(json.loads((await told("blocks", "--json", "--all"))[1])[0]["log"]).unlink()
+            code, _, err = await told("blocks", "log", "bad-1")
             assert (code, "No such file" in err) == (1, True)
-            assert (await grainlike("scale", "bad", "0"))[0] == 0
-            assert "bad: paused" not in (await grainlike("pools"))[1]
-            assert (await grainlike("up", "bad"))[0] == 0
-
-
-async def blocks_as_json(*more):
-    """Return what `grainlike blocks --json` prints."""
-    return json.loads((await grainlike("blocks", "--json", *more))[1])
+            assert (await told("scale", "bad", "0"))[0] == 0
+            assert "bad: paused" not in (await told("pools"))[1]
+            assert (await told("up", "bad"))[0] == 0
 
 
 async def test_a_program_with_pools_leaves_the_current_head_the_current_one():

@@ -165,7 +165,7 @@ async def test_a_shared_process_runs_many_coroutines_and_sigterm_cancels_them(tm
     assert (tmp_path / "0").read_text() == "0"
 
 
-@pytest.mark.anyio
+@pytest.mark.asyncio
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 @pytest.mark.parametrize("word", [True, False])
 @pytest.mark.parametrize("waits", [True, False])
@@ -202,7 +202,7 @@ async def test_a_coroutine_that_fails_after_a_signal_to_a_whole_batch_job_waits_
         assert word or time.monotonic() - again < WORD_S / 2
 
 
-@pytest.mark.anyio
+@pytest.mark.asyncio
 @pytest.mark.parametrize("kind", ["own", "shared"])
 @pytest.mark.parametrize("late", [True, False])
 async def test_a_job_that_fails_when_a_program_has_ended_waits_for_a_signal_that_may_be_late(
