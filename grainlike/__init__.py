@@ -42,6 +42,7 @@ from grainlike.errors import (
     SettingsError,
     UnknownNameError,
     UnsatisfiableError,
+    ValueLostError,
     VersionMismatchError,
     WorkerLostError,
 )
@@ -129,6 +130,7 @@ __all__ = [
     "Token",
     "UnknownNameError",
     "UnsatisfiableError",
+    "ValueLostError",
     "VersionMismatchError",
     "WallTime",
     "WorkerLostError",

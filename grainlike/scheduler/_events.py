@@ -5,7 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from grainlike.resources import Allocation, Missing, Request
-from grainlike.wire import Completed, LeaseStart, LeaseWait
+from grainlike.scheduler._value_events import (
+    FetchReplicas,
+    GiveValues,
+    InputsLost,
+    JobsRevived,
+    ReplicasDropped,
+    ValueEvent,
+    ValuesLost,
+)
+from grainlike.wire import Completed, LeaseStart, LeaseWait, Need
 
 __all__ = [
     "MAX_LOSSES",
@@ -99,7 +108,8 @@ class JobsSubmitted(msgspec.Struct, frozen=True, gc=False):
     """New jobs with ascending numbers, all with the same request.
 
     `parent` is the job that submitted them, with its attempt, from a worker; (0, 0) where the user's program did.
-    `more` announces another event of this moment: these jobs are planned with those.
+    `more` announces another event of this moment: these jobs are planned with those. `inputs`: the values that each
+    job needs (`_value_events`); empty if none needs any.
     """
 
     request: Request
@@ -110,6 +120,7 @@ class JobsSubmitted(msgspec.Struct, frozen=True, gc=False):
     client: int = 0
     parent: tuple[int, int] = (0, 0)
     more: bool = False
+    inputs: tuple[tuple[int, ...], ...] = ()
 
 
 class JobsCancelled(msgspec.Struct, frozen=True, gc=False):
@@ -212,6 +223,7 @@ HeadEvent = (
     | WorkerTimed
     | StartsPaused
     | Ticked
+    | ValueEvent
 )
 
 
@@ -231,6 +243,7 @@ class AssignJobs(msgspec.Struct, frozen=True, gc=False):
     """Send these jobs of one shape to a worker; see `wire.Assign`.
 
     `gang`: where the one job has its slots, if it is a gang's: worker and allocation of each node, the leader first.
+    `needs`: as in `wire.Assign`.
     """
 
     worker: int
@@ -242,6 +255,7 @@ class AssignJobs(msgspec.Struct, frozen=True, gc=False):
     hard_s: float | None = None
     gang: tuple[tuple[int, str], ...] = ()
     memory: tuple[int, ...] = ()
+    needs: tuple[list[Need], ...] = ()
 
 
 class RetractJobs(msgspec.Struct, frozen=True, gc=False):
@@ -391,4 +405,10 @@ HeadAction = (
     | JobsMoved
     | ShapesForgotten
     | WakeAt
+    | FetchReplicas
+    | GiveValues
+    | ReplicasDropped
+    | JobsRevived
+    | ValuesLost
+    | InputsLost
 )

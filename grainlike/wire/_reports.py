@@ -92,7 +92,8 @@ class Completed(BaseMessage, frozen=True, tag=20):
     `awaited`: a coroutine of the batch suspended, which keeps its function out of run-lists. `details` maps a job to
     text for its error (a signal's name, for instance). `receipt` comes with the first `Completed` of a lease.
     `never_ran`: its runner died before it had done anything. `final` lists the jobs that failed by an exception that
-    their function's retries do not cover.
+    their function's retries do not cover. `sizes`: bytes of each value that stays at the worker, whose parcel is empty,
+    and 0 for others; empty if none does.
     """
 
     lease: int
@@ -111,6 +112,7 @@ class Completed(BaseMessage, frozen=True, tag=20):
     details: dict[int, str] = msgspec.field(default_factory=dict)
     final: list[int] = msgspec.field(default_factory=list)
     never_ran: bool = False
+    sizes: list[int] = msgspec.field(default_factory=list)
 
 
 class Report(BaseMessage, frozen=True, tag=21):
