@@ -8,7 +8,9 @@ Laws:
    placeholder ends remote work, and how one of two awaiters leaves the other's result intact.
 3. A node fails as soon as one of its inputs fails, with the same exception; but one whose function accepts errors
    (`gather(return_exceptions=True)`) is ready when all its inputs have finished, however they did.
-4. Everything is iterative: a chain of 100 000 operators is a loop here.
+4. A node whose value stays at workers has finished. What needs the bytes in this process begins when they were fetched;
+   jobs do not.
+5. Everything is iterative: a chain of 100 000 operators is a loop here.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ from contextvars import Context, copy_context
 from itertools import count, islice
 from typing import Any, Protocol
 
+from grainlike.engine._fetches import Fetcher, InputFetches
 from grainlike.engine._unretrieved import log_if_unretrieved
 from grainlike.errors import GraphError
 from grainlike.eventloop import new_wakeup
-from grainlike.graph import Node, RunsIn, State, pending_nodes, unfinished_nodes
+from grainlike.graph import Node, RunsIn, State, fetched, pending_nodes, unfinished_nodes
 from grainlike.resources import Request
 
 __all__ = ["CallCache", "CallRunner", "Engine", "JobRunner"]
@@ -49,7 +52,7 @@ _Caller = tuple[int, Context]
 _NOBODY_LEFT = "was cancelled: the last who awaited it left; start() keeps a call going"
 
 # As globals: for each node it would be looked up on the enum's class.
-_PENDING, _REMOTE = State.PENDING, RunsIn.REMOTE
+_PENDING, _SUCCEEDED, _REMOTE = State.PENDING, State.SUCCEEDED, RunsIn.REMOTE
 
 
 class JobRunner(Protocol):
@@ -111,6 +114,11 @@ class Engine:
         """Called with nodes as they are bound: once for all that come together."""
         self.ended: Callable[[Node, BaseException | None], object] | None = None
         """Called with each outcome as it arrives, before anybody else learns of it; None is the error of a value."""
+        self.fetcher: Fetcher | None = None
+        """Fetcher of the values that stay at workers; None where none do."""
+        self._stays = False
+        """True once a node, or an input of one, had a value that stays at workers."""
+        self._inputs = InputFetches()
         self._owner = owner
         self._soon = soon
         self._fail_fast = fail_fast
@@ -179,6 +187,8 @@ class Engine:
                 if not node.finished:
                     self.unwatch(node, wake)
                     self.release([node])
+        if self._stays and node.stays:
+            return await fetched(node)
         return node.result()
 
     def watch(self, node: Node, waiter: Callable[[], object]) -> None:
@@ -256,6 +266,12 @@ class Engine:
         if self.ended is not None:
             self.ended(node, None)
         self._ended.append((node, True, value))
+
+    def stayed(self, node: Node, job: int, size: int) -> None:
+        """Take note of a value that stays at workers; `pump` does the rest."""
+        assert self.fetcher is not None
+        self._stays = True
+        self.succeeded(node, self.fetcher.stayed(job, size))
 
     def failed(self, node: Node, error: BaseException) -> None:
         """Take note of an error; `pump` does the rest."""
@@ -358,6 +374,8 @@ class Engine:
     def _begin(self, node: Node, context: Context) -> None:
         if node.finished:
             return
+        if self._stays and node.deps and self._inputs.fetch(node, context, self.fetcher, self._fetched):
+            return
         if node.function.options.cache is not None and self._look_up(node, context):
             return
         if node.place is RunsIn.INLINE:
@@ -365,6 +383,8 @@ class Engine:
                 self.applied(node)
             try:
                 value = node.apply()
+                if self._stays and node.function.collects:
+                    value = node.collected(value)
             except BaseException as error:  # noqa: BLE001 - an operator's own error is its awaiters', SystemExit too
                 self._ended.appendleft((node, False, error))
             else:
@@ -373,6 +393,14 @@ class Engine:
             self.calls.begin(node, context)
         else:
             self._remote.append(node)
+
+    def _fetched(self, node: Node, context: Context, error: BaseException | None) -> None:
+        """Go on with a node whose inputs are in this process now; `error`: they never will be."""
+        if error is None:
+            self._ready.append((node, context))
+        else:
+            self._ended.append((node, False, error))
+        self._soon(self.pump)  # not in the middle of what the head does
 
     def _look_up(self, node: Node, context: Context) -> bool:
         """Look up the result of a call that has a cache; return True if the call has to wait for that."""
@@ -417,7 +445,11 @@ class Engine:
             if node.deps and not self._has_inputs(node):
                 if node.place is RunsIn.LOCAL:
                     self._contexts[node] = context
-            elif node.place is _REMOTE and not ready and node.function.options.cache is None:
+            elif (
+                node.place is _REMOTE
+                and not (ready or (self._stays and node.deps))
+                and node.function.options.cache is None
+            ):
                 # By hand what `_begin` would do in its turn: through `ready` a no-op job costs 10.9 Python calls
                 # instead of 9.9, and workers begin only when all are ready.
                 remote.append(node)
@@ -426,7 +458,7 @@ class Engine:
 
     def _now_ready(self, node: Node) -> None:
         """Queue a node whose last input has finished."""
-        if node.place is _REMOTE and not self._ready and node.function.options.cache is None:
+        if node.place is _REMOTE and not (self._ready or self._stays) and node.function.options.cache is None:
             self._remote.append(node)
             return
         context = self._contexts.get(node) if self._contexts else None
@@ -453,8 +485,11 @@ class Engine:
                     others.append(node)
                 else:
                     dep.dependents = [*others, node]
-            elif dep.error is not None and not node.function.accepts_errors:
-                error = dep.error
+            elif dep.state is not _SUCCEEDED:
+                if not node.function.accepts_errors:
+                    error = dep.error
+            elif dep.stays:
+                self._stays = True
         node.missing = missing
         if error is not None:
             self._ended.append((node, False, error))
@@ -476,6 +511,8 @@ class Engine:
         self._stop(dropped, skipped=skipped)
 
     def _stop(self, nodes: list[Node], *, skipped: bool) -> None:
+        if self._stays:
+            self._inputs.cancel(nodes)
         remote = [node for node in nodes if node.place is RunsIn.REMOTE]
         if remote:
             self.jobs.cancel(remote, skipped=skipped)
