@@ -225,9 +225,10 @@ class Fetcher:
 
     def lost(self, value: int, error: BaseException) -> None:
         """A wanted value is gone, and cannot be made again."""
-        reference, waiting = self._waiting.pop(value, (None, []))
-        for one in waiting if reference is not None else ():
-            one.arrived(reference, error)
+        if value in self._waiting:
+            reference, waiting = self._waiting.pop(value)
+            for one in waiting:
+                one.arrived(reference, error)
 
     def close(self) -> None:
         """Nothing is fetched any more: who waits gets an error, as does who comes later."""

@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeGuard
 
-from grainlike.errors import UnsatisfiableError, WorkerLostError
+from grainlike.errors import UnsatisfiableError, ValueLostError, WorkerLostError
 from grainlike.graph import State
 from grainlike.head._errors import LAYOUT, name_of, refusal, why_stuck
 from grainlike.head._history import JobHistory
 from grainlike.head._logs import LogRouter
 from grainlike.head._nested import RelayedJob, ReplyTo
 from grainlike.head._peers import WorkerConnection
+from grainlike.head._program_values import ProgramValues
 from grainlike.head._results import ResultHandler
 from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
@@ -23,6 +24,7 @@ from grainlike.scheduler import (
     CancelJobs,
     FunctionsDropped,
     HeadAction,
+    InputsLost,
     JobsBackedOff,
     JobsDeadlocked,
     JobsLost,
@@ -30,11 +32,13 @@ from grainlike.scheduler import (
     JobsOrphaned,
     JobsPending,
     JobsRequeued,
+    JobsRevived,
     JobsSettled,
     JobsStarted,
     JobsUnsatisfiable,
     RetractJobs,
     ShapesForgotten,
+    ValuesLost,
     WakeAt,
     WorkerQuarantined,
     WorkerReleased,
@@ -72,7 +76,8 @@ class ActionExecutor:
     """Performs the actions of the scheduler in `state`. It decides nothing.
 
     `settling` ends the jobs that the scheduler rejects, `object_store` stores the large arguments, `logs` tracks where
-    jobs run, `history` how they ended, and `alarm(at)` schedules a tick at that time on the head's clock.
+    jobs run, `history` how they ended, `values` which values are
+    lost, and `alarm(at)` schedules a tick at that time on the head's clock.
     """
 
     def __init__(
@@ -83,6 +88,7 @@ class ActionExecutor:
         object_store: ObjectStore,
         logs: LogRouter,
         history: JobHistory,
+        values: ProgramValues,
         alarm: Callable[[float], None],
     ) -> None:
         self._state = state
@@ -91,6 +97,7 @@ class ActionExecutor:
         self._object_store = object_store
         self._logs = logs
         self._history = history
+        self._values = values
         self._alarm = alarm
         self.shortfall: Callable[[int], str | None] = _no_pools
         """Function that tells what pools of workers lack for a job; None: one would serve it; empty: there are none."""
@@ -129,6 +136,13 @@ class ActionExecutor:
                 placement = self._state.jobs[action.job].placement
                 assert placement is not None
                 placement.slots = action.allocation
+            case JobsRevived():
+                self._settling.revive(action.jobs)
+            case ValuesLost():
+                self._values.lost(action.values, action.why)
+            case InputsLost():
+                lost = self._values.error(action.value, action.why)
+                self._settling.end(action.jobs, lambda _: ValueLostError(*lost.args))
             case ShapesForgotten():
                 for peer in self._state.peers.values():
                     peer.undefine_classes(action.shapes)
@@ -141,7 +155,7 @@ class ActionExecutor:
         """Drop functions that can be called no more, here and at workers, if a sweep for such is due."""
         state = self._state
         if state.functions.sweep_is_due(len(state.scheduler.jobs), state.last_job):
-            dropped = state.functions.sweep(state.jobs, state.scheduler.jobs, state.last_job)
+            dropped = state.functions.sweep(state.jobs, state.scheduler.jobs, state.last_job, state.kept.functions)
             if dropped:
                 state.scheduler.handle(FunctionsDropped(dropped), now)
                 for peer in state.peers.values():
