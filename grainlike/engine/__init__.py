@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
-    from grainlike.engine._engine import Engine, JobRunner
+    from grainlike.engine._engine import Engine
     from grainlike.engine._explain import explain_unsubmitted
     from grainlike.engine._fetches import Fetcher, ValueSource
+    from grainlike.engine._interfaces import JobRunner
     from grainlike.engine._local_calls import QUIET_S, LocalCall, LocalCalls
     from grainlike.engine._resolver import BaseResolver, Waitable
     from grainlike.engine._streams import ReaderWakeup, buffer_of
@@ -44,7 +45,7 @@ if not TYPE_CHECKING:  # else any name would be there
         {
             "ReaderWakeup": "_streams",
             "Engine": "_engine",
-            "JobRunner": "_engine",
+            "JobRunner": "_interfaces",
             "Fetcher": "_fetches",
             "ValueSource": "_fetches",
             "LocalCall": "_local_calls",

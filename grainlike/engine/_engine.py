@@ -20,16 +20,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context, copy_context
 from itertools import count, islice
-from typing import Any, Protocol
+from typing import Any
 
 from grainlike.engine._fetches import Fetcher, InputFetches
+from grainlike.engine._interfaces import CallCache, CallRunner, JobRunner
 from grainlike.engine._unretrieved import log_if_unretrieved
 from grainlike.errors import GraphError
 from grainlike.eventloop import new_wakeup
 from grainlike.graph import Node, RunsIn, State, fetched, pending_nodes, unfinished_nodes
 from grainlike.resources import Request
 
-__all__ = ["CallCache", "CallRunner", "Engine", "JobRunner"]
+__all__ = ["Engine"]
 
 _SLICE_S = 0.005
 """Seconds for which the engine keeps the event loop before other callbacks get a turn."""
@@ -53,49 +54,6 @@ _NOBODY_LEFT = "was cancelled: the last who awaited it left; start() keeps a cal
 
 # As globals: for each node it would be looked up on the enum's class.
 _PENDING, _SUCCEEDED, _REMOTE = State.PENDING, State.SUCCEEDED, RunsIn.REMOTE
-
-
-class JobRunner(Protocol):
-    """Receiver of calls with resources."""
-
-    def submit(self, nodes: Sequence[Node]) -> None:
-        """Submit these calls to workers."""
-
-    def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
-        """Cancel calls that are wanted no more; with `skipped`, those that had not started count as skipped, not
-        cancelled.
-        """
-
-
-class CallRunner(Protocol):
-    """Receiver of calls without resources."""
-
-    def begin(self, node: Node, context: Context) -> None:
-        """Run it in this process, in a copy of `context`."""
-
-    def cancel(self, node: Node) -> None:
-        """Cancel a call that is wanted no more."""
-
-
-class CallCache(Protocol):
-    """Result cache of calls. A call passes here twice at most: before it runs, and when it has succeeded."""
-
-    def wants_to_look(self, node: Node) -> bool:
-        """Return True if the result is to be looked up before the call runs."""
-        ...
-
-    def look(self, node: Node, go_on: Callable[[], None]) -> None:
-        """Look up the result: report the call's outcome on a hit, else call `go_on`."""
-
-    def wants_to_keep(self, node: Node) -> bool:
-        """Return True if the call's value is to be stored before awaiters get it."""
-        ...
-
-    def keep(self, node: Node, value: Any) -> None:
-        """Store the value, then report the call's outcome again."""
-
-    def forget(self, node: Node) -> None:
-        """Drop the state of a call that has finished."""
 
 
 class Engine:
@@ -332,7 +290,10 @@ class Engine:
                 dependents = node.dependents
                 if dependents is not None:
                     node.dependents = None
+                    age = node.age
                     for dependent in dependents:
+                        if age and (age < dependent.age or not dependent.age):
+                            dependent.age = age
                         dependent.missing -= 1
                         if not dependent.missing and not dependent.finished:
                             self._now_ready(dependent)
@@ -485,7 +446,10 @@ class Engine:
                     others.append(node)
                 else:
                     dep.dependents = [*others, node]
-            elif dep.state is not _SUCCEEDED:
+                continue
+            if dep.age and dep.owner is self._owner:
+                _inherit(node, dep.age)
+            if dep.state is not _SUCCEEDED:
                 if not node.function.accepts_errors:
                     error = dep.error
             elif dep.stays:
@@ -558,6 +522,8 @@ class Engine:
             if error is not None and not dependent.function.accepts_errors:
                 self._ended.append((dependent, False, error))
                 continue
+            if node.age:
+                _inherit(dependent, node.age)
             dependent.missing -= 1
             if dependent.missing == 0:
                 self._now_ready(dependent)
@@ -594,6 +560,12 @@ def _take(calls: deque[Node], most: int, requests: set[Request | None]) -> list[
         for _ in range(count):
             calls.popleft()
     return taken
+
+
+def _inherit(node: Node, age: int) -> None:
+    """Make a node as old as one of its inputs: the job that it becomes goes when that would."""
+    if age < node.age or not node.age:
+        node.age = age
 
 
 def _wake(node: Node) -> None:

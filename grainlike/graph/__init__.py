@@ -17,11 +17,20 @@ from grainlike.graph._delayed_fn import DelayedFn, StreamFn, delayed
 from grainlike.graph._function import Function, Options, main_file
 from grainlike.graph._gather import delayed_value, gather, later
 from grainlike.graph._never_awaited import excuse, remember_origins
-from grainlike.graph._node import Node, Resolver, StreamNode, Template, bare_arguments, current_resolver, register
+from grainlike.graph._node import (
+    Node,
+    Resolver,
+    StreamNode,
+    Template,
+    bare_arguments,
+    current_resolver,
+    fetched,
+    register,
+)
 from grainlike.graph._pending import pending_nodes, unfinished_nodes
 from grainlike.graph._questions import Info, cancel, info, start
 from grainlike.graph._record import Record
-from grainlike.graph._remote_value import UNFETCHED, RemoteList, RemoteValue, ValueFetcher, fetched
+from grainlike.graph._remote_value import UNFETCHED, RemoteList, RemoteValue, ValueFetcher
 from grainlike.graph._retry import Retry
 from grainlike.graph._state import RunsIn, State, Status
 from grainlike.graph._stream import Stream, node_behind

@@ -7,7 +7,7 @@ load one: there it is loaded, by name, when a placeholder is awaited.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from operator import attrgetter, getitem
@@ -35,6 +35,7 @@ __all__ = [
     "Template",
     "bare_arguments",
     "current_resolver",
+    "fetched",
     "register",
 ]
 
@@ -61,8 +62,9 @@ class Node(msgspec.Struct, eq=False):
     on the node is `finished`, and arguments and dependencies are let go. A value that stays at workers is a reference
     until it is fetched (`stays`); then the object takes its place, and jobs that need it are still sent the reference.
 
-    `owner`, `dependents`, `missing`, `interest`, `record` and `waiters` belong to the executor that runs the
-    node; here they are only given room.
+    `owner`, `dependents`, `missing`, `interest`, `record`, `waiters` and `age` belong to the executor that runs the
+    node; here they are only given room. `age` is the number of the oldest job among this one and all that it needed;
+    0 while there is none.
     """
 
     function: Function
@@ -81,6 +83,7 @@ class Node(msgspec.Struct, eq=False):
     interest: int = 0
     record: Record | None = None
     waiters: list[Callable[[], object]] | None = None
+    age: int = 0
 
     def __repr__(self) -> str:
         return f"<Node {self.function.name} {self.state.label}>"
@@ -284,6 +287,13 @@ def bare_arguments(nodes: Sequence[Node]) -> list[tuple[Any, ...]] | None:
     if any(map(_DEPS, nodes)) or any(map(_KEYWORDS, nodes)):
         return None
     return [node._args for node in nodes]
+
+
+def fetched(node: Node) -> Awaitable[Any]:
+    """Return an awaitable of the value of a node that has finished, and whose value stays at workers: it is fetched."""
+    reference = node.reference
+    assert reference is not None
+    return next(reference.leaves()).fetcher.wait(node)
 
 
 class StreamNode(Node):

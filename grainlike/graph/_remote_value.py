@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from grainlike.graph._node import Node
-
-__all__ = ["UNFETCHED", "RemoteList", "RemoteValue", "ValueFetcher", "fetched"]
+__all__ = ["UNFETCHED", "RemoteList", "RemoteValue", "ValueFetcher"]
 
 
 class ValueFetcher(Protocol):
@@ -26,7 +24,7 @@ class ValueFetcher(Protocol):
         """Return the names of the workers that have a whole replica, sorted."""
         ...
 
-    async def wait(self, node: Node) -> Any:
+    async def wait(self, node: Any) -> Any:
         """Fetch the outcome of a node that has finished, and return it."""
 
 
@@ -96,10 +94,3 @@ class RemoteList:
 
 UNFETCHED = frozenset({RemoteValue, RemoteList})
 """Types of outcomes that are references; a type is looked up without a call."""
-
-
-def fetched(node: Node) -> Any:
-    """Return an awaitable of the value of a node that has finished, which stays at workers: it is fetched."""
-    reference = node.reference
-    assert reference is not None
-    return next(reference.leaves()).fetcher.wait(node)

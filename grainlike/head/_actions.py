@@ -204,7 +204,7 @@ class ActionExecutor:
             self._assign_in_parts(peer, action, parcels)
         else:
             columns = action.jobs, action.attempts, action.fns, data
-            peer.post(Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory))
+            peer.post(Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory, action.ages))
         if self._logs:
             self._logs.assigned(peer, jobs)
 
@@ -222,7 +222,9 @@ class ActionExecutor:
             part = slice(first, last)
             data, counts, buffers = pack_parcels(parcels[part])
             columns = action.jobs[part], action.attempts[part], action.fns[part], data
-            peer.post(Assign(action.cls, action.ahead, *columns, counts, action.hard_s, action.memory[part]), buffers)
+            ages = action.ages[part]
+            message = Assign(action.cls, action.ahead, *columns, counts, action.hard_s, action.memory[part], ages)
+            peer.post(message, buffers)
 
     def started(self, action: JobsStarted, skew: float) -> None:
         """Record that jobs run, as reported by a worker whose clock is `skew` seconds behind ours."""

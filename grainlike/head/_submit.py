@@ -69,6 +69,8 @@ class JobFactory:
             self.inputs.pop(number, None)
             return None
         job = state.jobs[number] = node.record = Job(number, fn, node, parcel) if first is None else first
+        if not node.age:
+            node.age = number
         return job
 
     def take_inputs(self, jobs: Sequence[int]) -> tuple[tuple[int, ...], ...]:
@@ -106,7 +108,7 @@ class JobFactory:
         state.jobs.update(zip(numbers, jobs, strict=True))
         for node, job in zip(nodes, jobs, strict=True):
             node.drop_arguments()
-            node.record = job
+            node.record, node.age = job, job.id  # it has no inputs
         return jobs
 
     def _packed(self, node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Parcel:

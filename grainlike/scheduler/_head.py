@@ -4,10 +4,10 @@ Invariants (checked by `HeadScheduler.check` in tests after every step):
 
 1. A live job is in exactly one place: its class's queue, one worker's `held`, or among those that wait to be tried
    again. 2. For each worker and resource: free == capacity - planned jobs - holds for gangs - leases + what leases
-   have lent. 3. Only an answer of the worker that holds a job, for its current attempt, changes the job. 4. Jobs of a
-   class are assigned first in, first out; a job that comes back goes to the front. 5. A gang that is placed has a
-   hold, or its leader's lease, on each of its workers, and on no other. 6. Limits and shares count what is
-   planned, held or leased, and nothing else (`_invariants`).
+   have lent. 3. Only an answer of the worker that holds a job, for its current attempt, changes the job. 4. Of a class
+   the oldest job is assigned first, as old as its oldest input; a job that comes back goes to the front. 5. A gang that
+   is placed has a hold, or its leader's lease, on each of its workers, and on no other. 6. Limits and shares count
+   what is planned, held or leased, and nothing else (`_invariants`).
 
 This module handles the events. The policy of a pass is in `planning` (`_planner`, `_reservations`, `_ahead`), with the
 life of a gang (`_gangs`); retries are in `_attempts`, deadlocks in `_deadlock_watch`, the moves of jobs from place to
@@ -257,8 +257,8 @@ class HeadScheduler:
         if cls.request is not event.request:
             cls.keep_own(event.request, jobs)
         self.jobs.update(zip(event.jobs, jobs, strict=True))
-        cls.queue.extend(jobs)
-        if cls.place is None or root:
+        cls.add(jobs, event.ages)
+        if cls.place is None or root or cls.early:
             self._planner.waiting.touch(cls)
         if parent is not None:
             for job in jobs:
@@ -581,7 +581,7 @@ class HeadScheduler:
         for cls in self.classes.values():
             live = cls.live()
             if live and not self._catalogue.anybody_fits(cls):
-                cls.queue.clear()
+                cls.clear()
                 self._planner.waiting.touch(cls)
                 for job in live:
                     self._state.drop(job)
@@ -598,7 +598,7 @@ class HeadScheduler:
     def _give_up(self, job: HeadJob, out: list[HeadAction]) -> None:
         """Fail a job that can never start; its parent receives the outcome."""
         if job.state is JobState.QUEUED:
-            job.cls.queue.remove(job)
+            job.cls.remove(job)
             self._planner.waiting.touch(job.cls)
             self._state.drop(job)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, merge
 
 from grainlike.resources import MEMORY, UNIT, Request
 from grainlike.scheduler._events import FunctionDefined
@@ -56,6 +56,7 @@ class HeadJob:
     """
 
     __slots__ = (
+        "age",
         "attempt",
         "cancelled",
         "cls",
@@ -70,8 +71,10 @@ class HeadJob:
     )
 
     def __init__(self, job: int, cls: RequestClass, fn: HeadFunction, parent: HeadJob | None = None) -> None:
-        self.id = job
-        self.rare: ExtraState | None = None if parent is None else ExtraState(parent, parent.root, parent.depth + 1)
+        self.id = self.age = job
+        self.rare: ExtraState | None = (
+            None if parent is None else ExtraState(parent, parent.root, parent.depth + 1, order(parent)[1])
+        )
         self.cls = cls
         self.fn = fn
         self.own: Request | None = None
@@ -83,6 +86,10 @@ class HeadJob:
         self.cancelled = False
         self.sent = 0.0
         """Time at which it was planned; of a job that was sent ahead, the seconds that it is expected to take."""
+
+    def __lt__(self, other: HeadJob) -> bool:
+        """Return True if it has the lower number: for heaps, among jobs of one age."""
+        return self.id < other.id
 
     @property
     def request(self) -> Request:
@@ -151,26 +158,30 @@ class HeadJob:
     def remembered(self) -> ExtraState:
         """Return its `ExtraState`, made if it has none, to write into."""
         if self.rare is None:
-            self.rare = ExtraState(None, self.id, 0)
+            self.rare = ExtraState(None, self.id, 0, self.age)
         return self.rare
 
 
 def order(job: HeadJob) -> tuple[int, int]:
-    """Return the order within a client: priority, then age; a job's own jobs are as old as it is."""
-    return (-job.cls.priority, job.root)
+    """Return the order within a client: priority, then age; a job's own jobs are as old as it is, and a job is as old
+    as the oldest of its inputs.
+    """
+    return (-job.cls.priority, job.age if job.rare is None else job.rare.tree_age)
 
 
 class ExtraState:
     """Attributes that few jobs have: their place in a tree of jobs, and failures; see the properties of `HeadJob`."""
 
     __slots__ = (
-        "again_at", "cancelled_at", "committed", "depth", "failures", "family", "losses", "parent", "root",
+        "again_at", "cancelled_at", "committed", "depth", "failures", "family", "losses", "parent", "root", "tree_age",
     )  # fmt: skip
 
-    def __init__(self, parent: HeadJob | None, root: int, depth: int) -> None:
+    def __init__(self, parent: HeadJob | None, root: int, depth: int, tree_age: int) -> None:
         self.parent = parent
         self.root = root
         self.depth = depth
+        self.tree_age = tree_age
+        """Age of the oldest job of its tree, which may be itself."""
         self.family: ChildJobs | None = None
         self.failures = 0
         self.losses = 0
@@ -295,7 +306,7 @@ class DeepestFirst:
 
     def append(self, job: HeadJob) -> None:
         """Insert a job at its place."""
-        heappush(self._heap, (-job.depth, job.id, job))
+        heappush(self._heap, (-job.depth, job.age, job))
 
     appendleft = append
 
@@ -310,7 +321,7 @@ class DeepestFirst:
 
     def remove(self, job: HeadJob) -> None:
         """Remove a job from anywhere."""
-        self._heap.remove((-job.depth, job.id, job))
+        self._heap.remove((-job.depth, job.age, job))
         heapify(self._heap)
 
     def clear(self) -> None:
@@ -328,19 +339,23 @@ class DeepestFirst:
 
 
 class RequestClass:
-    """Jobs of one client with the same request and priority: one queue, first in, first out; for a tree the deepest
-    first.
+    """Jobs of one client with the same request and priority: one queue, the oldest first; for a tree the deepest first.
 
-    Jobs leave the queue at its front only; a cancelled one stays in it, and `head` skips it.
+    Most jobs come in the order of their ages, and stand in `queue`. One that is older than the last of those, as its
+    inputs are older, waits in `early` until it is the first of all. Jobs leave the queue at its front only, where
+    `head` puts the first; a cancelled one stays in it, and `head` skips it.
     """
 
     __slots__ = (
+        "aged",
         "blocked_job",
         "blocked_since",
         "claim",
         "client",
+        "early",
         "entry",
         "id",
+        "in_order",
         "is_simple",
         "isolate",
         "kind",
@@ -384,6 +399,12 @@ class RequestClass:
         self.may_be_ahead = not root and shapes[0].may_be_ahead
         """True if its jobs may wait at a worker that is full."""
         self.queue: deque[HeadJob] | DeepestFirst = DeepestFirst() if root else deque()
+        self.early: list[tuple[int, int, HeadJob]] = []
+        """A heap, by age and number, of jobs that go before the last of `queue`; empty for a tree."""
+        self.aged = False
+        """True once it had a job of the user's program that is as old as one of its inputs."""
+        self.in_order = True
+        """False once a job has come back to the front that is younger than the first there."""
         self.warned = False
         self.blocked_job: HeadJob | None = None
         self.blocked_since = 0.0
@@ -409,14 +430,46 @@ class RequestClass:
         """Number of searches of passes for a worker for it."""
 
     def head(self) -> HeadJob | None:
-        """Return the job to run next, or None."""
+        """Return the job to run next, which is at the front of `queue` then, or None."""
         queue = self.queue
-        while queue:
+        while queue or self.early:
+            if self.early:
+                self.merge()
             job = queue[0]
             if not job.cancelled:
                 return job
             queue.popleft()
         return None
+
+    def merge(self) -> None:
+        """Move the first of `early` to the front of the queue, if it goes before all that are there."""
+        queue, early = self.queue, self.early
+        if early and (not queue or early[0][:2] < (queue[0].age, queue[0].id)):
+            queue.appendleft(heappop(early)[2])
+
+    def add(self, jobs: list[HeadJob], ages: list[int]) -> None:
+        """Queue new jobs. `ages` are those of their oldest inputs, 0 for a job without; empty if all are so."""
+        if not ages:
+            self.queue.extend(jobs)
+            return
+        for job, age in zip(jobs, ages, strict=True):
+            if 0 < age < job.id:
+                job.age = age
+                if not (self.aged or self.root):
+                    self._go_by_age()
+            self._insert(job)
+
+    def _go_by_age(self) -> None:
+        self.aged = True
+        if not self.in_order:
+            self.queue = deque(sorted(self.queue, key=_by_age))
+
+    def _insert(self, job: HeadJob) -> None:
+        queue = self.queue
+        if self.root or not (queue or self.early) or (queue and queue[-1].age <= job.age):
+            queue.append(job)
+        else:
+            heappush(self.early, (job.age, job.id, job))
 
     def keep_own(self, request: Request, jobs: list[HeadJob]) -> None:
         """Record that jobs of this class asked for less, if they did."""
@@ -425,18 +478,44 @@ class RequestClass:
             for job in jobs:
                 job.own = request
 
+    @property
+    def queued(self) -> int:
+        """Number of its jobs that wait, with those that were cancelled meanwhile."""
+        return len(self.queue) + len(self.early)
+
     def live(self) -> list[HeadJob]:
         """Return all queued jobs, in order."""
-        return [job for job in self.queue if not job.cancelled]
+        jobs: Iterable[HeadJob] = self.queue
+        if self.early:
+            jobs = merge(jobs, (job for _, _, job in sorted(self.early)), key=_by_age)
+        return [job for job in jobs if not job.cancelled]
+
+    def remove(self, job: HeadJob) -> None:
+        """Remove a job from anywhere."""
+        entry = job.age, job.id, job
+        if entry in self.early:
+            self.early.remove(entry)
+            heapify(self.early)
+        else:
+            self.queue.remove(job)
+
+    def clear(self) -> None:
+        """Remove all jobs."""
+        self.queue.clear()
+        self.early.clear()
 
     def put_back(self, jobs: list[HeadJob]) -> None:
-        """Return jobs to the front, oldest first."""
+        """Return jobs to the front, oldest first; to their places where others may be older by their inputs."""
         for job in sorted(jobs, key=_by_age, reverse=True):
             job.state = JobState.QUEUED
             job.worker = 0
             job.shape = None
-            self.queue.appendleft(job)
+            if self.aged:
+                heappush(self.early, (job.age, job.id, job))
+            else:
+                self.in_order = self.in_order and not (self.queue and self.queue[0].id < job.id)
+                self.queue.appendleft(job)
 
 
-def _by_age(job: HeadJob) -> int:
-    return job.id
+def _by_age(job: HeadJob) -> tuple[int, int]:
+    return job.age, job.id

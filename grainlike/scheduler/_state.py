@@ -125,7 +125,7 @@ class SchedulerState:
         if not varied:
             return False
         rest = [job for job in cls.live() if job.own is None]
-        cls.queue.clear()
+        cls.clear()
         cls.queue.extend(rest)
         for job in varied:
             exact = self.catalogue.like(cls, job.request, isolate=cls.isolate)

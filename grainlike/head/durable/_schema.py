@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 from grainlike._version import __version__
 from grainlike.errors import JournalError
@@ -29,7 +30,7 @@ from grainlike.journal import Conversion, Record
 
 __all__ = ["CONVERSIONS", "METHODS", "SCHEMA", "SchemaConversion", "check_schema", "conversions_from", "records"]
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 def _as_it_is(record: bytes) -> bytes:
@@ -44,7 +45,26 @@ class SchemaConversion:
     record: Callable[[bytes], bytes] = _as_it_is
 
 
-CONVERSIONS: dict[int, SchemaConversion] = {}
+def _put(**values: object) -> Callable[[dict[str, Any]], object]:
+    """Return what adds fields with these values to an object, a list anew for each."""
+    return lambda fields: fields.update({name: [] if value == [] else value for name, value in values.items()})
+
+
+def _copy(**sources: str) -> Callable[[dict[str, Any]], object]:
+    """Return what adds fields to an object with the values of other fields."""
+    return lambda fields: fields.update({name: fields[source] for name, source in sources.items()})
+
+
+_AGES = Conversion(
+    fields={
+        "HeadJob": _copy(age="id"),
+        "ExtraState": _copy(tree_age="root"),
+        "RequestClass": _put(aged=False, early=[], in_order=False),
+    }
+)
+"""Schema 2: a job is as old as its oldest input. Of those that came before that is not known: each has its own age."""
+
+CONVERSIONS: dict[int, SchemaConversion] = {1: SchemaConversion(image=_AGES)}
 """Steps to the next schema, by the schema that each begins with."""
 
 METHODS = {"next_job": "next_job", "_tell": "_tell", "is_first": "is_first"}

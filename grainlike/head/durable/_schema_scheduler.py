@@ -39,6 +39,7 @@ FunctionDefined scheduler._events.FunctionDefined: fn retries losses backoff on_
 FunctionsDropped scheduler._events.FunctionsDropped: fns
 FunctionTimed scheduler._events.FunctionTimed: fn walls
 JobsSubmitted scheduler._events.JobsSubmitted: request jobs fns priority isolate client parent more
+    ages
 JobsCancelled scheduler._events.JobsCancelled: jobs
 JobsCommitted scheduler._events.JobsCommitted: jobs
 WorkerJoined scheduler._events.WorkerJoined: worker name offer left_s
@@ -52,6 +53,7 @@ StartsPaused scheduler._events.StartsPaused: why
 WorkerReported scheduler._events.WorkerReported: worker started completed ended waits
 AssembleGang scheduler._events.AssembleGang: cls job attempt workers
 AssignJobs scheduler._events.AssignJobs: worker cls ahead jobs attempts fns hard_s gang memory
+    ages
 RetractJobs scheduler._events.RetractJobs: worker jobs attempts
 CancelJobs scheduler._events.CancelJobs: worker jobs attempts
 JobsStarted scheduler._events.JobsStarted: worker start rows
@@ -74,11 +76,13 @@ JobTree scheduler._job_tree.JobTree: orphans trees waiting
 Record scheduler._quarantine._Record: kind level strikes until why
 Quarantine scheduler._quarantine.Quarantine: _records _look_at
 DeepestFirst scheduler._records.DeepestFirst: _heap
-RequestClass scheduler._records.RequestClass: blocked_job blocked_since claim client entry id is_simple isolate kind
-    may_be_ahead names needs passed_since place priority queue request root shapes timed visits warned wide_on
+RequestClass scheduler._records.RequestClass: aged blocked_job blocked_since claim client early entry id in_order
+    is_simple isolate kind may_be_ahead names needs passed_since place priority queue request root shapes timed visits
+    warned wide_on
 HeadFunction scheduler._records.HeadFunction: backoff id losses on_timeout retries times
-HeadJob scheduler._records.HeadJob: attempt cancelled cls fn id own rare sent shape state worker
+HeadJob scheduler._records.HeadJob: age attempt cancelled cls fn id own rare sent shape state worker
 ExtraState scheduler._records.ExtraState: again_at cancelled_at committed depth failures family losses parent root
+    tree_age
 Shape scheduler._records.Shape: group id isolate limits may_be_ahead nodes plain rates rationed request share tokens
     units users varied walltime walltime_soft
 LeaseState scheduler._records.LeaseState: begun client fn id lent root shape

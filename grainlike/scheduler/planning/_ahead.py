@@ -94,7 +94,7 @@ class AheadPlanner:
                 self._waiting.renew(cls, now)
             if (
                 len(blocked_ahead) < BLOCKED_AHEAD_MOST
-                and cls.id not in self._reserving.by_class
+                and (cls.aged or cls.id not in self._reserving.by_class)
                 and cls.head() is not None
             ):
                 blocked_ahead.append(cls)
@@ -129,7 +129,8 @@ class AheadPlanner:
             mine = [cls.entry for cls in wanted.values() if cls.client == client and cls.entry is not None]
             if others < BLOCKED_AHEAD_MOST:
                 for entry in queue:
-                    if entry[2] not in wanted and entry[2] not in self._reserving.by_class:
+                    reserved = entry[2] in self._reserving.by_class and not self._classes[entry[2]].aged
+                    if entry[2] not in wanted and not reserved:
                         mine.append(entry)
                         others += 1
                         if others == BLOCKED_AHEAD_MOST:
@@ -168,9 +169,13 @@ class AheadPlanner:
 
     def _fill(self, worker: WorkerState, cls: RequestClass, shape: Shape, now: float, out: list[HeadAction]) -> None:
         budget = AHEAD_S * worker.using[shape.id]
+        before = None
         if worker.ahead_s > budget / 2 or len(worker.ahead) > AHEAD_MOST / 2:
-            return
-        jobs = worker.fill_ahead(cls, shape, budget, AHEAD_MOST)
+            if not cls.aged:
+                return
+            # Jobs that are older by their inputs go before those that wait here: the node goes by age.
+            before, budget = worker.ahead_last, 2 * budget
+        jobs = worker.fill_ahead(cls, shape, budget, AHEAD_MOST, before)
         if jobs:
             last = order(jobs[-1])  # jobs of a class are sent in order
             worker.ahead_last = last if len(worker.ahead) == len(jobs) else max(last, worker.ahead_last)
@@ -210,7 +215,7 @@ class AheadPlanner:
             self._heeded[blocked_class.id] = first
             workers = dict.fromkeys(worker for holders in self._holders.values() for worker in holders.values())
         for worker in workers:
-            if len(worker.ahead) == worker.ahead_in.get(blocked_class.id, 0):
+            if not blocked_class.aged and len(worker.ahead) == worker.ahead_in.get(blocked_class.id, 0):
                 continue  # all of them are of its own class: no need to look at thousands of jobs
             past = [] if worker.gone else _past(blocked_class, first, worker)
             if past:
@@ -279,7 +284,7 @@ def _past(blocked_class: RequestClass, first: HeadJob, worker: WorkerState) -> l
         room = makes_room.get(key)
         if room is None:
             room = makes_room[key] = _makes_room(blocked_class, first, job.cls, shape, worker)
-        if room and mine <= order(job):
+        if room and mine < order(job):  # of two that are as old as one input, neither has to make way
             found.append(job)
     return found
 
@@ -299,11 +304,12 @@ def _makes_room(
 ) -> bool:
     """Return True if `first`, of `blocked_class`, could use the room that one end of a job of `cls` makes.
 
-    Two classes of one priority that both have quick jobs running here are both sent ahead: the node goes by age. Room
-    at one worker does not help a gang; it has reservations instead.
+    Two classes of one priority that both have quick jobs running here are both sent ahead: the node goes by age. So it
+    is within a class, whose jobs go in order unless `first` is older by its inputs. Room at one worker does not help a
+    gang; it has reservations instead.
     """
     if blocked_class is cls:
-        return False
+        return cls.aged and not first.fn.is_quick
     if blocked_class.priority == cls.priority and worker.using.get(blocked_class.shapes[0].id) and first.fn.is_quick:
         return False
     return any(wanted.nodes == 1 and worker.fits_after(wanted, shape) for wanted in blocked_class.shapes)
@@ -332,4 +338,5 @@ def assignment(worker: int, shape: int, jobs: list[HeadJob], *, ahead: bool) -> 
     hard_s = None if jobs[0].shape is None else jobs[0].shape.hard_s
     fns = [job.fn.id for job in jobs]
     memory = tuple(job.memory for job in jobs) if jobs[0].shape is not None and jobs[0].shape.varied else ()
-    return AssignJobs(worker, shape, ahead, numbers, attempts, fns, hard_s, memory=memory)
+    ages = tuple(job.age for job in jobs) if ahead and jobs[0].cls.aged else ()
+    return AssignJobs(worker, shape, ahead, numbers, attempts, fns, hard_s, memory=memory, ages=ages)
