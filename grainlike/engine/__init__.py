@@ -13,7 +13,7 @@ from grainlike._later import later
 if TYPE_CHECKING:
     from grainlike.engine._engine import Engine
     from grainlike.engine._explain import explain_unsubmitted
-    from grainlike.engine._fetches import Fetcher, ValueSource
+    from grainlike.engine._fetches import Fetcher, ValueSource, bring
     from grainlike.engine._interfaces import JobRunner
     from grainlike.engine._local_calls import QUIET_S, LocalCall, LocalCalls
     from grainlike.engine._resolver import BaseResolver, Waitable
@@ -33,6 +33,7 @@ __all__ = [
     "ThreadCall",
     "ValueSource",
     "Waitable",
+    "bring",
     "buffer_of",
     "explain_unsubmitted",
     "retrieved_elsewhere",
@@ -56,6 +57,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "Waitable": "_resolver",
             "retrieved_elsewhere": "_unretrieved",
             "ThreadCall": "_thread_call",
+            "bring": "_fetches",
             "buffer_of": "_streams",
             "this_call": "_thread_call",
         },

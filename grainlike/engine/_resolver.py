@@ -120,6 +120,10 @@ class BaseResolver(ABC):
         """Call `waiter` when the node has finished."""
         self._engine.watch(node, waiter)
 
+    def unwatch(self, node: Node, waiter: Callable[[], object]) -> None:
+        """Call `waiter` no more; no-op if it was called."""
+        self._engine.unwatch(node, waiter)
+
     def watch_value(self, node: Node, waiter: Callable[[BaseException | None], object]) -> None:
         """Call `waiter` when the node has finished and its value is in this process; with the error of bringing it."""
         if node.finished:

@@ -17,7 +17,7 @@ from grainlike.head._program_values import ProgramValues
 from grainlike.head._results import ResultHandler
 from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
-from grainlike.jobs import Job, Observer, Placement, slots_of
+from grainlike.jobs import Job, Observer, Placement, nbytes_of, slots_of
 from grainlike.scheduler import (
     AssembleGang,
     AssignJobs,
@@ -203,6 +203,7 @@ class ActionExecutor:
             parcels = self._object_store.parcels_for(peer.hello, [job.parcel for job in jobs])
             self._assign_in_parts(peer, action, parcels)
         else:
+            self._state.counters.sent += sum(map(len, data))
             columns = action.jobs, action.attempts, action.fns, data
             peer.post(Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory, action.ages))
         if self._logs:
@@ -221,6 +222,7 @@ class ActionExecutor:
         for first, last in split_by_bytes(parcels):
             part = slice(first, last)
             data, counts, buffers = pack_parcels(parcels[part])
+            self._state.counters.sent += sum(map(nbytes_of, parcels[part]))
             columns = action.jobs[part], action.attempts[part], action.fns[part], data
             ages = action.ages[part]
             message = Assign(action.cls, action.ahead, *columns, counts, action.hard_s, action.memory[part], ages)

@@ -305,6 +305,8 @@ class JobCounters:
         self.timed_out = 0
         self.cancelled = 0
         self.recomputed = 0
+        self.sent = 0
+        """Bytes of arguments that went to workers."""
         self.run_seconds = 0.0
         self.opened = opened
 
@@ -330,4 +332,6 @@ class JobCounters:
             cancelled=self.cancelled,
             total_seconds=now - self.opened,
             run_seconds=self.run_seconds,
+            sent=self.sent,
+            recomputed=self.recomputed,
         )
