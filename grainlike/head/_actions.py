@@ -17,12 +17,15 @@ from grainlike.head._program_values import ProgramValues
 from grainlike.head._results import ResultHandler
 from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
+from grainlike.head.values._mover import ValueMover
 from grainlike.jobs import Job, Observer, Placement, nbytes_of, slots_of
 from grainlike.scheduler import (
     AssembleGang,
     AssignJobs,
     CancelJobs,
+    FetchReplicas,
     FunctionsDropped,
+    GiveValues,
     HeadAction,
     InputsLost,
     JobsBackedOff,
@@ -36,6 +39,7 @@ from grainlike.scheduler import (
     JobsSettled,
     JobsStarted,
     JobsUnsatisfiable,
+    ReplicasDropped,
     RetractJobs,
     ShapesForgotten,
     ValuesLost,
@@ -76,8 +80,8 @@ class ActionExecutor:
     """Performs the actions of the scheduler in `state`. It decides nothing.
 
     `settling` ends the jobs that the scheduler rejects, `object_store` stores the large arguments, `logs` tracks where
-    jobs run, `history` how they ended, `values` which values are
-    lost, and `alarm(at)` schedules a tick at that time on the head's clock.
+    jobs run, `history` how they ended, `values` which values are lost, `mover` copies what stays at workers, and
+    `alarm(at)` schedules a tick at that time on the head's clock.
     """
 
     def __init__(
@@ -89,9 +93,11 @@ class ActionExecutor:
         logs: LogRouter,
         history: JobHistory,
         values: ProgramValues,
+        mover: ValueMover,
         alarm: Callable[[float], None],
     ) -> None:
         self._state = state
+        self._mover = mover
         self._settling = settling
         self._observers = observers
         self._object_store = object_store
@@ -113,6 +119,8 @@ class ActionExecutor:
                 self._post(action.worker, Cancel(action.jobs, action.attempts))
             case RetractJobs():
                 self._post(action.worker, Retract(action.jobs, action.attempts))
+            case FetchReplicas() | GiveValues() | ReplicasDropped():
+                self._mover.act(action)
             case JobsLost():
                 self._lost(action)
             case WorkerQuarantined():
@@ -205,7 +213,9 @@ class ActionExecutor:
         else:
             self._state.counters.sent += sum(map(len, data))
             columns = action.jobs, action.attempts, action.fns, data
-            peer.post(Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory, action.ages))
+            needs, ages = list(action.needs), action.ages
+            message = Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory, ages, needs)
+            peer.post(message)
         if self._logs:
             self._logs.assigned(peer, jobs)
 
@@ -224,8 +234,8 @@ class ActionExecutor:
             data, counts, buffers = pack_parcels(parcels[part])
             self._state.counters.sent += sum(map(nbytes_of, parcels[part]))
             columns = action.jobs[part], action.attempts[part], action.fns[part], data
-            ages = action.ages[part]
-            message = Assign(action.cls, action.ahead, *columns, counts, action.hard_s, action.memory[part], ages)
+            memory, ages, needs = action.memory[part], action.ages[part], list(action.needs[part])
+            message = Assign(action.cls, action.ahead, *columns, counts, action.hard_s, memory, ages, needs)
             peer.post(message, buffers)
 
     def started(self, action: JobsStarted, skew: float) -> None:

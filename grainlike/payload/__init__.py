@@ -29,7 +29,7 @@ from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._plain_reader import plain_arguments
 from grainlike.payload._references import Reference, ReferencedValues, collecting, resolving
 from grainlike.payload._replicas import STAY_BYTES, map_replica, replica_path, replica_payload, write_replica
-from grainlike.payload._shared_directory import SharedDirectory, memory_id, remove_all
+from grainlike.payload._shared_directory import SharedDirectory, is_shared_directory, memory_id
 from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped
 from grainlike.payload._too_large import stand_in
 from grainlike.payload._values import (
@@ -72,6 +72,7 @@ __all__ = [
     "dump_plain_value",
     "dump_value",
     "identity_of",
+    "is_shared_directory",
     "is_stored",
     "know",
     "load_arguments",
@@ -86,7 +87,6 @@ __all__ = [
     "memory_id",
     "name_function",
     "plain_arguments",
-    "remove_all",
     "replica_path",
     "replica_payload",
     "resolving",

@@ -14,7 +14,15 @@ from pathlib import Path
 
 from grainlike.payload._payload import Buffer
 
-__all__ = ["SharedDirectory", "flat", "memory_id", "padded", "remove_all", "unlink", "write_padded"]
+__all__ = [
+    "SharedDirectory",
+    "flat",
+    "is_shared_directory",
+    "memory_id",
+    "padded",
+    "unlink",
+    "write_padded",
+]
 
 _HOME = Path("/dev/shm")  # noqa: S108 - ours is a directory of mode 0700 in it
 _PREFIX = "grainlike-store-"
@@ -57,9 +65,14 @@ class SharedDirectory:
     def remove(self) -> None:
         """Remove the directory with all that is in it. A second time changes nothing."""
         if self._lock >= 0:
-            remove_all(self.path)
+            _remove_all(self.path)
             os.close(self._lock)
             self._lock = -1
+
+
+def is_shared_directory(path: str) -> bool:
+    """Return True if a path that another process has told is that of such a directory, or may be."""
+    return Path(path).parent == _HOME and Path(path).name.startswith(_PREFIX)
 
 
 def memory_id() -> str:
@@ -107,12 +120,12 @@ def unlink(path: Path) -> None:
         path.unlink()
 
 
-def remove_all(directory: Path) -> None:
+def _remove_all(directory: Path) -> None:
     """Remove a directory with all in it; the lock at last, for until then it can be swept."""
     with suppress(OSError):
         for entry in sorted(os.scandir(directory), key=lambda entry: entry.name == _LOCK):
             if entry.is_dir(follow_symlinks=False):
-                remove_all(Path(entry))
+                _remove_all(Path(entry))
             else:
                 unlink(Path(entry))
         directory.rmdir()
@@ -123,7 +136,7 @@ def _sweep() -> None:
     with suppress(OSError):
         for path in _HOME.glob(f"{_PREFIX}*"):
             if path.stat().st_uid == os.getuid() and not _has_owner(path):
-                remove_all(path)
+                _remove_all(path)
 
 
 def _has_owner(directory: Path) -> bool:

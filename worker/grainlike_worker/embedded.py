@@ -3,8 +3,8 @@
 Loaded by name by the executor, and by nothing else. Plain functions and isolated jobs still get processes of their own.
 """
 
+from grainlike_worker.daemon._daemon import serve_embedded as serve
 from grainlike_worker.daemon._probe import offer_for, warn_of_logical
-from grainlike_worker.daemon._serve import serve_embedded as serve
 from grainlike_worker.runner.loop._output import hooked_streams
 
 __all__ = ["hooked_streams", "offer_for", "serve", "warn_of_logical"]

@@ -25,6 +25,7 @@ MODULES = (
     "grainlike.head._nested",
     "grainlike.head._peers",
     "grainlike.head._state",
+    "grainlike.head.values._transfers",
     "grainlike.head.server._client",
     "grainlike.head.server._sessions",
     "grainlike.jobs._job",

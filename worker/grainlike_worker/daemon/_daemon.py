@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from grainlike.errors import GrainlikeError, HeadLostError, ProtocolError
 from grainlike.eventloop import Alarm, stays
 from grainlike.net import Link
+from grainlike.resources import Allocation
 from grainlike.scheduler import (
     GRACE_S,
     BarrierHeld,
@@ -55,7 +56,7 @@ from grainlike.scheduler import (
     Ticked,
     WakeAt,
 )
-from grainlike.subprocesses import CoreLocks, NoCoreLocks
+from grainlike.subprocesses import CoreLocks, NoCoreLocks, open_core_locks
 from grainlike.wire import (
     LOST_S,
     Assign,
@@ -106,15 +107,21 @@ from grainlike.wire import (
     unpack_parcels,
 )
 from grainlike_worker.daemon._hostfiles import HostFiles
-from grainlike_worker.daemon._keeper import KeeperClient
+from grainlike_worker.daemon._introduction import introduction
+from grainlike_worker.daemon._keeper import KeeperClient, memory_tier, open_keeper
 from grainlike_worker.daemon._loop_watch import watched
 from grainlike_worker.daemon._output import LIVE_S, Outputs, Show, Tap
+from grainlike_worker.daemon._probe import logical_in, offered_devices, topology
 from grainlike_worker.daemon._record_relay import RecordRelay
-from grainlike_worker.daemon._replicas import WorkerReplicas
+from grainlike_worker.daemon._replicas import WorkerReplicas, open_replicas
 from grainlike_worker.daemon._report import ReportDraft, StreamRelay
-from grainlike_worker.daemon._runners import RunnerBody, RunnerMaker
+from grainlike_worker.daemon._runners import RunnerBody, RunnerMaker, processes, runner_at_home
 from grainlike_worker.daemon._stops import EndTimer, IdleTimer
 from grainlike_worker.daemon._transfers import ReplicaTransfers
+from grainlike_worker.linux._worker_cgroups import claimed_cgroups
+from grainlike_worker.runner.common._job_directories import warn_of_unknown_keep
+
+__all__ = ["core_locks", "serve_embedded"]
 
 logger = logging.getLogger("grainlike.worker")
 
@@ -129,6 +136,28 @@ _MANAGERS = "multiprocessing.managers"
 
 FAREWELL_S = 1.0
 """How long a worker that stops tries to get its last words out."""
+
+
+async def serve_embedded(link: Link, offer: Allocation, *, name: str, show: Show | None) -> None:
+    """Be a worker inside a user's process, with coroutines in the calling loop. `show` shows what jobs write."""
+    warn_of_unknown_keep()
+    mind = NodeScheduler(offer, topology(), killable=False)
+    with claimed_cgroups(move=False) as cgroups, closing(core_locks(name, offer)) as locks, open_replicas() as replicas:
+        async with open_keeper(cgroups) as keeper:
+            hello = introduction(name, offer, memory_tier(keeper, cgroups), replicas=replicas.directory)
+            make = partial(runner_at_home, processes(keeper, offered_devices(offer).option), show=show)
+            made = partial(_Daemon, locks=locks, keeper=keeper, replicas=replicas)
+            await made(link, mind, hello, make, show=show, in_program=True).run()
+
+
+def core_locks(name: str, offer: Allocation) -> CoreLocks:
+    """Open the locks on the cores of an offer that this machine has; say once who offers the same."""
+    logical = set(logical_in(offer))
+    locks = open_core_locks(core for core in offer.cores if core not in logical)
+    for pid, cores in locks.overlaps().items():
+        words = "worker %s and process %d both offer cores %s: each takes those that the other does not use, if it can"
+        logger.info(words, name, pid, ",".join(map(str, cores)))
+    return locks
 
 
 class _Daemon:

@@ -1,7 +1,4 @@
-"""Workers at the other end of a link: what one has of its machine while it serves, and the daemon that serves.
-
-A daemon of its own, or the same inside a user's process.
-"""
+"""Worker in a process of its own: what it has of its machine while it serves, and the daemon that serves."""
 
 from __future__ import annotations
 
@@ -14,19 +11,18 @@ import anyio
 from grainlike.net import Link
 from grainlike.resources import Allocation
 from grainlike.scheduler import NodeScheduler
-from grainlike.subprocesses import CoreLocks, open_core_locks
-from grainlike_worker.daemon._daemon import _Daemon
+from grainlike_worker.daemon._daemon import _Daemon, core_locks
 from grainlike_worker.daemon._introduction import introduction
 from grainlike_worker.daemon._keeper import memory_tier, open_keeper
-from grainlike_worker.daemon._output import Show, show_all
-from grainlike_worker.daemon._probe import logical_in, offered_devices, topology
+from grainlike_worker.daemon._output import show_all
+from grainlike_worker.daemon._probe import offered_devices, topology
 from grainlike_worker.daemon._replicas import open_replicas
-from grainlike_worker.daemon._runners import processes, runner_at_home, runner_in_process
+from grainlike_worker.daemon._runners import processes, runner_in_process
 from grainlike_worker.daemon._stops import EndTimer, IdleTimer
 from grainlike_worker.linux._worker_cgroups import claimed_cgroups
 from grainlike_worker.runner.common._job_directories import warn_of_unknown_keep
 
-__all__ = ["serve_daemon", "serve_embedded"]
+__all__ = ["serve_daemon"]
 
 logger = logging.getLogger("grainlike.worker")
 
@@ -57,7 +53,7 @@ async def serve_daemon(
 
     warn_of_unknown_keep()
     mind = NodeScheduler(offer, topology())
-    with claimed_cgroups(move=True) as cgroups, closing(_locks(name, offer)) as locks, open_replicas() as replicas:
+    with claimed_cgroups(move=True) as cgroups, closing(core_locks(name, offer)) as locks, open_replicas() as replicas:
         async with open_keeper(cgroups, early=True) as keeper:
             make = partial(runner_in_process, processes(keeper, offered_devices(offer).option))
             if keeper is not None and isinstance(link, ReconnectingLink):
@@ -71,25 +67,3 @@ async def serve_daemon(
                 link.returned = daemon.link_returned
             daemon.stops_by(idle, end)
             await daemon.run(stop)
-
-
-async def serve_embedded(link: Link, offer: Allocation, *, name: str, show: Show | None) -> None:
-    """The same inside a user's process, with coroutines in the calling loop. `show` shows what jobs write."""
-    warn_of_unknown_keep()
-    mind = NodeScheduler(offer, topology(), killable=False)
-    with claimed_cgroups(move=False) as cgroups, closing(_locks(name, offer)) as locks, open_replicas() as replicas:
-        async with open_keeper(cgroups) as keeper:
-            hello = introduction(name, offer, memory_tier(keeper, cgroups), replicas=replicas.directory)
-            make = partial(runner_at_home, processes(keeper, offered_devices(offer).option), show=show)
-            made = partial(_Daemon, locks=locks, keeper=keeper, replicas=replicas)
-            await made(link, mind, hello, make, show=show, in_program=True).run()
-
-
-def _locks(name: str, offer: Allocation) -> CoreLocks:
-    """Open the locks on the cores of an offer that this machine has; say once who offers the same."""
-    logical = set(logical_in(offer))
-    locks = open_core_locks(core for core in offer.cores if core not in logical)
-    for pid, cores in locks.overlaps().items():
-        words = "worker %s and process %d both offer cores %s: each takes those that the other does not use, if it can"
-        logger.info(words, name, pid, ",".join(map(str, cores)))
-    return locks

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from grainlike.errors import ProtocolError
 from grainlike.wire import (
+    GENERATION,
     Buffer,
     Fetched,
     Message,
@@ -57,12 +58,13 @@ class ReplicaTransfers:
             case SendReplica():
                 self._begin(message)
             case ReplicaCredit(transfer=transfer, credit=credit):
-                if transfer in self._sends:
-                    self._send(transfer, credit)
+                send = self._sends.get(transfer % GENERATION)
+                if send is not None and send.transfer == transfer:
+                    self._send(send, credit)
             case ReplicaPart():
                 self._receive(message, buffers)
             case StopTransfer(transfer=transfer):
-                self._sends.pop(transfer, None)
+                self._sends.pop(transfer % GENERATION, None)
                 self._give_up(transfer)
 
     def link_returned(self) -> None:
@@ -83,11 +85,12 @@ class ReplicaTransfers:
         except (OSError, ValueError) as error:  # ValueError: nothing is in it
             self._post(Unsent(message.transfer, f"it is not here: {error}", gone=True), ())
             return
-        if not 0 <= message.at < send.size:
-            self._post(Unsent(message.transfer, f"it has {send.size} bytes here", gone=True), ())
+        noted = self._replicas.sizes.get((message.value, message.attempt), send.size)
+        if noted != send.size or not 0 <= message.at < send.size:
+            self._post(Unsent(message.transfer, f"it is damaged: it has {send.size} bytes", gone=True), ())
             return
-        self._sends[message.transfer] = send
-        self._send(message.transfer, message.credit)
+        self._sends[message.transfer % GENERATION] = send
+        self._send(send, message.credit)
 
     def _mapped(self, message: SendReplica) -> memoryview:
         if self._replicas.path is None:
@@ -99,16 +102,15 @@ class ReplicaTransfers:
         finally:
             os.close(fd)
 
-    def _send(self, transfer: int, credit: int) -> None:
-        send = self._sends[transfer]
+    def _send(self, send: _Send, credit: int) -> None:
         until = min(send.at + credit, send.size)
         while send.at < until:
             end = min(send.at + PART_BYTES, until)
-            part = ReplicaPart(transfer, send.value, send.attempt, send.at, send.size)
+            part = ReplicaPart(send.transfer, send.value, send.attempt, send.at, send.size)
             self._post(part, [send.view[send.at : end]])
             send.at = end
         if send.at == send.size:
-            del self._sends[transfer]
+            del self._sends[send.transfer % GENERATION]
 
     # --- from the head -----------------------------------------------------------------------------------------------
 
@@ -154,10 +156,10 @@ class ReplicaTransfers:
 
 
 class _Send:
-    __slots__ = ("at", "attempt", "size", "value", "view")
+    __slots__ = ("at", "attempt", "size", "transfer", "value", "view")
 
     def __init__(self, message: SendReplica, view: memoryview) -> None:
-        self.value, self.attempt, self.at = message.value, message.attempt, message.at
+        self.transfer, self.value, self.attempt, self.at = message.transfer, message.value, message.attempt, message.at
         self.view = view
         self.size = view.nbytes
 
