@@ -29,11 +29,19 @@ Outcomes wire._nested.Outcomes: parent attempt children good workers slots attem
 AskOutcome wire._nested.AskOutcome: ask child at
 OutcomeIs wire._nested.OutcomeIs: ask at data end checksum
 FunctionSpec wire._orders.FunctionSpec: fn digest name is_async timeout many keep paths on on_memory
-    logs
+    logs stays
 ClassSpec wire._orders.ClassSpec: cls request isolate
 Define wire._orders.Define: functions classes
 Undefine wire._orders.Undefine: functions classes
-Assign wire._orders.Assign: cls ahead jobs attempts fns data counts hard_s memory ages
+Assign wire._orders.Assign: cls ahead jobs attempts fns data counts hard_s memory ages needs
+ValueNeed wire._values.Need: value attempt size
+SendReplica wire._values.SendReplica: transfer value attempt at credit
+ReplicaPart wire._values.ReplicaPart: transfer value attempt at size
+ReplicaCredit wire._values.ReplicaCredit: transfer credit
+Fetched wire._values.Fetched: transfer value attempt
+Unsent wire._values.Unsent: transfer why gone
+StopTransfer wire._values.StopTransfer: transfer
+DropReplicas wire._values.DropReplicas: values attempts
 Cancel wire._orders.Cancel: jobs attempts
 Retract wire._orders.Retract: jobs attempts
 Hold wire._orders.Hold: cls jobs attempts
@@ -47,7 +55,7 @@ ReceiptSpec wire._reports.ReceiptSpec: pid affinity threads devices memory_tier
 LeaseStart wire._reports.LeaseStart: lease cls allocation jobs attempts at memory
 LeaseWait wire._reports.LeaseWait: lease job attempt waits heard lent allocation
 Completed wire._reports.Completed: lease jobs attempts codes begun wall cpu rss data counts sent_at awaited receipt
-    details final never_ran
+    details final never_ran sizes
 Report wire._reports.Report: sent_at started completed ended waits
 Blocked wire._reports.Blocked: job seconds stack
 Leaving wire._reports.Leaving: reason
