@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush, merge
-from typing import TYPE_CHECKING
 
 from grainlike.resources import MEMORY, UNIT, Request
 from grainlike.scheduler._events import FunctionDefined
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import RunTimes
 from grainlike.scheduler.planning._class_index import ClassIndex, Entry, Kind
+from grainlike.scheduler.values._inputs import JobInputs
 from grainlike.wire import Wait
-
-if TYPE_CHECKING:
-    from grainlike.scheduler.values._records import JobInputs
 
 __all__ = [
     "ANYWHERE",

@@ -219,8 +219,6 @@ class SchedulerState:
         for worker in self.workers.values():
             for job in worker.held.values():
                 yield from job.cls.shapes
-                if job.data is not None and job.data.claim is not None:
-                    yield job.data.claim
             for lease in worker.leases.values():
                 yield lease.shape
             for hold in worker.holds.values():

@@ -194,7 +194,7 @@ class NearPlacing:
         assert job.data is not None
         cls.queue.popleft()
         self._transfers.unclaim(job)
-        job.state, job.data.claim = JobState.MOVING, shape
+        job.state, job.data.claim = JobState.MOVING, shape.units
         self._transfers.send(job, worker)
 
     def _park(self, job: HeadJob) -> None:

@@ -1,4 +1,4 @@
-"""Records of values that stay at workers, of their copies under way, and of the jobs that need them.
+"""Records of values that stay at workers, and of their copies under way.
 
 A value is named by the number of the job that made it, a replica of it by the attempt too. Its *interest* is its owner,
 the unfinished jobs that have it among their inputs, and those outside the workers who want its bytes. Its *lineage* is
@@ -7,36 +7,12 @@ the call that made it: function, class of the request, and inputs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from grainlike.resources import Request
+from grainlike.scheduler._records import HeadFunction, HeadJob, RequestClass
 
-if TYPE_CHECKING:
-    from grainlike.resources import Request
-    from grainlike.scheduler._records import HeadFunction, HeadJob, RequestClass, Shape
-
-__all__ = ["JobInputs", "Transfer", "ValueState"]
+__all__ = ["Transfer", "ValueState"]
 
 _NOBODY: tuple[int, ...] = ()
-
-
-class JobInputs:
-    """The values that a job needs, and its way to them; of a job whose value is made again, that, too.
-
-    Attributes:
-        inputs: numbers of the values, each once.
-        remakes: True while it makes a value again.
-        target: the worker that it was sent to, with its inputs; 0 without one.
-        claim: the shape that it is counted with there until it starts; None without a target.
-        lacks: number of its inputs that are on their way to `target`.
-    """
-
-    __slots__ = ("claim", "inputs", "lacks", "remakes", "target")
-
-    def __init__(self, inputs: tuple[int, ...], *, remakes: bool = False) -> None:
-        self.inputs = inputs
-        self.remakes = remakes
-        self.target = 0
-        self.claim: Shape | None = None
-        self.lacks = 0
 
 
 class ValueState:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 
 from grainlike.scheduler._records import HeadJob
 from grainlike.scheduler._workers import WorkerState
-from grainlike.scheduler.values._records import JobInputs, ValueState
+from grainlike.scheduler.values._inputs import JobInputs
+from grainlike.scheduler.values._records import ValueState
 
 __all__ = ["ValueTable"]
 

@@ -88,10 +88,9 @@ class Transfers:
         """Send a job to a worker, with the inputs that it lacks there; `claim` is set. It needs at least one."""
         data = job.data
         assert data is not None
-        assert data.claim is not None
         data.target = worker.id
         claimed = self.claims.setdefault(worker.id, {})
-        for name, amount in data.claim.units:
+        for name, amount in data.claim:
             claimed[name] = claimed.get(name, 0) + amount
         for number in data.inputs:
             value = self.table.values[number]
@@ -104,10 +103,9 @@ class Transfers:
         data = job.data
         if data is None or not data.target:
             return
-        assert data.claim is not None
         claimed = self.claims.get(data.target)
         if claimed is not None:  # its worker is there still
-            for name, amount in data.claim.units:
+            for name, amount in data.claim:
                 claimed[name] -= amount
             if not any(claimed.values()):
                 del self.claims[data.target]
@@ -118,7 +116,7 @@ class Transfers:
                     continue
                 if not (transfer.jobs or transfer.source):
                     del self.known[number, data.target]
-        data.target, data.claim, data.lacks = 0, None, 0
+        data.target, data.claim, data.lacks = 0, (), 0
 
     # --- what is asked for -------------------------------------------------------------------------------------------
 
@@ -308,12 +306,11 @@ class Transfers:
         claims: dict[int, dict[str, int]] = {}
         for job in jobs.values():
             if job.data is not None and job.data.target:
-                assert job.data.claim is not None
                 lacked = [number for number in job.data.inputs if (number, job.data.target) in self.known]
                 assert job.data.lacks == len(lacked), f"job {job.id} waits for {lacked}, and counts {job.data.lacks}"
                 if job.data.target in self._workers:
                     claimed = claims.setdefault(job.data.target, {})
-                    for name, amount in job.data.claim.units:
+                    for name, amount in job.data.claim:
                         claimed[name] = claimed.get(name, 0) + amount
         found = {worker: units for worker, units in claims.items() if any(units.values())}
         assert found == {worker: units for worker, units in self.claims.items() if any(units.values())}
