@@ -16,12 +16,15 @@ from grainlike.head._peers import WorkerConnection
 from grainlike.head._results import ResultHandler
 from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
+from grainlike.head.values._mover import ValueMover
 from grainlike.jobs import Job, Observer, Placement, slots_of
 from grainlike.scheduler import (
     AssembleGang,
     AssignJobs,
     CancelJobs,
+    FetchReplicas,
     FunctionsDropped,
+    GiveValues,
     HeadAction,
     JobsBackedOff,
     JobsDeadlocked,
@@ -33,6 +36,7 @@ from grainlike.scheduler import (
     JobsSettled,
     JobsStarted,
     JobsUnsatisfiable,
+    ReplicasDropped,
     RetractJobs,
     ShapesForgotten,
     WakeAt,
@@ -72,7 +76,8 @@ class ActionExecutor:
     """Performs the actions of the scheduler in `state`. It decides nothing.
 
     `settling` ends the jobs that the scheduler rejects, `object_store` stores the large arguments, `logs` tracks where
-    jobs run, `history` how they ended, and `alarm(at)` schedules a tick at that time on the head's clock.
+    jobs run, `history` how they ended, `mover` copies what stays at workers, and `alarm(at)` schedules a tick at that
+    time on the head's clock.
     """
 
     def __init__(
@@ -83,9 +88,11 @@ class ActionExecutor:
         object_store: ObjectStore,
         logs: LogRouter,
         history: JobHistory,
+        mover: ValueMover,
         alarm: Callable[[float], None],
     ) -> None:
         self._state = state
+        self._mover = mover
         self._settling = settling
         self._observers = observers
         self._object_store = object_store
@@ -106,6 +113,8 @@ class ActionExecutor:
                 self._post(action.worker, Cancel(action.jobs, action.attempts))
             case RetractJobs():
                 self._post(action.worker, Retract(action.jobs, action.attempts))
+            case FetchReplicas() | GiveValues() | ReplicasDropped():
+                self._mover.act(action)
             case JobsLost():
                 self._lost(action)
             case WorkerQuarantined():
@@ -190,7 +199,9 @@ class ActionExecutor:
             self._assign_in_parts(peer, action, parcels)
         else:
             columns = action.jobs, action.attempts, action.fns, data
-            peer.post(Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory, action.ages))
+            needs = list(action.needs)
+            message = Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory, action.ages, needs)
+            peer.post(message)
         if self._logs:
             self._logs.assigned(peer, jobs)
 
@@ -208,8 +219,8 @@ class ActionExecutor:
             part = slice(first, last)
             data, counts, buffers = pack_parcels(parcels[part])
             columns = action.jobs[part], action.attempts[part], action.fns[part], data
-            ages = action.ages[part]
-            message = Assign(action.cls, action.ahead, *columns, counts, action.hard_s, action.memory[part], ages)
+            memory, ages, needs = action.memory[part], action.ages[part], list(action.needs[part])
+            message = Assign(action.cls, action.ahead, *columns, counts, action.hard_s, memory, ages, needs)
             peer.post(message, buffers)
 
     def started(self, action: JobsStarted, skew: float) -> None:

@@ -32,6 +32,7 @@ from grainlike.head._shared_memory import ObjectStore, drop_stored
 from grainlike.head._state import HeadState
 from grainlike.head._submit import JobFactory
 from grainlike.head._validation import check_frames
+from grainlike.head.values._mover import ValueMover
 from grainlike.jobs import (
     NO_PARCEL,
     FirstOfChain,
@@ -67,6 +68,7 @@ from grainlike.wire import (
     Buffer,
     Credit,
     Depart,
+    Fetched,
     Follow,
     Frame,
     Goodbye,
@@ -77,10 +79,13 @@ from grainlike.wire import (
     Numbered,
     Output,
     Parcel,
+    ReplicaCredit,
+    ReplicaPart,
     Report,
     Submit,
     TimeLeft,
     Totals,
+    Unsent,
     Withdraw,
     unpack_parcels,
 )
@@ -135,8 +140,9 @@ class Head:
         self._now = now
         self._maker = JobFactory(self.state, self.object_store)
         self._settling = ResultHandler(self.state, outcomes, self.observers, self.history, self._tell, now)
+        self.values = ValueMover(self.state, self.object_store, self._tell)
         self._acting = ActionExecutor(
-            self.state, self._settling, self.observers, self.object_store, self.logs, self.history, alarm
+            self.state, self._settling, self.observers, self.object_store, self.logs, self.history, self.values, alarm
         )
 
     def ask_pools(self, shortfall: Callable[[int], str | None]) -> None:
@@ -337,6 +343,8 @@ class Head:
             peer.suspect = why
             for observer in self.observers:
                 observer.suspected(peer, why)
+            if broke:
+                self.values.broke(peer)
             self._tell(WorkerSuspected(peer.number, broke))
 
     def heard(self, peer: WorkerConnection) -> None:
@@ -391,6 +399,7 @@ class Head:
             for observer in self.observers:
                 observer.left(peer)
             self._tell(WorkerLost(peer.number, reason))
+            self.values.left(peer)
 
     def hear(self, peer: WorkerConnection, frames: Sequence[Frame]) -> None:
         """Handle the frames of one read of a worker's link."""
@@ -431,6 +440,8 @@ class Head:
                     self.state.nested.submit(peer, message, buffers)
                 case Withdraw():
                     self.withdraw_for(peer, message)
+                case ReplicaPart() | ReplicaCredit() | Fetched() | Unsent():
+                    self.values.hear(peer, message, buffers)
                 case Leaving():
                     logger.info("worker %s is leaving: %s", peer.name, message.reason)
                     peer.leaving = True
@@ -499,6 +510,8 @@ class Head:
         if self.state.nested.outbox:
             self.state.nested.flush()
         self._acting.drop_functions(self._now())
+        if self.values.answers:
+            self.values.flush()
         if self.object_store.open:
             drop_stored(parcels.values())
         for lease in report.ended:
@@ -584,5 +597,7 @@ class Head:
             self._acting.act(action)
         if self.state.nested.outbox:
             self.state.nested.flush()
+        if self.values.answers:
+            self.values.flush()
         if self.counted is not None:
             self.counted(len(self.state.scheduler.jobs))

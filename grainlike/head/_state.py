@@ -7,6 +7,7 @@ from collections.abc import Callable
 from grainlike.head._functions import FunctionTable
 from grainlike.head._nested import RelayedJobs
 from grainlike.head._peers import WorkerConnection
+from grainlike.head.values._transfers import Transfer
 from grainlike.jobs import Job, JobCounters
 from grainlike.scheduler import HeadEvent, HeadScheduler
 
@@ -32,6 +33,9 @@ class HeadState:
         """Number of the last worker or client that connected."""
         self.last_listener = 0
         """Number of the last reader of a job's output."""
+        self.transfers: dict[int, Transfer] = {}
+        """Copies of replicas that are under way, by number."""
+        self.last_transfer = 0
         self.told_late = False
         """True if it was logged that late answers are dropped."""
 

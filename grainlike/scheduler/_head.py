@@ -222,6 +222,16 @@ class HeadScheduler:
         """Limits and rates, and what they have left."""
         return self._planner.start_limits
 
+    def replicas_of(self, value: int) -> tuple[int, ...]:
+        """Return the numbers of the workers that have a value whole; empty where none has, or it is not known."""
+        found = self._state.values.values.get(value)
+        return () if found is None else found.replicas
+
+    def recomputed(self, value: int) -> int:
+        """Return how many times a value was made again."""
+        found = self._state.values.values.get(value)
+        return 0 if found is None else found.recomputed
+
     def pace(self, fn: int) -> float | None:
         """Return the mean seconds of a function whose jobs are known to be tiny and never to wait, else None."""
         times = self._functions[fn].times
@@ -409,6 +419,8 @@ class HeadScheduler:
         attempts, codes, wall = completed.attempts, completed.codes, completed.wall
         jobs, held, calm = self.jobs, worker.held, not self._attempts.quarantine.doubts_starts(worker.name)
         made = self._values.records(worker, completed) if completed.sizes else []
+        if completed.gone:
+            self._values.gone(worker, completed.gone, out)
         for row, number in enumerate(completed.jobs):
             job = held.get(number)
             if job is None or job.attempt != attempts[row]:

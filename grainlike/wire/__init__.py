@@ -182,6 +182,7 @@ from grainlike.wire._runners import (
     StopReason,
 )
 from grainlike.wire._values import (
+    GENERATION,
     DropReplicas,
     Fetched,
     Need,
@@ -199,6 +200,7 @@ __all__ = [
     "FROM_CLIENT",
     "FROM_STRANGER",
     "FROM_WORKER",
+    "GENERATION",
     "HEARTBEAT_S",
     "KEPT_JOBS",
     "LEAST_EVERY_S",

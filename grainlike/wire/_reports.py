@@ -37,6 +37,7 @@ class Code(IntEnum):
     STOPPED = 6  # ended because its worker stops; another attempt may be made, and nothing counts as lost
     OUT_OF_MEMORY = 7  # failed for lack of memory; its parcel is the exception
     UNSTARTED = 9  # never started: no process could be started for it; `details` says why
+    INPUT_GONE = 10  # never began: a value that it needs is not here, or damaged; another attempt may be made
     UNFIT = 8  # never started, and never will here: the node cannot give the layout that was asked for
 
 
@@ -93,7 +94,8 @@ class Completed(BaseMessage, frozen=True, tag=20):
     text for its error (a signal's name, for instance). `receipt` comes with the first `Completed` of a lease.
     `never_ran`: its runner died before it had done anything. `final` lists the jobs that failed by an exception that
     their function's retries do not cover. `sizes`: bytes of each value that stays at the worker, whose parcel is empty,
-    and 0 for others; empty if none does.
+    and 0 for others; empty if none does. `gone`: values of which no good replica is here any more, though jobs that
+    ended by `INPUT_GONE` needed them.
     """
 
     lease: int
@@ -113,6 +115,7 @@ class Completed(BaseMessage, frozen=True, tag=20):
     final: list[int] = msgspec.field(default_factory=list)
     never_ran: bool = False
     sizes: list[int] = msgspec.field(default_factory=list)
+    gone: list[int] = msgspec.field(default_factory=list)
 
 
 class Report(BaseMessage, frozen=True, tag=21):

@@ -11,7 +11,21 @@ import msgspec
 
 from grainlike.wire._base import BaseMessage
 
-__all__ = ["DropReplicas", "Fetched", "Need", "ReplicaCredit", "ReplicaPart", "SendReplica", "StopTransfer", "Unsent"]
+__all__ = [
+    "GENERATION",
+    "DropReplicas",
+    "Fetched",
+    "Need",
+    "ReplicaCredit",
+    "ReplicaPart",
+    "SendReplica",
+    "StopTransfer",
+    "Unsent",
+]
+
+
+GENERATION = 1 << 32
+"""Factor of the count in the numbers by which sources know transfers; see `SendReplica`."""
 
 
 class Need(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -25,6 +39,9 @@ class Need(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class SendReplica(BaseMessage, frozen=True, tag=160):
     """Head to worker: send the bytes of a replica from byte `at` on, in `ReplicaPart`s, as far as credit goes; answered
     by `Unsent` where that is impossible.
+
+    `transfer` is `GENERATION` times a count of how often it was asked for, and the transfer's number: it takes the
+    place of one with a lower count.
     """
 
     transfer: int

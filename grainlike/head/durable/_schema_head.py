@@ -6,7 +6,7 @@ RECORDS = """
 BaseMessage wire._base.BaseMessage:
 Hello wire._connection.Hello: role protocol_low protocol_high python serializers name incarnation pid offer logical
     memory memory_tier process received resumes session block node host
-    left_s
+    left_s replicas
 Welcome wire._connection.Welcome: cluster heartbeat_s paths name store process received returns
 Refused wire._connection.Refused: kind reason
 Beat wire._connection.Beat: number
@@ -34,6 +34,23 @@ ClassSpec wire._orders.ClassSpec: cls request isolate
 Define wire._orders.Define: functions classes
 Undefine wire._orders.Undefine: functions classes
 Assign wire._orders.Assign: cls ahead jobs attempts fns data counts hard_s memory ages needs
+Cancel wire._orders.Cancel: jobs attempts
+Retract wire._orders.Retract: jobs attempts
+Hold wire._orders.Hold: cls jobs attempts
+NodeSpec wire._orders.NodeSpec: name host allocation
+Gang wire._orders.Gang: job attempt nodes hostfile
+Depart wire._orders.Depart: kill
+TimeLeft wire._orders.TimeLeft: left_s grace_s
+Code wire._reports.Code: 0 1 2 3 4 5 6 7 9 10 8
+Wait wire._reports.Wait: 0 1 2
+ReceiptSpec wire._reports.ReceiptSpec: pid affinity threads devices memory_tier
+LeaseStart wire._reports.LeaseStart: lease cls allocation jobs attempts at memory
+LeaseWait wire._reports.LeaseWait: lease job attempt waits heard lent allocation
+Completed wire._reports.Completed: lease jobs attempts codes begun wall cpu rss data counts sent_at awaited receipt
+    details final never_ran sizes gone
+Report wire._reports.Report: sent_at started completed ended waits
+Blocked wire._reports.Blocked: job seconds stack
+Leaving wire._reports.Leaving: reason
 ValueNeed wire._values.Need: value attempt size
 SendReplica wire._values.SendReplica: transfer value attempt at credit
 ReplicaPart wire._values.ReplicaPart: transfer value attempt at size
@@ -42,23 +59,6 @@ Fetched wire._values.Fetched: transfer value attempt
 Unsent wire._values.Unsent: transfer why gone
 StopTransfer wire._values.StopTransfer: transfer
 DropReplicas wire._values.DropReplicas: values attempts
-Cancel wire._orders.Cancel: jobs attempts
-Retract wire._orders.Retract: jobs attempts
-Hold wire._orders.Hold: cls jobs attempts
-NodeSpec wire._orders.NodeSpec: name host allocation
-Gang wire._orders.Gang: job attempt nodes hostfile
-Depart wire._orders.Depart: kill
-TimeLeft wire._orders.TimeLeft: left_s grace_s
-Code wire._reports.Code: 0 1 2 3 4 5 6 7 9 8
-Wait wire._reports.Wait: 0 1 2
-ReceiptSpec wire._reports.ReceiptSpec: pid affinity threads devices memory_tier
-LeaseStart wire._reports.LeaseStart: lease cls allocation jobs attempts at memory
-LeaseWait wire._reports.LeaseWait: lease job attempt waits heard lent allocation
-Completed wire._reports.Completed: lease jobs attempts codes begun wall cpu rss data counts sent_at awaited receipt
-    details final never_ran sizes
-Report wire._reports.Report: sent_at started completed ended waits
-Blocked wire._reports.Blocked: job seconds stack
-Leaving wire._reports.Leaving: reason
 ResendBuffer wire._resend_buffer.ResendBuffer: _acknowledged _allowed _kept _told _unsaid received sent_in_all size
 Window wire._window.Window: _items _size
 Debt wire._window.Debt: _items _size
@@ -71,8 +71,10 @@ RelayedJob head._nested.RelayedJob: fn id node placement travels attempt_of chil
 RelayedJobs head._nested.RelayedJobs: _jobs _functions _number _tell _counters _children outbox
 WorkerConnection head._peers.WorkerConnection: number name link hello session taken_over heard offer suspect beats
     leaving skew receipts follows _functions _classes
+Transfer head.values._transfers.Transfer: attempt begun generation granted memory number paused received size source
+    target value waits written
 HeadState head._state.HeadState: scheduler peers jobs counters functions nested last_job last_peer last_listener
-    told_late
+    transfers last_transfer told_late
 ClientConnection head.server._client.ClientConnection: number name link hello session taken_over heard tasks
     listening paths reply_to
 KeptFile head.server._sessions.KeptFile: name size checksum

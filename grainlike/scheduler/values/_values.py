@@ -72,7 +72,12 @@ class Values:
                     back += transfers.failed(event.worker, number, attempt, now)
                 self._queue_again(back, out)
             case ReplicasGone():
-                self._gone(event, out)
+                worker = self._books.workers.get(event.worker)
+                if worker is not None:
+                    known = table.values
+                    rows = zip(event.values, event.attempts, strict=True)
+                    current = [value for value, attempt in rows if value in known and known[value].attempt == attempt]
+                    self.gone(worker, current, out)
             case LineageDropped():
                 for number in event.values:
                     table.give_up_lineage(number)
@@ -217,13 +222,11 @@ class Values:
                 self._copy(value)
         self._queue_again(list(self._table.parked.values()), out)
 
-    def _gone(self, event: ReplicasGone, out: list[HeadAction]) -> None:
-        worker = self._books.workers.get(event.worker)
-        if worker is None:
-            return
-        for number, attempt in zip(event.values, event.attempts, strict=True):
+    def gone(self, worker: WorkerState, numbers: list[int], out: list[HeadAction]) -> None:
+        """Record that a worker has no good replica of these values any more."""
+        for number in numbers:
             value = self._table.values.get(number)
-            if value is None or value.attempt != attempt:
+            if value is None or worker.id not in value.replicas:
                 continue
             self._table.gone(value, worker.id, f"worker {worker.name} has it no more")
             self._give(number, out)

@@ -1,14 +1,23 @@
 """Outcomes of jobs that an exception has ended."""
 
 import sys
+from collections.abc import Sequence
 
 from grainlike.errors import JobCancelledError
 from grainlike.payload import Payload, dump_error
 from grainlike.wire import Code
 
-__all__ = ["NO_VALUE", "failed", "failure", "is_cancellation"]
+__all__ = ["NO_VALUE", "InputGoneError", "failed", "failure", "is_cancellation"]
 
 NO_VALUE = Payload(b"")
+
+
+class InputGoneError(Exception):
+    """Raised when the arguments of a job refer to `values` of which no good replica is here: it has not begun."""
+
+    def __init__(self, values: Sequence[int]) -> None:
+        super().__init__(f"no good replica of {', '.join(map(str, values))} is here")
+        self.values = values
 
 
 def failed(error: BaseException) -> tuple[Code, Payload]:
