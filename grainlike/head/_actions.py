@@ -42,6 +42,7 @@ from grainlike.scheduler import (
     ReplicasDropped,
     RetractJobs,
     ShapesForgotten,
+    ValuesForgotten,
     ValuesLost,
     WakeAt,
     WorkerQuarantined,
@@ -146,6 +147,8 @@ class ActionExecutor:
                 placement.slots = action.allocation
             case JobsRevived():
                 self._settling.revive(action.jobs)
+            case ValuesForgotten():
+                self._settling.forget(action.values)
             case ValuesLost():
                 self._values.lost(action.values, action.why)
             case InputsLost():
@@ -213,8 +216,8 @@ class ActionExecutor:
         else:
             self._state.counters.sent += sum(map(len, data))
             columns = action.jobs, action.attempts, action.fns, data
-            needs, ages = list(action.needs), action.ages
-            message = Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory, ages, needs)
+            needs = list(action.needs)
+            message = Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory, action.ages, needs)
             peer.post(message)
         if self._logs:
             self._logs.assigned(peer, jobs)

@@ -6,6 +6,7 @@ actions, messages are posted, outcomes are handed to the engine. Only the links,
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 import secrets
@@ -140,10 +141,10 @@ class Head:
         self._outcomes = outcomes
         self._alarm = alarm
         self._now = now
-        self.program_values = ProgramValues(self.state, self.history, self._tell)
         self._maker = JobFactory(self.state, self.object_store)
         self._settling = ResultHandler(self.state, outcomes, self.observers, self.history, self._tell, now)
         self.values = ValueMover(self.state, self.object_store, self._tell)
+        self.program_values = ProgramValues(self.state, self.history, self.values, self._tell)
         self._acting = ActionExecutor(
             self.state,
             self._settling,
@@ -164,6 +165,7 @@ class Head:
         """Have large values of this program's jobs stay at workers; `fetcher` brings those here that are needed."""
         fetcher.source = self.program_values
         self.program_values.fetcher = self._maker.fetcher = fetcher
+        self.values.given = self.program_values.given
         self.state.functions.stays = True
 
     def _is_coroutine(self, fn: int) -> bool:
@@ -194,7 +196,9 @@ class Head:
 
     def totals(self) -> Totals:
         """Return how jobs have ended since this head was first started."""
-        return self.counters.totals(self._now())
+        values = self.values
+        totals = self.counters.totals(self._now())
+        return dataclasses.replace(totals, moved=values.moved, relayed=values.relayed, fetched=values.fetched)
 
     # --- from the engine ---------------------------------------------------------------------------------------------
 

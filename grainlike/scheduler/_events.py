@@ -12,6 +12,7 @@ from grainlike.scheduler._value_events import (
     JobsRevived,
     ReplicasDropped,
     ValueEvent,
+    ValuesForgotten,
     ValuesLost,
 )
 from grainlike.wire import Completed, LeaseStart, LeaseWait, Need
@@ -414,5 +415,6 @@ HeadAction = (
     | ReplicasDropped
     | JobsRevived
     | ValuesLost
+    | ValuesForgotten
     | InputsLost
 )
