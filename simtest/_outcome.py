@@ -21,6 +21,7 @@ class Outcome(msgspec.Struct, frozen=True):
         utilisation: fraction of all cores that jobs used until then.
         starts: when each job began (the last time), by its position in the workload.
         widest_start: when the job with the most cores began (of several, the first to begin); None if it never did.
+        values_most: the most values that were there at once for jobs without an outcome.
         passed_over: the longest time for which a job was passed over, and its number at the head.
         steps: number of calls of the clock.
         seen: number of occurrences of each kind of event.
@@ -37,6 +38,7 @@ class Outcome(msgspec.Struct, frozen=True):
     utilisation: float
     starts: dict[int, float]
     widest_start: float | None
+    values_most: int
     passed_over: tuple[float, int]
     steps: int
     seen: dict[str, int]

@@ -158,6 +158,7 @@ class Trial(World):
             utilisation=witness.busy.get("cores", 0.0) / (cores * seconds) if cores and seconds else 0.0,
             starts=starts,
             widest_start=self._widest_start(starts),
+            values_most=self.head.client.values_most,
             passed_over=witness.passed_over,
             steps=self.clock.steps,
             seen=dict(sorted(witness.seen.items())),

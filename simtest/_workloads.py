@@ -196,6 +196,23 @@ def layers(dice: Dice, count: int) -> Workload:
     return Workload("layers", _FUNCTIONS, tuple(jobs))
 
 
+def sums(dice: Dice, count: int) -> Workload:
+    """A tree: leaves are summed by eights, those sums again, and so on."""
+    leaf, total = dice.pick(((_SHORT, _SHORT), (_TINY, _SHORT), (_LONG, _TINY), (_SHORT, _LONG)))
+    request, of_sums = dice.pick(((Cores(1), Cores(1)), (Cores(1), Cores(2)), (Cores(2), Cores(1) & Memory("1G"))))
+    jobs = [_job(dice, leaf, request) for _ in range(count - count // 8)]
+    level = list(range(len(jobs)))
+    while len(level) > 1 and len(jobs) < count:
+        above: list[int] = []
+        for at in range(0, len(level), 8):
+            above.append(len(jobs))
+            jobs.append(msgspec.structs.replace(_job(dice, total, of_sums), after=tuple(level[at : at + 8])))
+            if len(jobs) == count:
+                break
+        level = above
+    return Workload("sums", _FUNCTIONS, tuple(jobs))
+
+
 def poison(dice: Dice, count: int) -> Workload:
     """Jobs of which some kill their process, once or every time; their neighbours must not suffer."""
     workload = dice.pick((stream, bursts))(dice, count)
@@ -340,6 +357,7 @@ WORKLOADS: dict[str, Callable[[Dice, int], Workload]] = {
         wide,
         surprises,
         layers,
+        sums,
         poison,
         impossible,
         gangs,
@@ -374,6 +392,7 @@ _ANY: Sequence[str] = (
 _ANY_LATER: Sequence[tuple[str, Sequence[str], float]] = (
     ("later", ("rationed", "choices"), 0.2),
     ("last", ("tried_again",), 0.1),
+    ("trees", ("sums",), 0.05),
 )
 """Workloads that were added later, and are picked by random numbers of their own, so that most seeds still give the
 same workload as before.

@@ -222,6 +222,8 @@ class RemoteJobs:
                     job = self._job(child)
                     if job is not None:
                         job.id = number
+                        node = self._nodes[child]
+                        node.age = node.age or number
             case Began():
                 self._began(message)
             case Warned():

@@ -316,7 +316,10 @@ class Engine:
                 dependents = node.dependents
                 if dependents is not None:
                     node.dependents = None
+                    age = node.age
                     for dependent in dependents:
+                        if age and (age < dependent.age or not dependent.age):
+                            dependent.age = age
                         dependent.missing -= 1
                         if not dependent.missing and not dependent.finished:
                             self._now_ready(dependent)
@@ -453,7 +456,10 @@ class Engine:
                     others.append(node)
                 else:
                     dep.dependents = [*others, node]
-            elif dep.error is not None and not node.function.accepts_errors:
+                continue
+            if dep.age and dep.owner is self._owner:
+                _inherit(node, dep.age)
+            if dep.error is not None and not node.function.accepts_errors:
                 error = dep.error
         node.missing = missing
         if error is not None:
@@ -521,6 +527,8 @@ class Engine:
             if error is not None and not dependent.function.accepts_errors:
                 self._ended.append((dependent, False, error))
                 continue
+            if node.age:
+                _inherit(dependent, node.age)
             dependent.missing -= 1
             if dependent.missing == 0:
                 self._now_ready(dependent)
@@ -557,6 +565,12 @@ def _take(calls: deque[Node], most: int, requests: set[Request | None]) -> list[
         for _ in range(count):
             calls.popleft()
     return taken
+
+
+def _inherit(node: Node, age: int) -> None:
+    """Make a node as old as one of its inputs: the job that it becomes goes when that would."""
+    if age < node.age or not node.age:
+        node.age = age
 
 
 def _wake(node: Node) -> None:

@@ -58,8 +58,9 @@ class Node(msgspec.Struct, eq=False):
     `state` is lazy until an executor changes it. The outcome is set once, by `succeed`, `fail` or `cancel`; from then
     on the node is `finished`, and arguments and dependencies are let go.
 
-    `owner`, `dependents`, `missing`, `interest`, `record` and `waiters` belong to the executor that runs the
-    node; here they are only given room.
+    `owner`, `dependents`, `missing`, `interest`, `record`, `waiters` and `age` belong to the executor that runs the
+    node; here they are only given room. `age` is the number of the oldest job among this one and all that it needed;
+    0 while there is none.
     """
 
     function: Function
@@ -77,6 +78,7 @@ class Node(msgspec.Struct, eq=False):
     interest: int = 0
     record: Record | None = None
     waiters: list[Callable[[], object]] | None = None
+    age: int = 0
 
     def __repr__(self) -> str:
         return f"<Node {self.function.name} {self.state.label}>"

@@ -200,7 +200,8 @@ class ActionExecutor:
         else:
             columns = action.jobs, action.attempts, action.fns, data
             needs = list(action.needs)
-            peer.post(Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory, needs))
+            message = Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory, action.ages, needs)
+            peer.post(message)
         if self._logs:
             self._logs.assigned(peer, jobs)
 
@@ -218,8 +219,9 @@ class ActionExecutor:
             part = slice(first, last)
             data, counts, buffers = pack_parcels(parcels[part])
             columns = action.jobs[part], action.attempts[part], action.fns[part], data
-            memory, needs = action.memory[part], list(action.needs[part])
-            peer.post(Assign(action.cls, action.ahead, *columns, counts, action.hard_s, memory, needs), buffers)
+            memory, ages, needs = action.memory[part], action.ages[part], list(action.needs[part])
+            message = Assign(action.cls, action.ahead, *columns, counts, action.hard_s, memory, ages, needs)
+            peer.post(message, buffers)
 
     def started(self, action: JobsStarted, skew: float) -> None:
         """Record that jobs run, as reported by a worker whose clock is `skew` seconds behind ours."""

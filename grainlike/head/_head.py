@@ -208,6 +208,7 @@ class Head:
         repeated: list[RepeatedArguments] = []
         jobs: list[int] = []
         fns: list[int] = []
+        aged = False
         for node in nodes:
             try:
                 job = self._maker.make(node, numbers, repeated)
@@ -227,18 +228,26 @@ class Head:
                 alike = node.request, options
                 jobs, fns = batches.setdefault((node.request, options.rank, options.isolate), ([], []))
             jobs.append(job.id)
+            aged = aged or node.age != job.id
             fns.append(job.runs if type(job) is FirstOfChain else job.fn)
         if len(batches) > 1:
             with self.one_pass():
-                self._submit_batches(batches)
+                self._submit_batches(batches, aged=aged)
         else:  # without a context manager: a single call is submitted alone
-            self._submit_batches(batches)
+            self._submit_batches(batches, aged=aged)
 
-    def _submit_batches(self, batches: Mapping[tuple[Request, int, bool], tuple[list[int], list[int]]]) -> None:
+    def _submit_batches(
+        self, batches: Mapping[tuple[Request, int, bool], tuple[list[int], list[int]]], *, aged: bool
+    ) -> None:
         for (request, priority, isolate), columns in batches.items():
             jobs, fns = self._not_cancelled(*columns)
             if jobs:
-                self._tell(JobsSubmitted(request, jobs, fns, priority, isolate))
+                self._tell(JobsSubmitted(request, jobs, fns, priority, isolate, ages=self._ages(jobs) if aged else []))
+
+    def _ages(self, jobs: list[int]) -> list[int]:
+        """Return the numbers of the oldest jobs that these need, or their own."""
+        nodes = [self.state.jobs[number].node for number in jobs]
+        return [0 if node is None else node.age for node in nodes]
 
     @contextmanager
     def one_pass(self) -> Iterator[None]:

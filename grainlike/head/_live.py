@@ -179,9 +179,9 @@ def _counts(totals: Totals) -> tuple[int, ...]:
 
 def queue_is(question: AskQueue, state: HeadState, view: HeadQueries, programs: Mapping[int, str]) -> QueueIs:
     """Return the largest groups of jobs that wait, each with the reason for which its next one does."""
-    waiting = [cls for cls in state.scheduler.classes.values() if cls.queue]
+    waiting = [cls for cls in state.scheduler.classes.values() if cls.queued]
     rows = []
-    for cls in nlargest(question.most, waiting, key=lambda cls: len(cls.queue)):
+    for cls in nlargest(question.most, waiting, key=lambda cls: cls.queued):
         job = cls.head()
         found = None if job is None else view.explain_job(job.id)
         if job is None or found is None:
@@ -189,11 +189,11 @@ def queue_is(question: AskQueue, state: HeadState, view: HeadQueries, programs: 
         name, request, program = view.name_of(job.id), str(cls.request), programs.get(cls.client, "")
         rows.append(
             QueueRow(
-                *(job.id, name, len(cls.queue), request, cls.priority, cls.client, program),
+                *(job.id, name, cls.queued, request, cls.priority, cls.client, program),
                 *(found.reason, str(found)),
             )
         )
-    return QueueIs(question.ask, rows, len(waiting), sum(len(cls.queue) for cls in waiting))
+    return QueueIs(question.ask, rows, len(waiting), sum(cls.queued for cls in waiting))
 
 
 def limits_are(question: AskLimits, state: HeadState, now: float) -> LimitsAre:
@@ -202,7 +202,7 @@ def limits_are(question: AskLimits, state: HeadState, now: float) -> LimitsAre:
     for cls in state.scheduler.classes.values():
         for shape in cls.shapes:
             terms = [("limit", *pair) for pair in shape.limits] + [("rate", *pair) for pair in shape.rates]
-            waiting.update(dict.fromkeys(terms, len(cls.queue)))
+            waiting.update(dict.fromkeys(terms, cls.queued))
     starts = state.scheduler.start_limits
     rows = [
         LimitRow(

@@ -140,7 +140,8 @@ class RelayedJobs:
     def _submit(self, request: Request, message: Submit, made: list[RelayedJob], client: int) -> None:
         jobs, fns = [job.id for job in made], [job.fn for job in made]
         parent = (message.parent, message.attempt)
-        self._tell(JobsSubmitted(request, jobs, fns, message.priority, message.isolate, client, parent))
+        ages = message.ages
+        self._tell(JobsSubmitted(request, jobs, fns, message.priority, message.isolate, client, parent, ages=ages))
 
     def _adopt(self, message: Submit, blobs: Sequence[Buffer], owner: Owner, paths: tuple[str, ...]) -> list[int]:
         """The numbers of the functions that are called."""

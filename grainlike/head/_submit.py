@@ -53,6 +53,8 @@ class JobFactory:
             Job(number, fn, node, parcel).close()
             return None
         job = state.jobs[number] = node.record = Job(number, fn, node, parcel) if first is None else first
+        if not node.age:
+            node.age = number
         return job
 
     def make_alike(self, nodes: Sequence[Node]) -> list[Job] | None:
@@ -85,7 +87,7 @@ class JobFactory:
         state.jobs.update(zip(numbers, jobs, strict=True))
         for node, job in zip(nodes, jobs, strict=True):
             node.drop_arguments()
-            node.record = job
+            node.record, node.age = job, job.id  # it has no inputs
         return jobs
 
     def _packed(self, node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Parcel:

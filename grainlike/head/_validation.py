@@ -136,6 +136,8 @@ def _check_nested(
     _check_lengths("Submit", len(message.children), message.fns, message.data)
     if message.names:
         _check_lengths("Submit", len(message.children), message.names)
+    if message.ages:
+        _check_lengths("Submit", len(message.children), message.ages)
     _check_range("function", message.fns, 0, len(message.functions) - 1)
     here = sum(spec.here for spec in message.functions)
     if here > len(buffers):

@@ -124,7 +124,10 @@ def _post_calls(
     data, counts, buffers = pack_parcels([call.parcel for call in calls])
     children = [call.child for call in calls]
     told = [names.get(call.node, "") for call in calls] if names else []
-    message = Submit(*submitter, str(request), priority, isolate, functions, children, fns, data, counts, told)
+    ages = [call.node.age for call in calls]
+    if not any(ages):
+        ages = []
+    message = Submit(*submitter, str(request), priority, isolate, functions, children, fns, data, counts, told, ages)
     try:
         post(message, [*blobs, *buffers])
     except Exception as error:  # noqa: BLE001 - whatever encoding raises belongs to these calls
@@ -136,7 +139,7 @@ def _post_calls(
 
 
 def _spoken_of(calls: Sequence[JobCall], names: Mapping[Node, str], logs: bytes) -> list[int]:
-    """Return how many bytes each call adds: its name, and for the first call of a function the function's
+    """Return how many bytes each call adds: its name, its age, and for the first call of a function the function's
     description.
     """
     seen: set[int] = set()
@@ -148,7 +151,7 @@ def _spoken_of(calls: Sequence[JobCall], names: Mapping[Node, str], logs: bytes)
         said = 0
         if new:
             said = _FUNCTION_BYTES + len(retry_spec(function.options.retry).on) + len(function.name) + len(logs)
-        sizes.append(said + 4 * len(names.get(call.node, "")))
+        sizes.append(said + 4 * len(names.get(call.node, "")) + 9 * (call.node.age > 0))
     return sizes
 
 

@@ -12,6 +12,7 @@ from grainlike.scheduler._value_events import (
     JobsRevived,
     ReplicasDropped,
     ValueEvent,
+    ValuesForgotten,
     ValuesLost,
 )
 from grainlike.wire import Completed, LeaseStart, LeaseWait, Need
@@ -108,8 +109,10 @@ class JobsSubmitted(msgspec.Struct, frozen=True, gc=False):
     """New jobs with ascending numbers, all with the same request.
 
     `parent` is the job that submitted them, with its attempt, from a worker; (0, 0) where the user's program did.
-    `more` announces another event of this moment: these jobs are planned with those. `inputs`: the values that each
-    job needs (`_value_events`); empty if none needs any.
+    `more` announces another event of this moment: these jobs are planned with those. `ages` are the numbers of the
+    oldest jobs that each needs, itself or by way of others, ended or not: it goes when those would. 0 for a job that
+    needs none; empty if none needs any. `inputs`: the
+    values that each job needs (`_value_events`); empty if none needs any.
     """
 
     request: Request
@@ -120,6 +123,7 @@ class JobsSubmitted(msgspec.Struct, frozen=True, gc=False):
     client: int = 0
     parent: tuple[int, int] = (0, 0)
     more: bool = False
+    ages: list[int] = []
     inputs: tuple[tuple[int, ...], ...] = ()
 
 
@@ -243,7 +247,7 @@ class AssignJobs(msgspec.Struct, frozen=True, gc=False):
     """Send these jobs of one shape to a worker; see `wire.Assign`.
 
     `gang`: where the one job has its slots, if it is a gang's: worker and allocation of each node, the leader first.
-    `needs`: as in `wire.Assign`.
+    `needs` and `ages`: as in `wire.Assign`.
     """
 
     worker: int
@@ -255,6 +259,7 @@ class AssignJobs(msgspec.Struct, frozen=True, gc=False):
     hard_s: float | None = None
     gang: tuple[tuple[int, str], ...] = ()
     memory: tuple[int, ...] = ()
+    ages: tuple[int, ...] = ()
     needs: tuple[list[Need], ...] = ()
 
 
@@ -410,5 +415,6 @@ HeadAction = (
     | ReplicasDropped
     | JobsRevived
     | ValuesLost
+    | ValuesForgotten
     | InputsLost
 )

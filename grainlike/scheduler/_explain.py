@@ -157,12 +157,8 @@ def _where(base: Explanation, job: HeadJob, workers: list[WorkerState], planner:
 
 def _before(job: HeadJob) -> int:
     """Return how many jobs of its class go first."""
-    count = 0
-    for other in job.cls.queue:
-        if other is job:
-            return count
-        count += not other.cancelled
-    return count
+    jobs = job.cls.live()
+    return jobs.index(job) if job in jobs else len(jobs)
 
 
 def _room(base: Explanation, job: HeadJob, workers: list[WorkerState], planner: Planner, now: float) -> Explanation:
@@ -269,7 +265,7 @@ def _turn_in(job: HeadJob, before: int, workers: list[WorkerState], planner: Pla
     """
     shape = job.cls.shapes[0]
     first = _starts_in(job, workers, planner, now)
-    others = islice((other for other in job.cls.queue if not other.cancelled), before)
+    others = islice(job.cls.live(), before)
     runs = [_run_time(other, shape) for other in others]
     serving = [worker for worker in workers if worker.fits_ever(shape) and not worker.shut]
     slots = sum(_most_at_once(worker, shape) for worker in serving)

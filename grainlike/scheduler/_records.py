@@ -9,22 +9,36 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, merge
 
 from grainlike.resources import MEMORY, UNIT, Request
 from grainlike.scheduler._events import FunctionDefined
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import RunTimes
 from grainlike.scheduler.planning._class_index import ClassIndex, Entry, Kind
+from grainlike.scheduler.values._inputs import JobInputs
 from grainlike.wire import Wait
 
-__all__ = ["ChildJobs", "DeepestFirst", "HeadFunction", "HeadJob", "LeaseState", "RequestClass", "Shape", "order"]
+__all__ = [
+    "ANYWHERE",
+    "ChildJobs",
+    "DeepestFirst",
+    "HeadFunction",
+    "HeadJob",
+    "LeaseState",
+    "RequestClass",
+    "Shape",
+    "order",
+]
 
 
 _UNIT = 10**9
 
 AHEAD_QUICK_S = 0.1
 """Mean run time above which a function's jobs are not sent ahead: a round trip is negligible for them."""
+
+ANYWHERE = -1
+"""Place of jobs that need values and prefer no worker (`RequestClass.near`)."""
 
 _QUEUED = JobState.QUEUED
 
@@ -56,6 +70,7 @@ class HeadJob:
     """
 
     __slots__ = (
+        "age",
         "attempt",
         "cancelled",
         "cls",
@@ -70,8 +85,10 @@ class HeadJob:
     )
 
     def __init__(self, job: int, cls: RequestClass, fn: HeadFunction, parent: HeadJob | None = None) -> None:
-        self.id = job
-        self.rare: ExtraState | None = None if parent is None else ExtraState(parent, parent.root, parent.depth + 1)
+        self.id = self.age = job
+        self.rare: ExtraState | None = (
+            None if parent is None else ExtraState(parent, parent.root, parent.depth + 1, order(parent)[1])
+        )
         self.cls = cls
         self.fn = fn
         self.own: Request | None = None
@@ -83,6 +100,10 @@ class HeadJob:
         self.cancelled = False
         self.sent = 0.0
         """Time at which it was planned; of a job that was sent ahead, the seconds that it is expected to take."""
+
+    def __lt__(self, other: HeadJob) -> bool:
+        """Return True if it has the lower number: for heaps, among jobs of one age."""
+        return self.id < other.id
 
     @property
     def request(self) -> Request:
@@ -134,6 +155,16 @@ class HeadJob:
         return 0 if self.rare is None else self.rare.losses
 
     @property
+    def data(self) -> JobInputs | None:
+        """The values that it needs, and its way to them; None for a job that needs none."""
+        return None if self.rare is None else self.rare.data
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The numbers of the values that it needs, which stay at workers."""
+        return () if self.rare is None or self.rare.data is None else self.rare.data.inputs
+
+    @property
     def again_at(self) -> float:
         """Time at which its next attempt may begin, while it is in backoff."""
         return 0.0 if self.rare is None else self.rare.again_at
@@ -151,32 +182,38 @@ class HeadJob:
     def remembered(self) -> ExtraState:
         """Return its `ExtraState`, made if it has none, to write into."""
         if self.rare is None:
-            self.rare = ExtraState(None, self.id, 0)
+            self.rare = ExtraState(None, self.id, 0, self.age)
         return self.rare
 
 
 def order(job: HeadJob) -> tuple[int, int]:
-    """Return the order within a client: priority, then age; a job's own jobs are as old as it is."""
-    return (-job.cls.priority, job.root)
+    """Return the order within a client: priority, then age; a job's own jobs are as old as it is, and a job is as old
+    as the oldest of its inputs.
+    """
+    return (-job.cls.priority, job.age if job.rare is None else job.rare.tree_age)
 
 
 class ExtraState:
     """Attributes that few jobs have: their place in a tree of jobs, and failures; see the properties of `HeadJob`."""
 
     __slots__ = (
-        "again_at", "cancelled_at", "committed", "depth", "failures", "family", "losses", "parent", "root",
+        "again_at", "cancelled_at", "committed", "data", "depth", "failures", "family", "losses", "parent", "root",
+        "tree_age",
     )  # fmt: skip
 
-    def __init__(self, parent: HeadJob | None, root: int, depth: int) -> None:
+    def __init__(self, parent: HeadJob | None, root: int, depth: int, tree_age: int) -> None:
         self.parent = parent
         self.root = root
         self.depth = depth
+        self.tree_age = tree_age
+        """Age of the oldest job of its tree, which may be itself."""
         self.family: ChildJobs | None = None
         self.failures = 0
         self.losses = 0
         self.again_at = 0.0
         self.cancelled_at = 0.0
         self.committed = False
+        self.data: JobInputs | None = None
 
 
 class ChildJobs:
@@ -221,6 +258,7 @@ class Shape:
         "varied",
         "walltime",
         "walltime_soft",
+        "with_inputs",
     )
 
     def __init__(self, shape: int, request: Request, group: RunTimes | None, *, isolate: bool) -> None:
@@ -230,6 +268,8 @@ class Shape:
         self.isolate = isolate
         self.varied = False
         """True if jobs of it may have asked for less memory (`HeadJob.own`)."""
+        self.with_inputs = False
+        """True if jobs of it may need values."""
         self.users: dict[int, None] = {}
         """Numbers of the workers on which planned jobs or leases of it are counted now, in the order of the first."""
         self.units = tuple(request.units.items())
@@ -295,7 +335,7 @@ class DeepestFirst:
 
     def append(self, job: HeadJob) -> None:
         """Insert a job at its place."""
-        heappush(self._heap, (-job.depth, job.id, job))
+        heappush(self._heap, (-job.depth, job.age, job))
 
     appendleft = append
 
@@ -310,7 +350,7 @@ class DeepestFirst:
 
     def remove(self, job: HeadJob) -> None:
         """Remove a job from anywhere."""
-        self._heap.remove((-job.depth, job.id, job))
+        self._heap.remove((-job.depth, job.age, job))
         heapify(self._heap)
 
     def clear(self) -> None:
@@ -328,24 +368,31 @@ class DeepestFirst:
 
 
 class RequestClass:
-    """Jobs of one client with the same request and priority: one queue, first in, first out; for a tree the deepest
-    first.
+    """Jobs of one client with the same request and priority: one queue, the oldest first; for a tree the deepest first.
+    Jobs that need values have a class for each worker that they prefer.
 
-    Jobs leave the queue at its front only; a cancelled one stays in it, and `head` skips it.
+    Most jobs come in the order of their ages, and stand in `queue`. One that is older than the last of those, as its
+    inputs are older, waits in `early` until it is the first of all. Jobs leave the queue at its front only, where
+    `head` puts the first; a cancelled one stays in it, and `head` skips it.
     """
 
     __slots__ = (
+        "aged",
         "blocked_job",
         "blocked_since",
         "claim",
         "client",
+        "could_since",
+        "early",
         "entry",
         "id",
+        "in_order",
         "is_simple",
         "isolate",
         "kind",
         "may_be_ahead",
         "names",
+        "near",
         "needs",
         "passed_since",
         "place",
@@ -370,8 +417,15 @@ class RequestClass:
         *,
         isolate: bool,
         root: int = 0,
+        near: int = 0,
     ) -> None:
         self.id = cls
+        self.near = near
+        """The worker that its jobs prefer, as most of their inputs are there; 0 for jobs without inputs."""
+        for shape in shapes if near else ():
+            shape.with_inputs = True
+        self.could_since: float | None = None
+        """Since when its first job could start elsewhere, while it waits for `near`; None if it could not."""
         self.root = root
         """The tree of its jobs (`_job_tree`); 0 for jobs of the user's program."""
         self.client = client
@@ -384,13 +438,21 @@ class RequestClass:
         self.may_be_ahead = not root and shapes[0].may_be_ahead
         """True if its jobs may wait at a worker that is full."""
         self.queue: deque[HeadJob] | DeepestFirst = DeepestFirst() if root else deque()
+        self.early: list[tuple[int, int, HeadJob]] = []
+        """A heap, by age and number, of jobs that go before the last of `queue`; empty for a tree."""
+        self.aged = near != 0
+        """True once it had a job of the user's program that is as old as one of its inputs, and for all with inputs at
+        workers.
+        """
+        self.in_order = True
+        """False once a job has come back to the front that is younger than the first there."""
         self.warned = False
         self.blocked_job: HeadJob | None = None
         self.blocked_since = 0.0
         self.passed_since: float | None = None
         """When `blocked_job` was passed over for the first time (`planning._patience`); None until then."""
         # What follows is for the index of those that wait (`_waiting`).
-        self.is_simple = not any(shape.rationed or shape.group is not None for shape in shapes)
+        self.is_simple = not (near or any(shape.rationed or shape.group is not None for shape in shapes))
         """True if only a change of workers can let its jobs start."""
         self.timed = any(shape.soft_s is not None or shape.group is not None for shape in shapes)
         common = [name for name, _ in shapes[0].units if all(name in shape.request.units for shape in shapes)]
@@ -409,14 +471,47 @@ class RequestClass:
         """Number of searches of passes for a worker for it."""
 
     def head(self) -> HeadJob | None:
-        """Return the job to run next, or None."""
+        """Return the job to run next, which is at the front of `queue` then, or None."""
         queue = self.queue
-        while queue:
+        while queue or self.early:
+            if self.early:
+                self.merge()
             job = queue[0]
             if not job.cancelled:
                 return job
             queue.popleft()
         return None
+
+    def merge(self) -> None:
+        """Move the first of `early` to the front of the queue, if it goes before all that are there."""
+        queue, early = self.queue, self.early
+        if early and (not queue or early[0][:2] < (queue[0].age, queue[0].id)):
+            queue.appendleft(heappop(early)[2])
+
+    def add(self, jobs: list[HeadJob], ages: list[int]) -> None:
+        """Queue new jobs. `ages` are those of their oldest inputs, 0 for a job without; empty if all are so."""
+        if not ages:
+            self.queue.extend(jobs)
+            return
+        for job, age in zip(jobs, ages, strict=True):
+            if 0 < age < job.id:
+                job.age = age
+                if not (self.aged or self.root):
+                    self._go_by_age()
+            self.insert(job)
+
+    def _go_by_age(self) -> None:
+        self.aged = True
+        if not self.in_order:
+            self.queue = deque(sorted(self.queue, key=_by_age))
+
+    def insert(self, job: HeadJob) -> None:
+        """Queue a job at its place by age."""
+        queue = self.queue
+        if self.root or not (queue or self.early) or (queue and queue[-1].age <= job.age):
+            queue.append(job)
+        else:
+            heappush(self.early, (job.age, job.id, job))
 
     def keep_own(self, request: Request, jobs: list[HeadJob]) -> None:
         """Record that jobs of this class asked for less, if they did."""
@@ -425,18 +520,44 @@ class RequestClass:
             for job in jobs:
                 job.own = request
 
+    @property
+    def queued(self) -> int:
+        """Number of its jobs that wait, with those that were cancelled meanwhile."""
+        return len(self.queue) + len(self.early)
+
     def live(self) -> list[HeadJob]:
         """Return all queued jobs, in order."""
-        return [job for job in self.queue if not job.cancelled]
+        jobs: Iterable[HeadJob] = self.queue
+        if self.early:
+            jobs = merge(jobs, (job for _, _, job in sorted(self.early)), key=_by_age)
+        return [job for job in jobs if not job.cancelled]
+
+    def remove(self, job: HeadJob) -> None:
+        """Remove a job from anywhere."""
+        entry = job.age, job.id, job
+        if entry in self.early:
+            self.early.remove(entry)
+            heapify(self.early)
+        else:
+            self.queue.remove(job)
+
+    def clear(self) -> None:
+        """Remove all jobs."""
+        self.queue.clear()
+        self.early.clear()
 
     def put_back(self, jobs: list[HeadJob]) -> None:
-        """Return jobs to the front, oldest first."""
+        """Return jobs to the front, oldest first; to their places where others may be older by their inputs."""
         for job in sorted(jobs, key=_by_age, reverse=True):
             job.state = JobState.QUEUED
             job.worker = 0
             job.shape = None
-            self.queue.appendleft(job)
+            if self.aged:
+                heappush(self.early, (job.age, job.id, job))
+            else:
+                self.in_order = self.in_order and not (self.queue and self.queue[0].id < job.id)
+                self.queue.appendleft(job)
 
 
-def _by_age(job: HeadJob) -> int:
-    return job.id
+def _by_age(job: HeadJob) -> tuple[int, int]:
+    return job.age, job.id

@@ -19,6 +19,7 @@ __all__ = [
     "ReplicasFailed",
     "ReplicasGone",
     "ValueEvent",
+    "ValuesForgotten",
     "ValuesGiven",
     "ValuesLost",
     "ValuesReleased",
@@ -130,6 +131,14 @@ class ValuesLost(msgspec.Struct, frozen=True, gc=False):
 
     values: list[int]
     why: str
+
+
+class ValuesForgotten(msgspec.Struct, frozen=True, gc=False):
+    """Nobody needs these values, nor what could be made of them again: the calls that made them need not be kept. One
+    that is just being made again is cancelled.
+    """
+
+    values: list[int]
 
 
 class InputsLost(msgspec.Struct, frozen=True, gc=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from grainlike.resources import Allocation
-from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, RequestClass, Shape
+from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, RequestClass, Shape, order
 from grainlike.scheduler._states import JobState
 
 __all__ = ["ChangeLog", "GangHold", "WorkerState"]
@@ -314,9 +314,11 @@ class WorkerState:
         self.version += 1
         self._log.entries.append(self)
 
-    def fill_ahead(self, cls: RequestClass, shape: Shape, seconds: float, most: int) -> list[HeadJob]:
+    def fill_ahead(
+        self, cls: RequestClass, shape: Shape, seconds: float, most: int, before: tuple[int, int] | None = None
+    ) -> list[HeadJob]:
         """Move quick jobs of a class from its queue to this worker, in order, until the jobs that wait here are
-        expected to take `seconds`, or are `most`.
+        expected to take `seconds`, or are `most`; only those that go `before` something, if that is given.
 
         One loop over local variables, without calls for each job, as thousands may be moved at once.
         """
@@ -324,8 +326,10 @@ class WorkerState:
         ahead, held, ahead_s = self.ahead, self.held, self.ahead_s
         fn: HeadFunction | None = None
         expected = 0.0
-        queue = cls.queue
-        while len(ahead) < most and ahead_s < seconds and queue:
+        queue, early = cls.queue, cls.early
+        while len(ahead) < most and ahead_s < seconds and (queue or early):
+            if early:
+                cls.merge()
             job = queue[0]
             if job.cancelled:
                 queue.popleft()
@@ -335,6 +339,8 @@ class WorkerState:
                 if not fn.is_quick:
                     break
                 expected = fn.times.mean
+            if before is not None and order(job) >= before:
+                break
             queue.popleft()
             job.state, job.worker, job.shape, job.sent = _AHEAD, self.id, shape, expected
             ahead_s += expected

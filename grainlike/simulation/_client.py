@@ -32,6 +32,8 @@ class Client:
 
     Attributes:
         unsettled: number of jobs without an outcome, submitted or not.
+        values: number of values that are here for jobs without an outcome.
+        values_most: the most that they ever were.
         number_of: the number of each job that was submitted, by position.
     """
 
@@ -45,6 +47,11 @@ class Client:
         self._position_of: dict[int, int] = {}
         self.number_of: dict[int, int] = {}
         self._last_number = 0
+        self._ages: dict[int, int] = {}
+        """The number of the oldest job that each job needs, or of its own, by position."""
+        self._wanted_by: dict[int, int] = {}
+        """Number of the jobs without an outcome that need each value."""
+        self.values = self.values_most = 0
         self.unsettled = len(workload.jobs)
 
     def start(self) -> None:
@@ -95,8 +102,10 @@ class Client:
                 continue
             self._done.add(position)
             self.unsettled -= 1
+            self._count_values(position, ok=ok)
             for dependent in self._dependents.get(position, ()):
                 self._missing[dependent] -= 1
+                self._inherit(dependent, self._ages.get(position, 0))
                 if not ok and not self._plans[dependent].accepts_failures:
                     stack.append((dependent, False))
                 elif not self._missing[dependent]:
@@ -104,6 +113,23 @@ class Client:
                         self._become_ready(dependent)
                     else:
                         stack.append((dependent, True))
+
+    def _count_values(self, position: int, *, ok: bool) -> None:
+        """Count the value of a job as here, if others need it, and its inputs as gone that nobody else needs."""
+        wanted_by = self._wanted_by
+        for before in dict.fromkeys(self._plans[position].after):
+            if before in wanted_by:
+                wanted_by[before] -= 1
+                self.values -= not wanted_by[before]
+        waiting = sum(dependent not in self._done for dependent in self._dependents.get(position, ()))
+        if ok and waiting:
+            wanted_by[position] = waiting
+            self.values += 1
+            self.values_most = max(self.values_most, self.values)
+
+    def _inherit(self, position: int, age: int) -> None:
+        if age and age < self._ages.get(position, age + 1):
+            self._ages[position] = age
 
     def _become_ready(self, position: int) -> None:
         at = self._plans[position].at
@@ -113,7 +139,7 @@ class Client:
             self._ready.append(position)
 
     def _submit(self, positions: list[int]) -> None:
-        batches: dict[tuple[Request, int, bool], tuple[list[int], list[int]]] = {}
+        batches: dict[tuple[Request, int, bool], tuple[list[int], list[int], list[int]]] = {}
         for position in positions:
             if position in self._done:
                 continue
@@ -123,11 +149,18 @@ class Client:
                 continue
             number = self.next_number()
             self.number_of[position], self._position_of[number] = number, position
-            self._head.witness.submitted(number, plan)
-            jobs, fns = batches.setdefault((plan.request, plan.priority, plan.isolate), ([], []))
+            age = self._ages.setdefault(position, number)
+            self._head.witness.submitted(number, plan, age=age)
+            jobs, fns, ages = batches.setdefault((plan.request, plan.priority, plan.isolate), ([], [], []))
             jobs.append(number)
             fns.append(plan.fn + 1)
-        self._head.submit([JobsSubmitted(key[0], *columns, key[1], key[2]) for key, columns in batches.items()])
+            ages.append(age)
+        self._head.submit(
+            [
+                JobsSubmitted(key[0], jobs, fns, key[1], key[2], ages=[] if ages == jobs else ages)
+                for key, (jobs, fns, ages) in batches.items()
+            ]
+        )
         self.submit_ready()
 
     def _cancel(self, position: int) -> None:

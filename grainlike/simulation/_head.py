@@ -298,7 +298,9 @@ class SimulatedHead:
         self._define(action.worker, action.cls, action.fns)
         blank = [b""] * len(action.jobs)
         columns = action.jobs, action.attempts, action.fns, blank
-        self._post(action.worker, Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory))
+        self._post(
+            action.worker, Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory, action.ages)
+        )
 
     def _define(self, worker: int, cls: int, fns: list[int]) -> None:
         peer = self.peers[worker]

@@ -70,7 +70,7 @@ class RunRecorder(Witness):
         self._slots: dict[tuple[int, int], str] = {}
         self._gangs: dict[tuple[int, int], tuple[tuple[int, str], ...]] = {}
 
-    def submitted(self, job: int, plan: JobPlan, parent: int = 0) -> None:
+    def submitted(self, job: int, plan: JobPlan, parent: int = 0, age: int = 0) -> None:
         """Record the time at which a job was ready."""
         super().submitted(job, plan, parent)
         self._ready[job] = self.clock.now

@@ -107,7 +107,7 @@ class Witness:
 
     # --- the head ----------------------------------------------------------------------------------------------------
 
-    def submitted(self, job: int, plan: JobPlan, parent: int = 0) -> None:
+    def submitted(self, job: int, plan: JobPlan, parent: int = 0, age: int = 0) -> None:
         """Record that a job was accepted; `parent` is the job that submitted it, 0 for the user."""
         self.plans[job] = plan
 

@@ -22,6 +22,7 @@ __all__ = [
     "Withdraw",
 ]
 
+_Number = Annotated[int, msgspec.Meta(ge=0)]
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
@@ -64,6 +65,8 @@ class Submit(BaseMessage, frozen=True, tag=40):
     `children` are numbers that the job gives, `fns` positions in `functions`. The frame's buffers are the functions
     that are `here`, then those of the arguments, in `data` and `counts`, which are not unpacked on the way. `names` is
     empty, or gives for each call the name under which its outcome is kept in the client's session; empty for none.
+    `ages` are the head's numbers of the oldest jobs that each call needs, itself or by way of others; 0 for a call that
+    needs none, empty if none does.
     """
 
     parent: int
@@ -77,6 +80,7 @@ class Submit(BaseMessage, frozen=True, tag=40):
     data: list[bytes]
     counts: list[int]
     names: list[str] = msgspec.field(default_factory=list)
+    ages: list[_Number] = msgspec.field(default_factory=list)
 
 
 class ReleaseFunctions(BaseMessage, frozen=True, tag=123):

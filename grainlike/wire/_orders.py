@@ -78,8 +78,9 @@ class Assign(BaseMessage, frozen=True, tag=11):
     A planned job (`ahead` False) fits by the head's counts and starts before any job sent ahead; one sent ahead waits
     at the worker so that the next job starts without a round trip. `data` and `counts` are packed parcels. `hard_s` is
     how long each job may run at most. `memory`: bytes that each job asked for, where that is less than its class says,
-    and 0 for others; empty if no job did. `needs`: the values that each job needs, all of which are here; empty if no
-    job needs any.
+    and 0 for others; empty if no job did. `ages`: the number of the oldest job that each needs, or its own, by which
+    those that wait here go; empty if all go by their own. `needs`: the values that each job needs, all of which are
+    here; empty if no job needs any.
     """
 
     cls: int
@@ -91,6 +92,7 @@ class Assign(BaseMessage, frozen=True, tag=11):
     counts: list[int]
     hard_s: float | None = None
     memory: tuple[int, ...] = ()
+    ages: tuple[int, ...] = ()
     needs: list[list[Need]] = msgspec.field(default_factory=list)
 
 

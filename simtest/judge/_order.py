@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import insort
 from collections.abc import Sequence
 
 from grainlike.simulation import Clock, JobPlan
@@ -21,7 +21,9 @@ class Order:
         self._clock = clock
         self._plans = plans
         self._outcome = outcome
-        self._unassigned: dict[Key, deque[int]] = {}
+        self._unassigned: dict[Key, list[tuple[int, int]]] = {}
+        """Ages and numbers, the oldest first."""
+        self._ages: dict[int, int] = {}
         self._heard_of: dict[int, float] = {}
         self._came_back: set[Key] = set()
         """Classes whose queues have jobs that came back, so that only the head knows their order."""
@@ -30,19 +32,22 @@ class Order:
         self._planned: list[int] = []
         """Jobs among them for which there is room now."""
 
-    def submitted(self, job: int) -> Key:
-        """Record that a job was accepted; return its class."""
+    def submitted(self, job: int, age: int) -> Key:
+        """Record that a job was accepted, with the number of the oldest job that it needs, or its own; return its
+        class.
+        """
         key = key_of(self._plans[job])
         self._heard_of[job] = self._clock.now
-        self._unassigned.setdefault(key, deque()).append(job)
+        self._ages[job] = age
+        insort(self._unassigned.setdefault(key, []), (age, job))
         return key
 
     def front(self, key: Key) -> int | None:
         """Return the first job of a class that was never assigned."""
         queue = self._unassigned.get(key)
-        while queue and queue[0] in self._outcome:
-            queue.popleft()
-        return queue[0] if queue else None
+        while queue and queue[0][1] in self._outcome:
+            del queue[0]
+        return queue[0][1] if queue else None
 
     def came_back(self, job: int) -> None:
         """Record that a job may be queued again, before all that were never assigned."""
@@ -56,13 +61,14 @@ class Order:
         """Check that a job may be assigned now, for the first time or again."""
         key = key_of(self._plans[job])
         first, queue = self.front(key), self._unassigned[key]
-        if job not in queue:
+        entry = self._ages[job], job
+        if entry not in queue:
             self._came_back.add(key)
             return
         assert first == job or first in self._assigning, (
             f"job {job} was assigned before {first}, which asks for the same"
         )
-        queue.remove(job)
+        queue.remove(entry)
         if not ahead:
             self._planned.append(job)
 

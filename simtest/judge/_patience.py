@@ -28,8 +28,9 @@ class Patience:
     """Keeps the first waiting job of every class; `longest` is the longest time that one was passed over, and its
     number.
 
-    `roots` are the oldest jobs of the trees that nested jobs belong to. `fits(worker, job)` returns True if the empty
-    worker could run the job, and only room may keep it waiting. For worlds without faults.
+    `roots` are the oldest jobs of the trees that nested jobs belong to, and the oldest jobs that others need.
+    `fits(worker, job)` returns True if the empty worker could run the job, and only room may keep it waiting. For
+    worlds without faults.
     """
 
     def __init__(self, plans: dict[int, JobPlan], roots: dict[int, int], fits: Callable[[int, int], bool]) -> None:

@@ -7,7 +7,8 @@ that reach awaiters; and raises `AssertionError` when one of these promises is b
 2. What is granted on a node is never more than it has, and no id is granted twice.
 3. A job runs only inside a lease that covers its request, and no lease is freed while a job runs in it.
 4. An attempt begins once at most, and only on the worker that it was assigned to.
-5. Jobs with the same request are first assigned in the order in which they came.
+5. Jobs with the same request are first assigned in the order in which they came; one that needs others goes when the
+   oldest of those would.
 6. A job is given up only after it was lost more often than its function allows, at most once because of another job in
    the same process.
 7. A job that was reported as returned had not begun.
@@ -224,15 +225,17 @@ class Referee(Witness):
 
     # --- the head ----------------------------------------------------------------------------------------------------
 
-    def submitted(self, job: int, plan: JobPlan, parent: int = 0) -> None:
+    def submitted(self, job: int, plan: JobPlan, parent: int = 0, age: int = 0) -> None:
         """Record a job that was accepted."""
-        super().submitted(job, plan, parent)
+        super().submitted(job, plan, parent, age)
         if parent:  # those of a tree do not go by age: the deepest are first
             self._parent[job] = parent
             self._circles.submitted(parent, job)
             self._roots[job] = self._roots.get(parent, parent)
             return
-        key = self._order.submitted(job)
+        if age and age != job:
+            self._roots[job] = age
+        key = self._order.submitted(job, age or job)
         self._patience.waiting(key, self._order.front(key))
 
     def assigning(self, jobs: Sequence[int]) -> None:

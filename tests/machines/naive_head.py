@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from grainlike.resources import Request
 from grainlike.wire import Code, Completed, LeaseStart, LeaseWait, Wait
@@ -21,7 +22,7 @@ class NaiveJob:
     """A live job: in its queue, or at a worker in one of its shapes."""
 
     def __init__(self, number: int, key: Key, retries: int, parent: NaiveJob | None) -> None:
-        self.number = number
+        self.number = self.age = number
         self.parent = parent
         self.root: int = number if parent is None else parent.root
         self.depth: int = 0 if parent is None else parent.depth + 1
@@ -49,6 +50,8 @@ class NaiveHead:
     def __init__(self) -> None:
         self.jobs: dict[int, NaiveJob] = {}
         self.queues: dict[Key, list[int]] = {}
+        self.aged: set[Key] = set()
+        """The queues that had a job that is as old as one of its inputs."""
         self.outcome: dict[int, str] = {}
         self.capacity: dict[int, dict[str, int]] = {}
         self.tokens: dict[int, tuple[str, ...]] = {}
@@ -64,10 +67,15 @@ class NaiveHead:
 
     # --- what it is told ---------------------------------------------------------------------------------------------
 
-    def submitted(self, key: Key, numbers: list[int], retries: int, parent: NaiveJob | None = None) -> None:
+    def submitted(
+        self, key: Key, numbers: list[int], retries: int, parent: NaiveJob | None = None, ages: Sequence[int] = ()
+    ) -> None:
         """New jobs. Those of a tree stand with the deepest first."""
-        for number in numbers:
-            self.jobs[number] = NaiveJob(number, key, retries, parent)
+        for number, age in zip(numbers, ages or [0] * len(numbers), strict=True):
+            self.jobs[number] = job = NaiveJob(number, key, retries, parent)
+            if age:
+                job.age = age
+                self.aged.add(key)
             if parent is not None:
                 parent.children.add(number)
         self.queues.setdefault(key, []).extend(numbers)
@@ -76,6 +84,8 @@ class NaiveHead:
     def _sort(self, key: Key) -> None:
         if key[4]:
             self.queues[key].sort(key=lambda number: (-self.jobs[number].depth, number))
+        elif key in self.aged:
+            self.queues[key].sort(key=lambda number: (self.jobs[number].age, number))
 
     def parent(self, number: int, attempt: int) -> NaiveJob | None:
         """The job that submits, if its attempt is still under way."""
@@ -251,7 +261,7 @@ class NaiveHead:
         self._put_back(back)
 
     def _put_back(self, jobs: list[NaiveJob]) -> None:
-        for job in sorted(jobs, key=lambda job: -job.number):
+        for job in sorted(jobs, key=lambda job: (job.age, job.number), reverse=True):
             self.queues.setdefault(job.key, []).insert(0, job.number)
             self._sort(job.key)
 

@@ -309,7 +309,7 @@ BUGS: tuple[Bug, ...] = (
         "judge",
         (
             _HEAD,
-            "        cls.queue.extend(jobs)\n",
+            "        cls.add(jobs, event.ages)\n",
             "        for job in jobs:\n            cls.queue.appendleft(job)\n",
         ),
     ),
@@ -325,7 +325,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "only age counts",
         "judge",
-        (_RECORDS, "return (-job.cls.priority, job.root)", "return (0, job.root)"),
+        (_RECORDS, "return (-job.cls.priority, job.age if", "return (0, job.age if"),
     ),
     _bug(
         "block_those_behind",
@@ -496,7 +496,7 @@ BUGS: tuple[Bug, ...] = (
         "replay",
         (
             _HEAD,
-            "        cls.queue.extend(jobs)\n",
+            "        cls.add(jobs, event.ages)\n",
             "        cls.queue.extend(self.jobs[int(number)] for number in {*map(str, event.jobs)})\n",
         ),
     ),
@@ -754,8 +754,8 @@ BUGS: tuple[Bug, ...] = (
         "machine",
         (
             _RECORDS,
-            "        heappush(self._heap, (-job.depth, job.id, job))\n",
-            "        heappush(self._heap, (job.depth, job.id, job))\n",
+            "        heappush(self._heap, (-job.depth, job.age, job))\n",
+            "        heappush(self._heap, (job.depth, job.age, job))\n",
         ),
     ),
     _bug(

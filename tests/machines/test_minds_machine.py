@@ -180,7 +180,17 @@ class Minds(RuleBasedStateMachine):
             node.down.append(Define([*FUNCTIONS.values()], [ClassSpec(action.cls, str(shape.request), shape.isolate)]))
         blank = [b""] * len(action.jobs)
         node.down.append(
-            Assign(action.cls, action.ahead, action.jobs, action.attempts, action.fns, blank, [], action.hard_s)
+            Assign(
+                action.cls,
+                action.ahead,
+                action.jobs,
+                action.attempts,
+                action.fns,
+                blank,
+                [],
+                action.hard_s,
+                ages=action.ages,
+            )
         )
 
     def check_head(self, assigned: list[AssignJobs], kept: set[int]) -> None:
@@ -219,12 +229,16 @@ class Minds(RuleBasedStateMachine):
         fn=st.sampled_from(list(FUNCTIONS)),
         priority=st.sampled_from((0, 0, 1)),
         client=st.sampled_from((0, 0, 1)),
+        inputs=st.lists(PICK, max_size=4),
     )
-    def submit(self, count: int, request: Any, fn: int, priority: int, client: int) -> None:
+    def submit(self, count: int, request: Any, fn: int, priority: int, client: int, inputs: list[int]) -> None:
+        """New jobs, of which the first few need older ones."""
+        ages = [1 + pick % self.submitted for pick in inputs[:count] if self.submitted]
         numbers = list(range(self.submitted + 1, self.submitted + count + 1))
         self.submitted += count
-        self.naive.submitted((client, request, priority, False, 0), numbers, RETRIES.get(fn, 0))
-        self.tell(JobsSubmitted(request, numbers, [fn] * count, priority, client=client))
+        ages += [0] * (count - len(ages)) if ages else []
+        self.naive.submitted((client, request, priority, False, 0), numbers, RETRIES.get(fn, 0), ages=ages)
+        self.tell(JobsSubmitted(request, numbers, [fn] * count, priority, client=client, ages=ages))
 
     @precondition(lambda self: self.submitted)
     @rule(picks=st.lists(PICK, min_size=1, max_size=4))
@@ -347,7 +361,7 @@ class Minds(RuleBasedStateMachine):
     def call(self, picks: list[int], count: int, request: Any, deep: int) -> None:
         """Jobs submit jobs of their own, and wait for them."""
         if not self.callers():
-            self.submit(count, request, deep or PARENT, 0, 0)
+            self.submit(count, request, deep or PARENT, 0, 0, [])
             self.deliver_all()
         for pick in picks:
             callers = self.callers()
@@ -511,7 +525,7 @@ class Lenders(Minds):
 
     @rule(count=st.integers(1, 6), cores=st.integers(1, 2))
     def submit(self, count: int, cores: int) -> None:  # type: ignore[override]
-        super().submit(count, Cores(cores), TINY, 0, 0)
+        super().submit(count, Cores(cores), TINY, 0, 0, [])
         self.deliver_all()
 
     @rule(cores=st.integers(1, 3), more=st.integers(0, 2), children=st.integers(1, 2))
@@ -519,7 +533,7 @@ class Lenders(Minds):
         """Two jobs come where none can submit any of its own; who can does so."""
         if not self.callers():
             for size in (cores, 1 + more):
-                super().submit(1, Cores(size), PARENT, 0, 0)
+                super().submit(1, Cores(size), PARENT, 0, 0, [])
             self.deliver_all()
         for node, number, lease in self.callers():
             node.call(number, lease, Cores(1), [TINY] * children, self.now)

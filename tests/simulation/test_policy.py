@@ -93,6 +93,35 @@ def test_an_urgent_job_waits_for_one_end_only():
     assert outcome.starts[2000] - 1.0 < 0.1
 
 
+def tree_of_sums(leaf_s, sum_s, request):
+    """Of 512 leaves and the sums of eights, those of sums included, on four cores each of two nodes."""
+    dice = Dice(5)
+    jobs = [JobPlan(0, Cores(1), dice.between(0.8, 1.2) * leaf_s) for _ in range(512)]
+    level = list(range(512))
+    while len(level) > 1:
+        groups = [tuple(level[at : at + 8]) for at in range(0, len(level), 8)]
+        level = list(range(len(jobs), len(jobs) + len(groups)))
+        jobs += [JobPlan(1, request, sum_s, after=group) for group in groups]
+    workload = Workload("sums", (FunctionPlan("leaf"), FunctionPlan("sum")), tuple(jobs))
+    return Trial(0, workload, equal_nodes(2, Cores(4) & Memory("8G")), network=STEADY).run()
+
+
+@pytest.mark.parametrize("request_of_sums", [Cores(1), Cores(1) & Memory("1G")], ids=["alike", "other"])
+@pytest.mark.parametrize(("leaf_s", "sum_s"), [(0.3, 0.3), (0.02, 0.02), (0.02, 0.3), (0.3, 0.005)])
+def test_a_tree_is_drained_as_it_is_filled(leaf_s, sum_s, request_of_sums, monkeypatch):
+    """At the most two or three times as many values wait as there are slots, and inputs on each level of the tree:
+    where leaves are quick and sums are not, what was sent ahead has to be taken back.
+    """
+    outcome = tree_of_sums(leaf_s, sum_s, request_of_sums)
+    assert outcome.violations == ()
+    assert outcome.values_most <= (3 if leaf_s < 0.1 < sum_s else 2) * (8 + 8 * 3)
+    monkeypatch.setattr("grainlike.simulation._client.Client._inherit", lambda *_: None)
+    by_own_age = tree_of_sums(leaf_s, sum_s, request_of_sums)
+    assert by_own_age.violations == ()
+    assert by_own_age.values_most > 400
+    assert outcome.makespan <= 1.15 * by_own_age.makespan
+
+
 def test_nobody_is_passed_over_for_longer_than_was_said():
     """Patience (5 s; functions that run for longer are not the ones that wait here) and the longest run, 5 s."""
     for seed in range(150):

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 from grainlike._version import __version__
 from grainlike.errors import JournalError
@@ -29,7 +30,7 @@ from grainlike.journal import Conversion, Record
 
 __all__ = ["CONVERSIONS", "METHODS", "SCHEMA", "SchemaConversion", "check_schema", "conversions_from", "records"]
 
-SCHEMA = 1
+SCHEMA = 3
 
 
 def _as_it_is(record: bytes) -> bytes:
@@ -44,7 +45,55 @@ class SchemaConversion:
     record: Callable[[bytes], bytes] = _as_it_is
 
 
-CONVERSIONS: dict[int, SchemaConversion] = {}
+def _put(**values: object) -> Callable[[dict[str, Any]], object]:
+    """Return what adds fields with these values to an object, a list anew for each."""
+    return lambda fields: fields.update({name: [] if value == [] else value for name, value in values.items()})
+
+
+def _copy(**sources: str) -> Callable[[dict[str, Any]], object]:
+    """Return what adds fields to an object with the values of other fields."""
+    return lambda fields: fields.update({name: fields[source] for name, source in sources.items()})
+
+
+_AGES = Conversion(
+    fields={
+        "HeadJob": _copy(age="id"),
+        "ExtraState": _copy(tree_age="root"),
+        "RequestClass": _put(aged=False, early=[], in_order=False),
+    }
+)
+"""Schema 2: a job is as old as its oldest input. Of those that came before that is not known: each has its own age."""
+
+
+def _wire_values(held: dict[str, Any]) -> None:
+    """Give a head's scheduler what it needs for values that stay at workers."""
+    held["scheduler"].begin_values()
+
+
+def _empty(*names: str) -> Callable[[dict[str, Any]], object]:
+    """Return what adds empty fields to an object, to be filled when all objects are there."""
+    return lambda fields: fields.update(dict.fromkeys(names))
+
+
+_VALUES = Conversion(
+    fields={
+        "HeadScheduler": _empty("_gang_events", "_values"),
+        "SchedulerState": _empty("homes", "transfers", "values"),
+        "Planner": _empty("near"),
+        "AheadPlanner": _empty("near"),
+        "Catalogue": lambda fields: fields.update(_near_ids={}),
+        "RequestClass": _put(could_since=None, near=0),
+        "ExtraState": _put(data=None),
+        "Shape": _put(with_inputs=False),
+        "HeadState": _wire_values,
+    }
+)
+"""Schema 3: values stay at workers. Those of jobs that came before did not."""
+
+CONVERSIONS: dict[int, SchemaConversion] = {
+    1: SchemaConversion(image=_AGES),
+    2: SchemaConversion(image=_VALUES),
+}
 """Steps to the next schema, by the schema that each begins with."""
 
 METHODS = {"next_job": "next_job", "_tell": "_tell", "is_first": "is_first"}

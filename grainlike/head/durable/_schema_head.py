@@ -21,6 +21,7 @@ LargeBuffer wire._large.LargeBuffer: _aside _at _base _counted _length _most _wa
 RetrySpec wire._nested.RetrySpec: times losses backoff on on_timeout on_memory
 SubmittedFunction wire._nested.SubmittedFunction: digest name is_async timeout retry many keep here stream logs
 Submit wire._nested.Submit: parent attempt request priority isolate functions children fns data counts names
+    ages
 ReleaseFunctions wire._nested.ReleaseFunctions: digests
 Withdraw wire._nested.Withdraw: parent attempt children skipped
 Outcomes wire._nested.Outcomes: parent attempt children good workers slots attempts wall cpu rss receipts data
@@ -32,7 +33,7 @@ FunctionSpec wire._orders.FunctionSpec: fn digest name is_async timeout many kee
 ClassSpec wire._orders.ClassSpec: cls request isolate
 Define wire._orders.Define: functions classes
 Undefine wire._orders.Undefine: functions classes
-Assign wire._orders.Assign: cls ahead jobs attempts fns data counts hard_s memory needs
+Assign wire._orders.Assign: cls ahead jobs attempts fns data counts hard_s memory ages needs
 Cancel wire._orders.Cancel: jobs attempts
 Retract wire._orders.Retract: jobs attempts
 Hold wire._orders.Hold: cls jobs attempts

@@ -43,7 +43,7 @@ def metrics_are(
     blocks = Counter((row.pool, row.state) for row in ([] if driver is None else driver.view.block_rows()))
     return MetricsAre(
         *(ask, time.time(), up_s, cluster, __version__, platform.python_version(), states, head.totals()),
-        *(sum(bool(cls.queue) for cls in scheduler.classes.values()), clients, sessions, kept_bytes),
+        *(sum(bool(cls.queued) for cls in scheduler.classes.values()), clients, sessions, kept_bytes),
         *(len(head.history), head.history.nbytes, workers, pools),
         [(pool, state, count) for (pool, state), count in blocks.items()],
     )

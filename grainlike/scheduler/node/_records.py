@@ -5,7 +5,9 @@ The record of a job has what the node needs to run it, and is dropped when its e
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
+from collections.abc import Sequence
 
 import msgspec
 
@@ -14,7 +16,7 @@ from grainlike.scheduler._statistics import RunTimes
 from grainlike.scheduler.node._events import RunnerKind
 from grainlike.wire import Code, Wait
 
-__all__ = ["NodeClass", "NodeFunction", "NodeJob", "NodeLease", "NodeRunner", "by_age", "front"]
+__all__ = ["NodeClass", "NodeFunction", "NodeJob", "NodeLease", "NodeRunner", "by_age", "front", "place"]
 
 
 class NodeFunction:
@@ -30,7 +32,7 @@ class NodeFunction:
 class NodeClass:
     """Record of a request class. `ahead` is the queue of its jobs that were sent ahead of free slots."""
 
-    __slots__ = ("ahead", "alone", "devices", "fits", "id", "isolate", "request", "varied")
+    __slots__ = ("aged", "ahead", "alone", "devices", "fits", "id", "isolate", "request", "varied")
 
     def __init__(self, cls: int, request: Request, *, isolate: bool, fits: bool) -> None:
         self.id = cls
@@ -42,6 +44,8 @@ class NodeClass:
         self.alone = self.devices or bool(request.limits or request.rates)
         """True if its jobs never share a lease."""
         self.ahead: deque[NodeJob] = deque()
+        self.aged = False
+        """True once the head has told ages of jobs of it, by which they go."""
         self.varied = False
         """True if a job of it has asked for less memory than it says."""
 
@@ -54,6 +58,8 @@ class NodeJob(msgspec.Struct, eq=False):
     fn: NodeFunction
     limit_s: float | None
     """Seconds that it may run at most, by its function's timeout and its request's walltime."""
+    age: int
+    """Number of the oldest job that it needs, or its own."""
     memory: int = 0
     """Bytes that it asked for, if its class says more; else 0."""
     lease: NodeLease | None = None
@@ -126,5 +132,12 @@ def front(queue: deque[NodeJob]) -> NodeJob | None:
     return queue[0] if queue else None
 
 
-def by_age(job: NodeJob) -> int:
-    return job.id
+def place(queue: deque[NodeJob], jobs: Sequence[NodeJob]) -> None:
+    """Insert jobs at their places in a queue that goes by age."""
+    for job in jobs:
+        insort(queue, job, key=by_age)
+
+
+def by_age(job: NodeJob) -> tuple[int, int]:
+    """Return the sort key: the age, among jobs that are as old as one input the number."""
+    return job.age, job.id

@@ -46,7 +46,16 @@ from grainlike.scheduler.node._events import (
 )
 from grainlike.scheduler.node._holds import NodeHold, NodeHolds
 from grainlike.scheduler.node._lending import Lending
-from grainlike.scheduler.node._records import NodeClass, NodeFunction, NodeJob, NodeLease, NodeRunner, by_age, front
+from grainlike.scheduler.node._records import (
+    NodeClass,
+    NodeFunction,
+    NodeJob,
+    NodeLease,
+    NodeRunner,
+    by_age,
+    front,
+    place,
+)
 from grainlike.scheduler.node._runners import Runners
 from grainlike.scheduler.node._timers import TimerAction, Timers
 from grainlike.wire import Assign, Cancel, Code, Completed, Define, LeaseStart, Need, Retract, Undefine, Wait
@@ -195,8 +204,14 @@ class NodeScheduler:
             if function is None or its != fn:
                 fn, function = its, self._functions[its]
                 limit_s = _shorter(function.timeout, event.hard_s)
-            job = self._jobs[number] = NodeJob(number, attempt, cls, fn, function, limit_s)
+            job = self._jobs[number] = NodeJob(number, attempt, cls, fn, function, limit_s, number)
             queue.append(job)
+        if event.ages:
+            cls.aged = True
+            jobs = [queue.pop() for _ in event.jobs]
+            for job, age in zip(reversed(jobs), event.ages, strict=True):
+                job.age = age
+            place(queue, jobs)
         if event.memory:
             cls.varied = True
             for number, memory in zip(event.jobs, event.memory, strict=True):
@@ -216,7 +231,7 @@ class NodeScheduler:
         fn = event.fns[0]
         function = self._functions[fn]
         limit_s = _shorter(function.timeout, event.hard_s)
-        job = self._jobs[hold.id] = NodeJob(hold.id, hold.attempt, hold.cls, fn, function, limit_s)
+        job = self._jobs[hold.id] = NodeJob(hold.id, hold.attempt, hold.cls, fn, function, limit_s, hold.id)
         if event.needs:
             self._note_needs(event)
         assert hold.grant is not None
@@ -248,7 +263,7 @@ class NodeScheduler:
             job = front(cls.ahead)
             if job is None:
                 empty.append(cls.id)
-            elif (oldest is None or job.id < oldest.id) and cls.id not in blocked:
+            elif (oldest is None or by_age(job) < by_age(oldest)) and cls.id not in blocked:
                 oldest = job
         for number in empty:
             del self._ahead[number]
@@ -470,7 +485,7 @@ class NodeScheduler:
         """Put jobs that were handed back to the front of those that wait here."""
         for job in sorted(jobs, key=by_age, reverse=True):
             job.lease = None
-            job.cls.ahead.appendleft(job)
+            place(job.cls.ahead, [job]) if job.cls.aged else job.cls.ahead.appendleft(job)
             self._ahead[job.cls.id] = job.cls
 
     def _forget(self, job: NodeJob) -> None:

@@ -43,7 +43,7 @@ def hello(role, name, session=""):
     return Hello(role, 1, 1, "3.11.7", {}, name, f"i-{name}", 1, "", [], received=0, session=session)
 
 
-def submit(first, amount, *, here, name=""):
+def submit(first, amount, *, here, name="", ages=()):
     """Return a submission of `amount` jobs of one core; those of a session's are kept under names."""
     retry = RetrySpec(1)
     function = SubmittedFunction(b"d" * 16, "work", False, 60.0, retry, False, False, here)
@@ -51,7 +51,9 @@ def submit(first, amount, *, here, name=""):
     names = [f"{name}{number}" for number in children] if name else []
     request = "cores=1"
     columns = ([0] * amount, [b"x"] * amount, [0] * amount)
-    return Frame(Submit(0, 0, request, 0, False, [function], children, *columns, names), [CODE] if here else [])
+    return Frame(
+        Submit(0, 0, request, 0, False, [function], children, *columns, names, list(ages)), [CODE] if here else []
+    )
 
 
 def report(number, *jobs, ends=True):
@@ -74,6 +76,7 @@ def write(directory):
     nightly = clients.join(hello("client", "s", "nightly"), ClosedLink("s", "here"), None)
     clients.hear(client, [submit(1, 6, here=True)])
     clients.hear(nightly, [submit(1, 3, here=True, name="part-")])
+    clients.hear(client, [submit(20, 1, here=False, ages=[1])])
     head.hear(worker, [report(1, 1), report(3, 7)])
     segment = store._journal.begin_segment()
     commit_image(directory, segment, draw_head(head, clients, store.began, store.clock()))

@@ -41,7 +41,7 @@ def began(schema=SCHEMA):
     (path,) = (KEPT / f"schema-{schema}").glob("*.image")
     data = path.read_bytes()
     at = data.index(b"\xa7Rec")
-    return msgspec.msgpack.decode(data[at + 28 :].split(b"\xa7", 1)[0], type=_snapshot._Title).began
+    return msgspec.msgpack.decode(data[at + 28 :].split(b"\xa7Rec", 1)[0], type=_snapshot._Title).began
 
 
 def restored(directory):

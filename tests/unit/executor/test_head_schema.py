@@ -16,10 +16,20 @@ from grainlike.head.durable import _schema
 from grainlike.head.durable._schema import CONVERSIONS, SCHEMA, check_schema, records
 from grainlike.journal import Conversion, Record, draw_image, fields_of, read_image
 
-FINGERPRINTS = {1: "6cee136cdf4ebf836cc4b520ed202edb"}
+FINGERPRINTS = {
+    1: "6cee136cdf4ebf836cc4b520ed202edb",
+    2: "d7cbd0a104422cda453b564ac3c78d58",
+    3: "064220605dc0d8b85836c63af1c9f85f",
+}
 """Of each schema. Never change a released one: raise `SCHEMA` in `_schema.py`, add its conversion, and a line here."""
 
-ROOMS = ("grainlike.resources", "grainlike.scheduler", "grainlike.scheduler.planning", "grainlike.wire")
+ROOMS = (
+    "grainlike.resources",
+    "grainlike.scheduler",
+    "grainlike.scheduler.planning",
+    "grainlike.scheduler.values",
+    "grainlike.wire",
+)
 MODULES = (
     "grainlike.head._functions",
     "grainlike.head._nested",
