@@ -81,7 +81,7 @@ if TYPE_CHECKING:
         later,
         start,
     )
-    from grainlike.maps import amap, as_completed
+    from grainlike.maps import amap, as_completed, wait
     from grainlike.pool import ResourcePool
     from grainlike.subprocesses import run_process
 
@@ -152,6 +152,7 @@ __all__ = [
     "run",
     "run_process",
     "start",
+    "wait",
 ]
 
 _BACKENDS = "grainlike.backends"
@@ -193,6 +194,7 @@ _LAZY = {
     "run": _EXECUTOR,
     "run_process": _LAUNCH,
     "start": _GRAPH,
+    "wait": _MAPS,
 }
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec.structs import replace
 
+from grainlike.engine import Fetcher
 from grainlike.errors import JobCancelledError, ProtocolError
 from grainlike.graph import Function, Node, Options
 from grainlike.head._actions import ActionExecutor
@@ -25,6 +26,7 @@ from grainlike.head._history import JobHistory, calendar_ahead
 from grainlike.head._logs import LogRouter, last_words
 from grainlike.head._nested import RelayedJob, ReplyTo
 from grainlike.head._peers import WorkerConnection, names_meant
+from grainlike.head._program_values import ProgramValues
 from grainlike.head._queries import HeadQueries
 from grainlike.head._record_router import RecordRouter
 from grainlike.head._results import ResultHandler, take_items
@@ -138,16 +140,31 @@ class Head:
         self._outcomes = outcomes
         self._alarm = alarm
         self._now = now
+        self.program_values = ProgramValues(self.state, self.history, self._tell)
         self._maker = JobFactory(self.state, self.object_store)
         self._settling = ResultHandler(self.state, outcomes, self.observers, self.history, self._tell, now)
         self.values = ValueMover(self.state, self.object_store, self._tell)
         self._acting = ActionExecutor(
-            self.state, self._settling, self.observers, self.object_store, self.logs, self.history, self.values, alarm
+            self.state,
+            self._settling,
+            self.observers,
+            self.object_store,
+            self.logs,
+            self.history,
+            self.program_values,
+            self.values,
+            alarm,
         )
 
     def ask_pools(self, shortfall: Callable[[int], str | None]) -> None:
         """Have a function asked before jobs are warned of that no worker can run; see `ActionExecutor.shortfall`."""
         self._acting.shortfall = shortfall
+
+    def keep_values(self, fetcher: Fetcher) -> None:
+        """Have large values of this program's jobs stay at workers; `fetcher` brings those here that are needed."""
+        fetcher.source = self.program_values
+        self.program_values.fetcher = self._maker.fetcher = fetcher
+        self.state.functions.stays = True
 
     def _is_coroutine(self, fn: int) -> bool:
         return self.state.functions.is_async(fn)  # of the present table: an image brings another
@@ -242,7 +259,9 @@ class Head:
         for (request, priority, isolate), columns in batches.items():
             jobs, fns = self._not_cancelled(*columns)
             if jobs:
-                self._tell(JobsSubmitted(request, jobs, fns, priority, isolate, ages=self._ages(jobs) if aged else []))
+                inputs = self._maker.take_inputs(jobs) if self._maker.inputs else ()
+                ages = self._ages(jobs) if aged else []
+                self._tell(JobsSubmitted(request, jobs, fns, priority, isolate, inputs=inputs, ages=ages))
 
     def _ages(self, jobs: list[int]) -> list[int]:
         """Return the numbers of the oldest jobs that these need, or their own."""

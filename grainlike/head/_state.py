@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from grainlike.head._functions import FunctionTable
+from grainlike.head._kept_calls import KeptCalls
 from grainlike.head._nested import RelayedJobs
 from grainlike.head._peers import WorkerConnection
 from grainlike.head.values._transfers import Transfer
@@ -27,6 +28,7 @@ class HeadState:
         self.counters = JobCounters(opened)
         self.functions = FunctionTable(tell)
         self.nested = RelayedJobs(self.jobs, self.functions, self.next_job, tell, self.counters)
+        self.kept = KeptCalls(self.functions)
         self.last_job = 0
         """The highest number that a job has had."""
         self.last_peer = 0

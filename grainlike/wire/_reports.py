@@ -157,6 +157,11 @@ class Totals:
         cancelled: jobs that were cancelled or had no awaiter left, and those that ran when their graph failed.
         total_seconds: from beginning to end; of a head with a journal, from its first start.
         run_seconds: the times that all jobs ran, added up.
+        moved: bytes of values that were copied from worker to worker.
+        relayed: those of them that passed through the head.
+        sent: bytes of arguments that went from programs to workers, other than through shared memory.
+        fetched: bytes of values that stayed at workers, and came to programs later.
+        recomputed: jobs that ran again because their values were lost.
     """
 
     succeeded: int
@@ -166,6 +171,11 @@ class Totals:
     cancelled: int
     total_seconds: float
     run_seconds: float
+    moved: int = 0
+    relayed: int = 0
+    sent: int = 0
+    fetched: int = 0
+    recomputed: int = 0
 
     def __str__(self) -> str:
         counts = [(status, getattr(self, status)) for status in _STATUSES]

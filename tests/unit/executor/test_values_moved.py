@@ -65,7 +65,7 @@ class Peer(WorkerConnection):
         )  # fmt: skip
         super().__init__(number, f"n{number}", ClosedLink("", ""), hello, Cores([0]), 0.0)
         self.replicas = replicas
-        self.transfers = ReplicaTransfers(replicas, lambda message, buffers=(): self.up.append((message, buffers)))
+        self.transfers = ReplicaTransfers(replicas, self._say)
         self.down: deque[Said] = deque()
         self.up: deque[Said] = deque()
         self.away = False
@@ -73,6 +73,9 @@ class Peer(WorkerConnection):
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         if not (self.away and isinstance(message, OF_ONE_LINK)):
             self.down.append((message, buffers))
+
+    def _say(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        self.up.append((message, buffers))
 
     def holds(self, value: object, number: int, attempt: int = 1) -> int:
         """Have a replica there; return its size."""

@@ -27,8 +27,8 @@ VALUE = Payload(b"stream", (bytes(range(256)) * 10_000,))
 def ended(*rows: tuple[int, int, Code, int], gone: Sequence[int] = ()) -> Completed:
     jobs, attempts, codes, sizes = (list(column) for column in zip(*rows, strict=True))
     nothing = [0.0] * len(rows)
-    columns = nothing, nothing, nothing, [0] * len(rows), [b""] * len(rows), []
-    return Completed(1, jobs, attempts, [int(code) for code in codes], *columns, 0.0, sizes=sizes, gone=list(gone))
+    columns = jobs, attempts, [int(code) for code in codes], nothing, nothing, nothing, [0] * len(rows)
+    return Completed(1, *columns, [b""] * len(rows), [], 0.0, sizes=sizes, gone=list(gone))
 
 
 @pytest.fixture
