@@ -140,10 +140,10 @@ class Head:
         self._outcomes = outcomes
         self._alarm = alarm
         self._now = now
-        self.program_values = ProgramValues(self.state, self.history, self._tell)
+        self.values = ValueMover(self.state, self.object_store, self._tell)
+        self.program_values = ProgramValues(self.state, self.history, self.values, self._tell)
         self._maker = JobFactory(self.state, self.object_store)
         self._settling = ResultHandler(self.state, outcomes, self.observers, self.history, self._tell, now)
-        self.values = ValueMover(self.state, self.object_store, self._tell)
         self._acting = ActionExecutor(
             self.state,
             self._settling,

@@ -9,8 +9,9 @@ from grainlike.errors import ValueLostError
 from grainlike.head._errors import value_lost
 from grainlike.head._history import JobHistory
 from grainlike.head._state import HeadState
+from grainlike.head.values._mover import ValueMover
 from grainlike.payload import Payload
-from grainlike.scheduler import HeadEvent, ValuesGiven, ValuesReleased, ValuesWanted
+from grainlike.scheduler import HeadEvent, ValuesReleased, ValuesWanted
 
 if TYPE_CHECKING:
     from grainlike.engine import Fetcher
@@ -19,11 +20,15 @@ __all__ = ["ProgramValues"]
 
 
 class ProgramValues:
-    """Source of a program's `Fetcher`, at its head. `tell` passes events to the scheduler."""
+    """Source of a program's `Fetcher`, at its head. `mover` brings values; `tell` passes events to the scheduler."""
 
-    def __init__(self, state: HeadState, history: JobHistory, tell: Callable[[HeadEvent], object]) -> None:
+    def __init__(
+        self, state: HeadState, history: JobHistory, mover: ValueMover, tell: Callable[[HeadEvent], object]
+    ) -> None:
         self._state = state
         self._history = history
+        self._mover = mover
+        mover.given = self.given
         self._tell = tell
         self.fetcher: Fetcher | None = None
 
@@ -35,7 +40,7 @@ class ProgramValues:
 
     def unwant(self, values: Sequence[int]) -> None:
         """Nobody waits for these any more."""
-        self._tell(ValuesGiven(list(values)))
+        self._mover.unwant(values)
 
     def release(self, values: Sequence[int]) -> None:
         """The program refers to these no more."""
