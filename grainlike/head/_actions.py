@@ -216,8 +216,8 @@ class ActionExecutor:
         else:
             self._state.counters.sent += sum(map(len, data))
             columns = action.jobs, action.attempts, action.fns, data
-            needs = list(action.needs)
-            message = Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory, action.ages, needs)
+            needs, ages = list(action.needs), action.ages
+            message = Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory, ages, needs)
             peer.post(message)
         if self._logs:
             self._logs.assigned(peer, jobs)

@@ -141,10 +141,10 @@ class Head:
         self._outcomes = outcomes
         self._alarm = alarm
         self._now = now
-        self._maker = JobFactory(self.state, self.object_store)
-        self._settling = ResultHandler(self.state, outcomes, self.observers, self.history, self._tell, now)
         self.values = ValueMover(self.state, self.object_store, self._tell)
         self.program_values = ProgramValues(self.state, self.history, self.values, self._tell)
+        self._maker = JobFactory(self.state, self.object_store)
+        self._settling = ResultHandler(self.state, outcomes, self.observers, self.history, self._tell, now)
         self._acting = ActionExecutor(
             self.state,
             self._settling,
@@ -165,7 +165,6 @@ class Head:
         """Have large values of this program's jobs stay at workers; `fetcher` brings those here that are needed."""
         fetcher.source = self.program_values
         self.program_values.fetcher = self._maker.fetcher = fetcher
-        self.values.given = self.program_values.given
         self.state.functions.stays = True
 
     def _is_coroutine(self, fn: int) -> bool:

@@ -20,14 +20,15 @@ __all__ = ["ProgramValues"]
 
 
 class ProgramValues:
-    """Source of a program's `Fetcher`, at its head. `tell` passes events to the scheduler, `mover` brings bytes."""
+    """Source of a program's `Fetcher`, at its head. `mover` brings values; `tell` passes events to the scheduler."""
 
     def __init__(
         self, state: HeadState, history: JobHistory, mover: ValueMover, tell: Callable[[HeadEvent], object]
     ) -> None:
-        self._mover = mover
         self._state = state
         self._history = history
+        self._mover = mover
+        mover.given = self.given
         self._tell = tell
         self.fetcher: Fetcher | None = None
 

@@ -68,10 +68,13 @@ class CreditPool:
             self._waiting.append(transfer)
 
     def _give(self) -> None:
-        while self._waiting and self.under_way < _ALL_BYTES:
-            transfer = self._waiting.popleft()
-            transfer.waits = False
+        while self._waiting:
+            transfer = self._waiting[0]
             at, count = transfer.granted, min(_TURN_BYTES, transfer.size - transfer.granted)
+            if self.under_way + count > _ALL_BYTES:
+                return
+            self._waiting.popleft()
+            transfer.waits = False
             transfer.granted += count
             self.under_way += count
             if transfer.begun:

@@ -79,6 +79,8 @@ class ValueMover:
         self._credit = CreditPool(self._ask)
         self._by_target: dict[tuple[int, int], Transfer] = {}
         """Transfers by target and value."""
+        self._away: set[int] = set()
+        """Workers to which there is no link at the moment."""
 
     # --- what the scheduler says -------------------------------------------------------------------------------------
 
@@ -178,7 +180,7 @@ class ValueMover:
                 self._answer(_Gift(value, Payload(stand_in(size, 0))))
                 return
         self._state.transfers[transfer.number] = self._by_target[target, value] = transfer
-        self._credit.start(transfer)
+        self._begin(transfer)
 
     def _ask(self, transfer: Transfer, message: SendReplica | ReplicaCredit) -> None:
         self._state.peers[transfer.source].post(message)
@@ -299,17 +301,24 @@ class ValueMover:
 
     def broke(self, peer: WorkerConnection) -> None:
         """The link to a worker has broken: what was under way there is lost, and holds up nobody else."""
+        self._away.add(peer.number)
         for transfer in self._of(peer):
             self._credit.rewind(transfer, transfer.received if transfer.source == peer.number else transfer.written)
 
     def returned(self, peer: WorkerConnection) -> None:
         """There is another link to a worker: go on with its transfers, as far as their other end can be reached."""
         self.broke(peer)
+        self._away.discard(peer.number)
         for transfer in self._of(peer):
+            self._begin(transfer)
+
+    def _begin(self, transfer: Transfer) -> None:
+        if self._away.isdisjoint((transfer.source, transfer.target)):
             self._credit.start(transfer)
 
     def left(self, peer: WorkerConnection) -> None:
         """A worker is lost, as the scheduler knows: so are its transfers."""
+        self._away.discard(peer.number)
         for transfer in self._of(peer):
             self._stop(transfer)
 
