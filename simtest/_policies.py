@@ -46,16 +46,16 @@ def _nobody(*_: object, **__: object) -> int:
     return -1
 
 
-def _first_with_room(placing: NearPlacing, job: object, shape: object, now: float) -> object:
+def _first_with_room(placing: NearPlacing, job: object, shape: object, _: float) -> object:
     """Return the first worker with room if it has all inputs, whichever others have."""
-    found = [worker for worker in placing._workers.values() if worker.fits_now(shape)]  # type: ignore[arg-type]  # noqa: SLF001
-    whole = placing._table.whole_at(job.inputs)  # type: ignore[attr-defined]  # noqa: SLF001
+    found = [worker for worker in placing._workers.values() if worker.fits_now(shape)]  # type: ignore[arg-type]
+    whole = placing._table.whole_at(job.inputs)  # type: ignore[attr-defined]
     return found[0] if found and found[0].id in whole else None
 
 
 def _to_first(placing: NearPlacing, job: object, shape: object, now: float) -> object:
-    found = [worker for worker in placing._workers.values() if worker.fits_now(shape)]  # type: ignore[arg-type]  # noqa: SLF001
-    may = found and placing._may_go(found[0], job, shape, now)  # type: ignore[arg-type]  # noqa: SLF001
+    found = [worker for worker in placing._workers.values() if worker.fits_now(shape)]  # type: ignore[arg-type]
+    may = found and placing._may_go(found[0], job, shape, now)  # type: ignore[arg-type]
     return found[0] if may else None
 
 
@@ -117,7 +117,7 @@ def compare(seed: int = 0) -> list[Row]:
     rows: list[Row] = []
     for bytes_per_s in _RATES:
         for name, made in PATTERNS.items():
-            workload = made(Dice(seed).fork(name), _JOBS[name])  # type: ignore[call-arg]
+            workload = made(Dice(seed).fork(name), _JOBS[name])
             for policy, using in POLICIES.items():
                 run = partial(_run, seed, workload, bytes_per_s)
                 with using():  # type: ignore[attr-defined]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import chain as joined
 
 from msgspec.structs import replace
 
@@ -68,10 +67,10 @@ def cheap(dice: Dice, count: int, size: int = 50 * MB, seconds: float = 0.002) -
     return Workload("cheap", _FUNCTIONS, tuple(jobs))
 
 
-PATTERNS: dict[str, Callable[[Dice, int, int], Workload]] = {
+PATTERNS: dict[str, Callable[[Dice, int], Workload]] = {
     "broadcast": broadcast, "chains": chains, "tree": tree, "few_long": few_long, "cheap": cheap,
 }  # fmt: skip
-"""Patterns of which each is also run with other sizes, to compare policies."""
+"""Patterns by which policies are compared."""
 
 _ASKS: tuple[Request, ...] = (Cores(1), Cores(1), Cores(1), Cores(2), Cores(4))
 
@@ -116,7 +115,13 @@ def shared_values(dice: Dice, count: int) -> Workload:
     return Workload("shared_values", _FUNCTIONS, tuple(jobs))
 
 
-VALUE_WORKLOADS: dict[str, Callable[[Dice, int], Workload]] = dict(
-    joined(PATTERNS.items(), {"values": values, "shared_values": shared_values}.items())
-)
+VALUE_WORKLOADS: dict[str, Callable[[Dice, int], Workload]] = {
+    "broadcast": broadcast,
+    "chains": chains,
+    "tree": tree,
+    "few_long": few_long,
+    "cheap": cheap,
+    "values": values,
+    "shared_values": shared_values,
+}
 """All of these, by name."""

@@ -60,6 +60,7 @@ class Client:
         self._loose: list[int] = []
         """Those to which it refers no more, and has not said so."""
         self._wants: set[int] = set()
+        self._submitting = False
         self.unsettled = len(workload.jobs)
 
     def start(self) -> None:
@@ -140,7 +141,7 @@ class Client:
         if self._ready:
             ready, self._ready = sorted(self._ready), []
             self._submit([position for position in ready if position not in self._done])
-        if self._loose:
+        if self._loose and not self._submitting:
             self._speak()
 
     def _settle(self, position: int, *, ok: bool) -> None:
@@ -224,6 +225,7 @@ class Client:
             fns.append(plan.fn + 1)
             ages.append(age)
             inputs.append(needs)
+        self._submitting = True
         self._head.submit(
             [
                 JobsSubmitted(
@@ -233,6 +235,7 @@ class Client:
                 for key, (jobs, fns, ages, inputs) in batches.items()
             ]
         )  # fmt: skip
+        self._submitting = False
         for position in positions if self._stays else ():
             for before in dict.fromkeys(self._plans[position].after):
                 self._let_go(before)

@@ -41,6 +41,10 @@ class Copies:
         self._copies.append(_Copy(source, target, size, self._clock.now, done))
         self._share()
 
+    def stop_all(self) -> None:
+        """Stop all copies."""
+        self._copies = []
+
     def stop(self, worker: int) -> None:
         """Stop all copies from and to a worker."""
         ends = (worker,)
@@ -73,7 +77,7 @@ class Copies:
         if copy.epoch != epoch or copy not in self._copies:
             return
         ends = [copy.source] if copy.target is None else [copy.source, copy.target]
-        if any(end.frozen or end.up.is_held for end in ends):
+        if any(end.alive and (end.frozen or end.up.is_held) for end in ends):
             self._clock.after(_LOOK_S, self._end, copy, epoch)
             return
         self._copies.remove(copy)

@@ -131,6 +131,7 @@ class SimulatedHead:
     def die(self) -> None:
         """Die (SIGKILL). Messages that it had sent still arrive; jobs without an outcome are lost for the client."""
         self.alive = False
+        self.values.die()
         self.peers.clear()
         self._suspects.clear()
         self.client.lose_head()

@@ -139,6 +139,10 @@ class ValueDriver:
         else:
             self._head.tell(ReplicasGone(worker, [value], [attempt]))
 
+    def die(self) -> None:
+        """Stop all that is under way."""
+        self._copies.stop_all()
+
     def left(self, worker: int) -> None:
         """Stop what goes to a worker that was given up, and comes from it."""
         self._copies.stop(worker)

@@ -14,6 +14,8 @@ Raises `AssertionError` when one of these promises is broken:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from grainlike.scheduler import ReplicasDropped
 from grainlike.simulation import Clock, FunctionPlan, JobPlan
 
@@ -153,7 +155,8 @@ class ValueBooks:
         if worker in self._stores:
             self._stores[worker].discard((value, attempt))
             used = [job for at, job in self._running if at == worker and value in self._needs.get(job, ())]
-            used = [job for job in used if self._is_open(job)]
+            again = any(held == value for held, _ in self._stores[worker])  # it was made again, and this is the old one
+            used = [job for job in used if self._is_open(job) and not again]
             assert not used, f"worker {worker} removed value {value}, which job {used} uses there"
 
     def damaged(self, worker: int, value: int, attempt: int) -> None:
@@ -200,6 +203,11 @@ class ValueBooks:
         assert needed, f"value {value} is made again, and nobody needs it"
         self._reviving.add(value)
 
+    def waits_for_ever(self, job: int, can_run: Callable[[int], bool]) -> bool:
+        """Return True if a job needs a value that is to be made again, and nobody is here who could."""
+        again = [value for value in self._needs.get(job, ()) if value in self._reviving]
+        return any(not can_run(value) or self.waits_for_ever(value, can_run) for value in again)
+
     def is_reviving(self, job: int) -> bool:
         """Return True while a job makes a value again."""
         return job in self._reviving
@@ -222,8 +230,8 @@ class ValueBooks:
         assert not self._wanted, f"values {sorted(self._wanted)} are wanted, and nobody was told"
         if any(job not in self._outcome for job in self._plans):
             return  # it waits for a worker that could run it, and its inputs with it
-        left = [value for value in self._reviving if self._is_open(value)]
-        assert not left, f"values {left} are made again for ever"
+        reviving = [value for value in self._reviving if self._is_open(value)]
+        assert not reviving, f"values {reviving} are made again for ever"
         for who, left in (("the client", self._owned), ("others", self._wanted)):
             assert not left, f"{who} needs values {sorted(left)} for ever"
         for worker in joined:

@@ -267,6 +267,8 @@ class Values:
                 self._ended(job, out)
             if table.unwanted:
                 break
+            if table.ended:
+                continue
             bare = [value for _, value in sorted(table.bare.items()) if self._is_lacking(value)]
             hopeless = [value for value in bare if self._why_not(value)]
             table.bare = {value.id: value for value in bare} if hopeless else {}
