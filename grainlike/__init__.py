@@ -42,6 +42,7 @@ from grainlike.errors import (
     SettingsError,
     UnknownNameError,
     UnsatisfiableError,
+    ValueLostError,
     VersionMismatchError,
     WorkerLostError,
 )
@@ -80,7 +81,7 @@ if TYPE_CHECKING:
         later,
         start,
     )
-    from grainlike.maps import amap, as_completed
+    from grainlike.maps import amap, as_completed, wait
     from grainlike.pool import ResourcePool
     from grainlike.subprocesses import run_process
 
@@ -129,6 +130,7 @@ __all__ = [
     "Token",
     "UnknownNameError",
     "UnsatisfiableError",
+    "ValueLostError",
     "VersionMismatchError",
     "WallTime",
     "WorkerLostError",
@@ -150,6 +152,7 @@ __all__ = [
     "run",
     "run_process",
     "start",
+    "wait",
 ]
 
 _BACKENDS = "grainlike.backends"
@@ -191,6 +194,7 @@ _LAZY = {
     "run": _EXECUTOR,
     "run_process": _LAUNCH,
     "start": _GRAPH,
+    "wait": _MAPS,
 }
 
 

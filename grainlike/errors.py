@@ -13,6 +13,7 @@ Each derives from `GrainlikeError` and from the built-in that a caller would alr
     ├── JobMemoryError(MemoryError)               a job took more memory than it asked for
     ├── JobCancelledError(CancelledError)         a job that was cancelled is asked for its value
     ├── WorkerLostError(RuntimeError)             a job's worker or runner died too many times
+    │   └── ValueLostError                        the last copy of a value is gone, and it cannot be made again
     ├── HeadLostError(ConnectionError)            the head has exited or is unreachable
     ├── JournalError(OSError)                     the head's journal is damaged, in use, or cannot be written
     ├── BlockEndedError(RuntimeError)             a head takes no more workers of this block
@@ -51,6 +52,7 @@ __all__ = [
     "SettingsError",
     "UnknownNameError",
     "UnsatisfiableError",
+    "ValueLostError",
     "VersionMismatchError",
     "WorkerLostError",
 ]
@@ -113,6 +115,10 @@ class JobCancelledError(GrainlikeError, CancelledError):
 
 class WorkerLostError(GrainlikeError, RuntimeError):
     """Raised when the worker or runner of a job died while it ran, too many times: it is not tried again."""
+
+
+class ValueLostError(WorkerLostError):
+    """Raised when the last copy of a value that stayed at workers is gone, and it cannot be made again; says why."""
 
 
 class HeadLostError(GrainlikeError, ConnectionError):

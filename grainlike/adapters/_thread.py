@@ -21,6 +21,7 @@ import anyio
 
 from grainlike.adapters._calls import InitializerFailedError
 from grainlike.adapters._future import BrokenPoolError, PoolCall, PoolFuture, as_library_error, here
+from grainlike.engine import bring
 from grainlike.errors import GrainlikeError, JobCancelledError
 from grainlike.eventloop import loop_options
 from grainlike.executor import Executor, connect
@@ -326,8 +327,22 @@ class ExecutorThread:
             if answer.set_running_or_notify_cancel():
                 answer.set_exception(self._broken)
 
+    def _brought(self, node: Node, error: BaseException | None) -> None:
+        """The value of calls is in the program now; `error`: it never will be."""
+        if error is None:
+            self.finished(node)
+            return
+        self._watched.discard(node)
+        for call in self._calls.pop(node, ()):
+            call.fail(error)
+        if self._ending and not self._calls:
+            self._wake.set()
+
     def finished(self, node: Node) -> None:
         """Calls have their outcome."""
+        if node.stays:  # futures have their values at once
+            bring(node, partial(self._brought, node))
+            return
         if node.error is not None and self._is_dying():
             return  # it is the thread's end that fails them, and `_fail_all` says so
         self._watched.discard(node)

@@ -311,6 +311,11 @@ class _CountingListener:
         self._leases.told(node.record, "succeeded")
         self._listener.succeeded(node, value)
 
+    def stayed(self, node: Node, job: int, size: int) -> None:
+        self._counters.succeeded += 1
+        self._leases.told(node.record, "succeeded")
+        self._listener.stayed(node, job, size)
+
     def failed(self, node: Node, error: BaseException) -> None:
         if isinstance(error, JobCancelledError):
             self._counters.cancelled += 1

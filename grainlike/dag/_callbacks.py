@@ -27,7 +27,8 @@ class Callbacks:
 
     Args:
         on_start: called with the name of a job when its first attempt starts.
-        on_complete: with the name and the value, when it has succeeded.
+        on_complete: with the name and the value, when it has succeeded; None for a large value that stays at workers
+            because other jobs need it.
         on_error: with the name and the exception, when it has failed, timed out or was cancelled.
         on_skip: with the name, when it will not start, for what it needs is not there or the run has ended. Each job
             comes to one of these three.

@@ -75,17 +75,22 @@ class PartitionedRun(DagRun):
             self._launch_when_ready(piece)
 
     def _launch_when_ready(self, piece: Piece) -> None:
-        missing = {node for node in piece.needs if not node.finished}
+        missing = {node for node in piece.needs if not node.finished or node.stays}
 
-        def arrived(node: Node) -> None:
+        def arrived(node: Node, error: BaseException | None) -> None:
+            if error is not None:
+                lost.append(error)
             missing.discard(node)
-            if not missing:
+            if not missing and lost:
+                self._executor.settle({}, dict.fromkeys(piece.nodes, lost[0]))
+            elif not missing:
                 self._launch(piece)
 
-        for node in list(missing):
-            self._executor.watch(node, partial(arrived, node))
+        lost: list[BaseException] = []
         if not missing:
             self._launch(piece)
+        for node in list(missing):
+            self._executor.watch_value(node, partial(arrived, node))
 
     def _launch(self, piece: Piece) -> None:
         if self._over:
@@ -115,16 +120,17 @@ class PartitionedRun(DagRun):
         function = Function(run, options, name=f"part {piece.part}")
         job = Node(function, piece.request, RunsIn.REMOTE, (plan,), None, ())
         self._sent[job] = nodes
-        self._executor.watch(job, partial(self._arrived, job))
+        self._executor.watch_value(job, partial(self._arrived, job))
         self._executor.start([job])
 
-    def _arrived(self, job: Node) -> None:
+    def _arrived(self, job: Node, lost: BaseException | None) -> None:
         """The job of a piece has ended: so have all of its nodes, but those that were not made."""
         nodes = self._sent.pop(job)
         if self._over:
             return
-        if job.error is not None:
-            self._executor.settle({}, dict.fromkeys(nodes, job.error))
+        error = lost or job.error
+        if error is not None:
+            self._executor.settle({}, dict.fromkeys(nodes, error))
             return
         good: dict[Node, object] = {}
         bad: dict[Node, BaseException] = {}
@@ -132,9 +138,9 @@ class PartitionedRun(DagRun):
         for node, told in zip(nodes, job.value, strict=True):
             if told.good is None:
                 node.state = State.PENDING
-                error = _error_before(node, bad)
-                if error is not None:
-                    bad[node] = error
+                before = _error_before(node, bad)
+                if before is not None:
+                    bad[node] = before
                 continue
             record = node.record = StepRecord(told, job)
             if told.left:
@@ -142,8 +148,8 @@ class PartitionedRun(DagRun):
                 continue
             try:
                 good[node] = told.outcome(record.note(node.function.name))
-            except Exception as error:  # noqa: BLE001 - its own, or what opening its value raised
-                bad[node] = error
+            except Exception as raised:  # noqa: BLE001 - its own, or what opening its value raised
+                bad[node] = raised
         self._executor.settle(good, bad, left)
 
     def _stop(self, running: Status, why: str, *, skipped: bool = True) -> None:

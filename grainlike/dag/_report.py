@@ -32,7 +32,8 @@ class JobReport:
         name: the job's name in the graph.
         status: `"succeeded"`, `"failed"`, `"skipped"` (it never started, for what it needs did not succeed or the run
             ended), `"timed_out"` (past its own limit or the run's), or `"cancelled"`.
-        value: the returned value; None unless it succeeded.
+        value: the returned value; None unless it succeeded, and for a large one that stays at workers, as other jobs
+            needed it: `await dag[name]` brings that here.
         error: the exception if it did not succeed; of a skipped job, the error for which it was skipped.
         worker: the worker of its last attempt; None where it never ran, or ran in the caller's process.
         allocation: the slots of its last attempt.

@@ -18,8 +18,8 @@ import anyio
 from grainlike.dag._callbacks import CallbackQueue, Callbacks
 from grainlike.dag._occupancy import Occupancy
 from grainlike.dag._report import DagReport, EndedJobState
-from grainlike.engine import QUIET_S
-from grainlike.errors import JobCancelledError, JobTimeoutError
+from grainlike.engine import QUIET_S, bring
+from grainlike.errors import JobCancelledError, JobTimeoutError, ValueLostError
 from grainlike.executor import Executor
 from grainlike.graph import NamedJob, Node, State, Status
 from grainlike.jobs import Job, Lease, allocation_of, slots_of
@@ -59,6 +59,10 @@ class DagRun:
         """Slots of calls that ran in a chain, after the first, whose start was reported."""
         self._started: set[Node] = set()
         self._changed = anyio.Event()
+        self._needed = {graph[name].node for job in graph.values() for name in job.needs}
+        """Jobs on which others depend: their large values stay at workers."""
+        self._unfetched: dict[Node, BaseException] = {}
+        """Jobs with values that could not be brought here, and why."""
 
     async def run(self, jobs: Iterable[NamedJob], timeout: float | None) -> DagReport:
         """Run these jobs; those of the graph that are not among them have finished."""
@@ -113,13 +117,23 @@ class DagRun:
 
     def finished(self, node: Node) -> None:
         """A job has its outcome."""
-        job = self._open.pop(node, None)
+        job = self._open.get(node)
         if job is None:  # the run had ended it before
             return
+        if node.stays and node not in self._needed and node not in self._unfetched:
+            bring(node, partial(self._brought, node))  # nobody else takes it: it is for the report
+            return
+        del self._open[node]
         outcome = self._outcome(job)
         self._end(job, outcome)
         if self._fail_fast and outcome.status in ("failed", "timed_out"):
             self._stop("cancelled", f"{job.name} {outcome.status.replace('_', ' ')}")
+
+    def _brought(self, node: Node, error: BaseException | None) -> None:
+        """The value of a job is in the program now; `error`: it never will be."""
+        if error is not None:
+            self._unfetched[node] = error
+        self.finished(node)
 
     def _outcome(self, job: NamedJob) -> EndedJobState:
         """Return how a finished job ended, in this run or before it."""
@@ -127,7 +141,9 @@ class DagRun:
         needs = tuple([self._graph[name].node for name in job.needs])
         if job.status is not None:
             return EndedJobState(job.status, node.error, node, needs, None)
-        return EndedJobState(_status(node, needs), node.error, node, needs, None)
+        lost = self._unfetched.get(node)
+        status = "failed" if isinstance(lost, ValueLostError) else _status(node, needs)
+        return EndedJobState(status, lost or node.error, node, needs, None)
 
     def _stop(self, running: Status, why: str, *, skipped: bool = True) -> None:
         """End all that has not: what runs, or ran on a lost worker, has this status; the others are skipped."""

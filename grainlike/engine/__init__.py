@@ -2,7 +2,8 @@
 
 Answers: how a placeholder is resolved (`_engine`, `_resolver`), how calls without resources run (`_local_calls`), how
 items of streams are kept and read (`_stream_buffer`, `_stream_reader`, `_local_streams`), and what is logged of
-errors that were never retrieved (`_unretrieved`). The engine does not depend on where jobs run.
+errors that were never retrieved (`_unretrieved`), and how values that stay at workers come here (`_fetches`). The
+engine does not depend on where jobs run.
 """
 
 from typing import TYPE_CHECKING
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
-    from grainlike.engine._engine import Engine, JobRunner
+    from grainlike.engine._engine import Engine
     from grainlike.engine._explain import explain_unsubmitted
+    from grainlike.engine._fetches import Fetcher, ValueSource, bring
+    from grainlike.engine._interfaces import JobRunner
     from grainlike.engine._local_calls import QUIET_S, LocalCall, LocalCalls
     from grainlike.engine._resolver import BaseResolver, Waitable
     from grainlike.engine._streams import ReaderWakeup, buffer_of
@@ -22,12 +25,15 @@ __all__ = [
     "QUIET_S",
     "BaseResolver",
     "Engine",
+    "Fetcher",
     "JobRunner",
     "LocalCall",
     "LocalCalls",
     "ReaderWakeup",
     "ThreadCall",
+    "ValueSource",
     "Waitable",
+    "bring",
     "buffer_of",
     "explain_unsubmitted",
     "retrieved_elsewhere",
@@ -40,7 +46,9 @@ if not TYPE_CHECKING:  # else any name would be there
         {
             "ReaderWakeup": "_streams",
             "Engine": "_engine",
-            "JobRunner": "_engine",
+            "JobRunner": "_interfaces",
+            "Fetcher": "_fetches",
+            "ValueSource": "_fetches",
             "LocalCall": "_local_calls",
             "LocalCalls": "_local_calls",
             "QUIET_S": "_local_calls",
@@ -49,6 +57,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "Waitable": "_resolver",
             "retrieved_elsewhere": "_unretrieved",
             "ThreadCall": "_thread_call",
+            "bring": "_fetches",
             "buffer_of": "_streams",
             "this_call": "_thread_call",
         },

@@ -8,7 +8,9 @@ Laws:
    placeholder ends remote work, and how one of two awaiters leaves the other's result intact.
 3. A node fails as soon as one of its inputs fails, with the same exception; but one whose function accepts errors
    (`gather(return_exceptions=True)`) is ready when all its inputs have finished, however they did.
-4. Everything is iterative: a chain of 100 000 operators is a loop here.
+4. A node whose value stays at workers has finished. What needs the bytes in this process begins when they were fetched;
+   jobs do not.
+5. Everything is iterative: a chain of 100 000 operators is a loop here.
 """
 
 from __future__ import annotations
@@ -18,15 +20,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context, copy_context
 from itertools import count, islice
-from typing import Any, Protocol
+from typing import Any
 
+from grainlike.engine._fetches import Fetcher, InputFetches
+from grainlike.engine._interfaces import CallCache, CallRunner, JobRunner
 from grainlike.engine._unretrieved import log_if_unretrieved
 from grainlike.errors import GraphError
 from grainlike.eventloop import new_wakeup
-from grainlike.graph import Node, RunsIn, State, pending_nodes, unfinished_nodes
+from grainlike.graph import Node, RunsIn, State, fetched, pending_nodes, unfinished_nodes
 from grainlike.resources import Request
 
-__all__ = ["CallCache", "CallRunner", "Engine", "JobRunner"]
+__all__ = ["Engine"]
 
 _SLICE_S = 0.005
 """Seconds for which the engine keeps the event loop before other callbacks get a turn."""
@@ -49,50 +53,7 @@ _Caller = tuple[int, Context]
 _NOBODY_LEFT = "was cancelled: the last who awaited it left; start() keeps a call going"
 
 # As globals: for each node it would be looked up on the enum's class.
-_PENDING, _REMOTE = State.PENDING, RunsIn.REMOTE
-
-
-class JobRunner(Protocol):
-    """Receiver of calls with resources."""
-
-    def submit(self, nodes: Sequence[Node]) -> None:
-        """Submit these calls to workers."""
-
-    def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
-        """Cancel calls that are wanted no more; with `skipped`, those that had not started count as skipped, not
-        cancelled.
-        """
-
-
-class CallRunner(Protocol):
-    """Receiver of calls without resources."""
-
-    def begin(self, node: Node, context: Context) -> None:
-        """Run it in this process, in a copy of `context`."""
-
-    def cancel(self, node: Node) -> None:
-        """Cancel a call that is wanted no more."""
-
-
-class CallCache(Protocol):
-    """Result cache of calls. A call passes here twice at most: before it runs, and when it has succeeded."""
-
-    def wants_to_look(self, node: Node) -> bool:
-        """Return True if the result is to be looked up before the call runs."""
-        ...
-
-    def look(self, node: Node, go_on: Callable[[], None]) -> None:
-        """Look up the result: report the call's outcome on a hit, else call `go_on`."""
-
-    def wants_to_keep(self, node: Node) -> bool:
-        """Return True if the call's value is to be stored before awaiters get it."""
-        ...
-
-    def keep(self, node: Node, value: Any) -> None:
-        """Store the value, then report the call's outcome again."""
-
-    def forget(self, node: Node) -> None:
-        """Drop the state of a call that has finished."""
+_PENDING, _SUCCEEDED, _REMOTE = State.PENDING, State.SUCCEEDED, RunsIn.REMOTE
 
 
 class Engine:
@@ -111,6 +72,11 @@ class Engine:
         """Called with nodes as they are bound: once for all that come together."""
         self.ended: Callable[[Node, BaseException | None], object] | None = None
         """Called with each outcome as it arrives, before anybody else learns of it; None is the error of a value."""
+        self.fetcher: Fetcher | None = None
+        """Fetcher of the values that stay at workers; None where none do."""
+        self._stays = False
+        """True once a node, or an input of one, had a value that stays at workers."""
+        self._inputs = InputFetches()
         self._owner = owner
         self._soon = soon
         self._fail_fast = fail_fast
@@ -179,6 +145,8 @@ class Engine:
                 if not node.finished:
                     self.unwatch(node, wake)
                     self.release([node])
+        if self._stays and node.stays:
+            return await fetched(node)
         return node.result()
 
     def watch(self, node: Node, waiter: Callable[[], object]) -> None:
@@ -256,6 +224,12 @@ class Engine:
         if self.ended is not None:
             self.ended(node, None)
         self._ended.append((node, True, value))
+
+    def stayed(self, node: Node, job: int, size: int) -> None:
+        """Take note of a value that stays at workers; `pump` does the rest."""
+        assert self.fetcher is not None
+        self._stays = True
+        self.succeeded(node, self.fetcher.stayed(job, size))
 
     def failed(self, node: Node, error: BaseException) -> None:
         """Take note of an error; `pump` does the rest."""
@@ -361,6 +335,8 @@ class Engine:
     def _begin(self, node: Node, context: Context) -> None:
         if node.finished:
             return
+        if self._stays and node.deps and self._inputs.fetch(node, context, self.fetcher, self._fetched):
+            return
         if node.function.options.cache is not None and self._look_up(node, context):
             return
         if node.place is RunsIn.INLINE:
@@ -368,6 +344,8 @@ class Engine:
                 self.applied(node)
             try:
                 value = node.apply()
+                if self._stays and node.function.collects:
+                    value = node.collected(value)
             except BaseException as error:  # noqa: BLE001 - an operator's own error is its awaiters', SystemExit too
                 self._ended.appendleft((node, False, error))
             else:
@@ -376,6 +354,14 @@ class Engine:
             self.calls.begin(node, context)
         else:
             self._remote.append(node)
+
+    def _fetched(self, node: Node, context: Context, error: BaseException | None) -> None:
+        """Go on with a node whose inputs are in this process now; `error`: they never will be."""
+        if error is None:
+            self._ready.append((node, context))
+        else:
+            self._ended.append((node, False, error))
+        self._soon(self.pump)  # not in the middle of what the head does
 
     def _look_up(self, node: Node, context: Context) -> bool:
         """Look up the result of a call that has a cache; return True if the call has to wait for that."""
@@ -420,7 +406,11 @@ class Engine:
             if node.deps and not self._has_inputs(node):
                 if node.place is RunsIn.LOCAL:
                     self._contexts[node] = context
-            elif node.place is _REMOTE and not ready and node.function.options.cache is None:
+            elif (
+                node.place is _REMOTE
+                and not (ready or (self._stays and node.deps))
+                and node.function.options.cache is None
+            ):
                 # By hand what `_begin` would do in its turn: through `ready` a no-op job costs 10.9 Python calls
                 # instead of 9.9, and workers begin only when all are ready.
                 remote.append(node)
@@ -429,7 +419,7 @@ class Engine:
 
     def _now_ready(self, node: Node) -> None:
         """Queue a node whose last input has finished."""
-        if node.place is _REMOTE and not self._ready and node.function.options.cache is None:
+        if node.place is _REMOTE and not (self._ready or self._stays) and node.function.options.cache is None:
             self._remote.append(node)
             return
         context = self._contexts.get(node) if self._contexts else None
@@ -459,8 +449,11 @@ class Engine:
                 continue
             if dep.age and dep.owner is self._owner:
                 _inherit(node, dep.age)
-            if dep.error is not None and not node.function.accepts_errors:
-                error = dep.error
+            if dep.state is not _SUCCEEDED:
+                if not node.function.accepts_errors:
+                    error = dep.error
+            elif dep.stays:
+                self._stays = True
         node.missing = missing
         if error is not None:
             self._ended.append((node, False, error))
@@ -482,6 +475,8 @@ class Engine:
         self._stop(dropped, skipped=skipped)
 
     def _stop(self, nodes: list[Node], *, skipped: bool) -> None:
+        if self._stays:
+            self._inputs.cancel(nodes)
         remote = [node for node in nodes if node.place is RunsIn.REMOTE]
         if remote:
             self.jobs.cancel(remote, skipped=skipped)

@@ -6,8 +6,10 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from grainlike.engine._fetches import bring
 from grainlike.engine._streams import StreamReader
 from grainlike.eventloop import EventLoopId, here, soon, soon_from_anywhere
 from grainlike.graph import Delayed, Node, Stream, StreamNode
@@ -117,6 +119,17 @@ class BaseResolver(ABC):
     def watch(self, node: Node, waiter: Callable[[], object]) -> None:
         """Call `waiter` when the node has finished."""
         self._engine.watch(node, waiter)
+
+    def unwatch(self, node: Node, waiter: Callable[[], object]) -> None:
+        """Call `waiter` no more; no-op if it was called."""
+        self._engine.unwatch(node, waiter)
+
+    def watch_value(self, node: Node, waiter: Callable[[BaseException | None], object]) -> None:
+        """Call `waiter` when the node has finished and its value is in this process; with the error of bringing it."""
+        if node.finished:
+            bring(node, waiter)
+        else:
+            self.watch(node, partial(bring, node, waiter))
 
     def release(self, nodes: Sequence[Node], *, skipped: bool = False) -> None:
         """Take back the interest of `start`: nodes with none left are cancelled, or `skipped` (see `Jobs`)."""

@@ -74,7 +74,7 @@ def result(placeholder: Delayed[T], timeout: float | None = None) -> T:
     node = node_of(placeholder)
     if here() is not None:
         raise RuntimeError(_AWAIT)
-    if not node.finished:
+    if not node.finished or node.stays:
         _wait(node, timeout)
     value: T = node.result()
     return value
@@ -217,8 +217,8 @@ class _Waiting:
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:
-            if isinstance(error, Exception) and not self._node.finished:
-                self._error = error  # why it could not be started
+            if isinstance(error, Exception) and (not self._node.finished or self._node.stays):
+                self._error = error  # why it could not be started, or fetched
             elif not self._node.finished:
                 raise
 
@@ -231,7 +231,7 @@ class _Waiting:
 
     def check(self) -> None:
         """Raise if the wait did not last until the node had finished."""
-        if self._node.state in (State.SUCCEEDED, State.FAILED):
+        if self._node.state in (State.SUCCEEDED, State.FAILED) and not self._node.stays:
             return  # maybe in the turn in which its time was over
         name = self._node.function.name
         if self._error is not None:
@@ -240,5 +240,5 @@ class _Waiting:
             raise JobCancelledError(f"{name} is not waited for any more: the call that did so was cancelled")
         if self._timed_out:
             raise TimeoutError(f"{name} had no value after {self._timeout:g} s")
-        if not self._node.finished:
+        if not self._node.finished or self._node.stays:
             raise JobCancelledError(f"{name} was not waited for to its end: the event loop has ended")

@@ -11,7 +11,7 @@ import anyio
 
 from grainlike.cache import ResultCache
 from grainlike.context import GVAR
-from grainlike.engine import BaseResolver, Engine, LocalCalls
+from grainlike.engine import BaseResolver, Engine, Fetcher, LocalCalls
 from grainlike.eventloop import EventLoopId, Lifespan, here, soon
 from grainlike.executor._embedded import hooked_streams
 from grainlike.executor._forks import end_forked
@@ -23,6 +23,7 @@ from grainlike.jobs import Job, Observer
 from grainlike.nested import leave_none
 from grainlike.resources import Allocation
 from grainlike.subprocesses import reserve_standard_descriptors
+from grainlike.system import max_message_bytes
 
 if TYPE_CHECKING:
     from grainlike.executor._job_service import JobService
@@ -64,6 +65,7 @@ class ExecutorBase(Lifespan, BaseResolver):
         self.opened_in = GVAR.job
         self._engine = engine = Engine(self, lambda call: soon(loop_id, call), fail_fast=self._settings.fail_fast)
         engine.keeps_callers = is_notebook()
+        engine.fetcher = Fetcher(lambda: self._check_loop("awaited"), self.later, max_message_bytes)
         super()._open(loop_id)
         self._service = self._make_service()
         self._calls = LocalCalls(engine, current, self, loop_id, echo=self._settings.echo)
@@ -120,6 +122,8 @@ class ExecutorBase(Lifespan, BaseResolver):
         self._service.detach()
         self._state = "closing"  # also when it was the loop that ended us
         self._engine.cancel_all()
+        if self._engine.fetcher is not None:
+            self._engine.fetcher.close()
         await self._service.close()
 
     async def _ended(self) -> None:

@@ -58,6 +58,8 @@ class LocalHead:
         self.head: Head = self._service.head
         self._show = echo_here(engine, self.head.view.submitter) if settings.echo else None
         self.runner = self.head
+        if engine.fetcher is not None:
+            self.head.keep_values(engine.fetcher)
         self.observers = self.head.observers
         self._dashboard: Dashboard | None = None
         if settings.logging:

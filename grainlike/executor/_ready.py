@@ -17,7 +17,12 @@ def is_ready(node: Node) -> bool:
     if node.place is not RunsIn.INLINE:
         return False
     lazy, bound = pending_nodes([node])
-    return not bound and all(each.place is RunsIn.INLINE for each in lazy)
+    return not bound and all(each.place is RunsIn.INLINE and not _fetches(each) for each in lazy)
+
+
+def _fetches(node: Node) -> bool:
+    """Return True if an operator needs values that stay at workers, and can be fetched."""
+    return any(dep.stays and dep.reference is not None and not dep.reference.fetched for dep in node.deps)
 
 
 class ReadyResolver:

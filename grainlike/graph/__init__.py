@@ -14,15 +14,24 @@ from typing import TYPE_CHECKING
 from grainlike._later import later as load_later
 from grainlike.graph._delayed import Delayed, node_of
 from grainlike.graph._delayed_fn import DelayedFn, StreamFn, delayed
-from grainlike.graph._function import Function, Options
+from grainlike.graph._function import Function, Options, main_file
 from grainlike.graph._gather import delayed_value, gather, later
 from grainlike.graph._never_awaited import excuse, remember_origins
-from grainlike.graph._node import Node, Resolver, StreamNode, Template, bare_arguments, current_resolver, register
+from grainlike.graph._node import (
+    Node,
+    Resolver,
+    StreamNode,
+    Template,
+    bare_arguments,
+    current_resolver,
+    fetched,
+    register,
+)
 from grainlike.graph._pending import pending_nodes, unfinished_nodes
 from grainlike.graph._questions import Info, cancel, info, start
 from grainlike.graph._record import Record
+from grainlike.graph._remote_value import UNFETCHED, RemoteList, RemoteValue, ValueFetcher
 from grainlike.graph._retry import Retry
-from grainlike.graph._source import main_file
 from grainlike.graph._state import RunsIn, State, Status
 from grainlike.graph._stream import Stream, node_behind
 from grainlike.graph._tracebacks import folded_below, traceback_of
@@ -35,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ATOMS",
+    "UNFETCHED",
     "Delayed",
     "DelayedFn",
     "Function",
@@ -50,6 +60,8 @@ __all__ = [
     "Partition",
     "Piece",
     "Record",
+    "RemoteList",
+    "RemoteValue",
     "Resolver",
     "Retry",
     "RunsIn",
@@ -61,12 +73,14 @@ __all__ = [
     "StreamFn",
     "StreamNode",
     "Template",
+    "ValueFetcher",
     "bare_arguments",
     "cancel",
     "current_resolver",
     "delayed",
     "delayed_value",
     "excuse",
+    "fetched",
     "folded_below",
     "gather",
     "graph",

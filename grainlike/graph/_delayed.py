@@ -10,11 +10,12 @@ from typing import Any, Generic, TypeVar, cast, final
 
 from grainlike.graph._function import Function, operation
 from grainlike.graph._misspelled import coroutine_hint, hint_at_future, refuse_called_request
-from grainlike.graph._node import Node, current_resolver
+from grainlike.graph._node import Node, current_resolver, fetched
 from grainlike.graph._numpy import NumpyProtocols
 from grainlike.graph._operators import Operators, binary, operate
 from grainlike.graph._placeholder import Placeholder, rebind
 from grainlike.graph._refusals import Refusals
+from grainlike.graph._remote_value import UNFETCHED
 from grainlike.graph._serial import hint_at_serial_loop
 from grainlike.graph._shown import shown_call
 from grainlike.graph._state import RunsIn, State
@@ -91,6 +92,8 @@ class Delayed(Operators["Delayed[Any]"], NumpyProtocols, Refusals, Generic[T_co]
         node = self._node
         try:
             if node.finished:
+                if type(node._outcome) in UNFETCHED:
+                    return cast("T_co", (yield from fetched(node).__await__()))
                 return cast("T_co", node.result())
             if node.state is _LAZY and node.place is not _INLINE:
                 hint_at_serial_loop(self, sys._getframe(1))

@@ -20,14 +20,13 @@ from typing import (
 )
 
 from grainlike.graph._delayed import Delayed
-from grainlike.graph._function import Function, Options, is_generator
+from grainlike.graph._function import Function, Options, is_generator, main_file
 from grainlike.graph._misspelled import refuse_options, refuse_request
 from grainlike.graph._never_awaited import note_origin, origins
 from grainlike.graph._node import Node, StreamNode
 from grainlike.graph._placeholder import LEAVES, Placeholder, capture, rebind
 from grainlike.graph._retry import Retry
 from grainlike.graph._signature import check_arguments
-from grainlike.graph._source import main_file
 from grainlike.graph._state import RunsIn
 from grainlike.graph._stream import Stream
 from grainlike.resources import Request, as_request

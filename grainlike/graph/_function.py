@@ -6,12 +6,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import isfinite
+from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 from grainlike.graph._retry import MOST_SECONDS, MOST_TIMES, Retry
 from grainlike.graph._signature import positional_counts
 
-__all__ = ["LEVELS", "Function", "Options", "operation"]
+__all__ = ["LEVELS", "Function", "Options", "main_file", "operation"]
 
 LEVELS = 16
 """How many steps there are within one priority. Few: jobs of different steps do not share a queue."""
@@ -124,6 +126,7 @@ class Function:
         accepts_errors: whether it is called when inputs have failed, with their exceptions in place of their values.
         alone: whether each call of it is a job of its own, and takes no other along.
         callable: what is called.
+        collects: whether it gives its arguments as a list and looks at none: those that stay at workers may stay.
         name: what it is called in listings: `name=`, or the callable's own name.
         is_async: whether a call of it gives a coroutine, or a stream.
         is_stream: whether a call of it gives an asynchronous generator.
@@ -138,6 +141,7 @@ class Function:
         "accepts_errors",
         "alone",
         "callable",
+        "collects",
         "is_async",
         "is_stream",
         "least",
@@ -151,6 +155,7 @@ class Function:
     alone: bool
     callable: Callable[..., Any]
     name: str
+    collects: bool
     is_async: bool
     is_stream: bool
     least: int
@@ -167,10 +172,12 @@ class Function:
         many: bool = False,
         accepts_errors: bool = False,
         alone: bool = False,
+        collects: bool = False,
     ) -> None:
         self.accepts_errors = accepts_errors
         self.alone = alone
         self.callable = callable
+        self.collects = collects
         self.many = many
         self.options = options
         self.least, self.most = positional_counts(callable)
@@ -206,10 +213,11 @@ def operation(
     nout: int | None = None,
     *,
     accepts_errors: bool = False,
+    collects: bool = False,
 ) -> Function:
     """A function that the resolver itself applies: an operator, `gather`, a NumPy function."""
     options = _NO_OPTIONS if nout is None else Options(nout=nout)
-    return Function(callable, options, name=name, accepts_errors=accepts_errors)
+    return Function(callable, options, name=name, accepts_errors=accepts_errors, collects=collects)
 
 
 def _gives(callable: Callable[..., Any], test: Callable[[object], bool]) -> bool:  # noqa: A002
@@ -238,3 +246,23 @@ def _function_at(module: str, qualname: str) -> Function:
     if not isinstance(function, Function):
         raise AttributeError(f"{module}.{qualname} is not a delayed function here")
     return function
+
+
+def main_file(function: Callable[..., Any]) -> Path | None:
+    """The file of a function or class of `__main__`; None where there is none, as at a prompt or in a notebook.
+
+    `__main__` itself may be another's: at `python -m asyncio` it is that module, in all sessions of all projects.
+    """
+    code = _code(inspect.unwrap(function))
+    name = getattr(sys.modules["__main__"], "__file__", None) if code is None else code.co_filename
+    if name is None:
+        return None
+    path = Path(name).resolve()
+    return path if any(part.is_file() for part in (path, *path.parents)) else None  # it may lie in a zip file
+
+
+def _code(function: Any) -> CodeType | None:
+    if isinstance(function, type):
+        function = next((value for value in vars(function).values() if isinstance(value, FunctionType)), None)
+    code = getattr(function, "__code__", None)
+    return code if isinstance(code, CodeType) else None

@@ -126,7 +126,7 @@ def gather(*items: Any, return_exceptions: bool = False) -> Delayed[Any]:
         items = _listed(items[0])
     if CoroutineType in set(map(type, items)):  # in C: there may be very many
         _refuse_coroutines(items)
-    collect = operation(_collect, "gather", nout=len(items), accepts_errors=bool(return_exceptions))
+    collect = operation(_collect, "gather", nout=len(items), accepts_errors=bool(return_exceptions), collects=True)
     return Delayed(operate(collect, *items))
 
 

@@ -7,7 +7,8 @@ load one: there it is loaded, by name, when a placeholder is awaited.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from importlib import import_module
 from operator import attrgetter, getitem
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,6 +17,7 @@ import msgspec
 
 from grainlike.errors import JobCancelledError
 from grainlike.graph._function import Function
+from grainlike.graph._remote_value import UNFETCHED, RemoteList, RemoteValue, ValueFetcher
 from grainlike.graph._state import RunsIn, State
 from grainlike.graph._tracebacks import traceback_of
 
@@ -33,6 +35,7 @@ __all__ = [
     "Template",
     "bare_arguments",
     "current_resolver",
+    "fetched",
     "register",
 ]
 
@@ -56,7 +59,8 @@ class Node(msgspec.Struct, eq=False):
     What is to be done is fixed when the node is made: `function`, `request` (None unless `place` is
     `REMOTE`), `place`, and `deps`, the distinct nodes whose values it needs, in the order of the arguments.
     `state` is lazy until an executor changes it. The outcome is set once, by `succeed`, `fail` or `cancel`; from then
-    on the node is `finished`, and arguments and dependencies are let go.
+    on the node is `finished`, and arguments and dependencies are let go. A value that stays at workers is a reference
+    until it is fetched (`stays`); then the object takes its place, and jobs that need it are still sent the reference.
 
     `owner`, `dependents`, `missing`, `interest`, `record`, `waiters` and `age` belong to the executor that runs the
     node; here they are only given room. `age` is the number of the oldest job among this one and all that it needed;
@@ -67,6 +71,7 @@ class Node(msgspec.Struct, eq=False):
     request: Request | None
     place: RunsIn
     _args: tuple[Any, ...]
+    """Once it has finished: the reference to a value that was fetched, if it is one."""
     _outcome: Any
     """Until there is an outcome, what it is called with by keyword: very many nodes may wait."""
     deps: tuple[Node, ...]
@@ -86,6 +91,8 @@ class Node(msgspec.Struct, eq=False):
     def label(self) -> str:
         """Return what the node does, in a few letters: the function's name, `.shape`, `[0]`, `+`."""
         done = self.function.callable
+        if self.finished:
+            return self.function.name
         if self._args and done is getattr:
             return f".{self._args[1]}"
         if self._args and done is getitem and type(self._args[1]) in (int, str):
@@ -94,8 +101,26 @@ class Node(msgspec.Struct, eq=False):
 
     @property
     def value(self) -> Any:
-        """The value of a node that succeeded; None before that, and for any other outcome."""
-        return self._outcome if self.state == _SUCCEEDED else None
+        """The value of a node that succeeded; None before that, for other outcomes, and while it stays at workers."""
+        return self._outcome if self.state == _SUCCEEDED and type(self._outcome) not in UNFETCHED else None
+
+    @property
+    def stays(self) -> bool:
+        """True if its value is at workers, and not in the program."""
+        return type(self._outcome) in UNFETCHED
+
+    @property
+    def reference(self) -> RemoteValue | RemoteList | None:
+        """The reference to its value, fetched or not; None where that has never been at workers alone."""
+        found = self._outcome if type(self._outcome) in UNFETCHED else self._args[0] if self._args else None
+        return found if self.finished else None
+
+    def unwrap(self) -> None:
+        """Put the value that was fetched in place of its reference, which is kept for jobs."""
+        reference = self._outcome
+        if type(reference) in UNFETCHED and reference.fetched:
+            self._outcome = reference.value
+            self._args = (reference,)
 
     @property
     def error(self) -> BaseException | None:
@@ -106,9 +131,11 @@ class Node(msgspec.Struct, eq=False):
         """The value, or the exception raised anew, with the traceback it first came with.
 
         Raises:
-            RuntimeError: the node has not finished.
+            RuntimeError: the node has not finished, or its value was not fetched.
         """
         if self.state == _SUCCEEDED:
+            if type(self._outcome) in UNFETCHED:
+                raise RuntimeError(f"the value of {self!r} was not fetched")
             return self._outcome
         if self.state < _SUCCEEDED:
             raise RuntimeError(f"{self!r} has not finished")
@@ -135,12 +162,45 @@ class Node(msgspec.Struct, eq=False):
             return args, {}
         return args, dict(zip(kwargs, _filled(kwargs.values(), built), strict=True))
 
-    def take_arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The same, for who keeps them from now on: the node lets go of them."""
-        taken = self.arguments() if self.deps else (self._args, self._outcome or {})
+    def take_arguments(self, fetcher: ValueFetcher | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The same, for who keeps them from now on: the node lets go of them.
+
+        Values of `fetcher` are given as references, fetched or not, wherever no container looks at them.
+        """
+        if self.deps and fetcher is not None:
+            taken = self._arguments_by_reference(fetcher)
+        else:
+            taken = self.arguments() if self.deps else (self._args, self._outcome or {})
         self._args = ()
         self._outcome = None
         return taken
+
+    def _arguments_by_reference(self, fetcher: ValueFetcher) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        kwargs = self._outcome or {}
+        built: dict[Template, Any] = {}
+        args = tuple(_referring(self._args, built, fetcher))
+        return args, dict(zip(kwargs, _referring(kwargs.values(), built, fetcher), strict=True))
+
+    def unfetched_inputs(self, fetcher: ValueFetcher | None) -> list[Node]:
+        """Return the dependencies whose values have to be fetched before it can be done: jobs of the executor of
+        `fetcher`, and what only collects, take references.
+        """
+        staying = [dep for dep in self.deps if type(dep._outcome) in UNFETCHED]
+        if not staying or (self.function.collects and not any(type(item) is Template for item in self._args)):
+            return []
+        if fetcher is None or self.request is None or self.function.options.cache is not None:
+            return staying
+        looked_at: set[Node] = set()
+        _find_looked_at((*self._args, *(self._outcome or {}).values()), looked_at, by_reference=True)
+        return [dep for dep in staying if dep in looked_at or dep._outcome.fetcher is not fetcher]
+
+    def collected(self, values: list[Any]) -> Any:
+        """Return what a node that collects gives for these arguments: with references where there are some."""
+        items = [
+            item._args[0] if type(item) is Node and item.state == _SUCCEEDED and item._args else value
+            for item, value in zip(self._args, values, strict=True)
+        ]
+        return values if UNFETCHED.isdisjoint(map(type, items)) else RemoteList(items)
 
     def drop_arguments(self) -> None:
         """Let go of what somebody else keeps from now on."""
@@ -229,6 +289,13 @@ def bare_arguments(nodes: Sequence[Node]) -> list[tuple[Any, ...]] | None:
     return [node._args for node in nodes]
 
 
+def fetched(node: Node) -> Awaitable[Any]:
+    """Return an awaitable of the value of a node that has finished, and whose value stays at workers: it is fetched."""
+    reference = node.reference
+    assert reference is not None
+    return next(reference.leaves()).fetcher.wait(node)
+
+
 class StreamNode(Node):
     """The call of an asynchronous generator function. It succeeds, with None, when the generator has ended.
 
@@ -292,14 +359,17 @@ class Template:
     """A container with nodes inside, as it was when the call was made.
 
     `items` are what the container holds: plain values, nodes, further templates. `make` builds a container of
-    the same type from the values.
+    the same type from the values. With `by_reference` that looks at none of those that nodes give.
     """
 
-    __slots__ = ("items", "make")
+    __slots__ = ("by_reference", "items", "make")
 
-    def __init__(self, make: Callable[[Sequence[Any]], Any], items: Sequence[Any]) -> None:
+    def __init__(
+        self, make: Callable[[Sequence[Any]], Any], items: Sequence[Any], *, by_reference: bool = False
+    ) -> None:
         self.make = make
         self.items = items
+        self.by_reference = by_reference
 
 
 def _filled(items: Sequence[Any] | Any, built: dict[Template, Any]) -> list[Any]:
@@ -307,6 +377,29 @@ def _filled(items: Sequence[Any] | Any, built: dict[Template, Any]) -> list[Any]
         item._outcome if type(item) is Node else _build(item, built) if type(item) is Template else item
         for item in items
     ]
+
+
+def _referring(items: Iterable[Any], built: dict[Template, Any], fetcher: ValueFetcher) -> list[Any]:
+    """The same with references to the values of `fetcher`, but for those that a container looks at."""
+    return [
+        item._args[0]
+        if type(item) is Node and item._args and item._args[0].fetcher is fetcher
+        else item._outcome
+        if type(item) is Node
+        else _build(item, built, partial(_referring, fetcher=fetcher) if item.by_reference else _filled)
+        if type(item) is Template
+        else item
+        for item in items
+    ]
+
+
+def _find_looked_at(items: Iterable[Any], found: set[Node], *, by_reference: bool) -> None:
+    """Add the nodes whose values a container looks at as it is built."""
+    for item in items:
+        if type(item) is Template:
+            _find_looked_at(item.items, found, by_reference=by_reference and item.by_reference)
+        elif type(item) is Node and not by_reference:
+            found.add(item)
 
 
 def _settled(items: Sequence[Any], built: dict[Template, Any]) -> list[Any]:

@@ -107,7 +107,9 @@ class _ArgumentCapture:
             raise GraphError(f"a {type(container).__name__} with a placeholder inside contains itself")
         self._open.add(key)
         items = [self.take(item) for item in _parts(container) or ()]
-        template = self._templates[key] = Template(_maker(container), items)
+        template = self._templates[key] = Template(
+            _maker(container), items, by_reference=_looks_at_nothing(container, items)
+        )
         return template
 
 
@@ -172,6 +174,14 @@ def _maker(container: Any) -> Callable[[Sequence[Any]], Any]:
     if hasattr(kind, "__dataclass_fields__"):
         return _DataclassMaker(container)
     return kind._make  # type: ignore[no-any-return]
+
+
+def _looks_at_nothing(container: Any, items: Sequence[Any]) -> bool:
+    """Return True if a container is built without a look at those of its values that nodes give."""
+    kind = type(container)
+    if kind is dict:
+        return not any(type(key) in (Node, Template) for key in items[: len(items) // 2])
+    return kind is list or kind is tuple or _is_namedtuple(kind)
 
 
 def _make_dict(parts: Sequence[Any]) -> dict[Any, Any]:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, overload
 
 from grainlike.graph._delayed import Delayed
 from grainlike.graph._node import current_resolver
+from grainlike.graph._remote_value import RemoteValue
 from grainlike.graph._stream import Stream, node_behind
 from grainlike.resources import Allocation, Receipt, Usage
 
@@ -25,6 +26,10 @@ class Info:
     elsewhere they are as exact as its worker's clock could be set against this one. `job` is the number of its job, as
     `grainlike explain` and `grainlike logs` take it: 0 until it has one, and for calls that are no jobs; a job is told
     those of its own jobs when they have ended.
+
+    `size` is how many bytes the value has as it travels: None before the job has ended, and for calls that are no jobs.
+    `where` are the names of the workers that have a whole replica of it, sorted; `()` where only the program has it.
+    `recomputed` is how often the call ran again because its value was lost with a worker.
     """
 
     name: str
@@ -38,6 +43,9 @@ class Info:
     began: float | None = None
     ended: float | None = None
     job: int = 0
+    size: int | None = None
+    where: tuple[str, ...] = ()
+    recomputed: int = 0
 
 
 _FACTS = tuple(field.name for field in fields(Info) if field.name not in ("name", "state", "error"))
@@ -58,7 +66,11 @@ def info(placeholder: Delayed[object] | Stream[object]) -> Info:
     known, name, state = node.record, node.function.name, node.state.label
     if known is None:
         return Info(name, state, error=node.error)
-    return Info(name, state, error=node.error, **{fact: getattr(known, fact) for fact in _FACTS})
+    facts = {fact: getattr(known, fact) for fact in _FACTS}
+    reference = node.reference
+    if type(reference) is RemoteValue:
+        facts["where"] = reference.fetcher.where(reference.id)
+    return Info(name, state, error=node.error, **facts)
 
 
 @overload

@@ -37,6 +37,21 @@ class Record:
         return 0
 
     @property
+    def size(self) -> int | None:
+        """Return how many bytes its value has as it travels; None before it has one, or where that is unknown."""
+        return None
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        """Return the names of the workers that have a whole replica of its value, sorted."""
+        return ()
+
+    @property
+    def recomputed(self) -> int:
+        """Return how often it ran again because its value was lost."""
+        return 0
+
+    @property
     def receipt(self) -> "Receipt | None":
         """Return what was enforced, once the job has finished."""
         return None

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeGuard
 
-from grainlike.errors import UnsatisfiableError, WorkerLostError
+from grainlike.errors import UnsatisfiableError, ValueLostError, WorkerLostError
 from grainlike.graph import State
 from grainlike.head._attempts import AttemptEnds
 from grainlike.head._errors import LAYOUT, name_of, refusal, why_stuck
@@ -14,16 +14,21 @@ from grainlike.head._history import JobHistory
 from grainlike.head._logs import LogRouter
 from grainlike.head._nested import RelayedJob, ReplyTo
 from grainlike.head._peers import WorkerConnection
+from grainlike.head._program_values import ProgramValues
 from grainlike.head._results import ResultHandler
 from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
-from grainlike.jobs import Job, Observer, Placement, slots_of
+from grainlike.head.values._mover import ValueMover
+from grainlike.jobs import Job, Observer, Placement, nbytes_of, slots_of
 from grainlike.scheduler import (
     AssembleGang,
     AssignJobs,
     CancelJobs,
+    FetchReplicas,
     FunctionsDropped,
+    GiveValues,
     HeadAction,
+    InputsLost,
     JobsBackedOff,
     JobsDeadlocked,
     JobsLost,
@@ -31,11 +36,15 @@ from grainlike.scheduler import (
     JobsOrphaned,
     JobsPending,
     JobsRequeued,
+    JobsRevived,
     JobsSettled,
     JobsStarted,
     JobsUnsatisfiable,
+    ReplicasDropped,
     RetractJobs,
     ShapesForgotten,
+    ValuesForgotten,
+    ValuesLost,
     WakeAt,
     WorkerQuarantined,
     WorkerReleased,
@@ -73,7 +82,8 @@ class ActionExecutor:
     """Performs the actions of the scheduler in `state`. It decides nothing.
 
     `settling` ends the jobs that the scheduler rejects, `object_store` stores the large arguments, `logs` tracks where
-    jobs run, `history` how they ended, and `alarm(at)` schedules a tick at that time on the head's clock.
+    jobs run, `history` how they ended, `values` which values are lost, `mover` copies what stays at workers, and
+    `alarm(at)` schedules a tick at that time on the head's clock.
     """
 
     def __init__(
@@ -84,14 +94,18 @@ class ActionExecutor:
         object_store: ObjectStore,
         logs: LogRouter,
         history: JobHistory,
+        values: ProgramValues,
+        mover: ValueMover,
         alarm: Callable[[float], None],
     ) -> None:
         self._state = state
+        self._mover = mover
         self._settling = settling
         self._observers = observers
         self._object_store = object_store
         self._logs = logs
         self._history = history
+        self._values = values
         self._alarm = alarm
         self.ends = AttemptEnds()
         """Ends of attempts that the head hears of now."""
@@ -109,6 +123,8 @@ class ActionExecutor:
                 self._post(action.worker, Cancel(action.jobs, action.attempts))
             case RetractJobs():
                 self._post(action.worker, Retract(action.jobs, action.attempts))
+            case FetchReplicas() | GiveValues() | ReplicasDropped():
+                self._mover.act(action)
             case JobsLost():
                 self._lost(action)
             case WorkerQuarantined():
@@ -132,6 +148,15 @@ class ActionExecutor:
                 placement = self._state.jobs[action.job].placement
                 assert placement is not None
                 placement.slots = action.allocation
+            case JobsRevived():
+                self._settling.revive(action.jobs)
+            case ValuesForgotten():
+                self._settling.forget(action.values)
+            case ValuesLost():
+                self._values.lost(action.values, action.why)
+            case InputsLost():
+                lost = self._values.error(action.value, action.why)
+                self._settling.end(action.jobs, lambda _: ValueLostError(*lost.args))
             case ShapesForgotten():
                 for peer in self._state.peers.values():
                     peer.undefine_classes(action.shapes)
@@ -144,7 +169,7 @@ class ActionExecutor:
         """Drop functions that can be called no more, here and at workers, if a sweep for such is due."""
         state = self._state
         if state.functions.sweep_is_due(len(state.scheduler.jobs), state.last_job):
-            dropped = state.functions.sweep(state.jobs, state.scheduler.jobs, state.last_job)
+            dropped = state.functions.sweep(state.jobs, state.scheduler.jobs, state.last_job, state.kept.functions)
             if dropped:
                 state.scheduler.handle(FunctionsDropped(dropped), now)
                 for peer in state.peers.values():
@@ -192,8 +217,11 @@ class ActionExecutor:
             parcels = self._object_store.parcels_for(peer.hello, [job.parcel for job in jobs])
             self._assign_in_parts(peer, action, parcels)
         else:
+            self._state.counters.sent += sum(map(len, data))
             columns = action.jobs, action.attempts, action.fns, data
-            peer.post(Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory, action.ages))
+            needs, ages = list(action.needs), action.ages
+            message = Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory, ages, needs)
+            peer.post(message)
         if self._logs:
             self._logs.assigned(peer, jobs)
 
@@ -210,9 +238,10 @@ class ActionExecutor:
         for first, last in split_by_bytes(parcels):
             part = slice(first, last)
             data, counts, buffers = pack_parcels(parcels[part])
+            self._state.counters.sent += sum(map(nbytes_of, parcels[part]))
             columns = action.jobs[part], action.attempts[part], action.fns[part], data
-            ages = action.ages[part]
-            message = Assign(action.cls, action.ahead, *columns, counts, action.hard_s, action.memory[part], ages)
+            memory, ages, needs = action.memory[part], action.ages[part], list(action.needs[part])
+            message = Assign(action.cls, action.ahead, *columns, counts, action.hard_s, memory, ages, needs)
             peer.post(message, buffers)
 
     def started(self, action: JobsStarted, skew: float) -> None:

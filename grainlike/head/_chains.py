@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from grainlike.graph import Function, Node, Retry, RunsIn
+from grainlike.graph import UNFETCHED, Function, Node, Retry, RunsIn
 from grainlike.payload import PREVIOUS, Payload, dump_arguments_before, load_value
 from grainlike.resources import Request
 
@@ -76,6 +76,9 @@ def _link(node: Node, follower: Node, number: Callable[[Function], int]) -> Chai
     arguments = follower.arguments_before(node, PREVIOUS)
     if arguments is None:
         return None
+    args, kwargs = arguments
+    if not UNFETCHED.isdisjoint(map(type, (*args, *kwargs.values()))):
+        return None  # references are for jobs alone
     try:
         fn = number(follower.function)
         data = dump_arguments_before(*arguments, what=follower.function.name)

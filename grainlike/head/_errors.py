@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from grainlike.errors import JobTimeoutError, WorkerLostError
+from grainlike.errors import JobTimeoutError, ValueLostError, WorkerLostError
 from grainlike.graph import Node
+from grainlike.head._kept_calls import RevivedJob
 from grainlike.head._nested import RelayedJob
 from grainlike.head._peers import WorkerConnection
 from grainlike.jobs import Job
 from grainlike.payload import Payload, load_error
 from grainlike.resources import Missing
 from grainlike.scheduler import Deadlock
-from grainlike.wire import Code
+from grainlike.wire import Code, EndedJob
 
-__all__ = ["LAYOUT", "error_of", "name_of", "refusal", "stopped", "text_of", "why_stuck"]
+__all__ = ["LAYOUT", "error_of", "name_of", "refusal", "stopped", "text_of", "value_lost", "why_stuck"]
 
 LAYOUT = "the amounts are there, but on no worker in the layout that is asked for (see pack=)"
 
@@ -31,7 +32,7 @@ def refusal(missing: Missing | None, peers: Iterable[WorkerConnection]) -> str:
 
 def name_of(job: Job) -> str:
     """Return the display name of a job: its function's name."""
-    if isinstance(job, RelayedJob):
+    if isinstance(job, RelayedJob | RevivedJob):
         return job.name
     return job.node.function.name if job.node is not None else "job"
 
@@ -63,6 +64,14 @@ def error_of(job: Job, node: Node, code: Code, payload: Payload) -> BaseExceptio
 def text_of(error: BaseException) -> str:
     """Return type and message of an error of the head's own."""
     return f"{type(error).__name__}: {error}"
+
+
+def value_lost(maker: EndedJob | None, value: int, why: str) -> ValueLostError:
+    """Return the exception of who needs a value that was at workers alone, and is lost. `maker` is the job that made
+    it, as far as it is remembered.
+    """
+    name, made_at = ("a job", "") if maker is None else (maker.name, f", made at {maker.worker}")
+    return ValueLostError(f"the value of {name} (job {value}{made_at}) is lost, and cannot be made again: {why}")
 
 
 def stopped(job: Job, name: str, timeout: float | None, code: Code) -> Exception:

@@ -41,9 +41,12 @@ _SWEEP_JOBS = 64
 Owner = tuple[int, int]
 """A client's number and 0, or 0 and a job's number."""
 
-_Key = tuple[bytes, str, bool, float | None, RetrySpec, bool, bool, tuple[str, ...]]
+_Key = (
+    tuple[bytes, str, bool, float | None, RetrySpec, bool, bool, tuple[str, ...]]
+    | tuple[bytes, str, bool, float | None, RetrySpec, bool, bool, tuple[str, ...], bool]
+)
 """Digest, name, whether it is async, timeout, when it is tried again, whether one job is many calls, whether it keeps
-its cores, and where it imports from."""
+its cores, and where it imports from; and True if its large values stay at workers."""
 
 _LoggingKey = tuple[_Key, bytes]
 """Key, and the levels of its program's loggers, where those matter: functions of other programs have a `_Key` alone."""
@@ -69,6 +72,8 @@ class FunctionTable:
 
     levels: ProgramLevels | None = None
     """Levels of the program's loggers; None if records of `logging` that its jobs make are not passed on to it."""
+    stays = False
+    """True if large values of the program's own functions stay at their workers."""
 
     def __init__(self, define: Callable[[FunctionDefined], object]) -> None:
         self._define = define
@@ -76,6 +81,8 @@ class FunctionTable:
         self._specs: dict[int, tuple[FunctionSpec, bytes]] = {}
         self._blobs: dict[bytes, _Blob] = {}
         self._last = 0
+        self.large: set[int] = set()
+        """Functions that have given values which stayed at workers."""
         self._known: dict[ref[Function], tuple[bytes, int, bytes]] = {}
         """Digest, number and levels of the program's own functions."""
         self._collected: list[ref[Function]] = []
@@ -105,6 +112,7 @@ class FunctionTable:
         if known is not None and known[0] is blob.digest and known[2] == logs:
             return known[1]
         options = function.options
+        stays = self.stays and not (function.many or function.is_stream) and options.cache is None
         key = (
             blob.digest,
             function.name,
@@ -114,6 +122,7 @@ class FunctionTable:
             function.many,
             options.keep,
             (),
+            *((True,) if stays else ()),
         )
         self._hold(blob.digest, blob.data)
         if known is not None:
@@ -210,10 +219,12 @@ class FunctionTable:
             return fn
         self._last += 1
         fn = self._numbers[whole] = self._last
-        digest, name, is_async, timeout, retry, many, keep, paths = key
+        digest, name, is_async, timeout, retry, many, keep, paths, *stays = key
         blob = self._blobs[digest]
         blob.keys.append(whole)
-        spec = FunctionSpec(fn, digest, name, is_async, timeout, many, keep, paths, retry.on, retry.on_memory, logs)
+        spec = FunctionSpec(
+            fn, digest, name, is_async, timeout, many, keep, paths, retry.on, retry.on_memory, logs, bool(stays)
+        )
         self._specs[fn] = spec, blob.data
         self._define(FunctionDefined(fn, retry.times, retry.losses, retry.backoff, retry.on_timeout))
         return fn
@@ -232,11 +243,13 @@ class FunctionTable:
     def _is_over(self) -> bool:
         return len(self._unowned) > UNOWNED_MOST or self._unowned_bytes > UNOWNED_BYTES
 
-    def sweep(self, jobs: Mapping[int, Job], live: Mapping[int, HeadJob], last_job: int) -> list[int]:
+    def sweep(
+        self, jobs: Mapping[int, Job], live: Mapping[int, HeadJob], last_job: int, kept: Callable[[], set[int]] = set
+    ) -> list[int]:
         """Drop functions without an owner that no job uses, beyond those that may stay; return their numbers.
 
         `live` are the jobs of the scheduler, which has cancelled ones until they have ended; `jobs` the head's, with
-        what travels along with them.
+        what travels along with them. `kept` returns the functions of calls that may run again.
         """
         self._swept_jobs, self._swept_at = len(live), last_job
         while self._collected:
@@ -245,7 +258,7 @@ class FunctionTable:
             self.release((0, job))
         if not self._is_over:
             return []
-        used = {job.fn.id for job in live.values()}
+        used = {job.fn.id for job in live.values()} | kept()
         used.update(link.fn for job in jobs.values() if type(job) is FirstOfChain for link in job.links)
         dropped: list[int] = []
         for digest in list(self._unowned):
@@ -263,4 +276,6 @@ class FunctionTable:
         self._unowned_bytes -= len(blob.data)
         self.dropped_bytes += len(blob.data)
         for key in blob.keys:
-            del self._specs[self._numbers.pop(key)]
+            number = self._numbers.pop(key)
+            del self._specs[number]
+            self.large.discard(number)

@@ -6,6 +6,7 @@ actions, messages are posted, outcomes are handed to the engine. Only the links,
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 import secrets
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec.structs import replace
 
+from grainlike.engine import Fetcher
 from grainlike.errors import JobCancelledError, ProtocolError
 from grainlike.graph import Function, Node, Options
 from grainlike.head._actions import ActionExecutor
@@ -25,6 +27,7 @@ from grainlike.head._history import JobHistory, calendar_ahead
 from grainlike.head._logs import LogRouter, last_words
 from grainlike.head._nested import RelayedJob, ReplyTo
 from grainlike.head._peers import WorkerConnection, names_meant
+from grainlike.head._program_values import ProgramValues
 from grainlike.head._queries import HeadQueries
 from grainlike.head._record_router import RecordRouter
 from grainlike.head._results import ResultHandler, take_items
@@ -32,6 +35,7 @@ from grainlike.head._shared_memory import ObjectStore, drop_stored
 from grainlike.head._state import HeadState
 from grainlike.head._submit import JobFactory
 from grainlike.head._validation import check_frames
+from grainlike.head.values._mover import ValueMover
 from grainlike.jobs import (
     NO_PARCEL,
     FirstOfChain,
@@ -67,6 +71,7 @@ from grainlike.wire import (
     Buffer,
     Credit,
     Depart,
+    Fetched,
     Follow,
     Frame,
     Goodbye,
@@ -77,10 +82,13 @@ from grainlike.wire import (
     Numbered,
     Output,
     Parcel,
+    ReplicaCredit,
+    ReplicaPart,
     Report,
     Submit,
     TimeLeft,
     Totals,
+    Unsent,
     Withdraw,
     unpack_parcels,
 )
@@ -133,15 +141,31 @@ class Head:
         self._outcomes = outcomes
         self._alarm = alarm
         self._now = now
+        self.values = ValueMover(self.state, self.object_store, self._tell)
+        self.program_values = ProgramValues(self.state, self.history, self.values, self._tell)
         self._maker = JobFactory(self.state, self.object_store)
         self._settling = ResultHandler(self.state, outcomes, self.observers, self.history, self._tell, now)
         self._acting = ActionExecutor(
-            self.state, self._settling, self.observers, self.object_store, self.logs, self.history, alarm
+            self.state,
+            self._settling,
+            self.observers,
+            self.object_store,
+            self.logs,
+            self.history,
+            self.program_values,
+            self.values,
+            alarm,
         )
 
     def ask_pools(self, shortfall: Callable[[int], str | None]) -> None:
         """Have a function asked before jobs are warned of that no worker can run; see `ActionExecutor.shortfall`."""
         self._acting.shortfall = shortfall
+
+    def keep_values(self, fetcher: Fetcher) -> None:
+        """Have large values of this program's jobs stay at workers; `fetcher` brings those here that are needed."""
+        fetcher.source = self.program_values
+        self.program_values.fetcher = self._maker.fetcher = fetcher
+        self.state.functions.stays = True
 
     def _is_coroutine(self, fn: int) -> bool:
         return self.state.functions.is_async(fn)  # of the present table: an image brings another
@@ -171,7 +195,9 @@ class Head:
 
     def totals(self) -> Totals:
         """Return how jobs have ended since this head was first started."""
-        return self.counters.totals(self._now())
+        values = self.values
+        totals = self.counters.totals(self._now())
+        return dataclasses.replace(totals, moved=values.moved, relayed=values.relayed, fetched=values.fetched)
 
     # --- from the engine ---------------------------------------------------------------------------------------------
 
@@ -245,7 +271,8 @@ class Head:
             ages = self._ages(jobs) if aged else []
             sizes = self._maker.take_sizes(jobs) if self._maker.sizes else []
             if jobs:
-                self._tell(JobsSubmitted(request, jobs, fns, priority, isolate, ages=ages, sizes=sizes))
+                inputs = self._maker.take_inputs(jobs) if self._maker.inputs else ()
+                self._tell(JobsSubmitted(request, jobs, fns, priority, isolate, ages=ages, sizes=sizes, inputs=inputs))
 
     def _ages(self, jobs: list[int]) -> list[int]:
         """Return the numbers of the oldest jobs that these need, or their own."""
@@ -346,6 +373,8 @@ class Head:
             peer.suspect = why
             for observer in self.observers:
                 observer.suspected(peer, why)
+            if broke:
+                self.values.broke(peer)
             self._tell(WorkerSuspected(peer.number, broke))
 
     def heard(self, peer: WorkerConnection) -> None:
@@ -402,6 +431,7 @@ class Head:
             self._acting.ends.lost = reason
             self._tell(WorkerLost(peer.number, reason))
             self._acting.ends.lost = ""
+            self.values.left(peer)
 
     def hear(self, peer: WorkerConnection, frames: Sequence[Frame]) -> None:
         """Handle the frames of one read of a worker's link."""
@@ -442,6 +472,8 @@ class Head:
                     self.state.nested.submit(peer, message, buffers)
                 case Withdraw():
                     self.withdraw_for(peer, message)
+                case ReplicaPart() | ReplicaCredit() | Fetched() | Unsent():
+                    self.values.hear(peer, message, buffers)
                 case Leaving():
                     logger.info("worker %s is leaving: %s", peer.name, message.reason)
                     peer.leaving = True
@@ -513,6 +545,8 @@ class Head:
         if self.state.nested.outbox:
             self.state.nested.flush()
         self._acting.drop_functions(self._now())
+        if self.values.answers:
+            self.values.flush()
         if self.object_store.open:
             drop_stored(parcels.values())
         for lease in report.ended:
@@ -598,5 +632,7 @@ class Head:
             self._acting.act(action)
         if self.state.nested.outbox:
             self.state.nested.flush()
+        if self.values.answers:
+            self.values.flush()
         if self.counted is not None:
             self.counted(len(self.state.scheduler.jobs))

@@ -253,7 +253,8 @@ class JobHistory:
         client, program, parent = self.origin(job)
         if node is None:
             name, is_coroutine = name_of(job), self._is_coroutine(job.fn)
-            request = self._requests[bisect_right(self._relayed, job.id)]
+            relayed = isinstance(job, RelayedJob)
+            request = self._requests[bisect_right(self._relayed, job.id)] if relayed else getattr(job, "request", "")
         else:
             name, is_coroutine, request = node.function.name, node.function.is_async, str(node.request or "")
         entry = Entry(

@@ -35,6 +35,7 @@ _STATES = {
     JobState.AHEAD: "assigned",
     JobState.LEASED: "running",
     JobState.BACKOFF: "backoff",
+    JobState.MOVING: "queued",
 }
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from grainlike.engine import LocalCall
 from grainlike.graph import Record
+from grainlike.head._kept_calls import RevivedJob
 from grainlike.head._nested import RelayedJob
 from grainlike.jobs import Job, allocation_of, slots_of
 from grainlike.observe import Depth, Stretch
@@ -198,7 +199,7 @@ class Recorder:
             return None
         if job.node is not None:
             return job.node.function.name, dependencies_of(job.node)
-        return (job.name, ()) if isinstance(job, RelayedJob) else None
+        return (job.name, ()) if isinstance(job, RelayedJob | RevivedJob) else None
 
     def _completed(self, lease: _LeaseSpan | None, clock: _Clock, completed: Completed) -> None:
         if lease is None:

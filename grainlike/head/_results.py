@@ -13,13 +13,14 @@ from grainlike.graph import Node, StreamNode
 from grainlike.head._chains import outcomes_of
 from grainlike.head._errors import error_of, name_of, stopped, text_of
 from grainlike.head._history import JobHistory
+from grainlike.head._kept_calls import RevivedJob
 from grainlike.head._nested import RelayedJob
 from grainlike.head._peers import WorkerConnection
 from grainlike.head._shared_memory import with_buffers
 from grainlike.head._state import HeadState
-from grainlike.jobs import FirstOfChain, Job, Observer, OutcomeListener, Placement, close_all
+from grainlike.jobs import FirstOfChain, Job, Observer, OutcomeListener, Placement, close_all, nbytes_of
 from grainlike.payload import Payload, load_plain_values, load_value, told_of_error
-from grainlike.scheduler import FunctionTimed, HeadEvent
+from grainlike.scheduler import FunctionTimed, HeadEvent, LineageDropped, ValuesReleased
 from grainlike.wire import Buffer, Code, Completed, Credit, Items, Parcel, unpack_parcels
 
 __all__ = ["ResultHandler", "take_items"]
@@ -70,7 +71,7 @@ class ResultHandler:
         """Settle a batch of this program's own calls, all of which gave values without buffers, as most do. How many of
         them it has seen to: those before the first whose value cannot be rebuilt so, and none of any other batch.
         """
-        if completed.counts or any(completed.codes):
+        if completed.counts or completed.sizes or any(completed.codes):
             return 0
         # One loop without a call of ours but `succeeded`: through `_settle_each` a no-op job costs 12.9 Python calls
         # instead of 9.9.
@@ -82,8 +83,9 @@ class ResultHandler:
         del ended[len(values) :]
         receipt, succeeded = peer.receipts.get(completed.lease), self._outcomes.succeeded
         gone = 0
-        columns = zip(ended, values, completed.begun, completed.wall, completed.cpu, completed.rss, strict=False)
-        for job, value, begun, wall, cpu, rss in columns:
+        sizes = map(len, completed.data)
+        columns = zip(ended, values, completed.begun, completed.wall, completed.cpu, completed.rss, sizes, strict=False)
+        for job, value, begun, wall, cpu, rss, size in columns:
             if jobs.pop(job.id, None) is None:
                 gone += 1  # what a value is rebuilt by may cancel others
                 continue
@@ -91,6 +93,7 @@ class ResultHandler:
             assert node is not None
             assert placement is not None
             placement.used = (wall, cpu, rss)
+            placement.size = size
             placement.receipt = receipt
             placement.began = began = begun + skew
             placement.ended = began + wall
@@ -109,13 +112,15 @@ class ResultHandler:
         self, peer: WorkerConnection, completed: Completed, rows: list[int], parcels: list[Parcel], skew: float
     ) -> None:
         counters = self._state.counters
-        bad, gone = counters.bad, 0
+        bad, gone, sizes = counters.bad, 0, completed.sizes
         receipt = peer.receipts.get(completed.lease)
         jobs, codes, walls, succeeded = self._state.jobs, completed.codes, completed.wall, self._outcomes.succeeded
         for row in rows:
             job = jobs.pop(completed.jobs[row], None)
             if job is None:
                 gone += 1  # what a value is rebuilt by may cancel others
+                if sizes and sizes[row]:
+                    self._tell(ValuesReleased([completed.jobs[row]]))
                 continue
             node = job.node
             wall = walls[row]
@@ -126,23 +131,63 @@ class ResultHandler:
             placement.began = began = completed.begun[row] + skew
             placement.ended = began + wall
             code = codes[row]
-            if node is None:
+            if type(job) is RevivedJob:
+                gone += 1
+                self._remade(job, _CODES[code], parcels[row])
+            elif node is None:
                 self._relay(job, _CODES[code], parcels[row])
             elif code:
                 job.close()
                 self._outcome(job, node, _CODES[code], parcels[row])
+            elif sizes and sizes[row]:
+                self._stays(job, node, sizes[row])
             elif type(job) is FirstOfChain:
                 self._settle_chain(job, placement, parcels[row], skew)
             else:
                 job.close()
+                parcel = parcels[row]
+                placement.size = nbytes_of(parcel) if parcel[1] else len(parcel[0])
                 try:
-                    value = load_value(parcels[row])
+                    value = load_value(parcel)
                 except Exception as error:  # noqa: BLE001 - whatever unpickling raises is this job's error
                     self._unreadable(job, node, error)
                 else:
                     self._history.ended(job, "succeeded", node=node)
                     succeeded(node, value)
         counters.succeeded += len(rows) - gone - (counters.bad - bad)
+
+    def _stays(self, job: Job, node: Node, size: int) -> None:
+        """Settle a job whose value stays at its worker, and keep its call."""
+        assert job.placement is not None
+        job.placement.size = size
+        self._state.functions.large.add(job.fn)
+        given_up = self._state.kept.keep(job, str(node.request or ""), node.function.options.retry)
+        self._history.ended(job, "succeeded", node=node)
+        self._outcomes.stayed(node, job.id, size)
+        if given_up:
+            self._tell(LineageDropped(given_up))
+
+    def revive(self, numbers: Iterable[int]) -> None:
+        """Have calls that have ended run again: the scheduler has queued them."""
+        for number in numbers:
+            job = self._state.kept.revive(number)
+            assert job is not None, "only what is kept is made again"
+            self._state.jobs[number] = job
+
+    def forget(self, values: Iterable[int]) -> None:
+        """Let go of calls whose values nobody needs any more, nor will."""
+        self._state.kept.release(values)
+        for number in values:
+            if type(self._state.jobs.get(number)) is RevivedJob:
+                del self._state.jobs[number]
+
+    def _remade(self, job: RevivedJob, code: Code, parcel: Parcel) -> None:
+        """Take note of the end of a call that ran again for its value; nobody awaits it."""
+        good = code is Code.SUCCEEDED
+        job.ends(good=good)
+        self._state.counters.recomputed += 1
+        words = told_of_error(parcel[0]) if code in (Code.FAILED, Code.OUT_OF_MEMORY) else code.name.lower()
+        self._history.ended(job, _OUTCOMES.get(code, "failed"), "" if good else words)
 
     def _relay(self, job: Job, code: Code, parcel: Parcel) -> None:
         """Deliver the outcome of a job that came over a link to its submitter."""
@@ -228,6 +273,9 @@ class ResultHandler:
 
     def _fail(self, job: Job, error: Exception) -> None:
         node = job.node
+        if type(job) is RevivedJob:  # whoever needs its value is told of that by another action
+            self._history.ended(job, "failed", text_of(error))
+            return
         if job.worker is not None and not isinstance(job, RelayedJob):  # whoever hears of that one adds it
             error.add_note(job.note(name_of(job)))
         if job.last_words is not None:

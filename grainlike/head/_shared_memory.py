@@ -28,15 +28,19 @@ class ObjectStore:
         """Return True if a worker can map what is in the store."""
         return self._store is not None and hello.memory == self._memory
 
+    def maps(self, hello: Hello) -> bool:
+        """Return True if this process can map what a worker has in shared memory of its own."""
+        if self._memory is None:
+            self._memory = memory_id()
+        return bool(self._memory) and hello.memory == self._memory
+
     def passes_on(self, hello: Hello) -> bool:
         """Return True if payloads are sent to a worker as they are: it maps our store, or there is none."""
         return self._store is None or self.shares(hello)
 
     def directory_for(self, hello: Hello) -> str:
         """Return the store's directory for a worker that can map what is in it; empty for any other."""
-        if self._memory is None:
-            self._memory = memory_id()
-        if not self._memory or hello.memory != self._memory:
+        if not self.maps(hello):
             return ""
         if self._store is None:
             self._store = Store.make()

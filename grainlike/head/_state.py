@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from grainlike.head._functions import FunctionTable
+from grainlike.head._kept_calls import KeptCalls
 from grainlike.head._nested import RelayedJobs
 from grainlike.head._peers import WorkerConnection
+from grainlike.head.values._transfers import Transfer
 from grainlike.jobs import Job, JobCounters
 from grainlike.scheduler import HeadEvent, HeadScheduler
 
@@ -26,12 +28,16 @@ class HeadState:
         self.counters = JobCounters(opened)
         self.functions = FunctionTable(tell)
         self.nested = RelayedJobs(self.jobs, self.functions, self.next_job, tell, self.counters)
+        self.kept = KeptCalls(self.functions)
         self.last_job = 0
         """The highest number that a job has had."""
         self.last_peer = 0
         """Number of the last worker or client that connected."""
         self.last_listener = 0
         """Number of the last reader of a job's output."""
+        self.transfers: dict[int, Transfer] = {}
+        """Copies of replicas that are under way, by number."""
+        self.last_transfer = 0
         self.told_late = False
         """True if it was logged that late answers are dropped."""
 

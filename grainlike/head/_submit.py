@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
+from grainlike.engine import Fetcher
 from grainlike.graph import Function, Node, RunsIn, bare_arguments
 from grainlike.head._chains import chained_after, follower_of
 from grainlike.head._shared_memory import ObjectStore, size_of
 from grainlike.head._state import HeadState
 from grainlike.jobs import BIG, LARGE, NO_PARCEL, FirstOfChain, Job, RepeatedArguments, is_big
-from grainlike.payload import MARK, dump_arguments, dump_plain_arguments, dump_plain_columns, is_stored
+from grainlike.payload import MARK, collecting, dump_arguments, dump_plain_arguments, dump_plain_columns, is_stored
 from grainlike.wire import Parcel
 
 __all__ = ["JobFactory"]
@@ -32,6 +33,10 @@ class JobFactory:
         """Bytes of the large arguments of jobs that were not submitted to the scheduler yet."""
         self.holds = False
         """True if there is something for `end_batch` to let go of."""
+        self.fetcher: Fetcher | None = None
+        """Fetcher of the values that jobs of this program refer to; None where there are none."""
+        self.inputs: dict[int, tuple[int, ...]] = {}
+        """Values that jobs refer to which were made, and not submitted yet."""
 
     def make(self, node: Node, numbers: dict[Function, int], repeated: list[RepeatedArguments]) -> Job | None:
         """Make the job of a call whose arguments are there. Raises what the user's objects raise when they are
@@ -46,24 +51,40 @@ class JobFactory:
             fn = numbers[node.function] = state.functions.number(node.function)
         if node.finished:
             return None
-        args, kwargs = node.take_arguments()
+        fetcher = self.fetcher if self.fetcher is not None and self.fetcher.used else None
+        args, kwargs = node.take_arguments(fetcher)
         data = None if kwargs else dump_plain_arguments(args)
-        parcel = self._packed(node, args, kwargs) if data is None else (data, ())
+        values: Sequence[int] = ()
+        if data is not None:
+            parcel: Parcel = data, ()
+        elif fetcher is None:
+            parcel = self._packed(node, args, kwargs)
+        else:
+            with collecting() as values:
+                parcel = self._packed(node, args, kwargs)
         if parcel[1] or len(parcel[0]) > BIG:
             _see(repeated, node, args, kwargs, parcel)
         state.last_job = number = state.last_job + 1
         if parcel[1] or len(parcel[0]) > LARGE or parcel[0][:1] == _MARKED:
             self.sizes[number] = size_of(parcel)
             self.holds = True
-        follower = None if node.dependents is None else follower_of(node)
+        if values:
+            self.inputs[number] = tuple(values)
+        follower = None if node.dependents is None or values or fn in state.functions.large else follower_of(node)
         first = None if follower is None else self._first_of_chain(number, fn, node, follower, parcel, numbers)
         if node.finished:
             Job(number, fn, node, parcel).close()
+            self.inputs.pop(number, None)
             return None
         job = state.jobs[number] = node.record = Job(number, fn, node, parcel) if first is None else first
         if not node.age:
             node.age = number
         return job
+
+    def take_inputs(self, jobs: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        """Return the values that each of these jobs refers to, once; nothing if none refers to any."""
+        found = tuple([self.inputs.pop(job, ()) for job in jobs])
+        return found if any(found) else ()
 
     def make_alike(self, nodes: Sequence[Node]) -> list[Job] | None:
         """The jobs of calls of one function, all at once; None where each had better be looked at by itself: some have

@@ -40,6 +40,8 @@ _CODE_MOST = max(Code)
 _WAIT_MOST = max(Wait)
 _STREAM_MOST = max(OutputStream)
 _PATTERNS_MOST = 1000
+_BYTES_MOST = 1 << 50
+"""More than any machine has."""
 _SECONDS_MOST = 1e12
 """Times beyond this, on any clock, are none: sums and squares of them would not be numbers any more."""
 
@@ -150,6 +152,9 @@ def _check_completed(completed: Completed) -> None:
     _check_range("code", completed.codes, 0, _CODE_MOST)
     _check_seconds("Completed", [completed.sent_at, *completed.begun, *completed.wall, *completed.cpu])
     _check_buffers(completed.data, completed.counts, sum(completed.counts))
+    if completed.sizes:
+        _check_lengths("Completed", rows, completed.sizes)
+        _check_range("size", completed.sizes, 0, _BYTES_MOST)
 
 
 def _check_nested(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Placement,
         allocation_of,
         close_all,
+        nbytes_of,
         note_of,
     )
     from grainlike.jobs._pools import Fleet, until_gone
@@ -59,6 +60,7 @@ __all__ = [
     "explanation_of",
     "is_big",
     "job_is",
+    "nbytes_of",
     "note_of",
     "outcome_alone",
     "outcomes_message",
@@ -98,6 +100,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "WorkersFeed": "_events",
             "allocation_of": "_job",
             "close_all": "_job",
+            "nbytes_of": "_job",
             "ended_jobs": "_rows",
             "explanation_of": "_rows",
             "job_is": "_rows",

@@ -62,5 +62,8 @@ class OutcomeListener(Protocol):
     def succeeded(self, node: Node, value: object) -> None:
         """A job gave a value."""
 
+    def stayed(self, node: Node, job: int, size: int) -> None:
+        """Job `job` gave a value of so many bytes that stays at workers."""
+
     def failed(self, node: Node, error: BaseException) -> None:
         """A job will give no value."""

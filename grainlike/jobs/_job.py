@@ -14,7 +14,17 @@ from grainlike.payload import MARK, drop, plain_arguments
 from grainlike.resources import Allocation, Receipt, Usage, parse_allocation
 from grainlike.wire import Parcel, ReceiptSpec, Totals
 
-__all__ = ["NO_PARCEL", "FirstOfChain", "Job", "JobCounters", "Placement", "allocation_of", "close_all", "note_of"]
+__all__ = [
+    "NO_PARCEL",
+    "FirstOfChain",
+    "Job",
+    "JobCounters",
+    "Placement",
+    "allocation_of",
+    "close_all",
+    "nbytes_of",
+    "note_of",
+]
 
 NO_PARCEL: Parcel = (b"", ())
 """An empty payload."""
@@ -57,6 +67,10 @@ class Placement(msgspec.Struct, eq=False, gc=False):
     """True if it has sent items."""
     again_at: float | None = None
     """Monotonic time at which its next attempt may begin, while it waits for that."""
+    size: int | None = None
+    """Bytes of its value, once it has one."""
+    recomputed: int = 0
+    """How often it ran again because its value was lost."""
 
 
 class Job(Record):
@@ -184,6 +198,16 @@ class Job(Record):
         return None if self.placement is None else self.placement.again_at
 
     @property
+    def size(self) -> int | None:
+        """Bytes of its value; None before it has one."""
+        return None if self.placement is None else self.placement.size
+
+    @property
+    def recomputed(self) -> int:
+        """How often it ran again because its value was lost."""
+        return 0 if self.placement is None else self.placement.recomputed
+
+    @property
     def allocation(self) -> Allocation | None:
         """Slots that the job was given, with ids."""
         slots = self.slots
@@ -230,6 +254,12 @@ class Job(Record):
         return "waits for its turn at the head" if self.worker is None else f"assigned to {self.worker}"
 
 
+def nbytes_of(parcel: Parcel) -> int:
+    """Return the bytes of a payload."""
+    data, buffers = parcel
+    return len(data) + sum(memoryview(buffer).nbytes for buffer in buffers)
+
+
 def close_all(jobs: Iterable[Job]) -> None:
     """Close each of them."""
     for job in jobs:
@@ -274,6 +304,9 @@ class JobCounters:
         self.skipped = 0
         self.timed_out = 0
         self.cancelled = 0
+        self.recomputed = 0
+        self.sent = 0
+        """Bytes of arguments that went to workers."""
         self.run_seconds = 0.0
         self.opened = opened
 
@@ -299,4 +332,6 @@ class JobCounters:
             cancelled=self.cancelled,
             total_seconds=now - self.opened,
             run_seconds=self.run_seconds,
+            sent=self.sent,
+            recomputed=self.recomputed,
         )

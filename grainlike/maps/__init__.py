@@ -1,4 +1,4 @@
-"""Maps over sources of any length in bounded memory, and results in the order in which they come."""
+"""Maps over sources of any length in bounded memory, results in the order in which they come, and the end of many."""
 
 from typing import TYPE_CHECKING
 
@@ -7,10 +7,12 @@ from grainlike._later import later
 if TYPE_CHECKING:
     from grainlike.maps._amap import amap
     from grainlike.maps._as_completed import as_completed
+    from grainlike.maps._wait import wait
 
 __all__ = [
     "amap",
     "as_completed",
+    "wait",
 ]
 
 if not TYPE_CHECKING:  # else any name would be there
@@ -19,5 +21,6 @@ if not TYPE_CHECKING:  # else any name would be there
         {
             "amap": "_amap",
             "as_completed": "_as_completed",
+            "wait": "_wait",
         },
     )

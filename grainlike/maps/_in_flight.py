@@ -18,10 +18,10 @@ from typing import Any
 
 import anyio
 
-from grainlike.engine import BaseResolver, ReaderWakeup
+from grainlike.engine import BaseResolver, ReaderWakeup, bring
 from grainlike.errors import GraphError
 from grainlike.executor import find
-from grainlike.graph import DelayedFn, Function, Node, RunsIn, node_of
+from grainlike.graph import DelayedFn, Function, Node, RunsIn, State, node_of
 from grainlike.maps._batching import BatchSizer, unpacked
 
 __all__ = ["MapState"]
@@ -333,10 +333,21 @@ class MapJob:
             executor.watch(node, self._job_ended)
 
     def _job_ended(self) -> None:
-        if self._flight is not None and self.node is not None:
+        node = self.node
+        if self._flight is not None and node is not None:
+            if node.stays:
+                bring(node, self._brought)
+                return
             self.done = True
-            self.failed = self.node.error is not None or (self.calls > 0 and self.node.value[1] is not None)
+            self.failed = node.state is not State.SUCCEEDED or (self.calls > 0 and node.value[1] is not None)
             self._flight.ended(self)
+
+    def _brought(self, error: BaseException | None) -> None:
+        """The value is in the program now; `error`: it never will be."""
+        if error is not None:
+            self.fail(error)
+        else:
+            self._job_ended()
 
     def fail(self, error: BaseException) -> None:
         """Record a failure in place of a job."""

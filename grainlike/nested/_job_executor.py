@@ -18,7 +18,7 @@ from grainlike.context import JobInfo, JobView, observers_here
 from grainlike.engine import BaseResolver, Engine, LocalCalls, Waitable
 from grainlike.errors import GraphError, UnsatisfiableError
 from grainlike.eventloop import EventLoopId, here, soon, spawn_detached
-from grainlike.graph import Node
+from grainlike.graph import Node, fetched
 from grainlike.jobs import OutcomeListener, WorkerInfo
 from grainlike.nested._uplink import JobUplink
 from grainlike.net import Uplink
@@ -81,7 +81,7 @@ class JobExecutor(BaseResolver):
                 self._engine.watch(node, arrived.set)
                 await self.pause(arrived, lambda: [node], lambda: self._release(node, arrived))
                 self._release(node, arrived)
-        return node.result()
+        return await fetched(node) if node.stays else node.result()
 
     def _release(self, node: Node, arrived: anyio.Event) -> None:
         self._engine.unwatch(node, arrived.set)

@@ -17,7 +17,10 @@ from grainlike.wire import (
     Goodbye,
     Message,
     Question,
+    ReplicaCredit,
+    ReplicaPart,
     ResendBuffer,
+    SendReplica,
     encode_frame,
 )
 
@@ -26,9 +29,9 @@ __all__ = ["ResumableSession"]
 _PASSING = frozenset({Beat, Ack, *get_args(Question), *get_args(Answer)})
 """Messages about a link, queries, and answers: they pass large values that are being sent."""
 
-_OF_THE_LINK = _PASSING | {Goodbye, ClientRecords}
-"""Messages about a link and its ends, queries, answers, and records of `logging` for clients: they are not numbered,
-and never resent.
+_OF_THE_LINK = _PASSING | {Goodbye, ClientRecords, SendReplica, ReplicaPart, ReplicaCredit}
+"""Messages about a link and its ends, queries, answers, records of `logging` for clients, and the bytes of replicas,
+which go on where they were: they are not numbered, and never resent.
 """
 
 

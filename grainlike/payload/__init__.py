@@ -10,6 +10,7 @@ objects of those bytes? It never opens a socket, never decides where bytes go, n
   name; otherwise by value with dill, then with cloudpickle.
 - Classes of `__main__` keep their identity: what comes home has the very class with which it left.
 - What somebody on the way could not hold says so where it is loaded (`stand_in`).
+- A value that stays where it was made is a file of its own (`write_replica`), and travels as a reference.
 - Exceptions come back as their own type, or as `RemoteError`, and so do their causes, of which the remote traceback is
   the first.
 
@@ -26,8 +27,11 @@ from grainlike.payload._errors import RemoteTraceback, dump_error, load_error, t
 from grainlike.payload._functions import FunctionBlob, Serializer, dump_function, load_function
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._plain_reader import plain_arguments
+from grainlike.payload._references import Reference, ReferencedValues, collecting, resolving
+from grainlike.payload._replicas import STAY_BYTES, map_replica, replica_path, replica_payload, write_replica
 from grainlike.payload._shared import SHARED_LEAST, SharedBuffers, SharedCopies
-from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, memory_id, stored_bytes
+from grainlike.payload._shared_directory import SharedDirectory, is_shared_directory, memory_id
+from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, stored_bytes
 from grainlike.payload._too_large import stand_in
 from grainlike.payload._values import (
     dump_arguments,
@@ -49,14 +53,19 @@ __all__ = [
     "MARK",
     "PREVIOUS",
     "SHARED_LEAST",
+    "STAY_BYTES",
     "Buffer",
     "FunctionBlob",
     "Payload",
+    "Reference",
+    "ReferencedValues",
     "RemoteTraceback",
     "Serializer",
     "SharedBuffers",
     "SharedCopies",
+    "SharedDirectory",
     "Store",
+    "collecting",
     "drop",
     "dump_arguments",
     "dump_arguments_before",
@@ -67,6 +76,7 @@ __all__ = [
     "dump_plain_value",
     "dump_value",
     "identity_of",
+    "is_shared_directory",
     "is_stored",
     "know",
     "load_arguments",
@@ -76,15 +86,20 @@ __all__ = [
     "load_plain_values",
     "load_value",
     "load_values",
+    "map_replica",
     "mapped",
     "memory_id",
     "name_function",
     "plain_arguments",
+    "replica_path",
+    "replica_payload",
+    "resolving",
     "serializer_versions",
     "stand_in",
     "stored_bytes",
     "told_of_error",
     "traceback_of_error",
+    "write_replica",
 ]
 
 if not TYPE_CHECKING:  # else any name would be there

@@ -10,7 +10,8 @@ from typing import Any
 from grainlike._memory import copied
 from grainlike.errors import SerializationError
 from grainlike.payload._payload import Buffer, Payload
-from grainlike.payload._store import BufferRun, Store, map_file, named, padded, release, retain, retained
+from grainlike.payload._shared_directory import padded
+from grainlike.payload._store import BufferRun, Store, map_file, named, release, retain, retained
 
 __all__ = ["SHARED_LEAST", "SharedBuffers", "SharedCopies"]
 

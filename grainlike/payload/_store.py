@@ -12,7 +12,6 @@ processes that were killed.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import struct
@@ -24,8 +23,9 @@ from typing import NamedTuple
 from grainlike.errors import SerializationError
 from grainlike.payload._mapping import private_map
 from grainlike.payload._payload import Buffer, Payload
+from grainlike.payload._shared_directory import SharedDirectory, flat, padded, unlink, write_padded
 
-__all__ = ["LEAST", "MARK", "Store", "drop", "is_stored", "know", "mapped", "memory_id", "stored_bytes"]
+__all__ = ["LEAST", "MARK", "Store", "drop", "is_stored", "know", "mapped", "stored_bytes"]
 
 LEAST = 256 * 1024
 """Bytes below which buffers had better go through the socket: making and mapping a file costs as much."""
@@ -33,16 +33,12 @@ LEAST = 256 * 1024
 MARK = b"\x01store\x00"
 """What the stream of a payload in a store begins with; a pickle never does."""
 
-_HOME = Path("/dev/shm")  # noqa: S108 - ours is a directory of mode 0700 in it
-_PREFIX = "grainlike-store-"
-_LOCK = "owner.lock"
 _FILE = re.compile(r"[a-z0-9-]{1,64}")
 _HEAD = struct.Struct("<H")
 """Number of runs of buffers, each in one file."""
 _RUN = struct.Struct("<HIQ")
 """The length of the file's name, how many buffers there are, and where in the file the first begins."""
 _SIZE = struct.Struct("<Q")
-_ALIGNED = 64
 
 _MOST = 1 << 62
 """Bytes that no file has."""
@@ -74,33 +70,25 @@ class Store:
         store.remove()
     """
 
-    def __init__(self, directory: Path, lock: int = -1) -> None:
+    def __init__(self, directory: Path, made: SharedDirectory | None = None) -> None:
         self.directory = directory
-        self._lock = lock
-        """Held while its maker lives, so that others see that it does; -1 for those who only know it."""
+        self._made = made
+        """None for those who only know it."""
 
     @classmethod
     def make(cls) -> Store | None:
         """A new one, after sweeping what killed processes left; None where there is no shared memory to be had."""
-        if not _HOME.is_dir():
+        made = SharedDirectory.make()
+        if made is None:
             return None
-        _sweep()
-        try:
-            # By hand, as every program with an executor does it, and `tempfile` takes a while to import.
-            directory = _HOME / f"{_PREFIX}{os.urandom(8).hex()}"
-            directory.mkdir(mode=0o700)
-            lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        except OSError:
-            return None
-        know(directory)
-        return cls(directory, lock)
+        know(made.path)
+        return cls(made.path, made)
 
     def put(self, payload: Payload, name: str) -> Payload:
         """The same payload with its buffers in the file `name`; as it is where they are small, or there is no room."""
         if sum(memoryview(buffer).nbytes for buffer in payload.buffers) < LEAST:
             return payload
-        buffers = [memoryview(buffer).cast("B") for buffer in payload.buffers]
+        buffers = list(map(flat, payload.buffers))
         try:
             self.write(name, buffers)
         except OSError:
@@ -121,40 +109,21 @@ class Store:
 
     def discard(self, name: str) -> None:
         """Remove the file `name`, if there is one."""
-        _unlink(self.directory / name)
+        unlink(self.directory / name)
 
     def remove(self) -> None:
-        """Remove the directory with all that is in it."""
+        """Remove the directory with all that is in it, if this process made it; and take no more files from it."""
         with suppress(ValueError):
             _known.remove(self.directory)
-        _remove_all(self.directory)
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        if self._made is not None:
+            self._made.remove()
 
     def _write(self, name: str, buffers: Sequence[memoryview]) -> None:
-        """By `write`: it refuses where there is no room, while a store through a mapping would kill the process."""
         fd = os.open(self.directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            for buffer in buffers:
-                left = buffer
-                while left.nbytes:
-                    left = left[os.write(fd, left) :]
-                os.lseek(fd, -buffer.nbytes % _ALIGNED, os.SEEK_CUR)
-            os.ftruncate(fd, sum(padded(buffer.nbytes) for buffer in buffers))
+            write_padded(fd, buffers)
         finally:
             os.close(fd)
-
-
-def memory_id() -> str:
-    """Return an id that two processes have in common if they can share a store: machine, shared memory, user. Empty
-    where
-    there is none."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot}:{_HOME.stat().st_dev}:{os.getuid()}"
-    except OSError:
-        return ""
 
 
 def know(directory: Path) -> None:
@@ -199,12 +168,7 @@ def release(name: str) -> None:
         _uses[name] = uses
         return
     for directory in _known:
-        _unlink(directory / name)
-
-
-def padded(size: int) -> int:
-    """Return the bytes that a buffer takes in a file."""
-    return size + -size % _ALIGNED
+        unlink(directory / name)
 
 
 def named(runs: Sequence[BufferRun]) -> bytes:
@@ -277,39 +241,3 @@ def _taken_apart(data: Buffer) -> tuple[list[BufferRun], Buffer]:
     except (struct.error, UnicodeDecodeError) as error:
         raise SerializationError("a payload names shared memory in a way that nobody writes") from error
     return runs, data[at:]
-
-
-def _unlink(path: Path) -> None:
-    with suppress(OSError):
-        path.unlink()
-
-
-def _remove_all(directory: Path) -> None:
-    """Remove a store's directory, in which there are files alone; the lock at last, for until then it can be swept."""
-    with suppress(OSError):
-        for name in sorted(os.listdir(directory), key=_LOCK.__eq__):  # noqa: PTH208 - names are all that is needed
-            _unlink(directory / name)
-        directory.rmdir()
-
-
-def _sweep() -> None:
-    """Remove what processes of this user left that are no more."""
-    with suppress(OSError):
-        for path in _HOME.glob(f"{_PREFIX}*"):
-            if path.stat().st_uid == os.getuid() and not _has_owner(path):
-                _remove_all(path)
-
-
-def _has_owner(directory: Path) -> bool:
-    """By its lock, not by a process number: another container may share the memory, and count its processes anew."""
-    try:
-        lock = os.open(directory / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return True  # just being made, or just being removed
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(lock)
-    return False

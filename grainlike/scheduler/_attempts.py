@@ -74,6 +74,10 @@ class RetryPolicy:
             return True
         if job.committed:
             return False
+        if code == Code.INPUT_GONE:  # it had not begun
+            job.attempt += 1
+            back.append(job)
+            return True
         if code == Code.STOPPED and not job.fn.losses:
             self.lost(job, worker, "it was stopped", now, out, back)
             return True

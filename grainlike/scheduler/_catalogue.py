@@ -44,6 +44,8 @@ class Catalogue:
         self._workers = workers
         self._trees = trees
         self._class_ids: dict[_Key, RequestClass] = {}
+        self._near_ids: dict[tuple[_Key, int], RequestClass] = {}
+        """Classes of jobs that need values, by the worker that they prefer, too."""
         self._last_class = 0
         self._last_shape = 0
         self._options = 0
@@ -86,11 +88,21 @@ class Catalogue:
         """Return True if jobs of a class wait for which there was a worker when that was last in doubt."""
         return cls.head() is not None and cls.id not in self.doubted
 
-    def _made(self, key: _Key) -> RequestClass:
+    def near(self, cls: RequestClass, worker: int) -> RequestClass:
+        """Return the class of jobs like those of `cls` that prefer a worker, as values that they need are there."""
+        found = self._near_ids.get((_key(cls), worker))
+        return self._made(_key(cls), worker) if found is None else found
+
+    def queued_near(self, cls: RequestClass, worker: int) -> int:
+        """Return how many jobs of the request of `cls` queue near a worker."""
+        found = self._near_ids.get((_key(cls), worker))
+        return 0 if found is None else found.queued
+
+    def _made(self, key: _Key, near: int = 0) -> RequestClass:
         client, request, priority, isolate, root = key
         shapes = tuple(self.shape_of(option, isolate=isolate) for option in request.options)
         self._last_class += 1
-        made = RequestClass(self._last_class, client, request, priority, shapes, isolate=isolate, root=root)
+        made = RequestClass(self._last_class, client, request, priority, shapes, isolate=isolate, root=root, near=near)
         self.know(made)
         return made
 
@@ -104,7 +116,7 @@ class Catalogue:
         """
         if cls.id in self.classes:
             return cls
-        found = self._class_ids.get(_key(cls))
+        found = self._near_ids.get((_key(cls), cls.near)) if cls.near else self._class_ids.get(_key(cls))
         if found is None:
             self.know(cls)
             return cls
@@ -113,8 +125,13 @@ class Catalogue:
     def know(self, cls: RequestClass) -> None:
         """Register a class, new or dropped before."""
         key = _key(cls)
-        self._class_ids[key] = self.classes[cls.id] = cls
-        alike = _rounded(key)
+        self.classes[cls.id] = cls
+        if cls.near:
+            self._near_ids[key, cls.near] = cls
+            alike = None
+        else:
+            self._class_ids[key] = cls
+            alike = _rounded(key)
         if alike is not None:
             self._alike[alike] = self._alike.get(alike, 0) + 1
         self._options += len(cls.shapes)
@@ -196,6 +213,9 @@ class Catalogue:
 
     def _drop(self, cls: RequestClass) -> None:
         key = _key(cls)
+        if cls.near:
+            del self._near_ids[key, cls.near]
+            return
         del self._class_ids[key]
         alike = _rounded(key)
         if alike is not None:

@@ -5,7 +5,17 @@ from __future__ import annotations
 import msgspec
 
 from grainlike.resources import Allocation, Missing, Request
-from grainlike.wire import Completed, LeaseStart, LeaseWait
+from grainlike.scheduler._value_events import (
+    FetchReplicas,
+    GiveValues,
+    InputsLost,
+    JobsRevived,
+    ReplicasDropped,
+    ValueEvent,
+    ValuesForgotten,
+    ValuesLost,
+)
+from grainlike.wire import Completed, LeaseStart, LeaseWait, Need
 
 __all__ = [
     "MAX_LOSSES",
@@ -102,7 +112,7 @@ class JobsSubmitted(msgspec.Struct, frozen=True, gc=False):
     `more` announces another event of this moment: these jobs are planned with those. `ages` are the numbers of the
     oldest jobs that each needs, itself or by way of others, ended or not: it goes when those would. 0 for a job that
     needs none; empty if none needs any. `sizes` are the bytes of the jobs' arguments, 0 where they are small; empty if
-    all are.
+    all are. `inputs`: the values that each job needs (`_value_events`); empty if none needs any.
     """
 
     request: Request
@@ -115,6 +125,7 @@ class JobsSubmitted(msgspec.Struct, frozen=True, gc=False):
     more: bool = False
     ages: list[int] = []
     sizes: list[int] = []
+    inputs: tuple[tuple[int, ...], ...] = ()
 
 
 class JobsCancelled(msgspec.Struct, frozen=True, gc=False):
@@ -217,6 +228,7 @@ HeadEvent = (
     | WorkerTimed
     | StartsPaused
     | Ticked
+    | ValueEvent
 )
 
 
@@ -236,7 +248,7 @@ class AssignJobs(msgspec.Struct, frozen=True, gc=False):
     """Send these jobs of one shape to a worker; see `wire.Assign`.
 
     `gang`: where the one job has its slots, if it is a gang's: worker and allocation of each node, the leader first.
-    `ages`: see `wire.Assign`.
+    `needs` and `ages`: as in `wire.Assign`.
     """
 
     worker: int
@@ -249,6 +261,7 @@ class AssignJobs(msgspec.Struct, frozen=True, gc=False):
     gang: tuple[tuple[int, str], ...] = ()
     memory: tuple[int, ...] = ()
     ages: tuple[int, ...] = ()
+    needs: tuple[list[Need], ...] = ()
 
 
 class RetractJobs(msgspec.Struct, frozen=True, gc=False):
@@ -398,4 +411,11 @@ HeadAction = (
     | JobsMoved
     | ShapesForgotten
     | WakeAt
+    | FetchReplicas
+    | GiveValues
+    | ReplicasDropped
+    | JobsRevived
+    | ValuesLost
+    | ValuesForgotten
+    | InputsLost
 )

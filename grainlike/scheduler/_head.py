@@ -50,15 +50,16 @@ from grainlike.scheduler._events import (
     WorkerTimed,
 )
 from grainlike.scheduler._explain import Explanation, explain
+from grainlike.scheduler._gang_events import GangEvents
 from grainlike.scheduler._job_tree import deepest_first
-from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState
+from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, note_sizes
 from grainlike.scheduler._state import SchedulerState
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import TINY_S
 from grainlike.scheduler._warnings import complain
-from grainlike.scheduler._workers import GangHold, WorkerState
-from grainlike.scheduler.planning._gangs import PlacedGang
+from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._start_limits import StartLimits
+from grainlike.scheduler.values._values import Values
 from grainlike.wire import Code, Completed, LeaseStart, LeaseWait, Wait
 
 __all__ = ["HeadScheduler"]
@@ -100,6 +101,8 @@ class HeadScheduler:
         self._planner = books.planner
         self._gangs = books.gangs
         self._attempts = RetryPolicy(books, closed=closed)
+        self._gang_events = GangEvents(books, self._attempts)
+        self._values = Values(books)
         self._standstill = DeadlockWatch(books, closed=closed)
         self._now = 0.0
         self._wake: float | None = None
@@ -126,7 +129,7 @@ class HeadScheduler:
                 return out
             case JobsSubmitted():
                 self._submitted(event, now, out)
-                if event.more:
+                if event.more and not self._state.values.stirred:
                     return out
             case JobsCancelled():
                 self._cancelled(event.jobs, out)
@@ -141,6 +144,7 @@ class HeadScheduler:
                 self.workers[event.worker] = worker
                 self._planner.reserving.joined(worker)
                 self._attempts.isolate(worker, now, out)
+                self._values.heard(out)
             case WorkerTimed():
                 if self._state.timed(event.worker, event.left_s, now) and self.closed:
                     self._fail_impossible(out)
@@ -153,12 +157,15 @@ class HeadScheduler:
             case WorkerHeard():
                 if event.worker in self.workers:
                     self.workers[event.worker].heard_again(now)
+                    self._values.heard(out)
             case WorkerLost():
                 self._worker_lost(event, out)
             case StartsPaused():
                 self._pause(event, out)
             case Ticked():
                 self._wake = None
+            case _:
+                self._values.handle(event, now, out)
         if self._job_tree.orphans:
             self._end_orphans(out)
         if self._state.backoffs:
@@ -166,18 +173,33 @@ class HeadScheduler:
         if self._attempts.quarantine or self._attempts.isolated:
             self._wake_at(self._attempts.release(now, out), out)
         if self._gangs.assembling:
-            self._hurry_gangs(now, out)
+            self._gang_events.hurry(now, out)
+        if self._state.values.stirred:
+            self._settle_values(out)
         if not self.paused:
             self._planner.plan(now, out)
+            while self._state.values.stirred:  # jobs whose turn came have inputs that nobody has
+                self._settle_values(out)
+                self._planner.plan(now, out)
             if self._job_tree.waiting and self._planner.whole:
                 self._end_standstill(now, out)
             self._wake_at(self._planner.wake, out)
+        transfers = self._state.transfers
+        if transfers.is_due or (transfers.wake is not None and transfers.wake <= now):
+            transfers.start(now, out)
+        self._wake_at(transfers.wake, out)
         if self._gangs.assembling:
             self._wake_at(self._gangs.due, out)
         self._wake_at(complain(self._state, now, out), out)
         if self._catalogue.may_be_full:
             self._state.forget_unused(out)
         return out
+
+    def begin_values(self) -> None:
+        """Make the parts that keep values at workers, for a scheduler that comes from an image without them."""
+        self._state.begin_values()
+        self._gang_events = GangEvents(self._state, self._attempts)
+        self._values = Values(self._state)
 
     @property
     def wakes_at(self) -> float | None:
@@ -203,6 +225,21 @@ class HeadScheduler:
     def start_limits(self) -> StartLimits:
         """Limits and rates, and what they have left."""
         return self._planner.start_limits
+
+    def replicas_of(self, value: int) -> tuple[int, ...]:
+        """Return the numbers of the workers that have a value whole; empty where none has, or it is not known."""
+        found = self._state.values.values.get(value)
+        return () if found is None else found.replicas
+
+    @property
+    def values_known(self) -> int:
+        """Number of values that somebody needs, or that others may be made of again, and of their copies under way."""
+        return len(self._state.values.values) + len(self._state.transfers.known) + len(self._state.transfers.claims)
+
+    def recomputed(self, value: int) -> int:
+        """Return how many times a value was made again."""
+        found = self._state.values.values.get(value)
+        return 0 if found is None else found.recomputed
 
     def pace(self, fn: int) -> float | None:
         """Return the mean seconds of a function whose jobs are known to be tiny and never to wait, else None."""
@@ -257,12 +294,25 @@ class HeadScheduler:
         if cls.request is not event.request:
             cls.keep_own(event.request, jobs)
         self.jobs.update(zip(event.jobs, jobs, strict=True))
-        cls.add(jobs, event.ages, event.sizes)
+        if event.sizes:
+            note_sizes(jobs, event.sizes)
+        if event.inputs:
+            cls.add(*self._values.admit(jobs, event, out))
+        else:
+            cls.add(jobs, event.ages)
         if cls.place is None or root or cls.early:
             self._planner.waiting.touch(cls)
         if parent is not None:
             for job in jobs:
                 self._job_tree.adopt(parent, job)
+
+    def _settle_values(self, out: list[HeadAction]) -> None:
+        """Draw what follows for values; cancel the jobs that make again what nobody needs."""
+        while self._state.values.stirred:
+            self._cancelled(self._values.settle(out), out)
+            if self.closed and self._values.revived:
+                self._values.revived = False
+                self._fail_impossible(out)
 
     def _parent(self, event: JobsSubmitted) -> HeadJob | None:
         """Return the job that submits, if its attempt still runs."""
@@ -280,14 +330,16 @@ class HeadScheduler:
             job.remembered().cancelled_at = self._now
             self._job_tree.unwanted(job)
             if job.state is JobState.QUEUED:
-                del self.jobs[number]
+                self._state.forget(job)
                 self._planner.waiting.touch(job.cls)
             elif job.state is JobState.BACKOFF:
                 self._state.backoffs.forget(job)
-                del self.jobs[number]
+                self._state.forget(job)
+            elif job.state is JobState.MOVING:
+                self._state.forget(job)
             elif (gang := self._gangs.of(job)) is not None and not gang.assembled:
-                self._take_apart(job, out)
-                del self.jobs[number]
+                self._gang_events.take_apart(job, out)
+                self._state.forget(job)
             else:
                 to_stop.setdefault(job.worker, []).append(job)
         for worker, jobs in to_stop.items():
@@ -331,7 +383,7 @@ class HeadScheduler:
             out.append(JobsMoved(job.id, wait.allocation))
 
     def _lease_started(self, worker: WorkerState, start: LeaseStart, now: float, out: list[HeadAction]) -> None:
-        if worker.holds and self._granted(worker, start, now, out):
+        if worker.holds and self._gang_events.granted(worker, start, now, out, paused=bool(self.paused)):
             return
         shape = self.shapes[start.cls]
         held, attempts = worker.held, start.attempts
@@ -371,12 +423,15 @@ class HeadScheduler:
         release: set[tuple[int, int]] = set()
         if worker.holds:
             release = worker.holds.keys() & zip(completed.jobs, completed.attempts, strict=True)
-            self._holds_ended(worker, completed, out, back)
+            self._gang_events.holds_ended(worker, completed, out, back)
         walls: dict[HeadFunction, list[float]] = {}
         samples: list[float] = []
         fn: HeadFunction | None = None
         attempts, codes, wall = completed.attempts, completed.codes, completed.wall
         jobs, held, calm = self.jobs, worker.held, not self._attempts.quarantine.doubts_starts(worker.name)
+        made = self._values.records(worker, completed) if completed.sizes else []
+        if completed.gone:
+            self._values.missed(worker, completed, out)
         for row, number in enumerate(completed.jobs):
             job = held.get(number)
             if job is None or job.attempt != attempts[row]:
@@ -410,12 +465,12 @@ class HeadScheduler:
                 if self._attempts.quarantine:
                     self._attempts.quarantine.succeeded(worker.name, self._now)
             if job.cancelled:
-                del self.jobs[job.id]
+                self._state.forget(job)
             elif code == Code.SUCCEEDED:
                 self._state.drop(job)
                 rows.append(row)
             elif gang is not None and gang.broken is not None:
-                self._broke(job, gang, worker, out, back)
+                self._gang_events.broke(job, gang, worker, self._now, out, back)
             elif self._attempts.runs_again(job, shape, code, worker, completed, self._now, out, back):
                 # Answers about holds carry the attempt, so a gang that is placed again needs a new one.
                 job.attempt += gang is not None and job.attempt == attempts[row]
@@ -425,6 +480,8 @@ class HeadScheduler:
         for timed, samples in walls.items():
             timed.times.add(samples)
             timed.times.awaits |= completed.awaited
+        if made:
+            self._values.born(worker, completed, made, rows, out)
         if back:
             self._state.requeue(back, out)
         if self.closed and (back or Code.UNFIT in codes):
@@ -440,73 +497,6 @@ class HeadScheduler:
         if due and self.closed:
             self._fail_impossible(out)
         self._wake_at(self._state.backoffs.next, out)
-
-    # --- gangs -------------------------------------------------------------------------------------------------------
-
-    def _granted(self, worker: WorkerState, start: LeaseStart, now: float, out: list[HeadAction]) -> bool:
-        """Record a lease that is a hold for a gang; return False if it is an ordinary lease."""
-        hold = worker.holds.get((start.jobs[0], start.attempts[0]))
-        if hold is None:
-            return False
-        worker.give(hold.shape)
-        self._planner.shares.give(hold.job.cls.client, hold.shape)
-        self._state.take_lease(worker, start.lease, hold.shape, hold.job, now)
-        assignment = self._gangs.granted(hold, start.lease, start.allocation, paused=bool(self.paused))
-        if assignment is not None:
-            out.append(assignment)
-        return True
-
-    def _holds_ended(
-        self, worker: WorkerState, completed: Completed, out: list[HeadAction], back: list[HeadJob]
-    ) -> None:
-        """Record which holds for gangs a worker has ended. A hold that ended without being released breaks its gang."""
-        for named, code in zip(zip(completed.jobs, completed.attempts, strict=True), completed.codes, strict=True):
-            hold = worker.holds.pop(named, None)
-            if hold is None:
-                continue
-            unasked = not hold.released
-            self._gangs.ended(hold)
-            if code == Code.UNFIT:
-                worker.refuse(hold.shape)
-                self._state.lose_members()
-            if unasked:
-                self._break(hold, f"worker {worker.name} let go of its slots", out, back)
-
-    def _break(self, hold: GangHold, reason: str, out: list[HeadAction], back: list[HeadJob]) -> None:
-        """Handle the loss of one node of a gang: it is queued again, once its job, if that was assigned, has ended."""
-        job = hold.job
-        gang = self._gangs.of(job)
-        assert gang is not None
-        if not gang.assembled:
-            self._take_apart(job, out)
-            job.attempt += 1
-            back.append(job)
-        elif gang.broken is None:
-            gang.broken, gang.lost = reason, not hold.worker.stops
-            if not job.cancelled:
-                out.append(CancelJobs(job.worker, [job.id], [job.attempt]))
-
-    def _broke(
-        self, job: HeadJob, gang: PlacedGang, worker: WorkerState, out: list[HeadAction], back: list[HeadJob]
-    ) -> None:
-        """Handle the end, without a value, of the job of a broken gang."""
-        if gang.lost and gang.broken is not None:
-            self._attempts.lost(job, worker, gang.broken, self._now, out, back, suspect=False)
-        else:
-            job.attempt += 1
-            back.append(job)
-
-    def _take_apart(self, job: HeadJob, out: list[HeadAction]) -> None:
-        """Release all holds of a gang whose job was not assigned yet; the caller queues or drops the job."""
-        self._state.release(self.workers[job.worker], job, out)
-
-    def _hurry_gangs(self, now: float, out: list[HeadAction]) -> None:
-        """Release half-assembled gangs that are overdue, so that the one that goes first gets its slots."""
-        late = self._gangs.overdue(now)
-        for job in late:
-            self._take_apart(job, out)
-            job.attempt += 1
-        self._state.requeue(late, out)
 
     # --- losses ------------------------------------------------------------------------------------------------------
 
@@ -542,6 +532,7 @@ class HeadScheduler:
             return
         worker.gone = True
         self._state.lose_members()
+        self._values.left(worker, self._now, out)
         for lease in worker.leases.values():
             self._planner.shares.give(lease.client, lease.shape)
         back: list[HeadJob] = []
@@ -551,7 +542,7 @@ class HeadScheduler:
             leased = job.state is JobState.LEASED
             self._state.release(worker, job, out)
             if job.cancelled:
-                del self.jobs[job.id]
+                self._state.forget(job)
             elif job.committed or (leased and not worker.stops) or not job.fn.losses:
                 self._attempts.lost(job, worker, event.reason, self._now, out, back, suspect=False)
             else:
@@ -561,7 +552,7 @@ class HeadScheduler:
             unasked = not hold.released
             self._gangs.ended(hold)
             if unasked:
-                self._break(hold, event.reason, out, back)
+                self._gang_events.break_up(hold, event.reason, out, back)
         self._catalogue.left(worker)
         self._state.requeue(back, out)
         if self.closed:
@@ -571,7 +562,7 @@ class HeadScheduler:
         """Stop assigning jobs, or resume it, first with the gangs whose workers have all answered meanwhile."""
         self.paused = event.why
         if not self.paused:
-            out += self._gangs.withheld()
+            out += self._gang_events.withheld()
 
     # --- what can never run ------------------------------------------------------------------------------------------
 
@@ -586,6 +577,12 @@ class HeadScheduler:
                 for job in live:
                     self._state.drop(job)
                 out.append(JobsUnsatisfiable([job.id for job in live], self.why_never(cls.request)))
+
+        if self._state.values.values:
+            for job in [job for job in self.jobs.values() if job.state is JobState.MOVING]:
+                if not self._catalogue.anybody_fits(job.cls):
+                    self._state.drop(job)
+                    out.append(JobsUnsatisfiable([job.id], self.why_never(job.cls.request)))
 
     def _end_standstill(self, now: float, out: list[HeadAction]) -> None:
         """Look for deadlocks among jobs that wait for jobs of their own; fail one job for a deadlock that stands."""

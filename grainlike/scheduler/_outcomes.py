@@ -18,12 +18,15 @@ class _Attempt(Protocol):
 
 
 def told_rows(completed: Completed, rows: list[int], codes: list[int]) -> Completed:
-    """Return the message with these codes; rows not in `rows` get attempt 0, so that the payloads stay aligned."""
+    """Return the message with these codes; rows not in `rows` get attempt 0, and no size, so that the payloads stay
+    aligned.
+    """
     if len(rows) == len(completed.jobs):
         return completed if codes == completed.codes else replace(completed, codes=codes)
     told = set(rows)
     attempts = [attempt if row in told else 0 for row, attempt in enumerate(completed.attempts)]
-    return replace(completed, attempts=attempts, codes=codes)
+    sizes = [size if row in told else 0 for row, size in enumerate(completed.sizes)]
+    return replace(completed, attempts=attempts, codes=codes, sizes=sizes)
 
 
 def without_payloads(

@@ -16,9 +16,11 @@ from grainlike.scheduler._events import FunctionDefined
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import RunTimes
 from grainlike.scheduler.planning._class_index import ClassIndex, Entry, Kind
+from grainlike.scheduler.values._inputs import JobInputs
 from grainlike.wire import Wait
 
 __all__ = [
+    "ANYWHERE",
     "ChildJobs",
     "DeepestFirst",
     "HeadFunction",
@@ -27,6 +29,7 @@ __all__ = [
     "RequestClass",
     "Shape",
     "arrival",
+    "note_sizes",
     "order",
 ]
 
@@ -35,6 +38,9 @@ _UNIT = 10**9
 
 AHEAD_QUICK_S = 0.1
 """Mean run time above which a function's jobs are not sent ahead: a round trip is negligible for them."""
+
+ANYWHERE = -1
+"""Place of jobs that need values and prefer no worker (`RequestClass.near`)."""
 
 _QUEUED = JobState.QUEUED
 
@@ -156,6 +162,16 @@ class HeadJob:
         return 0 if self.rare is None else self.rare.losses
 
     @property
+    def data(self) -> JobInputs | None:
+        """The values that it needs, and its way to them; None for a job that needs none."""
+        return None if self.rare is None else self.rare.data
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The numbers of the values that it needs, which stay at workers."""
+        return () if self.rare is None or self.rare.data is None else self.rare.data.inputs
+
+    @property
     def again_at(self) -> float:
         """Time at which its next attempt may begin, while it is in backoff."""
         return 0.0 if self.rare is None else self.rare.again_at
@@ -169,6 +185,15 @@ class HeadJob:
     def committed(self) -> bool:
         """True once items of its stream were passed on: this attempt is its last."""
         return self.rare is not None and self.rare.committed
+
+    def inherit(self, age: int) -> bool:
+        """Make it as old as its oldest input, which is the job `age`, 0 for none; return False if it is older."""
+        if not 0 < age < self.id:
+            return False
+        self.age = age
+        if self.rare is not None and self.rare.parent is None:
+            self.rare.tree_age = age
+        return True
 
     def remembered(self) -> ExtraState:
         """Return its `ExtraState`, made if it has none, to write into."""
@@ -191,11 +216,19 @@ def arrival(job: HeadJob) -> tuple[int, int]:
     return (-job.cls.priority, job.root)
 
 
+def note_sizes(jobs: Iterable[HeadJob], sizes: Iterable[int]) -> None:
+    """Record the bytes of the arguments of jobs, 0 where they are small."""
+    for job, size in zip(jobs, sizes, strict=True):
+        if size:
+            job.remembered().size = size
+
+
 class ExtraState:
     """Attributes that few jobs have: their place in a tree of jobs, and failures; see the properties of `HeadJob`."""
 
     __slots__ = (
-        "again_at", "cancelled_at", "committed", "depth", "failures", "family", "losses", "parent", "root", "size",
+        "again_at", "cancelled_at", "committed", "data", "depth", "failures", "family", "losses", "parent", "root",
+        "size",
         "tree_age",
     )  # fmt: skip
 
@@ -213,6 +246,7 @@ class ExtraState:
         self.committed = False
         self.size = 0
         """Bytes of its arguments, if they are large."""
+        self.data: JobInputs | None = None
 
 
 class ChildJobs:
@@ -257,6 +291,7 @@ class Shape:
         "varied",
         "walltime",
         "walltime_soft",
+        "with_inputs",
     )
 
     def __init__(self, shape: int, request: Request, group: RunTimes | None, *, isolate: bool) -> None:
@@ -266,6 +301,8 @@ class Shape:
         self.isolate = isolate
         self.varied = False
         """True if jobs of it may have asked for less memory (`HeadJob.own`)."""
+        self.with_inputs = False
+        """True if jobs of it may need values."""
         self.users: dict[int, None] = {}
         """Numbers of the workers on which planned jobs or leases of it are counted now, in the order of the first."""
         self.units = tuple(request.units.items())
@@ -365,6 +402,7 @@ class DeepestFirst:
 
 class RequestClass:
     """Jobs of one client with the same request and priority: one queue, the oldest first; for a tree the deepest first.
+    Jobs that need values have a class for each worker that they prefer.
 
     Most jobs come in the order of their ages, and stand in `queue`. One that is older than the last of those, as its
     inputs are older, waits in `early` until it is the first of all. Jobs leave the queue at its front only, where
@@ -377,6 +415,7 @@ class RequestClass:
         "blocked_since",
         "claim",
         "client",
+        "could_since",
         "early",
         "entry",
         "id",
@@ -386,6 +425,7 @@ class RequestClass:
         "kind",
         "may_be_ahead",
         "names",
+        "near",
         "needs",
         "passed_since",
         "place",
@@ -410,8 +450,15 @@ class RequestClass:
         *,
         isolate: bool,
         root: int = 0,
+        near: int = 0,
     ) -> None:
         self.id = cls
+        self.near = near
+        """The worker that its jobs prefer, as most of their inputs are there; 0 for jobs without inputs."""
+        for shape in shapes if near else ():
+            shape.with_inputs = True
+        self.could_since: float | None = None
+        """Since when its first job could start elsewhere, while it waits for `near`; None if it could not."""
         self.root = root
         """The tree of its jobs (`_job_tree`); 0 for jobs of the user's program."""
         self.client = client
@@ -426,8 +473,10 @@ class RequestClass:
         self.queue: deque[HeadJob] | DeepestFirst = DeepestFirst() if root else deque()
         self.early: list[tuple[int, int, HeadJob]] = []
         """A heap, by age and number, of jobs that go before the last of `queue`; empty for a tree."""
-        self.aged = False
-        """True once it had a job of the user's program that is as old as one of its inputs."""
+        self.aged = near != 0
+        """True once it had a job of the user's program that is as old as one of its inputs, and for all with inputs at
+        workers.
+        """
         self.in_order = True
         """False once a job has come back to the front that is younger than the first there."""
         self.warned = False
@@ -436,7 +485,7 @@ class RequestClass:
         self.passed_since: float | None = None
         """When `blocked_job` was passed over for the first time (`planning._patience`); None until then."""
         # What follows is for the index of those that wait (`_waiting`).
-        self.is_simple = not any(shape.rationed or shape.group is not None for shape in shapes)
+        self.is_simple = not (near or any(shape.rationed or shape.group is not None for shape in shapes))
         """True if only a change of workers can let its jobs start."""
         self.timed = any(shape.soft_s is not None or shape.group is not None for shape in shapes)
         common = [name for name, _ in shapes[0].units if all(name in shape.request.units for shape in shapes)]
@@ -472,32 +521,23 @@ class RequestClass:
         if early and (not queue or early[0][:2] < (queue[0].age, queue[0].id)):
             queue.appendleft(heappop(early)[2])
 
-    def add(self, jobs: list[HeadJob], ages: list[int], sizes: list[int]) -> None:
-        """Queue new jobs. `ages` are those of their oldest inputs, 0 for a job without, and `sizes` the bytes of their
-        arguments, 0 where they are small; empty if all are so.
-        """
-        if sizes:
-            for job, size in zip(jobs, sizes, strict=True):
-                if size:
-                    job.remembered().size = size
+    def add(self, jobs: list[HeadJob], ages: list[int]) -> None:
+        """Queue new jobs. `ages` are those of their oldest inputs, 0 for a job without; empty if all are so."""
         if not ages:
             self.queue.extend(jobs)
             return
         for job, age in zip(jobs, ages, strict=True):
-            if 0 < age < job.id:
-                job.age = age
-                if job.rare is not None and job.rare.parent is None:
-                    job.rare.tree_age = age
-                if not (self.aged or self.root):
-                    self._go_by_age()
-            self._insert(job)
+            if job.inherit(age) and not (self.aged or self.root):
+                self._go_by_age()
+            self.insert(job)
 
     def _go_by_age(self) -> None:
         self.aged = True
         if not self.in_order:
             self.queue = deque(sorted(self.queue, key=_by_age))
 
-    def _insert(self, job: HeadJob) -> None:
+    def insert(self, job: HeadJob) -> None:
+        """Queue a job at its place by age."""
         queue = self.queue
         if self.root or not (queue or self.early) or (queue and queue[-1].age <= job.age):
             queue.append(job)

@@ -1,6 +1,6 @@
 """State of the head scheduler, and the moves of jobs between places that keep its counts consistent.
 
-A live job is in exactly one place: its class's queue, one worker's `held`, or `backoffs`.
+A live job is in exactly one place: its class's queue, one worker's `held`, `backoffs`, or on its way to its inputs.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from collections.abc import Iterator
 
 from grainlike.scheduler._backoff import BackoffQueue
 from grainlike.scheduler._catalogue import Catalogue
-from grainlike.scheduler._events import HeadAction, JobsRequeued, ShapesForgotten
+from grainlike.scheduler._events import HeadAction, JobsRequeued, RetractJobs, ShapesForgotten
 from grainlike.scheduler._invariants import check_common_books
 from grainlike.scheduler._job_tree import JobTree
 from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, RequestClass, Shape
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._planner import Planner
+from grainlike.scheduler.values._homes import Homes
+from grainlike.scheduler.values._table import ValueTable
+from grainlike.scheduler.values._transfers import Transfers
 
 __all__ = ["SchedulerState"]
 
@@ -24,7 +27,10 @@ __all__ = ["SchedulerState"]
 class SchedulerState:
     """All state of one head. `seed` seeds the jitter of the waits between attempts."""
 
-    __slots__ = ("backoffs", "catalogue", "functions", "gangs", "job_tree", "jobs", "planner", "workers")
+    __slots__ = (
+        "backoffs", "catalogue", "functions", "gangs", "homes", "job_tree", "jobs", "planner", "transfers", "values",
+        "workers",
+    )  # fmt: skip
 
     def __init__(self, seed: int) -> None:
         self.jobs: dict[int, HeadJob] = {}
@@ -33,8 +39,18 @@ class SchedulerState:
         self.job_tree = JobTree()
         self.backoffs = BackoffQueue(seed)
         self.catalogue = Catalogue(self.workers, self.job_tree.trees)
-        self.planner = Planner(self.workers, self.catalogue.classes, self.job_tree)
+        self.values = ValueTable(self.workers)
+        self.transfers = Transfers(self.workers, self.values)
+        self.homes = Homes(self.workers, self.catalogue, self.values, self.transfers)
+        self.planner = Planner(self.workers, self.catalogue.classes, self.job_tree, self.transfers)
         self.gangs = self.planner.gangs
+
+    def begin_values(self) -> None:
+        """Make the parts that keep values at workers, for a state that comes from an image without them."""
+        self.values = ValueTable(self.workers)
+        self.transfers = Transfers(self.workers, self.values)
+        self.homes = Homes(self.workers, self.catalogue, self.values, self.transfers)
+        self.planner.begin_near(self.transfers)
 
     def lose_members(self) -> None:
         """Record that a worker leaves, or refuses a shape for good."""
@@ -87,9 +103,32 @@ class SchedulerState:
 
     def drop(self, job: HeadJob) -> None:
         """Remove a job that has its outcome."""
-        del self.jobs[job.id]
+        self.forget(job)
         if job.parent is not None:
             self.job_tree.ended(job)
+
+    def forget(self, job: HeadJob) -> None:
+        """Remove a job that has its outcome, or needs none, as it was cancelled."""
+        del self.jobs[job.id]
+        if job.rare is not None and job.rare.data is not None:
+            self.values.end(job)
+
+    def withdraw(self, job: HeadJob) -> None:
+        """Remove a job that is at no worker, and can never run."""
+        if job.state is JobState.QUEUED:
+            job.cls.remove(job)
+            self.planner.waiting.touch(job.cls)
+        elif job.state is JobState.BACKOFF:
+            self.backoffs.forget(job)
+        self.drop(job)
+
+    def retract(self, jobs: list[HeadJob], worker: WorkerState, out: list[HeadAction]) -> None:
+        """Ask a worker to give back those of these jobs that have not begun."""
+        back = [job for job in jobs if job.state is not JobState.LEASED and not job.cancelled]
+        back = [job for job in back if job.shape is not None and job.shape.nodes == 1 and job.id not in worker.recalled]
+        if back:
+            worker.recalled.update(job.id for job in back if job.state is JobState.AHEAD)
+            out.append(RetractJobs(worker.id, [job.id for job in back], [job.attempt for job in back]))
 
     def requeue(self, jobs: list[HeadJob], out: list[HeadAction]) -> None:
         """Put jobs back to the front of their classes; drop cancelled ones."""
@@ -99,12 +138,13 @@ class SchedulerState:
         left: list[HeadJob] = []
         for job in jobs:
             if job.cancelled:
-                del self.jobs[job.id]
+                self.forget(job)
             else:
                 job.cls = self.catalogue.back(job.cls)
                 if job.own is not None:
                     job.cls.shapes[0].varied = True
-                left.append(job)
+                if self.homes.find(job):
+                    left.append(job)
         self._put_back(left)
 
     def _put_back(self, jobs: list[HeadJob]) -> None:
@@ -113,9 +153,26 @@ class SchedulerState:
             by_class.setdefault(job.cls.id, []).append(job)
         for group in by_class.values():
             cls = group[0].cls
+            if cls.near:
+                self._awaken(cls)
             cls.put_back(group)
             self.catalogue.doubt(cls)
             self.planner.waiting.touch(cls)
+
+    def queue_new(self, jobs: list[HeadJob]) -> None:
+        """Queue new jobs that need values, which are in no queue, near those."""
+        for job in jobs:
+            if self.homes.find(job):
+                self._awaken(job.cls)
+                job.cls.insert(job)
+                self.catalogue.doubt(job.cls)
+                self.planner.waiting.touch(job.cls)
+
+    def _awaken(self, cls: RequestClass) -> None:
+        """Have a class of jobs that need values looked at for what may be sent ahead; start its clocks anew."""
+        self.planner.ahead.fresh.add(cls.id)
+        if cls.head() is None:
+            cls.blocked_since, cls.could_since = self.planner.near.now, None
 
     def split(self, cls: RequestClass) -> bool:
         """Move the queued jobs of a class that asked for less memory than it says to classes of their own requests, as
@@ -132,7 +189,7 @@ class SchedulerState:
             if exact.head() is None:
                 exact.blocked_since = cls.blocked_since
             job.cls, job.own = exact, None
-        self._put_back(varied)
+        self._put_back([job for job in varied if self.homes.find(job)])
         self.planner.waiting.touch(cls)
         return True
 
@@ -166,8 +223,9 @@ class SchedulerState:
                 yield lease.shape
             for hold in worker.holds.values():
                 yield hold.shape
-        for number in self.backoffs.jobs():
-            yield from self.jobs[number].cls.shapes
+        away = [job for job in self.jobs.values() if job.state is JobState.MOVING] if self.values.values else []
+        for job in [*(self.jobs[number] for number in self.backoffs.jobs()), *away]:
+            yield from job.cls.shapes
 
     # --- invariants --------------------------------------------------------------------------------------------------
 
@@ -182,6 +240,9 @@ class SchedulerState:
         for worker in self.workers.values():
             places.update(worker.held.keys())
             self._check_worker(worker)
+        places.update(job.id for job in self.jobs.values() if job.state is JobState.MOVING)
+        self.values.check(self.jobs)
+        self.transfers.check(self.jobs)
         self.backoffs.check()
         assert places == dict.fromkeys(self.jobs, 1), "a live job is in exactly one place"
         self.planner.waiting.check()

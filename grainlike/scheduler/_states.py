@@ -3,7 +3,8 @@
 ::
 
     QUEUED ──> PLANNED ──> LEASED ──> (gone)
-      │ ^  └──> AHEAD ──────^ │
+      │ ^  ├──> AHEAD ──────^ │
+      │ ^  └──> MOVING ─> (QUEUED)
       │ └── returned, lost, retried ─┤
       └<──────── BACKOFF <───────────┘
 
@@ -25,14 +26,16 @@ class JobState(IntEnum):
     AHEAD = 2  # waits at a worker, counted against nothing yet
     LEASED = 3  # part of a lease that its worker granted
     BACKOFF = 4  # waits at the head until it is time for its next attempt
+    MOVING = 5  # waits at the head, counted against nothing, until its inputs are whole where it is to run
 
 
 _TRANSITIONS: dict[JobState, frozenset[JobState]] = {
-    JobState.QUEUED: frozenset({JobState.PLANNED, JobState.AHEAD}),
+    JobState.QUEUED: frozenset({JobState.PLANNED, JobState.AHEAD, JobState.MOVING}),
     JobState.PLANNED: frozenset({JobState.LEASED, JobState.QUEUED}),
     JobState.AHEAD: frozenset({JobState.LEASED, JobState.QUEUED}),
     JobState.LEASED: frozenset({JobState.LEASED, JobState.QUEUED, JobState.BACKOFF}),  # LEASED: handed back inside
     JobState.BACKOFF: frozenset({JobState.QUEUED}),
+    JobState.MOVING: frozenset({JobState.QUEUED}),
 }
 
 

@@ -17,7 +17,8 @@ class Hello(BaseMessage, frozen=True, tag=1, forbid_unknown_fields=False):
     `resumes`, and the number of messages that it has received so far. -1: it does not do that.
 
     `host` is the name of the worker's host. A worker that a launcher has started names its `block` there, and `node` is
-    its number in it. `left_s`: seconds in which it can still run jobs; negative if it knows of no end.
+    its number in it. `left_s`: seconds in which it can still run jobs; negative if it knows of no end. `replicas`: its
+    directory of values that stay, of use to whoever has the same `memory`; empty without one.
 
     A client that names a `session` leaves its jobs to that session, and receives what is in it.
 
@@ -45,6 +46,7 @@ class Hello(BaseMessage, frozen=True, tag=1, forbid_unknown_fields=False):
     node: int = 0
     host: str = ""
     left_s: float = -1.0
+    replicas: str = ""
 
 
 class Welcome(BaseMessage, frozen=True, tag=4):

@@ -1,8 +1,8 @@
 """The closed union of all messages.
 
 By sender and receiver: any two ends `_connection`, the head to a worker `_orders`, a worker to the head `_reports`, a
-worker and its runners `_runners`. Streams and output are in `_flows`, jobs submitted by jobs in `_nested`, and messages
-between clients and the head in `_questions`.
+worker and its runners `_runners`. Values that stay at workers are in `_values`, streams and output in `_flows`, jobs
+submitted by jobs in `_nested`, and messages between clients and the head in `_questions`.
 
 Messages hold *columns*: one `Assign` carries many jobs as parallel lists, so that a batch costs one write and one
 decoding however many jobs it holds. Job, lease, class and function are named by small integers that the head (or, for
@@ -21,6 +21,15 @@ from grainlike.wire._orders import Assign, Cancel, Define, Depart, Gang, Hold, R
 from grainlike.wire._questions import FromClient, ToClient
 from grainlike.wire._reports import Blocked, Completed, Leaving, Report
 from grainlike.wire._runners import Awaits, GoesOn, Ready, Renew, Resumed, Run, Setup, Stop
+from grainlike.wire._values import (
+    DropReplicas,
+    Fetched,
+    ReplicaCredit,
+    ReplicaPart,
+    SendReplica,
+    StopTransfer,
+    Unsent,
+)
 
 __all__ = ["Message"]
 
@@ -64,4 +73,11 @@ Message = (
     | ToClient
     | LoggedRecords
     | ClientRecords
+    | SendReplica
+    | ReplicaPart
+    | ReplicaCredit
+    | Fetched
+    | Unsent
+    | StopTransfer
+    | DropReplicas
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from grainlike.wire._base import BaseMessage
+from grainlike.wire._values import Need
 
 __all__ = [
     "Assign",
@@ -28,8 +29,10 @@ class FunctionSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     With `many`, one job of it stands for many calls: its one argument is a list of packed arguments. With `keep`, its
     jobs lend no cores while they await. `paths` are imports that it needs beside those of `Setup`. `on` holds the
     exception types after which a job is tried again, serialized; empty for all. `on_memory`: whether it is tried again
-    after its process was killed for lack of memory. `logs` has the levels of its program's loggers, packed
-    (`joblogging`); empty if records of `logging` that its jobs make are not passed on."""
+    after its process was killed for lack of memory. With `stays`, a large value of it stays at the worker. `logs` has
+    the levels of its program's loggers, packed (`joblogging`); empty if records of `logging` that its jobs make are not
+    passed on.
+    """
 
     fn: int
     digest: bytes
@@ -42,6 +45,7 @@ class FunctionSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     on: bytes = b""
     on_memory: bool = True
     logs: bytes = b""
+    stays: bool = False
 
 
 class ClassSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -75,7 +79,8 @@ class Assign(BaseMessage, frozen=True, tag=11):
     at the worker so that the next job starts without a round trip. `data` and `counts` are packed parcels. `hard_s` is
     how long each job may run at most. `memory`: bytes that each job asked for, where that is less than its class says,
     and 0 for others; empty if no job did. `ages`: the number of the oldest job that each needs, or its own, by which
-    those that wait here go; empty if all go by their own.
+    those that wait here go; empty if all go by their own. `needs`: the values that each job needs, all of which are
+    here; empty if no job needs any.
     """
 
     cls: int
@@ -88,6 +93,7 @@ class Assign(BaseMessage, frozen=True, tag=11):
     hard_s: float | None = None
     memory: tuple[int, ...] = ()
     ages: tuple[int, ...] = ()
+    needs: list[list[Need]] = msgspec.field(default_factory=list)
 
 
 class Cancel(BaseMessage, frozen=True, tag=12):

@@ -37,6 +37,7 @@ class Code(IntEnum):
     STOPPED = 6  # ended because its worker stops; another attempt may be made, and nothing counts as lost
     OUT_OF_MEMORY = 7  # failed for lack of memory; its parcel is the exception
     UNSTARTED = 9  # never started: no process could be started for it; `details` says why
+    INPUT_GONE = 10  # never began: a value that it needs is not here, or damaged; another attempt may be made
     UNFIT = 8  # never started, and never will here: the node cannot give the layout that was asked for
 
 
@@ -92,7 +93,9 @@ class Completed(BaseMessage, frozen=True, tag=20):
     `awaited`: a coroutine of the batch suspended, which keeps its function out of run-lists. `details` maps a job to
     text for its error (a signal's name, for instance). `receipt` comes with the first `Completed` of a lease.
     `never_ran`: its runner died before it had done anything. `final` lists the jobs that failed by an exception that
-    their function's retries do not cover.
+    their function's retries do not cover. `sizes`: bytes of each value that stays at the worker, whose parcel is empty,
+    and 0 for others; empty if none does. `gone`: values of which no good replica is here any more, though jobs that
+    ended by `INPUT_GONE` needed them.
     """
 
     lease: int
@@ -111,6 +114,8 @@ class Completed(BaseMessage, frozen=True, tag=20):
     details: dict[int, str] = msgspec.field(default_factory=dict)
     final: list[int] = msgspec.field(default_factory=list)
     never_ran: bool = False
+    sizes: list[int] = msgspec.field(default_factory=list)
+    gone: list[int] = msgspec.field(default_factory=list)
 
 
 class Report(BaseMessage, frozen=True, tag=21):
@@ -152,6 +157,11 @@ class Totals:
         cancelled: jobs that were cancelled or had no awaiter left, and those that ran when their graph failed.
         total_seconds: from beginning to end; of a head with a journal, from its first start.
         run_seconds: the times that all jobs ran, added up.
+        moved: bytes of values that were copied from worker to worker.
+        relayed: those of them that passed through the head.
+        sent: bytes of arguments that went from programs to workers, other than through shared memory.
+        fetched: bytes of values that stayed at workers, and came to programs later.
+        recomputed: jobs that ran again because their values were lost.
     """
 
     succeeded: int
@@ -161,6 +171,11 @@ class Totals:
     cancelled: int
     total_seconds: float
     run_seconds: float
+    moved: int = 0
+    relayed: int = 0
+    sent: int = 0
+    fetched: int = 0
+    recomputed: int = 0
 
     def __str__(self) -> str:
         counts = [(status, getattr(self, status)) for status in _STATUSES]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+import msgspec
+
 from grainlike.wire._base import BaseMessage
+from grainlike.wire._values import Need
 
 __all__ = [
     "Awaits",
@@ -22,8 +25,9 @@ __all__ = [
 class Setup(BaseMessage, frozen=True, tag=30):
     """The first message to a runner: its worker instance, its import paths, and the worker's context module.
 
-    `store` is the directory of shared memory where large results go. `authkey` is the program's key of
-    `multiprocessing`, with which a runner process reaches the program's managers; it may come in a second `Setup`.
+    `store` is the directory of shared memory where large results go, `replicas` that of values which stay. `authkey` is
+    the program's key of `multiprocessing`, with which a runner process reaches the program's managers; it may come in a
+    second `Setup`.
     """
 
     instance: str
@@ -31,13 +35,14 @@ class Setup(BaseMessage, frozen=True, tag=30):
     context: str = ""
     store: str = ""
     authkey: bytes = b""
+    replicas: str = ""
 
 
 class Run(BaseMessage, frozen=True, tag=31):
     """A lease for a runner: run these jobs one after another on `allocation`.
 
     `limit` is the number of seconds that its only job may run. The deadline counts from the grant; for a process that
-    could not begin the job at once, from `Ready`. `memory` is as in `Assign`.
+    could not begin the job at once, from `Ready`. `memory` and `needs` are as in `Assign`.
     """
 
     lease: int
@@ -50,6 +55,7 @@ class Run(BaseMessage, frozen=True, tag=31):
     counts: list[int]
     limit: float | None = None
     memory: tuple[int, ...] = ()
+    needs: list[list[Need]] = msgspec.field(default_factory=list)
 
 
 class StopReason(IntEnum):

@@ -26,9 +26,9 @@ from grainlike.system import block_label, node_rank
 from grainlike.wire import LOST_S
 from grainlike_worker.daemon._check_context import why_not
 from grainlike_worker.daemon._connect import to_head, wait_for_head
-from grainlike_worker.daemon._daemon import serve_daemon
 from grainlike_worker.daemon._introduction import check_introduction
 from grainlike_worker.daemon._probe import end_of_batch_job, grace_before_end, offer_of_daemon, warn_of_logical
+from grainlike_worker.daemon._serve import serve_daemon
 from grainlike_worker.daemon._stops import EndTimer, IdleTimer, stop_at_signal
 from grainlike_worker.runner.common._job_directories import KEEP, KEEPS
 

@@ -49,14 +49,28 @@ from grainlike.jobs import OutcomeListener
 from grainlike.net import ClosedLink, Link, ResumableSession
 from grainlike.resources import Allocation, parse_allocation
 from grainlike.scheduler import StartsPaused
-from grainlike.wire import Beat, Blocked, Buffer, Follow, Frame, Hello, LoggedRecords, Output
+from grainlike.wire import (
+    Beat,
+    Blocked,
+    Buffer,
+    Follow,
+    Frame,
+    Hello,
+    LoggedRecords,
+    Output,
+    ReplicaCredit,
+    ReplicaPart,
+)
 
 __all__ = ["DurableHead", "InputLog"]
 
 logger = logging.getLogger("grainlike")
 
-_IDLE_WORDS = (Beat, Output, Blocked, LoggedRecords)
+_IDLE_WORDS = (Beat, Output, Blocked, LoggedRecords, ReplicaPart, ReplicaCredit)
 """Messages of workers that change nothing here."""
+
+_UNNUMBERED = (Beat, ReplicaPart, ReplicaCredit)
+"""Those of them that a session does not count."""
 
 
 class InputLog(Protocol):
@@ -300,7 +314,7 @@ class DurableHead(Head):
     def _take(self, peer: WorkerConnection, frames: Sequence[Frame]) -> None:
         session = _session(peer)
         kept = [frame for frame in frames if not isinstance(frame.message, _IDLE_WORDS)]
-        if not kept and all(isinstance(frame.message, Beat) for frame in frames):
+        if not kept and all(isinstance(frame.message, _UNNUMBERED) for frame in frames):
             super()._take(peer, frames)
             return
         with self.input(lambda now: WorkerSaid(now, peer.number, session.received, session.heard), kept) as position:

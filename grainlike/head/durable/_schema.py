@@ -18,18 +18,21 @@ behind its record's name, and `field=attribute` is a field that the code calls o
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 from grainlike._version import __version__
 from grainlike.errors import JournalError
+from grainlike.head._kept_calls import KeptCalls
 from grainlike.head.durable import _schema_head, _schema_scheduler
 from grainlike.journal import Conversion, Record
 
 __all__ = ["CONVERSIONS", "METHODS", "SCHEMA", "SchemaConversion", "check_schema", "conversions_from", "records"]
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 def _as_it_is(record: bytes) -> bytes:
@@ -44,19 +47,58 @@ class SchemaConversion:
     record: Callable[[bytes], bytes] = _as_it_is
 
 
+def _put(**values: object) -> Callable[[dict[str, Any]], object]:
+    """Return what adds fields with these values to an object, a list or a dict anew for each."""
+    return lambda fields: fields.update(deepcopy(values))
+
+
 _AGES = Conversion(
     fields={
         "HeadJob": lambda fields: fields.update(age=fields["id"]),
         "ExtraState": lambda fields: fields.update(tree_age=fields["root"], size=0),
-        "RequestClass": lambda fields: fields.update(aged=False, early=[], in_order=False),
-        "WorkerState": lambda fields: fields.update(ahead_bytes=0),
+        "RequestClass": _put(aged=False, early=[], in_order=False),
+        "WorkerState": _put(ahead_bytes=0),
     }
 )
 """Schema 2: a job is as old as its oldest input, and knows whether its arguments are large. Of those that came before
 neither is known: each has its own age, and small ones.
 """
 
-CONVERSIONS: dict[int, SchemaConversion] = {1: SchemaConversion(image=_AGES)}
+
+def _wire_values(held: dict[str, Any]) -> None:
+    """Give a head and its scheduler what they need for values that stay at workers."""
+    held["scheduler"].begin_values()
+    held.update(kept=KeptCalls(held["functions"]), transfers={}, last_transfer=0)
+
+
+def _empty(*names: str) -> Callable[[dict[str, Any]], object]:
+    """Return what adds empty fields to an object, to be filled when all objects are there."""
+    return lambda fields: fields.update(dict.fromkeys(names))
+
+
+_VALUES = Conversion(
+    fields={
+        "HeadScheduler": _empty("_gang_events", "_values"),
+        "SchedulerState": _empty("homes", "transfers", "values"),
+        "Planner": _empty("near"),
+        "AheadPlanner": _empty("near"),
+        "Catalogue": _put(_near_ids={}),
+        "RequestClass": _put(could_since=None, near=0),
+        "ExtraState": _put(data=None),
+        "Shape": _put(with_inputs=False),
+        "HeadState": _wire_values,
+        "FunctionTable": _put(large=set()),
+        "JobCounters": _put(recomputed=0, sent=0),
+        "Placement": _put(size=None, recomputed=0),
+        "Totals": _put(moved=0, relayed=0, sent=0, fetched=0, recomputed=0),
+    }
+)
+"""Schema 3: values stay at workers. Those of jobs that came before did not."""
+
+CONVERSIONS: dict[int, SchemaConversion] = {
+    1: SchemaConversion(image=_AGES),
+    2: SchemaConversion(image=_VALUES),
+}
 """Steps to the next schema, by the schema that each begins with."""
 
 METHODS = {"next_job": "next_job", "_tell": "_tell", "is_first": "is_first"}

@@ -6,7 +6,7 @@ RECORDS = """
 BaseMessage wire._base.BaseMessage:
 Hello wire._connection.Hello: role protocol_low protocol_high python serializers name incarnation pid offer logical
     memory memory_tier process received resumes session block node host
-    left_s
+    left_s replicas
 Welcome wire._connection.Welcome: cluster heartbeat_s paths name store process received returns
 Refused wire._connection.Refused: kind reason
 Beat wire._connection.Beat: number
@@ -29,11 +29,11 @@ Outcomes wire._nested.Outcomes: parent attempt children good workers slots attem
 AskOutcome wire._nested.AskOutcome: ask child at
 OutcomeIs wire._nested.OutcomeIs: ask at data end checksum
 FunctionSpec wire._orders.FunctionSpec: fn digest name is_async timeout many keep paths on on_memory
-    logs
+    logs stays
 ClassSpec wire._orders.ClassSpec: cls request isolate
 Define wire._orders.Define: functions classes
 Undefine wire._orders.Undefine: functions classes
-Assign wire._orders.Assign: cls ahead jobs attempts fns data counts hard_s memory ages
+Assign wire._orders.Assign: cls ahead jobs attempts fns data counts hard_s memory ages needs
 Cancel wire._orders.Cancel: jobs attempts
 Retract wire._orders.Retract: jobs attempts
 Hold wire._orders.Hold: cls jobs attempts
@@ -41,30 +41,42 @@ NodeSpec wire._orders.NodeSpec: name host allocation
 Gang wire._orders.Gang: job attempt nodes hostfile
 Depart wire._orders.Depart: kill
 TimeLeft wire._orders.TimeLeft: left_s grace_s
-Code wire._reports.Code: 0 1 2 3 4 5 6 7 9 8
+Code wire._reports.Code: 0 1 2 3 4 5 6 7 9 10 8
 Wait wire._reports.Wait: 0 1 2
 ReceiptSpec wire._reports.ReceiptSpec: pid affinity threads devices memory_tier
 LeaseStart wire._reports.LeaseStart: lease cls allocation jobs attempts at memory
 LeaseWait wire._reports.LeaseWait: lease job attempt waits heard lent allocation
 Completed wire._reports.Completed: lease jobs attempts codes begun wall cpu rss data counts sent_at awaited receipt
-    details final never_ran
+    details final never_ran sizes gone
 Report wire._reports.Report: sent_at started completed ended waits
 Blocked wire._reports.Blocked: job seconds stack
 Leaving wire._reports.Leaving: reason
+ValueNeed wire._values.Need: value attempt size
+SendReplica wire._values.SendReplica: transfer value attempt at credit
+ReplicaPart wire._values.ReplicaPart: transfer value attempt at size
+ReplicaCredit wire._values.ReplicaCredit: transfer credit
+Fetched wire._values.Fetched: transfer value attempt
+Unsent wire._values.Unsent: transfer why gone
+StopTransfer wire._values.StopTransfer: transfer
+DropReplicas wire._values.DropReplicas: values attempts
 ResendBuffer wire._resend_buffer.ResendBuffer: _acknowledged _allowed _kept _told _unsaid received sent_in_all size
 Window wire._window.Window: _items _size
 Debt wire._window.Debt: _items _size
 Connection head._peers.Connection: number name link hello session taken_over heard
 Blob head._functions._Blob: data keys owners
 FunctionTable head._functions.FunctionTable: _define _numbers _specs _blobs _last _known _collected _by_client
-    _by_job _unowned _unowned_bytes _swept_jobs _swept_at dropped_bytes
+    _by_job _unowned _unowned_bytes _swept_jobs _swept_at dropped_bytes large
+KeptCalls head._kept_calls.KeptCalls: _functions _calls nbytes
+RevivedJob head._kept_calls.RevivedJob: fn id node placement travels former name request timeout
 RelayedJob head._nested.RelayedJob: fn id node placement travels attempt_of child finished name reply_to timeout
     waiters window
 RelayedJobs head._nested.RelayedJobs: _jobs _functions _number _tell _counters _children outbox
 WorkerConnection head._peers.WorkerConnection: number name link hello session taken_over heard offer suspect beats
     leaving skew receipts follows _functions _classes
+Transfer head.values._transfers.Transfer: attempt begun generation granted memory number paused received size source
+    target value waits written
 HeadState head._state.HeadState: scheduler peers jobs counters functions nested last_job last_peer last_listener
-    told_late
+    transfers last_transfer told_late kept
 ClientConnection head.server._client.ClientConnection: number name link hello session taken_over heard tasks
     listening paths reply_to
 KeptFile head.server._sessions.KeptFile: name size checksum
@@ -74,10 +86,12 @@ NamedSession head.server._sessions.NamedSession: _by_child _calls _held _last_ch
     number since size
 Sessions head.server._sessions.Sessions: _named spill
 Placement jobs._job.Placement: worker attempt earlier slots began ended used receipt last_words blocks_since
-    streamed again_at
+    streamed again_at size recomputed
 Job jobs._job.Job: fn id node placement travels
 FirstOfChain jobs._job.FirstOfChain: fn id node placement travels _links _runs
 Totals wire._reports.Totals: succeeded failed skipped timed_out cancelled total_seconds run_seconds
+    moved relayed sent fetched recomputed
 JobCounters jobs._job.JobCounters: succeeded failed skipped timed_out cancelled run_seconds opened
+    recomputed sent
 ResumableSession net._resumable_session.ResumableSession: _transcript _link over tells
 """

@@ -28,7 +28,7 @@ Topology resources._topology.Topology: nodes
 RetryPolicy scheduler._attempts.RetryPolicy: quarantine isolated _books _closed
 BackoffQueue scheduler._backoff.BackoffQueue: _heap _jobs _seed
 Catalogue scheduler._catalogue.Catalogue: classes shapes doubted may_be_full _workers _trees _class_ids _last_class
-    _last_shape _options _trees_most _at_work _groups _shape_ids _alike
+    _last_shape _options _trees_most _at_work _groups _shape_ids _alike _near_ids
 Holder scheduler._events.Holder: job worker held waits_for
 Deadlock scheduler._events.Deadlock: job request holders
 Simulation scheduler._deadlock._Simulation: queued stranded waiting _free _workers _limits
@@ -39,7 +39,7 @@ FunctionDefined scheduler._events.FunctionDefined: fn retries losses backoff on_
 FunctionsDropped scheduler._events.FunctionsDropped: fns
 FunctionTimed scheduler._events.FunctionTimed: fn walls
 JobsSubmitted scheduler._events.JobsSubmitted: request jobs fns priority isolate client parent more
-    ages sizes
+    ages sizes inputs
 JobsCancelled scheduler._events.JobsCancelled: jobs
 JobsCommitted scheduler._events.JobsCommitted: jobs
 WorkerJoined scheduler._events.WorkerJoined: worker name offer left_s
@@ -53,7 +53,7 @@ StartsPaused scheduler._events.StartsPaused: why
 WorkerReported scheduler._events.WorkerReported: worker started completed ended waits
 AssembleGang scheduler._events.AssembleGang: cls job attempt workers
 AssignJobs scheduler._events.AssignJobs: worker cls ahead jobs attempts fns hard_s gang memory
-    ages
+    ages needs
 RetractJobs scheduler._events.RetractJobs: worker jobs attempts
 CancelJobs scheduler._events.CancelJobs: worker jobs attempts
 JobsStarted scheduler._events.JobsStarted: worker start rows
@@ -68,41 +68,67 @@ JobsPending scheduler._events.JobsPending: request job waiting missing
 JobsDeadlocked scheduler._events.JobsDeadlocked: deadlock failed
 JobsOrphaned scheduler._events.JobsOrphaned: jobs
 ShapesForgotten scheduler._events.ShapesForgotten: shapes
+ValuesReleased scheduler._value_events.ValuesReleased: values
+ValuesWanted scheduler._value_events.ValuesWanted: values
+ValuesGiven scheduler._value_events.ValuesGiven: values
+ReplicasArrived scheduler._value_events.ReplicasArrived: worker values attempts
+ReplicasFailed scheduler._value_events.ReplicasFailed: worker values attempts why
+ReplicasGone scheduler._value_events.ReplicasGone: worker values attempts
+LineageDropped scheduler._value_events.LineageDropped: values
+FetchReplicas scheduler._value_events.FetchReplicas: worker values attempts sizes sources
+GiveValues scheduler._value_events.GiveValues: worker values attempts sizes
+ReplicasDropped scheduler._value_events.ReplicasDropped: worker values attempts
+JobsRevived scheduler._value_events.JobsRevived: jobs
+ValuesLost scheduler._value_events.ValuesLost: values why
+ValuesForgotten scheduler._value_events.ValuesForgotten: values
+InputsLost scheduler._value_events.InputsLost: jobs value why
 JobsMoved scheduler._events.JobsMoved: job allocation
 HeadScheduler scheduler._head.HeadScheduler: paused closed late _state jobs workers classes shapes _catalogue
-    _functions _job_tree _planner _gangs _attempts _standstill _now _wake
+    _functions _job_tree _planner _gangs _attempts _standstill _now _wake _gang_events _values
 ChildJobs scheduler._records.ChildJobs: children heard lease told waits
 JobTree scheduler._job_tree.JobTree: orphans trees waiting
 Record scheduler._quarantine._Record: kind level strikes until why
 Quarantine scheduler._quarantine.Quarantine: _records _look_at
 DeepestFirst scheduler._records.DeepestFirst: _heap
-RequestClass scheduler._records.RequestClass: aged blocked_job blocked_since claim client early entry id in_order
-    is_simple isolate kind may_be_ahead names needs passed_since place priority queue request root shapes timed visits
-    warned wide_on
+RequestClass scheduler._records.RequestClass: aged blocked_job blocked_since claim client could_since early entry id
+    in_order is_simple isolate kind may_be_ahead names near needs passed_since place priority queue request root shapes
+    timed visits warned wide_on
 HeadFunction scheduler._records.HeadFunction: backoff id losses on_timeout retries times
 HeadJob scheduler._records.HeadJob: age attempt cancelled cls fn id own rare sent shape state worker
-ExtraState scheduler._records.ExtraState: again_at cancelled_at committed depth failures family losses parent root
-    size tree_age
+ExtraState scheduler._records.ExtraState: again_at cancelled_at committed data depth failures family losses parent
+    root size tree_age
 Shape scheduler._records.Shape: group id isolate limits may_be_ahead nodes plain rates rationed request share tokens
-    units users varied walltime walltime_soft
+    units users varied walltime walltime_soft with_inputs
 LeaseState scheduler._records.LeaseState: begun client fn id lent root shape
 GangHold scheduler._workers.GangHold: allocation job lease planned_at released shape worker
 ChangeLog scheduler._workers.ChangeLog: entries epoch
 WorkerState scheduler._workers.WorkerState: _fits _log ahead ahead_bytes ahead_in ahead_last ahead_of ahead_s capacity
     draining free gone held holds id kind lasts leases leaving lenders lent name offer recalled shut
     tokens until using version
-SchedulerState scheduler._state.SchedulerState: backoffs catalogue functions gangs job_tree jobs planner workers
-JobState scheduler._states.JobState: 0 1 2 3 4
+SchedulerState scheduler._state.SchedulerState: backoffs catalogue functions gangs homes job_tree jobs planner transfers
+    values workers
+GangEvents scheduler._gang_events.GangEvents: _attempts _books _gangs
+JobState scheduler._states.JobState: 0 1 2 3 4 5
 RunTimes scheduler._statistics.RunTimes: awaits count mean memory variance
-AheadPlanner scheduler.planning._ahead.AheadPlanner: fresh left _workers _classes _waiting _reserving _shares _room
-    _holders _heeded
+AheadPlanner scheduler.planning._ahead.AheadPlanner: fresh left _workers _classes _waiting _reserving _shares near
+    _room _holders _heeded
 Candidates scheduler.planning._candidates.Candidates: _admits _epoch _heap _log _read _shape _workers
 PlacedGang scheduler.planning._gangs.PlacedGang: assembled broken holds job lost since
 Gangs scheduler.planning._gangs.Gangs: _shares _gangs assembling
 WorkerKinds scheduler.planning._kinds.WorkerKinds: _workers _kinds _capacities _are_many _least
+NearPlacing scheduler.planning._near.NearPlacing: wake now _workers _transfers _table _log _admits _elsewhere
+Homes scheduler.values._homes.Homes: _catalogue _table _transfers _workers
+JobInputs scheduler.values._inputs.JobInputs: attempts claim inputs lacks remakes target
+ValueState scheduler.values._records.ValueState: age asked attempt cls fn givers heirs id inputs is_kept maker own owned
+    recomputed replicas size users why
+ValueTransfer scheduler.values._records.Transfer: attempt began jobs source target value weight
+ValueTable scheduler.values._table.ValueTable: _workers bare drops ended forgotten parked stirred unwanted values
+Transfers scheduler.values._transfers.Transfers: _going_in _going_out _rate _rests _waiting _workers claims is_due known
+    table wake
+Values scheduler.values._values.Values: _books _table _transfers revived
 Patience scheduler.planning._patience.Patience: _classes _is_first unpassed _due _pushed
 Planner scheduler.planning._planner.Planner: _job_tree _lend_to_all log start_limits shares gangs wake whole waiting
-    reserving ahead _blocked _all_anew _lending _workers _classes _candidates _read
+    reserving near ahead _blocked _all_anew _lending _workers _classes _candidates _read
 Reservation scheduler.planning._reservation.Reservation: job shape spare start worker
 Reservations scheduler.planning._reservations.Reservations: by_worker by_class members reopened search _workers
     _classes _waiting kinds _wide

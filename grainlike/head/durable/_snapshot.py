@@ -124,6 +124,7 @@ def read_head(chunks: Iterable[bytes], head: DurableHead, clients: ClientRegistr
         raise JournalError("a damaged image of a head")
     for name, attribute in zip(fields.names, fields.attributes, strict=True):
         setattr(head.state, attribute, held[name])
+    head.values.restore()
     clients.here, clients.sessions = here, sessions
     for connection in clients.here.values():
         connection.listening = {}  # it asks anew

@@ -348,6 +348,9 @@ class NoListener:
     def succeeded(self, node: Node, value: object) -> None:
         """A job gave a value."""
 
+    def stayed(self, node: Node, job: int, size: int) -> None:
+        """A job gave a value that stays at workers."""
+
     def failed(self, node: Node, error: BaseException) -> None:
         """A job will give no value."""
 

@@ -230,6 +230,7 @@ class ConnectionHandler:
         connection.go_on(self._link, hello.received)
         if isinstance(connection, WorkerConnection):
             self._peer = connection
+            head.values.returned(connection)
             head.heard(connection)
         else:
             self._connection = connection

@@ -7,7 +7,19 @@ from typing import Literal
 import msgspec
 
 from grainlike.scheduler._events import Ticked, WakeAt
-from grainlike.wire import Assign, Cancel, Completed, Define, Hold, LeaseStart, LeaseWait, Retract, StopReason, Undefine
+from grainlike.wire import (
+    Assign,
+    Cancel,
+    Completed,
+    Define,
+    Hold,
+    LeaseStart,
+    LeaseWait,
+    Need,
+    Retract,
+    StopReason,
+    Undefine,
+)
 
 __all__ = [
     "BarrierHeld",
@@ -172,6 +184,7 @@ class StartLease(msgspec.Struct, frozen=True, gc=False):
     deadlines: list[float | None]
     limit: float | None
     memory: tuple[int, ...] = ()
+    needs: list[list[Need]] = msgspec.field(default_factory=list)
 
 
 class StopJobs(msgspec.Struct, frozen=True, gc=False):

@@ -58,7 +58,7 @@ from grainlike.scheduler.node._records import (
 )
 from grainlike.scheduler.node._runners import Runners
 from grainlike.scheduler.node._timers import TimerAction, Timers
-from grainlike.wire import Assign, Cancel, Code, Completed, Define, LeaseStart, Retract, Undefine, Wait
+from grainlike.wire import Assign, Cancel, Code, Completed, Define, LeaseStart, Need, Retract, Undefine, Wait
 from grainlike.wire import Hold as HoldSlots
 
 __all__ = ["NodeScheduler"]
@@ -94,6 +94,7 @@ class NodeScheduler:
         "_leases",
         "_ledger",
         "_lending",
+        "_needs",
         "_planned",
         "_runners",
         "_stopped",
@@ -107,6 +108,8 @@ class NodeScheduler:
         self._ahead: dict[int, NodeClass] = {}
         """Classes of which jobs wait here that were sent ahead."""
         self._jobs: dict[int, NodeJob] = {}
+        self._needs: dict[int, list[Need]] = {}
+        """The values that jobs need, for those that need some."""
         self._planned: deque[NodeJob] = deque()
         self._leases: dict[int, NodeLease] = {}
         self._holds = NodeHolds(self._ledger, self._next_lease)
@@ -213,8 +216,13 @@ class NodeScheduler:
             cls.varied = True
             for number, memory in zip(event.jobs, event.memory, strict=True):
                 self._jobs[number].memory = memory
+        if event.needs:
+            self._note_needs(event)
         if not cls.fits:
             self._tell_unstarted(self._named(event.jobs, event.attempts), Code.UNFIT, now, out)
+
+    def _note_needs(self, event: Assign) -> None:
+        self._needs.update((job, needs) for job, needs in zip(event.jobs, event.needs, strict=True) if needs)
 
     def _lead(self, event: Assign, hold: NodeHold, now: float, out: list[NodeAction]) -> None:
         """Start the job of a gang on the slots that are held for it, in a process of its own, which can be given its
@@ -224,6 +232,8 @@ class NodeScheduler:
         function = self._functions[fn]
         limit_s = _shorter(function.timeout, event.hard_s)
         job = self._jobs[hold.id] = NodeJob(hold.id, hold.attempt, hold.cls, fn, function, limit_s, hold.id)
+        if event.needs:
+            self._note_needs(event)
         assert hold.grant is not None
         self._start(hold.lease, hold.grant, self._runners.own(out), [job], now, out)
         self._leases[hold.lease].keeps = True  # all its nodes are held together, so none of them alone can be lent
@@ -290,7 +300,10 @@ class NodeScheduler:
         runner, limit = lease.runner, lease.limit_s
         deadlines = [None if limit is None else now + limit] * len(jobs)
         memory = tuple(job.memory for job in run_list) if lease.cls.varied else ()
-        out.append(StartLease(runner.id, lease.id, allocation, jobs, attempts, fns, deadlines, limit, memory))
+        needs: list[list[Need]] = []
+        if self._needs and not self._needs.keys().isdisjoint(jobs):
+            needs = [self._needs.get(job, []) for job in jobs]
+        out.append(StartLease(runner.id, lease.id, allocation, jobs, attempts, fns, deadlines, limit, memory, needs))
         out.append(TellStarted(LeaseStart(lease.id, lease.cls.id, allocation, jobs, attempts, now, memory)))
         if limit is not None:
             self._runners.limit(lease, now)
@@ -478,6 +491,8 @@ class NodeScheduler:
     def _forget(self, job: NodeJob) -> None:
         job.gone = True
         del self._jobs[job.id]
+        if self._needs:
+            self._needs.pop(job.id, None)
 
     # --- cancelling, returning and stopping --------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from itertools import chain, islice
 from grainlike.scheduler._events import AssignJobs, HeadAction, RetractJobs
 from grainlike.scheduler._records import HeadJob, RequestClass, Shape, order
 from grainlike.scheduler._workers import WorkerState
+from grainlike.scheduler.planning._near import NearPlacing
 from grainlike.scheduler.planning._reservations import Reservations
 from grainlike.scheduler.planning._shares import Shares
 from grainlike.scheduler.planning._waiting import WaitingClasses
@@ -62,6 +63,7 @@ class AheadPlanner:
         waiting: WaitingClasses,
         reserving: Reservations,
         shares: Shares,
+        near: NearPlacing,
     ) -> None:
         self.fresh: set[int] = set()
         self.left: list[WorkerState] = []
@@ -70,6 +72,7 @@ class AheadPlanner:
         self._waiting = waiting
         self._reserving = reserving
         self._shares = shares
+        self.near = near
         self._room = 0
         self._holders: dict[int, dict[int, WorkerState]] = {}
         """Workers that hold jobs of a shape ahead; some may hold none any more."""
@@ -164,6 +167,8 @@ class AheadPlanner:
                 self._fill(worker, cls, shape, now, out)
 
     def _may_wait_at(self, worker: WorkerState, cls: RequestClass) -> bool:
+        if cls.near not in (0, worker.id):
+            return False
         held = self._reserving.by_worker.get(worker.id, ())
         return not (worker.leaving or worker.shut) and all(reservation.job.cls is cls for reservation in held)
 
@@ -175,12 +180,18 @@ class AheadPlanner:
                 return
             # Jobs that are older by their inputs go before those that wait here: the node goes by age.
             before, budget = worker.ahead_last, 2 * budget
-        jobs = worker.fill_ahead(cls, shape, budget, AHEAD_MOST, before)
+        most = AHEAD_MOST
+        if cls.near:
+            most = min(most, len(worker.ahead) + self.near.ready_at(cls, worker, AHEAD_MOST))
+        jobs = worker.fill_ahead(cls, shape, budget, most, before)
         if jobs:
+            if cls.near:
+                for job in jobs:
+                    self.near.started(job)
             last = order(jobs[-1])  # jobs of a class are sent in order
             worker.ahead_last = last if len(worker.ahead) == len(jobs) else max(last, worker.ahead_last)
             self._holders.setdefault(shape.id, {})[worker.id] = worker
-            out.append(assignment(worker.id, shape.id, jobs, ahead=True))
+            out.append(assignment(worker.id, shape.id, jobs, self.near, ahead=True))
             self._room -= len(jobs)
             if self._waiting.patience.unpassed:
                 self._waiting.patience.started(jobs[-1], now)
@@ -245,7 +256,7 @@ class AheadPlanner:
                 continue
             waiting = [job for job in worker.ahead.values() if job.shape is not None and job.shape.id == number]
             shape = waiting[0].shape
-            if shape is not None and waiting[0].cls.head() is None and idle.fits_now(shape):
+            if shape is not None and not waiting[0].cls.near and waiting[0].cls.head() is None and idle.fits_now(shape):
                 back = [job for job in waiting[len(waiting) // 2 :] if not job.size]  # large arguments travel once
                 if back:
                     self._recall(worker, back, out)
@@ -314,6 +325,8 @@ def _makes_room(
         return cls.aged and not first.fn.is_quick
     if blocked_class.priority == cls.priority and worker.using.get(blocked_class.shapes[0].id) and first.fn.is_quick:
         return False
+    if blocked_class.near not in (0, worker.id):
+        return False
     return any(wanted.nodes == 1 and worker.fits_after(wanted, shape) for wanted in blocked_class.shapes)
 
 
@@ -334,11 +347,12 @@ def _stranded(worker: WorkerState) -> list[HeadJob]:
     return [job for job in worker.ahead.values() if job.shape is not None and job.shape.id in stuck]
 
 
-def assignment(worker: int, shape: int, jobs: list[HeadJob], *, ahead: bool) -> AssignJobs:
+def assignment(worker: int, shape: int, jobs: list[HeadJob], near: NearPlacing, *, ahead: bool) -> AssignJobs:
     """Return the action that sends jobs of one shape to a worker."""
     numbers, attempts = [job.id for job in jobs], [job.attempt for job in jobs]
     hard_s = None if jobs[0].shape is None else jobs[0].shape.hard_s
     fns = [job.fn.id for job in jobs]
     memory = tuple(job.memory for job in jobs) if jobs[0].shape is not None and jobs[0].shape.varied else ()
     ages = tuple(job.age for job in jobs) if ahead and jobs[0].cls.aged else ()
-    return AssignJobs(worker, shape, ahead, numbers, attempts, fns, hard_s, memory=memory, ages=ages)
+    needs = near.needs(jobs) if jobs[0].shape is not None and jobs[0].shape.with_inputs else ()
+    return AssignJobs(worker, shape, ahead, numbers, attempts, fns, hard_s, memory=memory, ages=ages, needs=needs)

@@ -26,12 +26,14 @@ from grainlike.scheduler._workers import ChangeLog, WorkerState
 from grainlike.scheduler.planning._ahead import AheadPlanner, assignment
 from grainlike.scheduler.planning._candidates import Candidates
 from grainlike.scheduler.planning._gangs import Gangs
+from grainlike.scheduler.planning._near import NearPlacing
 from grainlike.scheduler.planning._reservation import soft_limit
 from grainlike.scheduler.planning._reservations import Reservations
 from grainlike.scheduler.planning._search import LOAN_S, VISITS_MOST, Search
 from grainlike.scheduler.planning._shares import Shares
 from grainlike.scheduler.planning._start_limits import StartLimits
 from grainlike.scheduler.planning._waiting import FEW, WaitingClasses
+from grainlike.scheduler.values._transfers import Transfers
 
 __all__ = ["Planner"]
 
@@ -50,7 +52,13 @@ _Batch = dict[tuple[int, int], list[HeadJob]]
 class Planner:
     """Makes one pass after another over the head's state. `wake` is when a pass is due even if nothing happens."""
 
-    def __init__(self, workers: dict[int, WorkerState], classes: dict[int, RequestClass], job_tree: JobTree) -> None:
+    def __init__(
+        self,
+        workers: dict[int, WorkerState],
+        classes: dict[int, RequestClass],
+        job_tree: JobTree,
+        transfers: Transfers,
+    ) -> None:
         self._job_tree = job_tree
         self._lend_to_all = False
         self.log = ChangeLog()
@@ -62,7 +70,8 @@ class Planner:
         """True if the last pass came to its end."""
         self.waiting = WaitingClasses(classes)
         self.reserving = Reservations(workers, classes, self.waiting)
-        self.ahead = AheadPlanner(workers, classes, self.waiting, self.reserving, self.shares)
+        self.near = NearPlacing(workers, transfers, self.log, self.admits)
+        self.ahead = AheadPlanner(workers, classes, self.waiting, self.reserving, self.shares, self.near)
         self._blocked: list[RequestClass] = []
         """Classes that a pass over all classes found blocked, in order."""
         self._all_anew = False
@@ -74,11 +83,16 @@ class Planner:
         self._candidates: dict[int, Candidates] = {}
         self._read = (0, 0)
 
+    def begin_near(self, transfers: Transfers) -> None:
+        """Make the part that places jobs near values, for a planner that comes from an image without it."""
+        self.near = self.ahead.near = NearPlacing(self._workers, transfers, self.log, self.admits)
+
     def plan(self, now: float, out: list[HeadAction], *, lend_to_all: bool = False) -> None:
         """Assign what can be assigned. With `lend_to_all`, any job that a job submitted may use lent cores, of whatever
         tree, as nothing could continue otherwise.
         """
         self.wake = None
+        self.near.now = now
         self._lend_to_all = lend_to_all
         if self.reserving.by_class:
             self.reserving.review(now)
@@ -109,6 +123,7 @@ class Planner:
         """Drop what is known of shapes that no job asks for any more."""
         for number in shapes:
             self._candidates.pop(number, None)
+            self.near.forget(number)
         self.reserving.forget(shapes)
         self.ahead.forget(shapes)
 
@@ -131,7 +146,7 @@ class Planner:
         else:
             whole = self._place_many(now, batch, out, reopened)
         for (to, shape), jobs in batch.items():
-            out.append(assignment(to, shape, jobs, ahead=False))
+            out.append(assignment(to, shape, jobs, self.near, ahead=False))
         if whole:
             return not self.reserving.reopened
         self.reserving.reopened = {**reopened, **self.reserving.reopened}
@@ -260,8 +275,14 @@ class Planner:
                 self.shares.take(cls.client, shape)
                 batch.setdefault((workers[0].id, shape.id), []).append(job)
             return True
-        if not rationed:
-            self.reserving.reserve(job, now)
+        if rationed:
+            return False
+        if cls.near:
+            if self.near.send_off(cls, job, now):
+                self.reserving.release(job)
+                return True
+            self._wake_at(self.near.wake)
+        self.reserving.reserve(job, now)
         return False
 
     def admits(self, worker: WorkerState, job: HeadJob, shape: Shape, now: float) -> bool:
@@ -282,7 +303,13 @@ class Planner:
         candidates = self._candidates.get(shape.id)
         if candidates is None:
             candidates = self._candidates[shape.id] = Candidates(shape, self._workers, self.log, self.admits)
-        return candidates.tightest(shape.nodes, job, now)
+        if not job.cls.near:
+            return candidates.tightest(shape.nodes, job, now)
+        leader = self.near.start_on(job, shape, now)
+        if leader is None:
+            return []
+        others = candidates.tightest(shape.nodes, job, now) if shape.nodes > 1 else []
+        return [leader, *(worker for worker in others if worker is not leader)][: shape.nodes]
 
     def may_borrow(self, worker: WorkerState, job: HeadJob, shape: Shape) -> bool:
         """Return True if a job that fits may use lent cores, or needs none of them."""
@@ -301,6 +328,8 @@ class Planner:
     def _assign(self, cls: RequestClass, job: HeadJob, shape: Shape, workers: list[WorkerState], now: float) -> None:
         """Move a job from its queue to the first of these workers; the others hold slots for a gang."""
         cls.queue.popleft()
+        if cls.near:
+            self.near.started(job)
         if self.reserving.by_worker:
             self.reserving.charge(job, shape, workers, now)
         if self.waiting.patience.unpassed:

@@ -16,15 +16,27 @@ from grainlike.head.durable import _schema
 from grainlike.head.durable._schema import CONVERSIONS, SCHEMA, check_schema, records
 from grainlike.journal import Conversion, Record, draw_image, fields_of, read_image
 
-FINGERPRINTS = {1: "6cee136cdf4ebf836cc4b520ed202edb", 2: "17c68f0791700168b8fc79d4b26d289b"}
+FINGERPRINTS = {
+    1: "6cee136cdf4ebf836cc4b520ed202edb",
+    2: "17c68f0791700168b8fc79d4b26d289b",
+    3: "94fa6aa1d43b533a2d0c9c297e9bdcdd",
+}
 """Of each schema. Never change a released one: raise `SCHEMA` in `_schema.py`, add its conversion, and a line here."""
 
-ROOMS = ("grainlike.resources", "grainlike.scheduler", "grainlike.scheduler.planning", "grainlike.wire")
+ROOMS = (
+    "grainlike.resources",
+    "grainlike.scheduler",
+    "grainlike.scheduler.planning",
+    "grainlike.scheduler.values",
+    "grainlike.wire",
+)
 MODULES = (
     "grainlike.head._functions",
+    "grainlike.head._kept_calls",
     "grainlike.head._nested",
     "grainlike.head._peers",
     "grainlike.head._state",
+    "grainlike.head.values._transfers",
     "grainlike.head.server._client",
     "grainlike.head.server._sessions",
     "grainlike.jobs._job",

@@ -31,6 +31,9 @@ class Known:
     began: float | None = 5.0
     ended: float | None = None
     job: int = 0
+    size: int | None = None
+    where: tuple[str, ...] = ()
+    recomputed: int = 0
 
     def elapsed_s(self) -> float | None:
         return 12.3456

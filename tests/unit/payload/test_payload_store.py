@@ -205,7 +205,7 @@ def test_knowing_a_directory_twice_is_knowing_it_once(store: Store) -> None:
 
 
 def test_processes_of_one_machine_and_user_name_their_memory_alike() -> None:
-    script = "from grainlike.payload._store import memory_id; print(memory_id())"
+    script = "from grainlike.payload import memory_id; print(memory_id())"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=LIMIT_S, check=True)
     assert done.stdout.strip() == memory_id()
     assert memory_id()

@@ -91,7 +91,7 @@ def test_eight_jobs_with_large_arguments_on_two_nodes_are_eight_shipments(size, 
     shipments = []
     for seed in range(20):
         jobs = [JobPlan(0, Cores(1), 0.02) for _ in range(20)]
-        jobs += [JobPlan(0, Cores(1), 0.02 if at % 2 else 0.3, at=3.0, size=size) for at in range(8)]
+        jobs += [JobPlan(0, Cores(1), 0.02 if at % 2 else 0.3, at=3.0, sends=size) for at in range(8)]
         workload = Workload("readers", (FunctionPlan("reads"),), tuple(jobs))
         trial = Trial(seed, workload, equal_nodes(2, Cores(1)), network=Network(spawn=Delay(0.05, 0.05)), judged=False)
         trial.witness = trial.head.witness = counts = Shipments(trial.clock)

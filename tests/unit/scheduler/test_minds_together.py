@@ -10,6 +10,7 @@ import random
 from collections import Counter, deque
 
 import pytest
+from value_cluster import MB, ValueCluster
 
 from grainlike.resources import Cores, GPUs, Memory, Resource, offer_of
 from grainlike.scheduler import (
@@ -398,6 +399,15 @@ def test_jobs_take_every_step_of_the_table_and_no_other(monkeypatch):
             super().__setattr__(name, value)
 
     monkeypatch.setattr("grainlike.scheduler._head.HeadJob", Watched)
+    with_values = ValueCluster(Cores(1), Cores(1))
+    with_values.function(1)
+    value = with_values.call(Cores(1), 0.0, size=MB)
+    with_values.run()
+    with_values.call(Cores(1), 1.0, n=1)
+    with_values.call(Cores(1), 1.0, value)
+    with_values.now = 1.0
+    with_values.tell(Ticked())
+    with_values.arrive(value, 2)
     allowed = {(old, new) for old, news in table.items() for new in news}
     for seed in range(200):
         live_through(seed)

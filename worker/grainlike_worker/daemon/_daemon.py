@@ -70,6 +70,7 @@ from grainlike.wire import (
     Credit,
     Define,
     Depart,
+    DropReplicas,
     Follow,
     Frame,
     FunctionSpec,
@@ -86,12 +87,16 @@ from grainlike.wire import (
     Parcel,
     Ready,
     Renew,
+    ReplicaCredit,
+    ReplicaPart,
     Resumed,
     Retract,
     Run,
+    SendReplica,
     Setup,
     Stop,
     StopReason,
+    StopTransfer,
     Submit,
     TimeLeft,
     Undefine,
@@ -105,16 +110,18 @@ from grainlike_worker.daemon._hostfiles import HostFiles
 from grainlike_worker.daemon._introduction import introduction
 from grainlike_worker.daemon._keeper import KeeperClient, memory_tier, open_keeper
 from grainlike_worker.daemon._loop_watch import watched
-from grainlike_worker.daemon._output import LIVE_S, Outputs, Show, Tap, show_all
+from grainlike_worker.daemon._output import LIVE_S, Outputs, Show, Tap
 from grainlike_worker.daemon._probe import logical_in, offered_devices, topology
 from grainlike_worker.daemon._record_relay import RecordRelay
+from grainlike_worker.daemon._replicas import WorkerReplicas, open_replicas
 from grainlike_worker.daemon._report import ReportDraft, StreamRelay
-from grainlike_worker.daemon._runners import RunnerBody, RunnerMaker, processes, runner_at_home, runner_in_process
+from grainlike_worker.daemon._runners import RunnerBody, RunnerMaker, processes, runner_at_home
 from grainlike_worker.daemon._stops import EndTimer, IdleTimer
+from grainlike_worker.daemon._transfers import ReplicaTransfers
 from grainlike_worker.linux._worker_cgroups import claimed_cgroups
 from grainlike_worker.runner.common._job_directories import warn_of_unknown_keep
 
-__all__ = ["serve_daemon", "serve_embedded"]
+__all__ = ["core_locks", "serve_embedded"]
 
 logger = logging.getLogger("grainlike.worker")
 
@@ -131,54 +138,26 @@ FAREWELL_S = 1.0
 """How long a worker that stops tries to get its last words out."""
 
 
-async def serve_daemon(
-    link: Link,
-    offer: Allocation,
-    *,
-    name: str,
-    stop: anyio.Event | None = None,
-    echo: bool = False,
-    context: str = "",
-    idle: IdleTimer | None = None,
-    end: EndTimer | None = None,
-) -> None:
-    """Be a worker at the other end of `link`, with all jobs in processes of their own, until the head says goodbye.
-
-    When `stop` is set, it takes no more jobs, ends those it has as a cancellation would, hands them back, and returns.
-    What jobs write is kept for those who ask; with `echo`, this process's own streams show it too. `context` names a
-    context manager, as `module:factory`, for each process that runs jobs; the current directory is searched too.
-    `idle` and `end` stop it; see `_stops`.
-
-    Raises:
-        HeadLostError: the head fell silent, or the connection broke before it let us in.
-        AuthenticationError, VersionMismatchError: the head refused us.
-    """
-    from grainlike.net import ReconnectingLink  # an embedded worker needs none of what waits on sockets
-
-    warn_of_unknown_keep()
-    mind = NodeScheduler(offer, topology())
-    with claimed_cgroups(move=True) as cgroups, closing(_locks(name, offer)) as locks:
-        async with open_keeper(cgroups, early=True) as keeper:
-            make = partial(runner_in_process, processes(keeper, offered_devices(offer).option))
-            if keeper is not None and isinstance(link, ReconnectingLink):
-                link.carried_by(lambda now: keeper.hold(now.fileno()))
-            tier, lasting = memory_tier(keeper, cgroups), isinstance(link, ReconnectingLink)
-            hello = introduction(name, offer, tier, lasting=lasting, left_s=None if end is None else end.left_s)
-            show = show_all if echo else None
-            daemon = _Daemon(link, mind, hello, make, show=show, context=context, locks=locks, keeper=keeper)
-            daemon.stops_by(idle, end)
-            await daemon.run(stop)
-
-
 async def serve_embedded(link: Link, offer: Allocation, *, name: str, show: Show | None) -> None:
-    """The same inside a user's process, with coroutines in the calling loop. `show` shows what jobs write."""
+    """Be a worker inside a user's process, with coroutines in the calling loop. `show` shows what jobs write."""
     warn_of_unknown_keep()
     mind = NodeScheduler(offer, topology(), killable=False)
-    with claimed_cgroups(move=False) as cgroups, closing(_locks(name, offer)) as locks:
+    with claimed_cgroups(move=False) as cgroups, closing(core_locks(name, offer)) as locks, open_replicas() as replicas:
         async with open_keeper(cgroups) as keeper:
-            hello = introduction(name, offer, memory_tier(keeper, cgroups))
+            hello = introduction(name, offer, memory_tier(keeper, cgroups), replicas=replicas.directory)
             make = partial(runner_at_home, processes(keeper, offered_devices(offer).option), show=show)
-            await _Daemon(link, mind, hello, make, show=show, locks=locks, in_program=True, keeper=keeper).run()
+            made = partial(_Daemon, locks=locks, keeper=keeper, replicas=replicas)
+            await made(link, mind, hello, make, show=show, in_program=True).run()
+
+
+def core_locks(name: str, offer: Allocation) -> CoreLocks:
+    """Open the locks on the cores of an offer that this machine has; say once who offers the same."""
+    logical = set(logical_in(offer))
+    locks = open_core_locks(core for core in offer.cores if core not in logical)
+    for pid, cores in locks.overlaps().items():
+        words = "worker %s and process %d both offer cores %s: each takes those that the other does not use, if it can"
+        logger.info(words, name, pid, ",".join(map(str, cores)))
+    return locks
 
 
 class _Daemon:
@@ -194,6 +173,7 @@ class _Daemon:
         locks: CoreLocks | None = None,
         in_program: bool = False,
         keeper: KeeperClient | None = None,
+        replicas: WorkerReplicas | None = None,
     ) -> None:
         self._link = link
         self._scheduler = mind
@@ -221,6 +201,8 @@ class _Daemon:
         self._report = ReportDraft()
         self._relay = StreamRelay(self._say)
         self._outputs = Outputs(self._say, self._parcels, show)
+        self._replicas = replicas if replicas is not None else WorkerReplicas(None)
+        self._transfers = ReplicaTransfers(self._replicas, self._say)
         self._records = RecordRelay(self._say, link.unacknowledged, in_program=in_program)
         self._idle: anyio.Event | None = None
         self._idle_timer: IdleTimer | None = None
@@ -231,10 +213,14 @@ class _Daemon:
         """Tell `idle` when jobs come and go, and `end` when the head changes the time that is left."""
         self._idle_timer, self._end = idle, end
 
+    def link_returned(self) -> None:
+        """The link to the head has broken, and there is another."""
+        self._transfers.link_returned()
+
     async def run(self, stop: anyio.Event | None = None) -> None:
         """Serve until the link ends, or `stop` is set; then end every runner and wait until it is gone."""
         try:
-            with closing(self._outputs):
+            with closing(self._outputs), closing(self._transfers):
                 await self._serve(stop)
         finally:
             self._host_files.remove_all()
@@ -338,6 +324,10 @@ class _Daemon:
                     runner.post(message, buffers)
             case Beat():
                 pass
+            case ReplicaPart() | ReplicaCredit() | SendReplica() | StopTransfer():
+                self._transfers.hear(message, buffers)
+            case DropReplicas(values=values, attempts=attempts):
+                self._replicas.drop(values, attempts)
             case Follow():
                 self._follow(message)
             case _:
@@ -377,6 +367,8 @@ class _Daemon:
                 match message:
                     case Completed():
                         self._tell(RunnerCompleted(runner, message), buffers)
+                        if message.sizes:
+                            self._replicas.only_told(message)
                     case Beat():
                         self._tell(RunnerAnswered(runner))
                     case Ready():
@@ -472,7 +464,7 @@ class _Daemon:
         runner.unbar()
         runner.works_on(action.jobs, action.attempts)
         columns = action.jobs, action.attempts, action.fns, action.deadlines, data, counts
-        runner.post(Run(action.lease, action.allocation, *columns, action.limit, action.memory), buffers)
+        runner.post(Run(action.lease, action.allocation, *columns, action.limit, action.memory, action.needs), buffers)
 
     def _give_key(self, number: int) -> None:
         """Let the jobs of a runner reach managers of `multiprocessing` that this program has made, or will make."""
@@ -497,6 +489,8 @@ class _Daemon:
             self._parcels.pop(job, None)
             if self._nests:
                 self._nests.pop(job, None)
+        if completed.sizes or any(completed.codes):
+            self._replicas.ended(completed)
         if self._relay:
             self._relay.forget(completed.jobs)
         if self._records.dropped:
@@ -543,7 +537,7 @@ class _Daemon:
 
     def _setup(self, welcome: Welcome) -> Setup:
         paths = [*welcome.paths, str(Path.cwd())] if self._context else welcome.paths
-        return Setup(welcome.name, paths, self._context, welcome.store)
+        return Setup(welcome.name, paths, self._context, welcome.store, replicas=self._replicas.directory)
 
     async def _tend(self, number: int, runner: RunnerBody, kind: RunnerKind, tap: Tap) -> None:
         """Watch a runner until it ends, and report that."""
@@ -555,6 +549,7 @@ class _Daemon:
         with self._outputs.dying(tap):
             stepping, _ = runner.stepping() or (0, 0.0)
             self._tell(RunnerGone(number, how, runner.started(), stepping, runner.never_ran, runner.never_spawned))
+        self._replicas.runner_gone()
         self._flush()
 
     def _blocked(self, runner: int, message: Blocked) -> None:
@@ -603,13 +598,3 @@ class _Daemon:
 
     def _head_is_silent(self) -> bool:
         return time.monotonic() - self._heard >= LOST_S
-
-
-def _locks(name: str, offer: Allocation) -> CoreLocks:
-    """Open the locks on the cores of an offer that this machine has; say once who offers the same."""
-    logical = set(logical_in(offer))
-    locks = open_core_locks(core for core in offer.cores if core not in logical)
-    for pid, cores in locks.overlaps().items():
-        words = "worker %s and process %d both offer cores %s: each takes those that the other does not use, if it can"
-        logger.info(words, name, pid, ",".join(map(str, cores)))
-    return locks

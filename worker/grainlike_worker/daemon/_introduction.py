@@ -18,7 +18,9 @@ from grainlike_worker.daemon._probe import logical_in
 __all__ = ["check_introduction", "introduction"]
 
 _HELLO_GROWS = 256
-"""Bytes by which an introduction may grow from one connection to the next: its memory tier, and received messages."""
+"""Bytes by which an introduction may grow from one connection to the next: its memory tier, its directory, and received
+messages.
+"""
 
 
 def check_introduction(name: str, offer: Allocation) -> None:
@@ -38,9 +40,17 @@ def check_introduction(name: str, offer: Allocation) -> None:
 
 
 def introduction(
-    name: str, offer: Allocation, memory_tier: str = "none", *, lasting: bool = False, left_s: float | None = None
+    name: str,
+    offer: Allocation,
+    memory_tier: str = "none",
+    *,
+    lasting: bool = False,
+    left_s: float | None = None,
+    replicas: str = "",
 ) -> Hello:
-    """Return the message; with `lasting`, of a worker that can reconnect and resume. It stops in `left_s`."""
+    """Return the message; with `lasting`, of a worker that can reconnect and resume. It stops in `left_s`, and has
+    values that stay in the directory `replicas`.
+    """
     return Hello(
         role="worker",
         protocol_low=PROTOCOL,
@@ -60,4 +70,5 @@ def introduction(
         node=node_rank(os.environ),
         host=socket.gethostname(),
         left_s=-1.0 if left_s is None else left_s,
+        replicas=replicas,
     )

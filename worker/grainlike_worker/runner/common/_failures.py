@@ -9,7 +9,15 @@ from grainlike.errors import JobCancelledError, ProtocolError
 from grainlike.payload import Buffer, Payload, dump_error, plain_arguments, traceback_of_error
 from grainlike.wire import Code, Completed, Parcel, unpack_parcels
 
-__all__ = ["NO_VALUE", "failed", "failure", "failure_text", "failure_texts", "is_cancellation"]
+__all__ = [
+    "NO_VALUE",
+    "InputGoneError",
+    "failed",
+    "failure",
+    "failure_text",
+    "failure_texts",
+    "is_cancellation",
+]
 
 NO_VALUE = Payload(b"")
 
@@ -17,6 +25,14 @@ _RAISED = (Code.FAILED, Code.OUT_OF_MEMORY)
 
 MOST_CHARACTERS = 16 * 1024
 """Length of a traceback from which its middle is left out of what readers of a job's output are told."""
+
+
+class InputGoneError(Exception):
+    """Raised when the arguments of a job refer to `values` of which no good replica is here: it has not begun."""
+
+    def __init__(self, values: Sequence[int]) -> None:
+        super().__init__(f"no good replica of {', '.join(map(str, values))} is here")
+        self.values = values
 
 
 def failed(error: BaseException) -> tuple[Code, Payload]:

@@ -7,20 +7,32 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grainlike.context import JobInfo
 from grainlike.joblogging import LogLevels, levels_of
-from grainlike.payload import Payload, Store, dump_error, know, load_function, load_value
-from grainlike.wire import Buffer, Define, FunctionSpec, Setup
+from grainlike.payload import (
+    STAY_BYTES,
+    Payload,
+    Store,
+    dump_error,
+    dump_value,
+    know,
+    load_arguments,
+    load_function,
+    load_value,
+    replica_path,
+    resolving,
+    write_replica,
+)
+from grainlike.wire import Buffer, Define, FunctionSpec, Need, Parcel, Setup
+from grainlike_worker.runner.common._failures import InputGoneError
+from grainlike_worker.runner.common._outcomes import Stays
 
 if TYPE_CHECKING:
     from grainlike_worker.runner.common._context import WorkerContext
-from contextvars import copy_context
-
-from grainlike.payload import dump_value, load_arguments
-from grainlike.wire import Parcel
 
 __all__ = ["LoadedFunction", "LoadedFunctions", "Many"]
 
@@ -29,7 +41,7 @@ class LoadedFunction(NamedTuple):
     """A function ready to call, or (`refusal`) the dumped error that says why it cannot be.
 
     `on`: the exception types after which a call is tried again; None for all. `logs`: the levels of its program's
-    loggers; None where its jobs keep their records of `logging`.
+    loggers; None where its jobs keep their records of `logging`. `stays`: its large values stay at the worker.
     """
 
     name: str
@@ -39,6 +51,7 @@ class LoadedFunction(NamedTuple):
     refusal: Payload | None = None
     on: tuple[type[BaseException], ...] | None = None
     logs: LogLevels | None = None
+    stays: bool = False
 
     def is_final(self, error: BaseException) -> bool:
         """Return True if a call that failed with `error` is not to be tried again."""
@@ -49,7 +62,7 @@ class LoadedFunction(NamedTuple):
 class LoadedFunctions:
     """Functions that `Define` and `Setup` brought. Nothing is unpickled before a job needs it."""
 
-    __slots__ = ("_leaving", "_loaded", "context", "instance", "store", "unloaded", "value")
+    __slots__ = ("_leaving", "_loaded", "context", "instance", "replicas", "store", "unloaded", "value")
 
     def __init__(self) -> None:
         self.instance = ""
@@ -59,6 +72,8 @@ class LoadedFunctions:
         """What it gave, once it was entered."""
         self.store: Store | None = None
         """Where large values go; None where no memory is shared with the head."""
+        self.replicas = Path()
+        """Where values that stay are, if the worker keeps any."""
         self.unloaded: dict[int, tuple[FunctionSpec, Buffer]] = {}
         """What was told of and not called yet."""
         self._loaded: dict[int, LoadedFunction] = {}
@@ -75,6 +90,7 @@ class LoadedFunctions:
         if setup.store:
             self.store = Store(Path(setup.store))
             know(self.store.directory)
+        self.replicas = Path(setup.replicas)
         sys.path.extend(path for path in setup.paths if path not in sys.path)
         if setup.authkey:
             from multiprocessing.process import current_process
@@ -89,8 +105,30 @@ class LoadedFunctions:
         self.value = self.context.value
         return error
 
-    def kept(self, payload: Payload, info: JobInfo) -> Payload:
-        """A job's value; where it is large and shared memory can be had, its buffers are there."""
+    def arguments(self, parcel: Parcel, needs: Iterable[Need]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return arguments that refer to values which are here.
+
+        Raises `InputGoneError` where one of these is not, and as `load_arguments` does.
+        """
+        paths = {need.value: replica_path(self.replicas, need.value, need.attempt) for need in needs}
+        with resolving(paths) as referenced:
+            try:
+                return load_arguments(parcel)
+            except BaseException as error:
+                if referenced.gone:
+                    raise InputGoneError(referenced.gone) from error
+                raise
+
+    def kept(self, payload: Payload, function: LoadedFunction, info: JobInfo) -> Payload | Stays:
+        """Return a job's value as it is told: it stays, if it is large and `function` lets it; else, where it is large
+        and memory is shared with the head, its buffers are there.
+        """
+        if not payload.buffers and len(payload.data) <= STAY_BYTES:
+            return payload
+        if function.stays and self.replicas.name and payload.nbytes > STAY_BYTES:
+            size = write_replica(replica_path(self.replicas, info.id, info.attempt), payload)
+            if size is not None:
+                return Stays(size)
         if not payload.buffers or self.store is None:
             return payload
         return self.store.put(payload, self.store.own(f"r{info.id}-{info.attempt}"))
@@ -99,6 +137,8 @@ class LoadedFunctions:
         """Drop what `kept` may have begun to keep when the job was ended."""
         if self.store is not None:
             self.store.discard(f"r{info.id}-{info.attempt}")
+        if self.replicas.name:
+            replica_path(self.replicas, info.id, info.attempt).unlink(missing_ok=True)
 
     def define(self, message: Define, buffers: Sequence[Buffer]) -> None:
         """Take functions; each buffer belongs to the function of the same index."""
@@ -137,7 +177,7 @@ def _load(spec: FunctionSpec, blob: Buffer) -> LoadedFunction:
         function = load_function(blob)
         on = load_value(Payload(spec.on), what=f"on= of {name}") if spec.on else None
         call = Many(function, value_name) if spec.many else function
-        return LoadedFunction(name, value_name, spec.is_async, call, on=on, logs=levels_of(spec.logs))
+        return LoadedFunction(name, value_name, spec.is_async, call, on=on, logs=levels_of(spec.logs), stays=spec.stays)
     except BaseException as error:  # noqa: BLE001 - loading runs user code, which may raise anything
         _hint(error)
         return LoadedFunction(name, value_name, spec.is_async, _uncallable, dump_error(error))

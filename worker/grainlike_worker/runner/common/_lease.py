@@ -8,9 +8,9 @@ from grainlike.context import JobInfo, JobNode
 from grainlike.payload import Payload
 from grainlike.resources import Allocation, parse_allocation, with_memory
 from grainlike.wire import Buffer, Code, Gang, Parcel, Run, unpack_parcels
-from grainlike_worker.runner.common._failures import failed
+from grainlike_worker.runner.common._failures import NO_VALUE, InputGoneError, failed
 from grainlike_worker.runner.common._job_directories import JobDirectories
-from grainlike_worker.runner.common._outcomes import OutcomeBatch
+from grainlike_worker.runner.common._outcomes import OutcomeBatch, Stays
 
 __all__ = ["RunnerLease"]
 
@@ -25,8 +25,8 @@ class RunnerLease:
     """
 
     __slots__ = (
-        "_late", "_nodes", "_parcels", "_run", "columns", "end", "gang", "index", "jobs", "limit", "memory", "scratch",
-        "stopped", "whole",
+        "_late", "_nodes", "_parcels", "_run", "columns", "end", "gang", "index", "jobs", "limit", "memory", "needs",
+        "scratch", "stopped", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +51,8 @@ class RunnerLease:
         """The slots of the lease; `allocation` is the part of the job at `index`."""
         self.memory = run.memory
         """Bytes that each job asked for, where they differ."""
+        self.needs = run.needs
+        """The values that the arguments of each job refer to; empty if none do."""
         self.columns = OutcomeBatch(run.lease, now)
         self.index = 0
         self.end = len(run.jobs)
@@ -111,11 +113,11 @@ class RunnerLease:
         """Return the descriptions that the job at `index`, and those behind it that call the same function, `name`, see
         of themselves, and their arguments.
 
-        It is the first alone where some are stopped, or it has a limit, or a memory of its own, or arguments are large:
-        those are None here, for `arguments` to give out.
+        It is the first alone where some are stopped, or it has a limit, or a memory of its own, or inputs, or
+        arguments are large: those are None here, for `arguments` to give out.
         """
         run, index = self._run, self.index
-        if self.stopped or self._late is not None or run.counts or run.memory:
+        if self.stopped or self._late is not None or run.counts or run.memory or run.needs:
             return iter([(self.info(name), None)])
         fns = run.fns[index:]
         alike = fns.count(fns[0])
@@ -144,7 +146,9 @@ class RunnerLease:
         """Mark those of `jobs` that are of this lease and have not ended."""
         self.stopped.update(set(jobs).intersection(self.jobs[self.index : self.end]))
 
-    def ran(self, code: Code, payload: Payload, begun: float, wall: float, cpu: float, *, final: bool = False) -> None:
+    def ran(
+        self, code: Code, payload: Payload | Stays, begun: float, wall: float, cpu: float, *, final: bool = False
+    ) -> None:
         """The job at `index` has ended so, for good if `final`; the next one is up."""
         run, index = self._run, self.index
         self.columns.ran(run.jobs[index], run.attempts[index], code, payload, begun, wall, cpu)
@@ -157,6 +161,13 @@ class RunnerLease:
         """Return the outcome of the job at `index`, which raised `error`; see to its scratch directory."""
         if self.scratch.made:
             self.scratch.keep(f"{self.job}-{self._run.attempts[self.index]}", error)
+        return self.outcome_of(error)
+
+    def outcome_of(self, error: BaseException) -> tuple[Code, Payload]:
+        """Return the outcome of a job that `error` has ended. One whose inputs are gone has not begun."""
+        if type(error) is InputGoneError:
+            self.columns.gone += error.values
+            return Code.INPUT_GONE, NO_VALUE
         return failed(error)
 
     def skip(self) -> None:

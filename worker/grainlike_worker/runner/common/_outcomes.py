@@ -4,11 +4,12 @@ import time
 from collections.abc import Sequence
 from itertools import repeat
 from operator import mul, sub
+from typing import NamedTuple
 
 from grainlike.payload import Payload
 from grainlike.wire import Buffer, Code, Completed, ReceiptSpec, fit_together, pack_parcels
 
-__all__ = ["FLUSH_S", "OutcomeBatch"]
+__all__ = ["FLUSH_S", "OutcomeBatch", "Stays"]
 
 FLUSH_S = 0.001
 """The longest that an outcome waits for company."""
@@ -18,15 +19,21 @@ _NOTHING = Payload(b"")
 _SUCCEEDED = [int(Code.SUCCEEDED)]
 
 
+class Stays(NamedTuple):
+    """Stands for the payload of a value that stays at this worker: a replica of `size` bytes, which is written."""
+
+    size: int
+
+
 class OutcomeBatch:
     """The outcomes of one lease that have not been sent yet, in the order in which its jobs ended.
 
-    `receipt` goes with the next batch, once; `awaited` with all from now on.
+    `receipt` goes with the next batch, once; `awaited` with all from now on. `gone` takes values that jobs have missed.
     """
 
     __slots__ = (
-        "_apart", "_attempts", "_begun", "_codes", "_cpu", "_data", "_final", "_jobs", "_wall",
-        "awaited", "lease", "receipt", "taken_at",
+        "_apart", "_attempts", "_begun", "_codes", "_cpu", "_data", "_final", "_jobs", "_sizes", "_wall",
+        "awaited", "gone", "lease", "receipt", "taken_at",
     )  # fmt: skip
 
     def __init__(self, lease: int, now: float) -> None:
@@ -39,8 +46,13 @@ class OutcomeBatch:
     def __bool__(self) -> bool:
         return bool(self._jobs)
 
-    def ran(self, job: int, attempt: int, code: Code, payload: Payload, begun: float, wall: float, cpu: float) -> None:
+    def ran(
+        self, job: int, attempt: int, code: Code, payload: Payload | Stays, begun: float, wall: float, cpu: float
+    ) -> None:
         """Add a job that began, with its value or its exception."""
+        if isinstance(payload, Stays):
+            self._sizes[len(self._jobs)] = payload.size
+            payload = _NOTHING
         data, buffers = payload
         if buffers:
             self._apart[len(self._jobs)] = buffers
@@ -116,6 +128,8 @@ class OutcomeBatch:
             awaited=self.awaited,
             receipt=self.receipt,
             final=self._final,
+            sizes=[self._sizes.get(row, 0) for row in range(len(data))] if self._sizes else [],
+            gone=self.gone,
         )
         self.receipt = None
         self._clear()
@@ -132,3 +146,6 @@ class OutcomeBatch:
         self._apart: dict[int, Sequence[Buffer]] = {}
         """The buffers of those rows that have some."""
         self._final: list[int] = []
+        self._sizes: dict[int, int] = {}
+        """The sizes of those rows whose values stay."""
+        self.gone: list[int] = []

@@ -17,7 +17,7 @@ from grainlike.context import JobInfo, JobOutput, enter_job
 from grainlike.errors import ProtocolError
 from grainlike.eventloop import Cancellation
 from grainlike.net import Link
-from grainlike.payload import Payload, dump_plain_value, dump_value, load_arguments
+from grainlike.payload import STAY_BYTES, Payload, dump_plain_value, dump_value, load_arguments
 from grainlike.resources import Allocation
 from grainlike.wire import (
     Beat,
@@ -43,6 +43,7 @@ from grainlike_worker.runner.common._failures import NO_VALUE, failed, is_cancel
 from grainlike_worker.runner.common._functions import LoadedFunction, LoadedFunctions
 from grainlike_worker.runner.common._job_records import JobRecords
 from grainlike_worker.runner.common._lease import RunnerLease
+from grainlike_worker.runner.common._outcomes import Stays
 from grainlike_worker.runner.common._streams import StreamSenders
 from grainlike_worker.runner.common._uplink import LoopUplink
 from grainlike_worker.runner.common._usage import Laps, PeakMemory
@@ -242,7 +243,7 @@ class LoopRunner:
         brief, allocation = min(_BRIEF_S, BLOCKED_S), lease.allocation
         begun = now = laps.now
         code, final = Code.SUCCEEDED if function.refusal is None else Code.FAILED, False
-        odd: Payload | SuspendedCoroutine | None = None
+        odd: Payload | Stays | SuspendedCoroutine | None = None
         values: list[bytes] = []
         ends: list[float] = []
         for info, arguments in lease.upcoming(function.name):
@@ -254,7 +255,7 @@ class LoopRunner:
             except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
                 if lease.scratch.made:
                     lease.scratch.keep(f"{info.id}-{info.attempt}", error)
-                code, outcome = failed(error)
+                code, outcome = lease.outcome_of(error)
                 final = function.is_final(error)
             if FORK_DEPTH[0] != here:
                 os._exit(0)
@@ -296,9 +297,9 @@ class LoopRunner:
         allocation: Allocation,
         info: JobInfo,
         arguments: Parcel | None,
-    ) -> bytes | Payload | SuspendedCoroutine:
+    ) -> bytes | Payload | Stays | SuspendedCoroutine:
         """Call the function and take its coroutine's first step: a value whose bytes are all there is, a value with
-        buffers, an error that was there before, or what waits.
+        buffers, one that stays, an error that was there before, or what waits.
         """
         if function.refusal is not None:
             return function.refusal
@@ -312,17 +313,20 @@ class LoopRunner:
             output=self._output,
             logs=function.logs,
         )
-        args, kwargs = load_arguments(lease.arguments() if arguments is None else arguments)
+        if arguments is None and lease.needs:
+            args, kwargs = functions.arguments(lease.arguments(), lease.needs[lease.index])
+        else:
+            args, kwargs = load_arguments(lease.arguments() if arguments is None else arguments)
         made = function.callable(*args, **kwargs)
         coroutine = made if type(made) is CoroutineType else self._coroutine(made, function, info)
         try:
             yielded = coroutine.send(None)
         except StopIteration as stop:
             plain = dump_plain_value(stop.value)
-            if plain is not None:
+            if plain is not None and (not function.stays or len(plain) <= STAY_BYTES):
                 return plain
             payload = self._dump(stop.value, function, info)
-            return payload if payload.buffers else bytes(payload.data)
+            return payload if isinstance(payload, Stays) or payload.buffers else bytes(payload.data)
         return SuspendedCoroutine(context, coroutine, yielded, self._words, info.id, partial(self._blocked, info))
 
     def _coroutine(self, made: Any, function: LoadedFunction, info: JobInfo) -> Coroutine[Any, Any, Any]:
@@ -359,12 +363,10 @@ class LoopRunner:
         begun = suspended.begun
         lease.ran(code, outcome, begun, time.monotonic() - begun, 0.0, final=final)
 
-    def _dump(self, value: object, function: LoadedFunction, info: JobInfo) -> Payload:
+    def _dump(self, value: object, function: LoadedFunction, info: JobInfo) -> Payload | Stays:
         """The value's bytes, on memory of their own: they leave at a later turn, when others may have changed it."""
-        payload = dump_value(value, what=function.value_name)
-        if not payload.buffers:
-            return payload
-        return self._functions.kept(payload, info).detached()
+        kept = self._functions.kept(dump_value(value, what=function.value_name), function, info)
+        return kept if isinstance(kept, Stays) else kept.detached()
 
     # --- stopping, answering -----------------------------------------------------------------------------------------
 

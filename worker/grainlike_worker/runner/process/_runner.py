@@ -21,6 +21,7 @@ from grainlike.wire import (
     Frame,
     Gang,
     Message,
+    Need,
     Outcomes,
     Output,
     OutputStream,
@@ -44,6 +45,7 @@ from grainlike_worker.runner.common._failures import NO_VALUE, failed
 from grainlike_worker.runner.common._functions import LoadedFunction, LoadedFunctions
 from grainlike_worker.runner.common._job_records import JobRecords
 from grainlike_worker.runner.common._lease import RunnerLease
+from grainlike_worker.runner.common._outcomes import Stays
 from grainlike_worker.runner.common._uplink import WatchedUplink
 from grainlike_worker.runner.common._usage import Laps, PeakMemory, children_seconds
 from grainlike_worker.runner.process._coroutines import IsolatedLoop
@@ -305,10 +307,11 @@ class ProcessRunner:
         if lease.memory:
             allocation = lease.allocation
             self._narrow(allocation)
+        needs = lease.needs[lease.index] if lease.needs else []
         try:
             interrupts.exposed = True
             payload = self._base.copy().run(
-                self._call, function, lease.arguments(), allocation, lease.info(function.name)
+                self._call, function, lease.arguments(), needs, allocation, lease.info(function.name)
             )
             interrupts.exposed = False
             code = Code.SUCCEEDED if function.refusal is None else Code.FAILED
@@ -337,7 +340,9 @@ class ProcessRunner:
         self._memory.lift()
         self._memory.set(allocation.memory)
 
-    def _call(self, function: LoadedFunction, arguments: Parcel, allocation: Allocation, info: JobInfo) -> Payload:
+    def _call(
+        self, function: LoadedFunction, arguments: Parcel, needs: list[Need], allocation: Allocation, info: JobInfo
+    ) -> Payload | Stays:
         if function.refusal is not None:
             return function.refusal
         functions = self._functions
@@ -351,7 +356,7 @@ class ProcessRunner:
             logs=function.logs,
         )
         show_job(info.id)
-        args, kwargs = load_arguments(arguments)
+        args, kwargs = functions.arguments(arguments, needs) if needs else load_arguments(arguments)
         if function.is_async:
             value = self._loop.run(
                 function.callable,
@@ -362,7 +367,7 @@ class ProcessRunner:
             )
         else:
             value = function.callable(*args, **kwargs)
-        return self._functions.kept(dump_value(value, what=function.value_name), info)
+        return functions.kept(dump_value(value, what=function.value_name), function, info)
 
     def _out(self) -> "ProcessStreams":
         """Return the driver of streams; made for the first: what it imports would double the start of a runner."""

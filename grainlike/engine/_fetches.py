@@ -1,0 +1,298 @@
+"""Bring values that stay at workers into the program: the one way by which whoever needs their bytes there gets them.
+
+Each value is fetched once at a time, for all who wait for it, and given up when none is left.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import Context
+from typing import Any, Protocol
+
+from grainlike.errors import ResourceError, ValueLostError
+from grainlike.eventloop import new_wakeup
+from grainlike.graph import Node, RemoteValue
+from grainlike.payload import Payload, Reference, load_value
+
+__all__ = ["Fetch", "Fetcher", "InputFetches", "ValueSource", "bring", "fetch"]
+
+_CLOSED = "its executor has closed: a value that stays at workers goes with that, unless it was awaited before"
+
+
+class ValueSource(Protocol):
+    """Interface of what knows where values are: the head."""
+
+    def want(self, values: Sequence[int]) -> None:
+        """Get the bytes of these values: each is answered by `Fetcher.given` or `Fetcher.lost`."""
+
+    def unwant(self, values: Sequence[int]) -> None:
+        """Nobody waits for these any more."""
+
+    def release(self, values: Sequence[int]) -> None:
+        """The program refers to these no more."""
+
+    def where(self, value: int) -> tuple[str, ...]:
+        """Return the names of the workers that have a whole replica, sorted."""
+        ...
+
+
+class Fetch:
+    """Wait for the bytes of some values. `done` is called once, when all are here or one is lost (`error`), unless that
+    is so before it has `begun`.
+    """
+
+    __slots__ = ("_done", "begun", "error", "missing")
+
+    def __init__(self, done: Callable[[], object]) -> None:
+        self._done = done
+        self.begun = False
+        self.missing: set[RemoteValue] = set()
+        self.error: BaseException | None = None
+
+    @property
+    def ended(self) -> bool:
+        """True if nothing is missing any more, or never will be there."""
+        return not self.missing
+
+    def arrived(self, value: RemoteValue, error: BaseException | None = None) -> None:
+        """Record that one value is here, or that it never will be."""
+        self.missing.discard(value)
+        if error is not None:
+            self.error = error
+            self.cancel()
+        if self.begun and not self.missing:
+            self._done()
+
+    def cancel(self) -> None:
+        """Wait for nothing any more."""
+        missing, self.missing = self.missing, set()
+        by_fetcher: dict[Any, list[RemoteValue]] = {}
+        for value in missing:
+            by_fetcher.setdefault(value.fetcher, []).append(value)
+        for fetcher, values in by_fetcher.items():
+            fetcher.leave(values, self)
+
+
+def fetch(nodes: Iterable[Node], done: Callable[[], object]) -> Fetch:
+    """Begin to fetch the values of nodes that have finished. `done` is called when they are here, unless they are: then
+    the `Fetch` has ended already.
+
+    Raises:
+        ResourceError: together they are more than a program may hold.
+        ValueLostError: the executor of one has closed.
+        RuntimeError: one belongs to another event loop.
+    """
+    waiting = Fetch(done)
+    leaves = {id(leaf): leaf for node in nodes if node.stays and node.reference for leaf in node.reference.leaves()}
+    by_fetcher: dict[Any, list[RemoteValue]] = {}
+    for leaf in leaves.values():
+        if not leaf.fetched:
+            by_fetcher.setdefault(leaf.fetcher, []).append(leaf)
+    size = sum(leaf.size for leaf in leaves.values())
+    for fetcher in by_fetcher:
+        fetcher.check(size)
+    waiting.missing = {leaf for values in by_fetcher.values() for leaf in values}
+    for fetcher, values in by_fetcher.items():
+        fetcher.join(values, waiting)
+    waiting.begun = True
+    return waiting
+
+
+class Fetcher:
+    """Fetches the values of one executor's jobs, from `source` once there is one.
+
+    `check_loop` raises where an await is none of this executor's loop, `later` calls something in a later turn of that
+    loop, from any thread, and `limit` is how many bytes may be awaited at once; 0 if that is unknown.
+    """
+
+    def __init__(
+        self, check_loop: Callable[[], object], later: Callable[[Callable[[], None]], None], limit: Callable[[], int]
+    ) -> None:
+        self.source: ValueSource | None = None
+        self.used = False
+        """True once a value has stayed at workers."""
+        self._check_loop = check_loop
+        self._later = later
+        self._limit = limit
+        self._waiting: dict[int, tuple[RemoteValue, list[Fetch]]] = {}
+        self._released: deque[int] = deque()
+        self._drains = False
+
+    def stayed(self, job: int, size: int) -> RemoteValue:
+        """Return the reference to a value that stays at workers."""
+        self.used = True
+        return RemoteValue(self, job, size)
+
+    # --- from the graph ----------------------------------------------------------------------------------------------
+
+    def reference(self, value: int) -> tuple[Any, ...]:
+        """Return what a value is pickled to."""
+        return Reference(value).__reduce__()
+
+    def where(self, value: int) -> tuple[str, ...]:
+        """Return the names of the workers that have a whole replica, sorted; none once the executor has closed."""
+        return () if self.source is None else self.source.where(value)
+
+    async def wait(self, node: Node) -> Any:
+        """Fetch the outcome of a node that has finished, and return it; see `fetch`.
+
+        Being cancelled in it gives that up for this waiter alone.
+        """
+        if node.stays:
+            arrived = new_wakeup()()
+            waiting = fetch([node], arrived.set)
+            if not waiting.ended:
+                try:
+                    await arrived.wait()
+                finally:
+                    waiting.cancel()
+            if waiting.error is not None:
+                raise BaseException.with_traceback(waiting.error, None)  # each awaiter has one of its own
+            node.unwrap()
+        return node.result()
+
+    def release(self, value: int) -> None:
+        """Record that the program refers to a value no more. From any thread, and in a destructor."""
+        # A collector may run in the middle of anything: what follows is done in a turn of the loop, once for all.
+        self._released.append(value)
+        if not self._drains:
+            self._drains = True
+            self._later(self._drain)
+
+    def _drain(self) -> None:
+        self._drains = False
+        released = [self._released.popleft() for _ in range(len(self._released))]
+        if released and self.source is not None:
+            self.source.release(released)
+
+    # --- fetches -----------------------------------------------------------------------------------------------------
+
+    def check(self, size: int) -> None:
+        """Raise unless values of so many bytes may be fetched from here, now."""
+        if self.source is None:
+            raise ValueLostError(_CLOSED)
+        self._check_loop()
+        limit = self._limit()
+        if limit and size > limit:
+            raise ResourceError(
+                f"{size:,} bytes were awaited at once, and half of this program's memory is {limit:,}: take values one "
+                "by one (as_completed), or have a job make less of them. They stay where they are"
+            )
+
+    def join(self, values: Iterable[RemoteValue], waiting: Fetch) -> None:
+        """Have `waiting` told of these values; those that nobody else waits for are fetched."""
+        wanted: list[int] = []
+        for value in values:
+            known = self._waiting.get(value.id)
+            if known is None:
+                self._waiting[value.id] = value, [waiting]
+                wanted.append(value.id)
+            else:
+                known[1].append(waiting)
+        if wanted and self.source is not None:
+            self.source.want(wanted)
+
+    def leave(self, values: Iterable[RemoteValue], waiting: Fetch) -> None:
+        """Have `waiting` told of these no more; those that nobody else waits for are given up."""
+        unwanted: list[int] = []
+        for value in values:
+            known = self._waiting.get(value.id)
+            if known is not None and waiting in known[1]:
+                known[1].remove(waiting)
+                if not known[1]:
+                    del self._waiting[value.id]
+                    unwanted.append(value.id)
+        if unwanted and self.source is not None:
+            self.source.unwant(unwanted)
+
+    # --- from the source ---------------------------------------------------------------------------------------------
+
+    def given(self, value: int, payload: Payload) -> None:
+        """The bytes of a wanted value are here."""
+        known = self._waiting.pop(value, None)
+        if known is None:
+            return
+        reference, waiting = known
+        error: BaseException | None = None
+        try:
+            reference.value = load_value(payload)
+            reference.fetched = True
+        except Exception as refused:  # noqa: BLE001 - whatever unpickling raises is the awaiters' error
+            error = refused
+        for one in waiting:
+            one.arrived(reference, error)
+
+    def lost(self, value: int, error: BaseException) -> None:
+        """A wanted value is gone, and cannot be made again."""
+        if value in self._waiting:
+            reference, waiting = self._waiting.pop(value)
+            for one in waiting:
+                one.arrived(reference, error)
+
+    def close(self) -> None:
+        """Nothing is fetched any more: who waits gets an error, as does who comes later."""
+        self.source = None
+        for value in list(self._waiting):
+            self.lost(value, ValueLostError(_CLOSED))
+
+
+class InputFetches:
+    """Nodes of one engine whose inputs are on their way."""
+
+    def __init__(self) -> None:
+        self._fetching: dict[Node, Fetch] = {}
+
+    def fetch(
+        self,
+        node: Node,
+        context: Context,
+        fetcher: Fetcher | None,
+        go_on: Callable[[Node, Context, BaseException | None], object],
+    ) -> bool:
+        """Fetch what a node needs in this process, and `go_on`; return False if it needs nothing."""
+        inputs = node.unfetched_inputs(fetcher)
+        if not inputs:
+            return False
+
+        def arrived() -> None:
+            waiting = self._fetching.pop(node)
+            for each in inputs if waiting.error is None else ():
+                each.unwrap()
+            go_on(node, context, waiting.error)
+
+        try:
+            waiting = self._fetching[node] = fetch(inputs, arrived)
+        except Exception as error:  # noqa: BLE001 - the node's awaiters get it
+            go_on(node, context, error)
+            return True
+        if waiting.ended:
+            arrived()
+        return True
+
+    def cancel(self, nodes: Iterable[Node]) -> None:
+        """Give up the inputs of nodes that are wanted no more."""
+        for node in nodes if self._fetching else ():
+            waiting = self._fetching.pop(node, None)
+            if waiting is not None:
+                waiting.cancel()
+
+
+def bring(node: Node, waiter: Callable[[BaseException | None], object]) -> None:
+    """Fetch the value of a node that has finished, if it is at workers; then call `waiter`."""
+
+    def arrived() -> None:
+        if waiting.error is None:
+            node.unwrap()
+        waiter(waiting.error)
+
+    if not node.stays:
+        waiter(None)
+        return
+    try:
+        waiting = fetch([node], arrived)
+    except Exception as error:  # noqa: BLE001 - it is for who waits
+        waiter(error)
+        return
+    if waiting.ended:
+        arrived()

@@ -1,0 +1,96 @@
+"""Outcomes of nodes whose values stay at workers: references, until somebody needs the bytes in the program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["UNFETCHED", "RemoteList", "RemoteValue", "ValueFetcher"]
+
+
+class ValueFetcher(Protocol):
+    """Interface of what brings the values of one executor into the program, as far as the graph uses it."""
+
+    def release(self, value: int) -> None:
+        """Record that the program refers to a value no more. From any thread, and in a destructor."""
+
+    def reference(self, value: int) -> tuple[Any, ...]:
+        """Return what a value is pickled to, as `__reduce__` returns it."""
+        ...
+
+    def where(self, value: int) -> tuple[str, ...]:
+        """Return the names of the workers that have a whole replica, sorted."""
+        ...
+
+    async def wait(self, node: Any) -> Any:
+        """Fetch the outcome of a node that has finished, and return it."""
+
+
+class RemoteValue:
+    """Value of job `id` that stays at workers: `size` bytes, which `fetcher` brings here when they are needed.
+
+    Once they were, it is `fetched`: whoever needs it in the program has `value`, and jobs still have the reference.
+    When the program refers to it no more, its workers may drop it.
+    """
+
+    __slots__ = ("fetched", "fetcher", "id", "size", "value")
+
+    def __init__(self, fetcher: ValueFetcher, job: int, size: int) -> None:
+        self.fetcher = fetcher
+        self.id = job
+        self.size = size
+        self.fetched = False
+        self.value: Any = None
+
+    def __del__(self) -> None:
+        self.fetcher.release(self.id)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.fetcher.reference(self.id)
+
+    def __repr__(self) -> str:
+        return f"<RemoteValue {self.id}: {self.size} bytes>"
+
+    def leaves(self) -> Iterator[RemoteValue]:
+        """Give the values that have to be fetched for this one: itself."""
+        yield self
+
+
+class RemoteList:
+    """List of values some of which stay at workers: what `gather` gives. It is pickled as a list of references."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self.items = list(items)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (self.items,)
+
+    def leaves(self) -> Iterator[RemoteValue]:
+        """Give the values that have to be fetched for this one: those of its items."""
+        for item in self.items:
+            if type(item) in UNFETCHED:
+                yield from item.leaves()
+
+    @property
+    def fetched(self) -> bool:
+        """True if all of it is in the program."""
+        return all(leaf.fetched for leaf in self.leaves())
+
+    @property
+    def value(self) -> list[Any]:
+        """The values themselves, once they are fetched."""
+        return [item.value if type(item) in UNFETCHED else item for item in self.items]
+
+    @property
+    def fetcher(self) -> ValueFetcher | None:
+        """The one fetcher of all its values; None if there are several."""
+        fetchers = {id(leaf.fetcher): leaf.fetcher for leaf in self.leaves()}
+        return next(iter(fetchers.values())) if len(fetchers) == 1 else None
+
+
+UNFETCHED = frozenset({RemoteValue, RemoteList})
+"""Types of outcomes that are references; a type is looked up without a call."""

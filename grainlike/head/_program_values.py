@@ -1,0 +1,70 @@
+"""Values of this program's own jobs that stay at workers: what its fetcher asks, and what the scheduler answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from grainlike.errors import ValueLostError
+from grainlike.head._errors import value_lost
+from grainlike.head._history import JobHistory
+from grainlike.head._state import HeadState
+from grainlike.head.values._mover import ValueMover
+from grainlike.payload import Payload
+from grainlike.scheduler import HeadEvent, ValuesReleased, ValuesWanted
+
+if TYPE_CHECKING:
+    from grainlike.engine import Fetcher
+
+__all__ = ["ProgramValues"]
+
+
+class ProgramValues:
+    """Source of a program's `Fetcher`, at its head. `mover` brings values; `tell` passes events to the scheduler."""
+
+    def __init__(
+        self, state: HeadState, history: JobHistory, mover: ValueMover, tell: Callable[[HeadEvent], object]
+    ) -> None:
+        self._state = state
+        self._history = history
+        self._mover = mover
+        mover.given = self.given
+        self._tell = tell
+        self.fetcher: Fetcher | None = None
+
+    # --- from the fetcher --------------------------------------------------------------------------------------------
+
+    def want(self, values: Sequence[int]) -> None:
+        """Get the bytes of these values; each is answered by `given` or `lost`."""
+        self._tell(ValuesWanted(list(values)))
+
+    def unwant(self, values: Sequence[int]) -> None:
+        """Nobody waits for these any more."""
+        self._mover.unwant(values)
+
+    def release(self, values: Sequence[int]) -> None:
+        """The program refers to these no more."""
+        self._tell(ValuesReleased(list(values)))
+
+    def where(self, value: int) -> tuple[str, ...]:
+        """Return the names of the workers that have a whole replica, sorted."""
+        peers = self._state.peers
+        workers = self._state.scheduler.replicas_of(value)
+        return tuple(sorted(peers[worker].name for worker in workers if worker in peers))
+
+    # --- from the head -----------------------------------------------------------------------------------------------
+
+    def given(self, value: int, payload: Payload) -> None:
+        """The bytes of a wanted value are here."""
+        if self.fetcher is not None:
+            self.fetcher.given(value, payload)
+
+    def lost(self, values: Sequence[int], why: str) -> None:
+        """Wanted values are gone, and cannot be made again."""
+        if self.fetcher is not None:
+            for value in values:
+                self.fetcher.lost(value, self.error(value, why))
+
+    def error(self, value: int, why: str) -> ValueLostError:
+        """Return the error of who needs a value that is lost."""
+        return value_lost(self._history.find(value), value, why)

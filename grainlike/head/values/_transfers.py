@@ -1,0 +1,49 @@
+"""Transfers: copies of replicas that pass the head.
+
+Messages with bytes belong to one link, and are not sent again. After a break, a copy goes on from the last byte that
+came through; what is still sent by credit of before, in an earlier `generation`, is passed over.
+"""
+
+from __future__ import annotations
+
+from grainlike.wire import GENERATION
+
+__all__ = ["Transfer", "number_of"]
+
+
+class Transfer:
+    """A copy of a replica from worker `source` to worker `target`, or to this process if that is 0."""
+
+    __slots__ = (
+        "attempt", "begun", "generation", "granted", "memory", "number", "paused", "received", "size", "source",
+        "target", "value", "waits", "written",
+    )  # fmt: skip
+
+    def __init__(self, number: int, value: int, attempt: int, size: int, source: int, target: int) -> None:
+        self.number = number
+        self.value, self.attempt, self.size = value, attempt, size
+        self.source, self.target = source, target
+        self.generation = 0
+        """How often it has started."""
+        self.begun = False
+        """True once its source was asked, in this generation."""
+        self.granted = self.received = self.written = 0
+        """Bytes up to which the source may send, which have come, and which the target has written."""
+        self.paused = self.waits = False
+        """Whether an end of it cannot be reached; and whether it waits for its turn to get credit."""
+        self.memory: memoryview | bytearray | None = None
+        """Where a copy to this process goes."""
+
+    @property
+    def leg(self) -> int:
+        """The number by which its source knows it; its target knows it by its own."""
+        return self.generation * GENERATION + self.number
+
+
+def number_of(leg: int) -> tuple[int, int]:
+    """Return the number of a transfer, and its generation, as its source names it.
+
+    >>> number_of(7), number_of(2 * 2**32 + 7)
+    ((7, 0), (7, 2))
+    """
+    return leg % GENERATION, leg // GENERATION

@@ -1,0 +1,124 @@
+"""Replicas: files that each hold one whole value, its stream and its buffers, and say where they begin.
+
+A replica is named by the job that made the value and by its attempt. It is written under another name and renamed when
+it is whole, so nobody sees half of one, and it is never changed afterwards: any number of processes may map it. The
+same bytes mean the same where they arrive by a socket.
+
+The layout: a head of `_MAGIC`, the length of the stream, the number of buffers and the size of each, and a CRC-32 of
+all that; then the stream and the buffers, each from a multiple of 64 bytes on.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from grainlike.errors import SerializationError
+from grainlike.payload._mapping import private_map
+from grainlike.payload._payload import Buffer, Payload
+from grainlike.payload._shared_directory import flat, padded, unlink, write_padded
+
+__all__ = ["STAY_BYTES", "map_replica", "replica_path", "replica_payload", "write_replica"]
+
+STAY_BYTES = 64 * 1024
+"""Bytes of a payload above which a value stays where it was made."""
+
+_MAGIC = b"grainval"
+_HEAD = struct.Struct("<8sQI")
+_SIZE = struct.Struct("<Q")
+_CHECK = struct.Struct("<I")
+_MOST_BUFFERS = 1 << 16
+"""Far more than a payload has: a head that claims more is damaged."""
+
+
+def replica_path(directory: Path, value: int, attempt: int) -> Path:
+    """Return where a directory of replicas has the one that this attempt of job `value` made.
+
+    >>> replica_path(Path("/dev/shm/x"), 7, 1).name
+    'v7-1'
+    """
+    return directory / f"v{value}-{attempt}"
+
+
+def write_replica(path: Path, payload: Payload) -> int | None:
+    """Write a payload to the new file `path`, which comes into being whole; return the size of the file in bytes.
+
+    None where there is no room, or no such directory. However it ends, no part of a file is left.
+    """
+    parts = [flat(payload.data), *map(flat, payload.buffers)]
+    head = _head([part.nbytes for part in parts])
+    begun = path.with_name(f"{path.name}.part")
+    try:
+        fd = os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            write_padded(fd, [memoryview(head), *parts])
+        finally:
+            os.close(fd)
+        begun.rename(path)
+    except OSError:
+        unlink(begun)
+        return None
+    except BaseException:  # the job is ended
+        unlink(begun)
+        raise
+    return sum(padded(part.nbytes) for part in parts) + padded(len(head))
+
+
+def map_replica(path: Path) -> Payload:
+    """Return the payload in a file, on memory of this process alone: a change reaches nobody, and the file may go.
+
+    Raises `SerializationError` where the file is gone, or damaged.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise SerializationError(f"the value in {path.name} is gone: {error.strerror}") from error
+    try:
+        data = private_map(fd, max(os.fstat(fd).st_size, 1))
+    except OSError as error:
+        raise SerializationError(f"the value in {path.name} cannot be mapped: {error.strerror}") from error
+    finally:
+        os.close(fd)
+    return replica_payload(data)
+
+
+def replica_payload(data: Buffer) -> Payload:
+    """Return the payload in the bytes of a replica, whose buffers are views of these.
+
+    Raises `SerializationError` where they are damaged or cut short.
+    """
+    view = flat(data)
+    stream, *buffers = _parts(view)
+    return Payload(stream, tuple(buffers))
+
+
+def _head(sizes: list[int]) -> bytes:
+    head = _HEAD.pack(_MAGIC, sizes[0], len(sizes) - 1) + b"".join(map(_SIZE.pack, sizes[1:]))
+    return head + _CHECK.pack(zlib.crc32(head))
+
+
+def _parts(view: memoryview) -> Iterator[memoryview]:
+    at, sizes = _sizes(view)
+    at = padded(at)
+    if at + sum(map(padded, sizes)) != view.nbytes:
+        raise SerializationError("the bytes of a value are damaged: they are more or fewer than its head says")
+    for size in sizes:
+        yield view[at : at + size]
+        at += padded(size)
+
+
+def _sizes(view: memoryview) -> tuple[int, list[int]]:
+    """Return the length of the head, and the sizes of the parts behind it."""
+    try:
+        magic, stream, count = _HEAD.unpack_from(view)
+        end = _HEAD.size + min(count, _MOST_BUFFERS) * _SIZE.size
+        sizes = [size for (size,) in _SIZE.iter_unpack(view[_HEAD.size : end])]
+        (check,) = _CHECK.unpack_from(view, end)
+    except struct.error as error:
+        raise SerializationError("the bytes of a value are damaged: they end before its head does") from error
+    if magic != _MAGIC or count > _MOST_BUFFERS or check != zlib.crc32(view[:end]):
+        raise SerializationError("the bytes of a value are damaged: its head is none")
+    return end + _CHECK.size, [stream, *sizes]

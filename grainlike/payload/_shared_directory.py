@@ -1,0 +1,154 @@
+"""Directories of files in memory that processes of one machine share: made, locked by their maker, removed, swept.
+
+Such a directory and its files are their owner's alone. Its maker holds a lock in it while it lives, and removes it with
+all that is in it; the next process that makes one removes those of makers that were killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from grainlike.payload._payload import Buffer
+
+__all__ = [
+    "SharedDirectory",
+    "flat",
+    "is_shared_directory",
+    "memory_id",
+    "padded",
+    "unlink",
+    "write_padded",
+]
+
+_HOME = Path("/dev/shm")  # noqa: S108 - ours is a directory of mode 0700 in it
+_PREFIX = "grainlike-store-"
+_LOCK = "owner.lock"
+_ALIGNED = 64
+
+
+class SharedDirectory:
+    """A directory of shared memory that this process has made.
+
+    Example::
+
+        directory = SharedDirectory.make()
+        if directory is not None:
+            (directory.path / "7-1").write_bytes(b"for whoever is told of it")
+            directory.remove()
+    """
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self._lock = lock
+        """Held while its maker lives, so that others see that it does; -1 once it was removed."""
+
+    @classmethod
+    def make(cls) -> SharedDirectory | None:
+        """A new one, after sweeping what killed processes left; None where there is no shared memory to be had."""
+        if not _HOME.is_dir():
+            return None
+        _sweep()
+        try:
+            # By hand, as every program with an executor does it, and `tempfile` takes a while to import.
+            path = _HOME / f"{_PREFIX}{os.urandom(8).hex()}"
+            path.mkdir(mode=0o700)
+            lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            return None
+        return cls(path, lock)
+
+    def remove(self) -> None:
+        """Remove the directory with all that is in it. A second time changes nothing."""
+        if self._lock >= 0:
+            _remove_all(self.path)
+            os.close(self._lock)
+            self._lock = -1
+
+
+def is_shared_directory(path: str) -> bool:
+    """Return True if a path that another process has told is that of such a directory, or may be."""
+    return Path(path).parent == _HOME and Path(path).name.startswith(_PREFIX)
+
+
+def memory_id() -> str:
+    """Return an id that two processes have in common if they can share such a directory: machine, shared memory, user.
+
+    Empty where there is no shared memory.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}:{_HOME.stat().st_dev}:{os.getuid()}"
+    except OSError:
+        return ""
+
+
+def padded(size: int) -> int:
+    """Return the bytes that a part of `size` bytes takes in a file where each part is aligned for arrays.
+
+    >>> padded(0), padded(1), padded(64)
+    (0, 64, 64)
+    """
+    return size + -size % _ALIGNED
+
+
+def write_padded(fd: int, parts: Iterable[memoryview]) -> None:
+    """Write parts, each a view of bytes, from where the file is at, and pad each.
+
+    By `write`: it refuses where there is no room (`OSError`), while a store through a mapping would kill the process.
+    """
+    for part in parts:
+        left = part
+        while left.nbytes:
+            left = left[os.write(fd, left) :]
+        os.lseek(fd, -part.nbytes % _ALIGNED, os.SEEK_CUR)
+    os.ftruncate(fd, os.lseek(fd, 0, os.SEEK_CUR))
+
+
+def flat(buffer: Buffer) -> memoryview:
+    """Return a view of a buffer's bytes, whatever its items are."""
+    return memoryview(buffer).cast("B")
+
+
+def unlink(path: Path) -> None:
+    """Remove a file, if it is there."""
+    with suppress(OSError):
+        path.unlink()
+
+
+def _remove_all(directory: Path) -> None:
+    """Remove a directory with all in it; the lock at last, for until then it can be swept."""
+    with suppress(OSError):
+        for entry in sorted(os.scandir(directory), key=lambda entry: entry.name == _LOCK):
+            if entry.is_dir(follow_symlinks=False):
+                _remove_all(Path(entry))
+            else:
+                unlink(Path(entry))
+        directory.rmdir()
+
+
+def _sweep() -> None:
+    """Remove what processes of this user left that are no more."""
+    with suppress(OSError):
+        for path in _HOME.glob(f"{_PREFIX}*"):
+            if path.stat().st_uid == os.getuid() and not _has_owner(path):
+                _remove_all(path)
+
+
+def _has_owner(directory: Path) -> bool:
+    """By its lock, not by a process number: another container may share the memory, and count its processes anew."""
+    try:
+        lock = os.open(directory / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return True  # just being made, or just being removed
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(lock)
+    return False

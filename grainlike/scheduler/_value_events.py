@@ -1,0 +1,149 @@
+"""Events and actions of the head scheduler about values that stay at workers.
+
+A value is named by the number of the job that made it. It comes into being with a row of `Completed.sizes`, wanted by
+whoever submitted the job until `ValuesReleased`; jobs name the values that they need in `JobsSubmitted.inputs`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = [
+    "FetchReplicas",
+    "GiveValues",
+    "InputsLost",
+    "JobsRevived",
+    "LineageDropped",
+    "ReplicasArrived",
+    "ReplicasDropped",
+    "ReplicasFailed",
+    "ReplicasGone",
+    "ValueEvent",
+    "ValuesForgotten",
+    "ValuesGiven",
+    "ValuesLost",
+    "ValuesReleased",
+    "ValuesWanted",
+]
+
+
+# --- events ----------------------------------------------------------------------------------------------------------
+
+
+class ValuesReleased(msgspec.Struct, frozen=True, gc=False):
+    """Whoever submitted the jobs that made these values refers to them no more. Unknown values are ignored."""
+
+    values: list[int]
+
+
+class ValuesWanted(msgspec.Struct, frozen=True, gc=False):
+    """Somebody outside the workers is to have the bytes of these values: each is answered by `GiveValues`, now or once
+    it was made again, or by `ValuesLost`; and wanted until `ValuesGiven`.
+    """
+
+    values: list[int]
+
+
+class ValuesGiven(msgspec.Struct, frozen=True, gc=False):
+    """These wanted values were passed on, or are wanted no more: one for each time in `ValuesWanted`."""
+
+    values: list[int]
+
+
+class ReplicasArrived(msgspec.Struct, frozen=True, gc=False):
+    """A worker has these replicas, whole, as `FetchReplicas` asked."""
+
+    worker: int
+    values: list[int]
+    attempts: list[int]
+
+
+class ReplicasFailed(msgspec.Struct, frozen=True, gc=False):
+    """A worker could not get these replicas from where `FetchReplicas` said; they may be fetched again."""
+
+    worker: int
+    values: list[int]
+    attempts: list[int]
+    why: str
+
+
+class ReplicasGone(msgspec.Struct, frozen=True, gc=False):
+    """A worker has these replicas no more, or they are damaged."""
+
+    worker: int
+    values: list[int]
+    attempts: list[int]
+
+
+class LineageDropped(msgspec.Struct, frozen=True, gc=False):
+    """The calls that made these values are not kept any more: they cannot be made again."""
+
+    values: list[int]
+
+
+ValueEvent = (
+    ValuesReleased | ValuesWanted | ValuesGiven | ReplicasArrived | ReplicasFailed | ReplicasGone | LineageDropped
+)
+
+
+# --- actions ---------------------------------------------------------------------------------------------------------
+
+
+class FetchReplicas(msgspec.Struct, frozen=True, gc=False):
+    """Copy replicas to `worker`, each from the worker of the same index in `sources`. Answered by `ReplicasArrived` or
+    `ReplicasFailed` for each.
+    """
+
+    worker: int
+    values: list[int]
+    attempts: list[int]
+    sizes: list[int]
+    sources: list[int]
+
+
+class GiveValues(msgspec.Struct, frozen=True, gc=False):
+    """Pass on these wanted values from `worker`, which has them."""
+
+    worker: int
+    values: list[int]
+    attempts: list[int]
+    sizes: list[int]
+
+
+class ReplicasDropped(msgspec.Struct, frozen=True, gc=False):
+    """Have a worker remove these replicas: nobody needs them, or their attempt does not count."""
+
+    worker: int
+    values: list[int]
+    attempts: list[int]
+
+
+class JobsRevived(msgspec.Struct, frozen=True, gc=False):
+    """These jobs, which had ended, are queued again, as their values are needed and gone. They end as others do, by
+    `JobsSettled` or `JobsLost`; who had their outcome hears nothing.
+    """
+
+    jobs: list[int]
+
+
+class ValuesLost(msgspec.Struct, frozen=True, gc=False):
+    """Wanted values whose last replica is gone and which cannot be made again, because of `why`."""
+
+    values: list[int]
+    why: str
+
+
+class ValuesForgotten(msgspec.Struct, frozen=True, gc=False):
+    """Nobody needs these values, nor what could be made of them again: the calls that made them need not be kept. One
+    that is just being made again is cancelled.
+    """
+
+    values: list[int]
+
+
+class InputsLost(msgspec.Struct, frozen=True, gc=False):
+    """These jobs can never run, as `value`, which they need, is lost because of `why`. They are dropped."""
+
+    jobs: list[int]
+    value: int
+    why: str

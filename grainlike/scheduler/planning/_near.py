@@ -1,0 +1,206 @@
+"""Placing of jobs that need values: near most of their inputs, elsewhere where that is sooner.
+
+A job starts wherever all its inputs are whole and there is room. Until then it waits near its preferred worker, to
+which what is missing there moves at once. From when it could start elsewhere it waits for as long as moving its inputs
+there would take, and no longer; then it goes to the worker with room that lacks fewest of them. So no knowledge of run
+times is needed, and the wait is never longer than about twice what is best. Where run times are known they count: a
+preferred worker that is busy for longer is not waited for, and one that will have done all that queues there sooner is.
+
+On its way a job is MOVING, and holds nothing (`values._transfers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+
+from grainlike.scheduler._records import HeadJob, RequestClass, Shape
+from grainlike.scheduler._states import JobState
+from grainlike.scheduler._workers import ChangeLog, WorkerState
+from grainlike.scheduler.planning._candidates import Candidates
+from grainlike.scheduler.planning._reservation import Reservation
+from grainlike.scheduler.values._homes import NEAR_BYTES
+from grainlike.scheduler.values._transfers import Transfers
+from grainlike.wire import Need
+
+__all__ = ["NearPlacing"]
+
+MOVE_S = 0.001
+"""Seconds that moving takes beside the bytes."""
+
+CONSIDERED = 8
+"""Number of workers with room, the tightest, of which the one that lacks fewest bytes is chosen; besides those that
+have some of them.
+"""
+
+_Admits = Callable[[WorkerState, HeadJob, Shape, float], bool]
+
+
+class NearPlacing:
+    """Places the jobs of classes that are near some worker. The arguments are the planner's own, not copies.
+
+    Attributes:
+        wake: when a job that was looked at may go elsewhere; None if it need not be looked at then.
+        now: the moment of the last pass.
+    """
+
+    def __init__(self, workers: dict[int, WorkerState], transfers: Transfers, log: ChangeLog, admits: _Admits) -> None:
+        self.wake: float | None = None
+        self.now = 0.0
+        self._workers = workers
+        self._transfers = transfers
+        self._table = transfers.table
+        self._log = log
+        self._admits = admits
+        self._elsewhere: dict[int, Candidates] = {}
+
+    def forget(self, shape: int) -> None:
+        """Drop what is known of a shape that no job asks for any more."""
+        self._elsewhere.pop(shape, None)
+
+    # --- where a job starts ------------------------------------------------------------------------------------------
+
+    def start_on(self, job: HeadJob, shape: Shape, now: float) -> WorkerState | None:
+        """Return a worker that has all inputs of a job, and room for it; of several the preferred one, else the
+        tightest fit.
+        """
+        best: WorkerState | None = None
+        least = 0
+        whole = self._table.whole_at(job.inputs)
+        for number in whole:
+            worker = self._workers[number]
+            if not worker.fits_now(shape) or not self._admits(worker, job, shape, now):
+                continue
+            left = -1 if number == job.cls.near else worker.room_left(shape)
+            if best is None or left < least:
+                best, least = worker, left
+        return best
+
+    def started(self, job: HeadJob) -> None:
+        """Record that a job has left its queue for a worker."""
+        self._transfers.unclaim(job)
+
+    def ready_at(self, cls: RequestClass, worker: WorkerState, most: int) -> int:
+        """Return how many of the first jobs of a class, up to `most`, have all their inputs at a worker."""
+        count = 0
+        jobs = cls.live() if cls.early else (job for job in cls.queue if not job.cancelled)
+        for job in islice(jobs, most):
+            if self._table.missing(job.inputs, worker.id):
+                break
+            count += 1
+        return count
+
+    def needs(self, jobs: list[HeadJob]) -> tuple[list[Need], ...]:
+        """Return the column of what each of these jobs needs; empty if none needs any."""
+        if not any(job.cls.near for job in jobs):
+            return ()
+        for job in jobs:
+            if job.data is not None:
+                job.data.attempts = tuple(self._table.values[number].attempt for number in job.data.inputs)
+        return tuple([self._need(number) for number in job.inputs] for job in jobs)
+
+    def _need(self, number: int) -> Need:
+        value = self._table.values[number]
+        return Need(number, value.attempt, value.size)
+
+    # --- where it goes to --------------------------------------------------------------------------------------------
+
+    def send_off(self, cls: RequestClass, job: HeadJob, now: float) -> bool:
+        """Take a job that can start nowhere from its queue, if it is time: towards its inputs, or with them to where
+        there is room. Return False if it waits on.
+        """
+        self.wake = None
+        inputs = job.inputs
+        if not self._table.all_can_be_had(inputs):
+            cls.queue.popleft()
+            self._park(job)
+            return True
+        near = self._preferred(cls)
+        if near is not None and self._table.missing(inputs, near.id):
+            shape = next(shape for shape in cls.shapes if near.fits_ever(shape))
+            if self._transfers.has_turn(near, shape.units) and self._can_go(job, near, now):
+                self._send(cls, job, near, shape)
+                return True
+        if any(shape.nodes > 1 and self.start_on(job, shape, now) for shape in cls.shapes):
+            return False  # a gang whose leader could start waits for its other nodes
+        for shape in cls.shapes:
+            elsewhere = self._lacks_least(job, shape, now)
+            if elsewhere is not None:
+                if near is not None and not self._is_due(cls, job, shape, near, elsewhere, now):
+                    return False
+                self._send(cls, job, elsewhere, shape)
+                return True
+        cls.could_since = None
+        return False
+
+    def _preferred(self, cls: RequestClass) -> WorkerState | None:
+        """Return the worker that jobs of a class wait for; None if they need not: it gets no jobs, or there is none."""
+        worker = self._workers.get(cls.near)
+        if worker is None or worker.shut or not any(worker.fits_ever(shape) for shape in cls.shapes):
+            return None
+        return worker
+
+    def _is_due(
+        self, cls: RequestClass, job: HeadJob, shape: Shape, near: WorkerState, elsewhere: WorkerState, now: float
+    ) -> bool:
+        """Return True if a job has waited as long for its preferred worker as moving its inputs elsewhere takes."""
+        if self._table.total(job.inputs) <= NEAR_BYTES:
+            return True
+        if cls.could_since is None:
+            cls.could_since = now
+        seconds = self._table.missing(job.inputs, elsewhere.id) / self._transfers.bytes_per_s + MOVE_S
+        times = job.fn.times
+        if times.known and near.using.get(shape.id):
+            if cls.queued * times.mean <= seconds * near.using[shape.id]:
+                return False  # all that queues there will have begun before the bytes could be elsewhere
+            if Reservation(job, shape, near, now).start > now + seconds:
+                return True
+        due = cls.could_since + seconds
+        if now >= due:
+            return True
+        self.wake = due
+        return False
+
+    def _lacks_least(self, job: HeadJob, shape: Shape, now: float) -> WorkerState | None:
+        """Return the worker to which a job may be sent now that lacks fewest bytes of its inputs; None without one."""
+        candidates = self._elsewhere.get(shape.id)
+        if candidates is None:
+            candidates = self._elsewhere[shape.id] = Candidates(shape, self._workers, self._log, self._may_go)
+        found = candidates.tightest(CONSIDERED, job, now)
+        for number in self._table.bytes_at(job.inputs):
+            worker = self._workers[number]
+            if worker not in found and worker.fits_now(shape) and self._may_go(worker, job, shape, now):
+                found.append(worker)
+        if not found:
+            return None
+        return min(found, key=lambda worker: (self._table.missing(job.inputs, worker.id), worker.room_left(shape)))
+
+    def _may_go(self, worker: WorkerState, job: HeadJob, shape: Shape, now: float) -> bool:
+        """Return True if a job may be sent to a worker with room for it, with its inputs."""
+        if not self._transfers.has_turn(worker, shape.units) or not self._admits(worker, job, shape, now):
+            return False
+        return bool(self._table.missing(job.inputs, worker.id)) and self._can_go(job, worker, now)
+
+    def _can_go(self, job: HeadJob, worker: WorkerState, now: float) -> bool:
+        """Return True if somebody can give the worker each input that it lacks, now or when there is a turn."""
+        values = self._table.values
+        for number in job.inputs:
+            value = values[number]
+            if worker.id not in value.replicas:
+                until = self._transfers.rests(value, worker.id, now)
+                if until:
+                    self.wake = until if self.wake is None else min(self.wake, until)
+                    return False
+        return True
+
+    def _send(self, cls: RequestClass, job: HeadJob, worker: WorkerState, shape: Shape) -> None:
+        assert job.data is not None
+        cls.queue.popleft()
+        self._transfers.unclaim(job)
+        job.state, job.data.claim = JobState.MOVING, shape.units
+        self._transfers.send(job, worker)
+
+    def _park(self, job: HeadJob) -> None:
+        self._transfers.unclaim(job)
+        job.state = JobState.MOVING
+        self._table.park(job)

@@ -1,0 +1,1 @@
+"""Values that stay at workers: which are there, who needs them, and their way from worker to worker."""

@@ -1,0 +1,73 @@
+"""Homes of jobs that need values: the class in which each queues, near most of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from grainlike.scheduler._catalogue import Catalogue
+from grainlike.scheduler._records import ANYWHERE, HeadJob, RequestClass
+from grainlike.scheduler._states import JobState
+from grainlike.scheduler._workers import WorkerState
+from grainlike.scheduler.values._table import ValueTable
+from grainlike.scheduler.values._transfers import Transfers
+
+__all__ = ["NEAR_BYTES", "Homes"]
+
+NEAR_BYTES = 1 << 20
+"""Bytes of inputs up to which it does not matter where a job runs."""
+
+
+class Homes:
+    """Chooses the classes. The arguments are the scheduler's own, not copies."""
+
+    __slots__ = ("_catalogue", "_table", "_transfers", "_workers")
+
+    def __init__(
+        self, workers: dict[int, WorkerState], catalogue: Catalogue, table: ValueTable, transfers: Transfers
+    ) -> None:
+        self._workers = workers
+        self._catalogue = catalogue
+        self._table = table
+        self._transfers = transfers
+
+    def find(self, job: HeadJob) -> bool:
+        """Give a job that is to queue the class of its preferred worker; False if it cannot queue now, as nobody can
+        give its inputs: it is parked until somebody can.
+        """
+        data, inputs = job.data, job.inputs
+        if data is None:
+            return True
+        near = data.target
+        if near and self._table.missing(inputs, near):
+            near = 0
+        if near:
+            self._transfers.wait_no_more(job)
+        else:
+            self._transfers.unclaim(job)
+        if not inputs:  # it makes a value again, and needs none
+            return True
+        if not near and not self._table.all_can_be_had(inputs):
+            if job.state is not JobState.QUEUED:
+                job.state, job.worker, job.shape = JobState.QUEUED, 0, None
+            job.state = JobState.MOVING
+            self._table.park(job)
+            return False
+        job.cls = self._catalogue.near(job.cls, near or self.preferred(inputs, job.cls))
+        return True
+
+    def preferred(self, inputs: Iterable[int], cls: RequestClass) -> int:
+        """Return the worker that has most bytes of these inputs and could run such jobs; of several the one near which
+        fewest jobs queue. `ANYWHERE` if that does not matter, or there is none.
+        """
+        table = self._table
+        if table.total(inputs) <= NEAR_BYTES:
+            return ANYWHERE
+        best: tuple[bool, int, int, int] | None = None
+        for number, size in table.bytes_at(inputs).items():
+            worker = self._workers[number]
+            if any(worker.fits_ever(shape) for shape in cls.shapes):
+                queued = self._catalogue.queued_near(cls, number)
+                rank = (bool(worker.shut), -size, queued, number)
+                if best is None or rank < best:
+                    best = rank
+        return ANYWHERE if best is None else best[3]

@@ -1,0 +1,84 @@
+"""Records of values that stay at workers, and of their copies under way.
+
+A value is named by the number of the job that made it, a replica of it by the attempt too. Its *interest* is its owner,
+the unfinished jobs that have it among their inputs, and those outside the workers who want its bytes. Its *lineage* is
+the call that made it: function, class of the request, and inputs.
+"""
+
+from __future__ import annotations
+
+from grainlike.resources import Request
+from grainlike.scheduler._records import HeadFunction, HeadJob, RequestClass
+
+__all__ = ["Transfer", "ValueState"]
+
+_NOBODY: tuple[int, ...] = ()
+
+
+class ValueState:
+    """Record of a value: where it is, who needs it, and the call that made it.
+
+    Attributes:
+        attempt: the attempt that made it; of a value that is made again, the last one that did.
+        replicas: workers that have it, whole, in the order in which they got it.
+        owned: False once whoever submitted the job has released it.
+        asked: number of those outside who want it and for whom no worker was told to give it yet.
+        givers: the worker that was told to, for each of the others.
+        users: the unfinished jobs that need it.
+        heirs: number of known values with this one among the inputs of their lineage.
+        is_kept: False once its lineage was given up.
+        maker: the job that makes it again; None while none does.
+        recomputed: how many times it was made again.
+        why: how its last replica was lost; empty while it has one.
+    """
+
+    __slots__ = (
+        "age", "asked", "attempt", "cls", "fn", "givers", "heirs", "id", "inputs", "is_kept", "maker", "own", "owned",
+        "recomputed", "replicas", "size", "users", "why",
+    )  # fmt: skip
+
+    def __init__(self, job: HeadJob, attempt: int, size: int, worker: int) -> None:
+        self.id = job.id
+        self.age = job.age
+        self.attempt = attempt
+        self.size = size
+        self.replicas: tuple[int, ...] = (worker,)
+        self.fn: HeadFunction = job.fn
+        self.cls: RequestClass = job.cls
+        self.own: Request | None = job.own
+        self.inputs = job.inputs
+        self.is_kept = True
+        self.owned = True
+        self.asked = 0
+        self.givers = _NOBODY
+        self.users: dict[int, HeadJob] | None = None
+        self.heirs = 0
+        self.maker: HeadJob | None = None
+        self.recomputed = 0
+        self.why = ""
+
+    @property
+    def is_needed(self) -> bool:
+        """True if its bytes are."""
+        return bool(self.owned or self.users or self.asked or self.givers)
+
+
+class Transfer:
+    """A copy of a value to a worker, `target`: asked for, and under way once it has a `source`.
+
+    Attributes:
+        jobs: the jobs that wait for it; none for a copy that is made for safety.
+        weight: how much it counts against what may go in or out of a worker at once.
+        began: when it was sent for.
+    """
+
+    __slots__ = ("attempt", "began", "jobs", "source", "target", "value", "weight")
+
+    def __init__(self, value: ValueState, target: int, weight: int) -> None:
+        self.value = value
+        self.attempt = value.attempt
+        self.target = target
+        self.source = 0
+        self.jobs: dict[int, HeadJob] = {}
+        self.weight = weight
+        self.began = 0.0

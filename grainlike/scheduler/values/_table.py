@@ -1,0 +1,238 @@
+"""Table of the values that stay at workers: births, interest, drops, and what is to be made again.
+
+A value whose bytes nobody needs loses all its replicas in the same turn; it is forgotten when no known value has it in
+its lineage either. Sums are kept, so a step costs what it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from grainlike.scheduler._records import HeadJob
+from grainlike.scheduler._workers import WorkerState
+from grainlike.scheduler.values._inputs import JobInputs
+from grainlike.scheduler.values._records import ValueState
+
+__all__ = ["ValueTable"]
+
+
+class ValueTable:
+    """The values of one head, by number. `workers` is the scheduler's own mapping, not a copy.
+
+    Attributes:
+        parked: jobs with an input that no worker can give for now: they wait outside of all queues.
+        ended: jobs with inputs, or that made a value again, which have ended since the last `settle`.
+        bare: values that have lost their last replica, or are wanted without one: to be made again, or given up.
+        unwanted: jobs that make a value again which nobody needs any more.
+        drops: replicas to be removed, value and attempt, by worker.
+        forgotten: values that are not known any more.
+        stirred: True if any of these is to be looked at.
+    """
+
+    __slots__ = ("_workers", "bare", "drops", "ended", "forgotten", "parked", "stirred", "unwanted", "values")
+
+    def __init__(self, workers: dict[int, WorkerState]) -> None:
+        self._workers = workers
+        self.values: dict[int, ValueState] = {}
+        self.parked: dict[int, HeadJob] = {}
+        self.ended: list[HeadJob] = []
+        self.bare: dict[int, ValueState] = {}
+        self.unwanted: list[int] = []
+        self.drops: dict[int, list[tuple[int, int]]] = {}
+        self.forgotten: list[int] = []
+        self.stirred = False
+
+    # --- where values are --------------------------------------------------------------------------------------------
+
+    def total(self, inputs: Iterable[int]) -> int:
+        """Return the bytes of these values."""
+        return sum(self.values[number].size for number in inputs)
+
+    def missing(self, inputs: Iterable[int], worker: int) -> int:
+        """Return the bytes of those of these values that a worker has not."""
+        values = self.values
+        return sum(value.size for number in inputs if worker not in (value := values[number]).replicas)
+
+    def whole_at(self, inputs: tuple[int, ...]) -> list[int]:
+        """Return the workers that have all of these values."""
+        first, *others = [self.values[number].replicas for number in inputs]
+        return [worker for worker in first if all(worker in replicas for replicas in others)]
+
+    def bytes_at(self, inputs: Iterable[int]) -> dict[int, int]:
+        """Return how many bytes of these values each worker has that has any."""
+        found: dict[int, int] = {}
+        for number in inputs:
+            value = self.values[number]
+            for worker in value.replicas:
+                found[worker] = found.get(worker, 0) + value.size
+        return found
+
+    def can_be_had(self, value: ValueState) -> bool:
+        """Return True if a worker that is not suspected has it."""
+        workers = self._workers
+        return any("suspect" not in workers[number].shut for number in value.replicas)
+
+    def all_can_be_had(self, inputs: Iterable[int]) -> bool:
+        """Return True if each of these values is at a worker that is not suspected."""
+        return all(self.can_be_had(self.values[number]) for number in inputs)
+
+    # --- births and interest -----------------------------------------------------------------------------------------
+
+    def born(self, job: HeadJob, attempt: int, size: int, worker: int) -> ValueState:
+        """Record that a job has succeeded, and its value stays at its worker."""
+        value = self.values.get(job.id)
+        if value is None:
+            value = self.values[job.id] = ValueState(job, attempt, size, worker)
+            for number in value.inputs:
+                self.values[number].heirs += 1
+            return value
+        value.maker = None
+        value.attempt, value.size, value.replicas, value.why = attempt, size, (worker,), ""
+        self.bare.pop(value.id, None)
+        if not value.is_needed:
+            self._let_go(value)
+        return value
+
+    def need(self, job: HeadJob, inputs: tuple[int, ...], *, remakes: bool = False) -> None:
+        """Record what an unfinished job needs; all of it is known."""
+        job.remembered().data = JobInputs(inputs, remakes=remakes)
+        for number in inputs:
+            value = self.values[number]
+            if value.users is None:
+                value.users = {}
+            value.users[job.id] = job
+            if not value.replicas:
+                self.lacks(value)
+
+    def park(self, job: HeadJob) -> None:
+        """Let a job that is in no queue wait until its inputs can be had."""
+        self.parked[job.id] = job
+        for number in job.inputs:
+            value = self.values[number]
+            if not value.replicas:
+                self.lacks(value)
+
+    def end(self, job: HeadJob) -> None:
+        """Record that a job which has inputs, or makes a value again, has ended."""
+        self.ended.append(job)
+        self.stirred = True
+
+    def needs_no_more(self, job: HeadJob) -> None:
+        """Drop the interest of a job that has ended."""
+        for number in job.inputs:
+            value = self.values.get(number)
+            if value is not None and value.users is not None and value.users.pop(job.id, None) is not None:
+                self.look_at(value)
+
+    def release(self, number: int) -> None:
+        """Record that the owner of a value refers to it no more."""
+        value = self.values.get(number)
+        if value is not None and value.owned:
+            value.owned = False
+            self.look_at(value)
+
+    def look_at(self, value: ValueState) -> None:
+        """Have all replicas removed if nobody needs the value, and forget it if its lineage is not needed either."""
+        if not value.is_needed:
+            self._let_go(value)
+
+    def _let_go(self, value: ValueState) -> None:
+        if value.replicas:
+            self.drop(value, value.replicas)
+            value.why = "its bytes were needed no more"
+        self.bare.pop(value.id, None)
+        if value.maker is not None:
+            self.unwanted.append(value.maker.id)
+            self.stirred = True
+        if not value.heirs:
+            self._forget(value)
+
+    def _forget(self, value: ValueState) -> None:
+        stack = [value]
+        while stack:
+            gone = stack.pop()
+            del self.values[gone.id]
+            self.forgotten.append(gone.id)
+            self.stirred = True
+            if gone.is_kept:
+                stack += self._inherit_less(gone)
+
+    def _inherit_less(self, value: ValueState) -> list[ValueState]:
+        """Take a lineage from its inputs; return those that nobody needs any more."""
+        free: list[ValueState] = []
+        for number in value.inputs:
+            before = self.values[number]
+            before.heirs -= 1
+            if not before.heirs and not before.is_needed:
+                free.append(before)
+        return free
+
+    def give_up_lineage(self, number: int) -> None:
+        """Record that the call which made a value is not kept any more."""
+        value = self.values.get(number)
+        if value is not None and value.is_kept:
+            value.is_kept = False
+            for before in self._inherit_less(value):
+                self._forget(before)
+
+    # --- replicas come and go ----------------------------------------------------------------------------------------
+
+    def drop(self, value: ValueState, workers: Iterable[int]) -> None:
+        """Have these workers remove their replicas of a value."""
+        for worker in workers:
+            self.drop_stale(worker, value.id, value.attempt)
+        value.replicas = tuple(worker for worker in value.replicas if worker not in set(workers))
+
+    def drop_stale(self, worker: int, number: int, attempt: int) -> None:
+        """Have a worker remove a replica that does not count, or nobody needs."""
+        self.drops.setdefault(worker, []).append((number, attempt))
+        self.stirred = True
+
+    def whole(self, value: ValueState, worker: int) -> None:
+        """Record that a worker has a copy of a value. One that is being made again need not be, then."""
+        if worker not in value.replicas:
+            value.replicas += (worker,)
+        value.why = ""
+        self.bare.pop(value.id, None)
+        if value.maker is not None:
+            self.unwanted.append(value.maker.id)
+            self.stirred = True
+
+    def gone(self, value: ValueState, worker: int, why: str) -> None:
+        """Record that a worker has a replica no more."""
+        if worker not in value.replicas:
+            return
+        value.replicas = tuple(number for number in value.replicas if number != worker)
+        if worker in value.givers:
+            value.asked += value.givers.count(worker)
+            value.givers = tuple(number for number in value.givers if number != worker)
+        if not value.replicas:
+            value.why = why
+            if value.users or value.asked:
+                self.lacks(value)
+
+    def lacks(self, value: ValueState) -> None:
+        """Have a value looked at that is needed and has no replica."""
+        self.bare[value.id] = value
+        self.stirred = True
+
+    # --- invariants --------------------------------------------------------------------------------------------------
+
+    def check(self, jobs: Mapping[int, HeadJob]) -> None:
+        """Raise `AssertionError` unless sums and interest match the unfinished jobs. For tests: walks over all."""
+        heirs = dict.fromkeys(self.values, 0)
+        users: dict[int, set[int]] = {number: set() for number in self.values}
+        for value in self.values.values():
+            for number in value.inputs if value.is_kept else ():
+                heirs[number] += 1
+        ended = {job.id for job in self.ended}
+        for job in jobs.values():
+            for number in job.inputs:
+                users[number].add(job.id)
+        for value in self.values.values():
+            assert value.heirs == heirs[value.id], f"value {value.id} has {heirs[value.id]} heirs, not {value.heirs}"
+            assert set(value.users or ()) - ended == users[value.id], f"value {value.id} has other users"
+            assert value.is_needed or value.heirs, f"value {value.id} is known, and nobody needs it"
+            assert value.is_needed or not value.replicas, f"value {value.id} has replicas that nobody needs"
+            assert all(worker in self._workers for worker in value.replicas), f"value {value.id} is where nobody is"
+        assert not self.stirred, "a turn ended before all was settled"

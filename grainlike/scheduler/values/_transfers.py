@@ -1,0 +1,339 @@
+"""Transfers of values from worker to worker: which are under way, which come next, and from where.
+
+At most two go into a worker at once, and two out of one; sixteen small ones count as one. The oldest job's comes first,
+from the replica with fewest going out, and each whole replica is a source at once. A pair of workers that has failed
+rests for a while.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from grainlike.scheduler._events import HeadAction
+from grainlike.scheduler._records import HeadJob, order
+from grainlike.scheduler._value_events import FetchReplicas
+from grainlike.scheduler._workers import WorkerState
+from grainlike.scheduler.values._records import Transfer, ValueState
+from grainlike.scheduler.values._table import ValueTable
+
+__all__ = ["Transfers"]
+
+WHOLE = 16
+"""Weight of a transfer of 1 MiB or more; a smaller one weighs 1."""
+
+AT_ONCE = 2 * WHOLE
+"""Weight of what goes into a worker at once, or out of it, at most."""
+
+SMALL_BYTES = 1 << 20
+
+LOOKED_AT_MOST = 64
+"""Number of transfers to one worker that are looked at for one whose source is free."""
+
+BYTES_PER_S = 100e6
+"""Assumed until a transfer has ended."""
+
+SLOWEST_BYTES_PER_S = 1e5
+
+REST_S = 1.0
+"""Seconds for which a pair of workers rests after its first failure; each further one doubles them."""
+
+REST_MOST_S = 60.0
+
+_Entry = tuple[tuple[int, int], int]
+"""Order of the oldest job that waits for it, and the value."""
+
+
+class Transfers:
+    """The transfers of one head. `workers` and `table` are the scheduler's own, not copies.
+
+    Attributes:
+        known: asked for or under way, by value and target.
+        claims: amounts of the jobs that were sent to a worker and have not started there, by worker.
+        is_due: True if a transfer may have become possible.
+        wake: when a pair of workers that rests may be tried again, if some transfer waits for that.
+    """
+
+    __slots__ = ("_going_in", "_going_out", "_rate", "_rests", "_waiting", "_workers", "claims", "is_due", "known",
+                 "table", "wake")  # fmt: skip
+
+    def __init__(self, workers: dict[int, WorkerState], table: ValueTable) -> None:
+        self._workers = workers
+        self.table = table
+        self.known: dict[tuple[int, int], Transfer] = {}
+        self.claims: dict[int, dict[str, int]] = {}
+        self.is_due = False
+        self.wake: float | None = None
+        self._waiting: dict[int, list[_Entry]] = {}
+        self._going_in: dict[int, int] = {}
+        self._going_out: dict[int, int] = {}
+        self._rests: dict[tuple[int, int], tuple[float, float]] = {}
+        self._rate = 0.0
+
+    @property
+    def bytes_per_s(self) -> float:
+        """The measured rate of one transfer."""
+        return self._rate or BYTES_PER_S
+
+    # --- jobs on their way -------------------------------------------------------------------------------------------
+
+    def has_turn(self, worker: WorkerState, units: tuple[tuple[str, int], ...]) -> bool:
+        """Return True if one more job may be sent to a worker: no more than fit there now, and one a slot beyond."""
+        claimed = self.claims.get(worker.id)
+        if claimed is None:
+            return True
+        free, capacity = worker.free, worker.capacity
+        return all(claimed.get(name, 0) + amount <= max(0, free[name]) + capacity[name] for name, amount in units)
+
+    def send(self, job: HeadJob, worker: WorkerState) -> None:
+        """Send a job to a worker, with the inputs that it lacks there; `claim` is set. It needs at least one."""
+        data = job.data
+        assert data is not None
+        data.target = worker.id
+        claimed = self.claims.setdefault(worker.id, {})
+        for name, amount in data.claim:
+            claimed[name] = claimed.get(name, 0) + amount
+        for number in data.inputs:
+            value = self.table.values[number]
+            if worker.id not in value.replicas:
+                data.lacks += 1
+                self._want(value, worker.id, job)
+
+    def unclaim(self, job: HeadJob) -> None:
+        """Let a job go its own ways: it starts, or is sent elsewhere, or has ended."""
+        data = job.data
+        if data is None or not data.target:
+            return
+        claimed = self.claims.get(data.target)
+        if claimed is not None:  # its worker is there still
+            for name, amount in data.claim:
+                claimed[name] -= amount
+            if not any(claimed.values()):
+                del self.claims[data.target]
+        self.wait_no_more(job)
+        data.target, data.claim = 0, ()
+
+    def wait_no_more(self, job: HeadJob) -> None:
+        """Let a job wait for no copy any more, as it lacks none, or goes elsewhere."""
+        data = job.data
+        if data is None or not data.lacks:
+            return
+        data.lacks = 0
+        for number in data.inputs:
+            transfer = self.known.get((number, data.target))
+            if transfer is None or transfer.jobs.pop(job.id, None) is None:
+                continue
+            if not (transfer.jobs or transfer.source):
+                del self.known[number, data.target]
+
+    def forget_copies(self) -> None:
+        """Ask no more for copies for the safety of values that nobody needs."""
+        for key, transfer in list(self.known.items()):
+            if not (transfer.jobs or transfer.source or transfer.value.is_needed):
+                del self.known[key]
+
+    # --- what is asked for -------------------------------------------------------------------------------------------
+
+    def copy(self, value: ValueState, target: int) -> None:
+        """Ask for a copy of a value for its safety."""
+        if (value.id, target) not in self.known:
+            self._ask(value, target, (0, value.id))
+
+    def _want(self, value: ValueState, target: int, job: HeadJob) -> None:
+        transfer = self.known.get((value.id, target))
+        if transfer is None:
+            transfer = self._ask(value, target, order(job))
+        elif not transfer.source:
+            heappush(self._waiting.setdefault(target, []), (order(job), value.id))
+        transfer.jobs[job.id] = job
+
+    def _ask(self, value: ValueState, target: int, when: tuple[int, int]) -> Transfer:
+        weight = 1 if value.size < SMALL_BYTES else WHOLE
+        transfer = self.known[value.id, target] = Transfer(value, target, weight)
+        heappush(self._waiting.setdefault(target, []), (when, value.id))
+        self.is_due = True
+        return transfer
+
+    def start(self, now: float, out: list[HeadAction]) -> None:
+        """Start what may go now, the oldest job's first."""
+        self.is_due = False
+        self.wake = None
+        started: dict[int, list[Transfer]] = {}
+        for target in sorted(self._waiting, key=lambda target: self._waiting[target][0]):
+            self._fill(target, now, started)
+        for target, transfers in started.items():
+            values = [transfer.value for transfer in transfers]
+            columns = [value.id for value in values], [value.attempt for value in values]
+            out.append(
+                FetchReplicas(target, *columns, [value.size for value in values], [one.source for one in transfers])
+            )
+
+    def _fill(self, target: int, now: float, started: dict[int, list[Transfer]]) -> None:
+        waiting = self._waiting[target]
+        passed: list[_Entry] = []
+        seen: set[int] = set()
+        while waiting and len(passed) < LOOKED_AT_MOST and self._going_in.get(target, 0) < AT_ONCE:
+            entry = heappop(waiting)
+            transfer = self.known.get((entry[1], target))
+            if transfer is None or transfer.source or entry[1] in seen:
+                continue
+            seen.add(entry[1])
+            source = self._source(transfer, now)
+            if source and self._going_in.get(target, 0) + transfer.weight <= AT_ONCE:
+                self._begin(transfer, source, now)
+                started.setdefault(target, []).append(transfer)
+            else:
+                passed.append(entry)
+        for entry in passed:
+            heappush(waiting, entry)
+        if not waiting:
+            del self._waiting[target]
+
+    def _begin(self, transfer: Transfer, source: int, now: float) -> None:
+        transfer.source, transfer.began, transfer.attempt = source, now, transfer.value.attempt
+        self._going_in[transfer.target] = self._going_in.get(transfer.target, 0) + transfer.weight
+        self._going_out[source] = self._going_out.get(source, 0) + transfer.weight
+
+    def _source(self, transfer: Transfer, now: float) -> int:
+        """Return the worker that a copy is to come from now: the one with least going out; 0 without one."""
+        best, least = 0, AT_ONCE - transfer.weight + 1
+        for number in transfer.value.replicas:
+            going = self._going_out.get(number, 0)
+            if going < least and "suspect" not in self._workers[number].shut:
+                rest = self._rests.get((number, transfer.target))
+                if rest is not None and rest[0] > now:
+                    self.wake = rest[0] if self.wake is None else min(self.wake, rest[0])
+                else:
+                    best, least = number, going
+        return best
+
+    def rests(self, value: ValueState, target: int, now: float) -> float:
+        """Return until when a value cannot go to a worker, as each pair rests that could give it; 0.0 if it can."""
+        ends: list[float] = []
+        for number in value.replicas:
+            rest = self._rests.get((number, target))
+            if rest is None or rest[0] <= now:
+                return 0.0
+            ends.append(rest[0])
+        return min(ends, default=0.0)
+
+    # --- how they end ------------------------------------------------------------------------------------------------
+
+    def arrived(self, worker: int, number: int, attempt: int, now: float) -> list[HeadJob]:
+        """Record that a copy is whole; return the jobs that are to queue again: they lack nothing there, or have to go
+        elsewhere.
+        """
+        transfer = self._end(worker, number, attempt)
+        value = self.table.values.get(number)
+        self.is_due = True
+        if value is None or value.attempt != attempt or not value.is_needed:
+            self.table.drop_stale(worker, number, attempt)
+            return [] if transfer is None else list(transfer.jobs.values())
+        self.table.whole(value, worker)
+        if transfer is None:  # its source was given up meanwhile
+            return self.is_here(worker, number)
+        self._rests.pop((transfer.source, worker), None)
+        if transfer.weight == WHOLE and now > transfer.began:
+            rate = max(SLOWEST_BYTES_PER_S, transfer.value.size / (now - transfer.began))
+            self._rate = rate if not self._rate else 0.75 * self._rate + 0.25 * rate
+        return self._ready(transfer)
+
+    def is_here(self, worker: int, number: int) -> list[HeadJob]:
+        """Record that a worker has a value that it was to get, not by a copy that is under way; return the jobs that
+        have all their inputs there now.
+        """
+        transfer = self.known.get((number, worker))
+        if transfer is None or transfer.source:
+            return []
+        del self.known[number, worker]
+        return self._ready(transfer)
+
+    def _ready(self, transfer: Transfer) -> list[HeadJob]:
+        ready: list[HeadJob] = []
+        for job in transfer.jobs.values():
+            assert job.data is not None
+            job.data.lacks -= 1
+            if not job.data.lacks:
+                ready.append(job)
+        return ready
+
+    def failed(self, worker: int, number: int, attempt: int, now: float) -> list[HeadJob]:
+        """Record that a copy cannot be made from where it was to come; return the jobs that waited for it, if nobody
+        else can give it for now.
+        """
+        transfer = self._end(worker, number, attempt)
+        if transfer is None:
+            return []
+        seconds = self._rests.get((transfer.source, worker), (0.0, REST_S / 2))[1]
+        seconds = min(2 * seconds, REST_MOST_S)
+        self._rests[transfer.source, worker] = now + seconds, seconds
+        return self._again(transfer, now)
+
+    def _again(self, transfer: Transfer, now: float) -> list[HeadJob]:
+        """Ask for a copy anew, whose source has failed; return the jobs that waited, if nobody can give it now."""
+        value, self.is_due = transfer.value, True
+        if not transfer.jobs:
+            return []
+        if not self.table.can_be_had(value) or self.rests(value, transfer.target, now):
+            return list(transfer.jobs.values())
+        oldest = min(transfer.jobs.values(), key=order)
+        self._ask(value, transfer.target, order(oldest)).jobs = transfer.jobs
+        return []
+
+    def _end(self, worker: int, number: int, attempt: int) -> Transfer | None:
+        transfer = self.known.get((number, worker))
+        if transfer is None or not transfer.source or transfer.attempt != attempt:
+            return None
+        del self.known[number, worker]
+        self._going_in[worker] -= transfer.weight
+        self._going_out[transfer.source] -= transfer.weight
+        for going, at in ((self._going_in, worker), (self._going_out, transfer.source)):
+            if not going[at]:
+                del going[at]
+        return transfer
+
+    def left(self, worker: int, now: float) -> list[HeadJob]:
+        """Record that a worker is lost: what goes to it or comes from it is over, without an answer. Return the jobs
+        that were sent there, or can have their inputs from nobody now.
+        """
+        jobs: dict[int, HeadJob] = {}
+        for transfer in [one for one in self.known.values() if worker in (one.target, one.source)]:
+            if transfer.source:
+                self._end(transfer.target, transfer.value.id, transfer.attempt)
+            else:
+                del self.known[transfer.value.id, worker]
+            waited = transfer.jobs if transfer.target == worker else {job.id: job for job in self._again(transfer, now)}
+            jobs.update(waited)
+        self._waiting.pop(worker, None)
+        self.claims.pop(worker, None)
+        self._rests = {pair: rest for pair, rest in self._rests.items() if worker not in pair}
+        return list(jobs.values())
+
+    # --- invariants --------------------------------------------------------------------------------------------------
+
+    def check(self, jobs: dict[int, HeadJob]) -> None:
+        """Raise `AssertionError` unless counts match what is under way. For tests: walks over all."""
+        going_in: dict[int, int] = {}
+        going_out: dict[int, int] = {}
+        for (number, target), transfer in self.known.items():
+            assert (transfer.value.id, transfer.target) == (number, target)
+            assert target in self._workers, "a copy is made for a worker that is gone"
+            for job in transfer.jobs.values():
+                assert jobs.get(job.id) is job and job.data is not None and job.data.target == target  # noqa: PT018
+            if transfer.source:
+                going_in[target] = going_in.get(target, 0) + transfer.weight
+                going_out[transfer.source] = going_out.get(transfer.source, 0) + transfer.weight
+        assert going_in == self._going_in, (going_in, self._going_in)
+        assert going_out == self._going_out, (going_out, self._going_out)
+        assert all(weight <= AT_ONCE for going in (going_in, going_out) for weight in going.values())
+        claims: dict[int, dict[str, int]] = {}
+        for job in jobs.values():
+            if job.data is not None and job.data.target:
+                to = [self.known.get((number, job.data.target)) for number in job.data.inputs]
+                lacked = [transfer.value.id for transfer in to if transfer is not None and job.id in transfer.jobs]
+                assert job.data.lacks == len(lacked), f"job {job.id} waits for {lacked}, and counts {job.data.lacks}"
+                if job.data.target in self._workers:
+                    claimed = claims.setdefault(job.data.target, {})
+                    for name, amount in job.data.claim:
+                        claimed[name] = claimed.get(name, 0) + amount
+        found = {worker: units for worker, units in claims.items() if any(units.values())}
+        assert found == {worker: units for worker, units in self.claims.items() if any(units.values())}

@@ -1,0 +1,360 @@
+"""Values of one head: what its events about them mean, which are made again, and which are given up.
+
+`settle` brings a turn to its end, by worklist: interest of jobs that have ended goes, values that are needed and have
+no replica are made again or given up, and what nobody needs is removed. A value is made again by the job that made it,
+under its number, as its next attempt, if the losses of its function allow that and its lineage is kept.
+"""
+
+from __future__ import annotations
+
+from grainlike.scheduler._events import HeadAction, JobsSubmitted
+from grainlike.scheduler._records import HeadJob
+from grainlike.scheduler._state import SchedulerState
+from grainlike.scheduler._states import JobState
+from grainlike.scheduler._value_events import (
+    GiveValues,
+    InputsLost,
+    JobsRevived,
+    LineageDropped,
+    ReplicasArrived,
+    ReplicasDropped,
+    ReplicasFailed,
+    ReplicasGone,
+    ValueEvent,
+    ValuesForgotten,
+    ValuesGiven,
+    ValuesLost,
+    ValuesReleased,
+    ValuesWanted,
+)
+from grainlike.scheduler._workers import WorkerState
+from grainlike.scheduler.values._records import ValueState
+from grainlike.wire import Code, Completed
+
+__all__ = ["Values"]
+
+_NOT_KEPT = "nobody has kept it"
+
+
+class Values:
+    """Handles what happens to values. `books` is the scheduler's state. `revived`: a job makes a value again."""
+
+    __slots__ = ("_books", "_table", "_transfers", "revived")
+
+    def __init__(self, books: SchedulerState) -> None:
+        self.revived = False
+        self._books = books
+        self._table = books.values
+        self._transfers = books.transfers
+
+    def handle(self, event: ValueEvent, now: float, out: list[HeadAction]) -> None:
+        """Handle an event about values."""
+        table, transfers = self._table, self._transfers
+        match event:
+            case ValuesReleased():
+                for number in event.values:
+                    table.release(number)
+            case ValuesWanted():
+                self._wanted(event.values, out)
+            case ValuesGiven():
+                for number in event.values:
+                    self._given(number)
+            case ReplicasArrived():
+                ready: list[HeadJob] = []
+                if event.worker in self._books.workers:
+                    for number, attempt in zip(event.values, event.attempts, strict=True):
+                        ready += transfers.arrived(event.worker, number, attempt, now)
+                        self._give(number, out)
+                self._queue_again(ready, out)
+            case ReplicasFailed():
+                back: list[HeadJob] = []
+                for number, attempt in zip(event.values, event.attempts, strict=True):
+                    back += transfers.failed(event.worker, number, attempt, now)
+                self._queue_again(back, out)
+            case ReplicasGone():
+                worker = self._books.workers.get(event.worker)
+                if worker is not None:
+                    known = table.values
+                    rows = zip(event.values, event.attempts, strict=True)
+                    current = [value for value, attempt in rows if value in known and known[value].attempt == attempt]
+                    self.gone(worker, current, out)
+            case LineageDropped():
+                for number in event.values:
+                    table.give_up_lineage(number)
+
+    # --- jobs --------------------------------------------------------------------------------------------------------
+
+    def admit(
+        self, jobs: list[HeadJob], event: JobsSubmitted, out: list[HeadAction]
+    ) -> tuple[list[HeadJob], list[int]]:
+        """Queue new jobs that need values near these; return the others, with their ages."""
+        known = self._table.values
+        others: list[HeadJob] = []
+        their_ages: list[int] = []
+        mine: list[HeadJob] = []
+        ages = event.ages or [0] * len(jobs)
+        for job, named, age in zip(jobs, event.inputs, ages, strict=True):
+            inputs = tuple(dict.fromkeys(named))
+            unknown = next((number for number in inputs if number not in known), 0)
+            if not inputs:
+                others.append(job)
+                their_ages.append(age)
+            elif unknown:
+                self._books.drop(job)
+                out.append(InputsLost([job.id], unknown, _NOT_KEPT))
+            else:
+                job.inherit(age)
+                self._table.need(job, inputs)
+                mine.append(job)
+        self._books.queue_new(mine)
+        return others, their_ages
+
+    def records(self, worker: WorkerState, completed: Completed) -> list[HeadJob | None]:
+        """Return the jobs whose attempts ended, with values that stay; None for attempts that do not count."""
+        current = self._books.current
+        return [current(worker, *row) for row in zip(completed.jobs, completed.attempts, strict=True)]
+
+    def born(
+        self,
+        worker: WorkerState,
+        completed: Completed,
+        jobs: list[HeadJob | None],
+        rows: list[int],
+        out: list[HeadAction],
+    ) -> None:
+        """Record the values that stay of attempts that succeeded (`rows`); have those of others removed."""
+        table, counted = self._table, set(rows)
+        for row, job in enumerate(jobs):
+            size, attempt = completed.sizes[row], completed.attempts[row]
+            if not size:
+                continue
+            if job is None or row not in counted or completed.codes[row] != Code.SUCCEEDED:
+                table.drop_stale(worker.id, completed.jobs[row], attempt)
+                continue
+            again = job.id in table.values
+            if job.data is not None and job.data.remakes and not again:
+                table.drop_stale(worker.id, job.id, attempt)
+                continue
+            value = table.born(job, attempt, size, worker.id)
+            if again:
+                value.recomputed += 1
+                self._whole_again(value, out)
+            elif not value.fn.losses:
+                self._copy(value)
+
+    def _queue_again(self, jobs: list[HeadJob], out: list[HeadAction]) -> None:
+        """Queue jobs that were on their way, or parked: their inputs are there, or they have to go elsewhere."""
+        moving = [job for job in dict.fromkeys(jobs) if job.state is JobState.MOVING]
+        for job in moving:
+            self._table.parked.pop(job.id, None)
+        self._books.requeue(moving, out)
+
+    # --- whoever is outside ------------------------------------------------------------------------------------------
+
+    def _wanted(self, numbers: list[int], out: list[HeadAction]) -> None:
+        for number in numbers:
+            value = self._table.values.get(number)
+            if value is None:
+                out.append(ValuesLost([number], _NOT_KEPT))
+                continue
+            value.asked += 1
+            self._give(number, out)
+            if value.asked and not value.replicas:
+                self._table.lacks(value)
+
+    def _give(self, number: int, out: list[HeadAction]) -> None:
+        """Have a worker give a value to those outside who want it, if one can."""
+        value = self._table.values.get(number)
+        if value is None or not value.asked or not self._table.can_be_had(value):
+            return
+        shut = {worker: "suspect" in self._books.workers[worker].shut for worker in value.replicas}
+        giver = next(worker for worker in value.replicas if not shut[worker])
+        out += [GiveValues(giver, [number], [value.attempt], [value.size]) for _ in range(value.asked)]
+        value.givers += (giver,) * value.asked
+        value.asked = 0
+
+    def _given(self, number: int) -> None:
+        value = self._table.values.get(number)
+        if value is None:
+            return
+        if value.givers:
+            value.givers = value.givers[1:]
+        elif value.asked:
+            value.asked -= 1
+        self._table.look_at(value)
+
+    # --- workers -----------------------------------------------------------------------------------------------------
+
+    def left(self, worker: WorkerState, now: float, out: list[HeadAction]) -> None:
+        """Record that a worker is lost, and its replicas with it. Its own jobs are queued again by others."""
+        table = self._table
+        table.drops.pop(worker.id, None)
+        if not (table.values or self._transfers.known):
+            return
+        for value in list(table.values.values()):
+            if worker.id in value.replicas:
+                table.gone(value, worker.id, f"worker {worker.name} was lost with it")
+                self._give(value.id, out)
+                if not value.fn.losses:
+                    self._copy(value)
+        astray = self._transfers.left(worker.id, now)
+        self._queue_again(astray, out)
+        self.rehome(worker.id, out)
+
+    def rehome(self, worker: int, out: list[HeadAction]) -> None:
+        """Queue the jobs anew that queue near a worker, which is gone."""
+        books = self._books
+        for cls in [cls for cls in books.catalogue.classes.values() if cls.near == worker]:
+            jobs = cls.live()
+            cls.clear()
+            for job in jobs:
+                books.planner.reserving.release(job)
+            books.planner.waiting.touch(cls)
+            books.requeue(jobs, out)
+
+    def heard(self, out: list[HeadAction]) -> None:
+        """Record that a suspected worker is back, or one has joined: what only it has can be had again."""
+        self._transfers.is_due = True
+        for value in self._table.values.values():
+            if value.asked:
+                self._give(value.id, out)
+            if value.owned and not value.fn.losses:
+                self._copy(value)
+        self._queue_again(list(self._table.parked.values()), out)
+
+    def missed(self, worker: WorkerState, completed: Completed, out: list[HeadAction]) -> None:
+        """Record which values jobs did not find where they were to begin."""
+        known, gone = self._table.values, set(completed.gone)
+        for number, attempt, code in zip(completed.jobs, completed.attempts, completed.codes, strict=True):
+            job = self._books.current(worker, number, attempt) if code == Code.INPUT_GONE else None
+            if job is not None and job.data is not None:
+                needed = zip(job.inputs, job.data.attempts, strict=True)
+                lost = [value for value, needed in needed if value in gone and known[value].attempt == needed]
+                self.gone(worker, lost, out)
+
+    def gone(self, worker: WorkerState, numbers: list[int], out: list[HeadAction]) -> None:
+        """Record that a worker has no good replica of these values any more."""
+        for number in numbers:
+            value = self._table.values.get(number)
+            if value is None or worker.id not in value.replicas:
+                continue
+            self._table.gone(value, worker.id, f"worker {worker.name} has it no more")
+            self._give(number, out)
+            here = [job for job in (value.users or {}).values() if job.data is not None]
+            self._books.retract([job for job in here if job.worker == worker.id], worker, out)
+            self._queue_again([job for job in here if job.data is not None and job.data.target == worker.id], out)
+
+    def _copy(self, value: ValueState) -> None:
+        """Ask for a second replica of a value that may not be made again, where there is a second worker."""
+        table = self._table
+        if not value.is_needed or len(value.replicas) != 1 or not table.can_be_had(value):
+            return
+        others = (worker for worker in self._books.workers.values() if worker.id not in value.replicas)
+        able = [worker for worker in others if not (worker.shut or worker.leaving)]
+        if able and not any((value.id, worker.id) in self._transfers.known for worker in able):
+            self._transfers.copy(value, min(able, key=lambda worker: (len(worker.held), worker.id)).id)
+
+    # --- the end of a turn -------------------------------------------------------------------------------------------
+
+    def settle(self, out: list[HeadAction]) -> list[int]:
+        """Draw all conclusions from what has happened. Return jobs to cancel: they make values that nobody needs. More
+        may follow from that.
+        """
+        table = self._table
+        while table.ended or table.bare:
+            ended, table.ended = table.ended, []
+            for job in ended:
+                self._ended(job, out)
+            if table.unwanted:
+                break
+            if table.ended:
+                continue
+            bare = [value for _, value in sorted(table.bare.items()) if self._is_lacking(value)]
+            hopeless = [value for value in bare if self._why_not(value)]
+            table.bare = {value.id: value for value in bare} if hopeless else {}
+            for value in hopeless or bare:  # those first, as others may not be needed then
+                self._renew(value, out)
+        unwanted, table.unwanted = table.unwanted, []
+        if unwanted:
+            return unwanted
+        for worker, rows in table.drops.items():
+            if worker in self._books.workers:
+                out.append(ReplicasDropped(worker, [number for number, _ in rows], [attempt for _, attempt in rows]))
+        if table.drops or table.forgotten:
+            self._transfers.forget_copies()
+        if table.forgotten:
+            out.append(ValuesForgotten(table.forgotten))
+        table.drops, table.forgotten, table.stirred = {}, [], False
+        return []
+
+    def _ended(self, job: HeadJob, out: list[HeadAction]) -> None:
+        table = self._table
+        table.parked.pop(job.id, None)
+        self._transfers.unclaim(job)
+        table.needs_no_more(job)
+        value = table.values.get(job.id)
+        if value is not None and value.maker is job:
+            value.maker, value.attempt = None, job.attempt if not value.replicas else value.attempt
+            if job.cancelled and not value.replicas:
+                table.lacks(value)  # nobody needed it for a moment
+            elif not value.replicas:
+                value.why += ", and its function gave no value when it was run again"
+                table.give_up_lineage(value.id)
+                self._lose(value, value.why, out)
+
+    def _renew(self, value: ValueState, out: list[HeadAction]) -> None:
+        """Make a value again that is needed and has no replica, if it may be."""
+        self._table.bare.pop(value.id, None)
+        if not self._is_lacking(value):
+            return
+        why = self._why_not(value)
+        if why:
+            self._lose(value, f"{value.why}, and {why}", out)
+            return
+        job = HeadJob(value.id, value.cls, value.fn)
+        job.own = value.own
+        job.age, job.attempt = value.age, value.attempt + 1
+        job.remembered().losses = 1
+        self._table.need(job, value.inputs, remakes=True)
+        value.maker = self._books.jobs[job.id] = job
+        self.revived = True
+        out.append(JobsRevived([job.id]))
+        self._books.requeue([job], out)
+
+    def _is_lacking(self, value: ValueState) -> bool:
+        """Return True if a value has no replica, nobody makes it, and somebody needs it who has not got it yet."""
+        if value.replicas or value.maker is not None:
+            return False
+        here = self._books.jobs
+        users = (value.users or {}).values()
+        return bool(value.asked) or any(not job.worker and here.get(job.id) is job for job in users)
+
+    def _why_not(self, value: ValueState) -> str:
+        """Return why a value cannot be made again; empty if it can."""
+        if not value.fn.losses:
+            return "its function may not run again (losses=0)"
+        if not value.is_kept:
+            return "the call that made it was not kept"
+        if self._books.functions.get(value.fn.id) is not value.fn:
+            return "its function is not known any more"
+        return ""
+
+    def _lose(self, value: ValueState, why: str, out: list[HeadAction]) -> None:
+        """Give up a value that is needed: those who want it hear that, and jobs that need it can never run."""
+        if value.asked or value.givers:
+            value.asked, value.givers = 0, ()
+            out.append(ValuesLost([value.id], why))
+        here = self._books.jobs
+        jobs = [job for job in (value.users or {}).values() if not job.worker and here.get(job.id) is job]
+        if jobs:
+            for job in jobs:
+                self._books.withdraw(job)
+            out.append(InputsLost([job.id for job in jobs], value.id, why))
+        self._table.look_at(value)
+
+    def _whole_again(self, value: ValueState, out: list[HeadAction]) -> None:
+        """Pass on a value that was made again."""
+        self._transfers.is_due = True
+        self._queue_again(self._transfers.is_here(value.replicas[0], value.id), out)
+        self._give(value.id, out)
+        self._queue_again([job for job in (value.users or {}).values() if job.id in self._table.parked], out)

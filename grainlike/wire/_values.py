@@ -1,0 +1,99 @@
+"""Messages about values that stay at workers: which replicas a worker is to send, receive and drop.
+
+A value is named by the number of the job that made it, and a replica of it by the attempt too: a value that is made
+again is another replica, with the same bytes in the eyes of whoever uses it. `transfer` is a number that the head gives
+to each copy of a replica on its way.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from grainlike.wire._base import BaseMessage
+
+__all__ = [
+    "GENERATION",
+    "DropReplicas",
+    "Fetched",
+    "Need",
+    "ReplicaCredit",
+    "ReplicaPart",
+    "SendReplica",
+    "StopTransfer",
+    "Unsent",
+]
+
+
+GENERATION = 1 << 32
+"""Factor of the count in the numbers by which sources know transfers; see `SendReplica`."""
+
+
+class Need(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A value that a job needs: the number of the job that made it, the attempt, and its size in bytes."""
+
+    value: int
+    attempt: int
+    size: int
+
+
+class SendReplica(BaseMessage, frozen=True, tag=160):
+    """Head to worker: send the bytes of a replica from byte `at` on, in `ReplicaPart`s, as far as credit goes; answered
+    by `Unsent` where that is impossible.
+
+    `transfer` is `GENERATION` times a count of how often it was asked for, and the transfer's number: it takes the
+    place of one with a lower count.
+    """
+
+    transfer: int
+    value: int
+    attempt: int
+    at: int
+    credit: int
+
+
+class ReplicaPart(BaseMessage, frozen=True, tag=161):
+    """The bytes of a replica from byte `at` on, in the frame's one buffer: from a worker to the head, and from the head
+    to the worker, or client, that is to have it. `size` is that of the whole replica.
+    """
+
+    transfer: int
+    value: int
+    attempt: int
+    at: int
+    size: int
+
+
+class ReplicaCredit(BaseMessage, frozen=True, tag=162):
+    """So many more bytes of a transfer may be sent: they were written, or passed on."""
+
+    transfer: int
+    credit: int
+
+
+class Fetched(BaseMessage, frozen=True, tag=163):
+    """Worker to head: this replica is here, whole."""
+
+    transfer: int
+    value: int
+    attempt: int
+
+
+class Unsent(BaseMessage, frozen=True, tag=164):
+    """Worker to head: a transfer cannot go on here. `gone`: this worker has no such replica, or a damaged one."""
+
+    transfer: int
+    why: str
+    gone: bool = False
+
+
+class StopTransfer(BaseMessage, frozen=True, tag=165):
+    """Head to worker: a transfer is over before its end; drop what has come of it, or send no more."""
+
+    transfer: int
+
+
+class DropReplicas(BaseMessage, frozen=True, tag=166):
+    """Head to worker: remove these replicas. No job that starts from now on needs them; who has mapped one keeps it."""
+
+    values: list[int]
+    attempts: list[int]

@@ -1,0 +1,372 @@
+"""Large values stay at the workers that made them: what moves, what is made again, what is left of them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from far import books, far_workers, head_of, lose, replicas
+from limits import LIMIT_S
+from waiting import until
+
+from grainlike import (
+    GVAR,
+    Cores,
+    Executor,
+    ResourceError,
+    Retry,
+    ValueLostError,
+    as_completed,
+    cancel,
+    delayed,
+    gather,
+    info,
+    start,
+    wait,
+)
+from grainlike.scheduler.values import _transfers
+
+pytestmark = pytest.mark.asyncio
+
+LARGE = 5_000_000
+
+
+@delayed
+def make(size: int, log: str = "", name: str = "made") -> bytearray:
+    if log:
+        with Path(log).open("a") as file:
+            file.write(f"{name} {GVAR.instance}\n")
+    return bytearray(size)
+
+
+@delayed
+def size_of(*values: bytearray) -> int:
+    return sum(map(len, values))
+
+
+@delayed
+def place(value: bytearray) -> str:
+    return GVAR.instance if len(value) == LARGE else "?"
+
+
+@delayed
+def more(value: bytearray, log: str) -> bytearray:
+    with Path(log).open("a") as file:
+        file.write(f"more {GVAR.instance}\n")
+    value[0] += 1
+    return value
+
+
+def lines(path: Path) -> list[list[str]]:
+    return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+
+async def at_rest(executor: Executor) -> None:
+    """Wait until nothing of any value is left, at the head or at workers."""
+    gc.collect()
+    await until(lambda: not books(executor))
+    await until(lambda: not replicas(executor))
+    assert len(head_of(executor).state.kept) == 0
+    assert not head_of(executor).state.jobs
+
+
+# --- what moves ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_value_used_on_two_nodes_passes_the_head_once_and_is_not_kept_there(start_worker, gates):
+    async with gates() as gate, far_workers(start_worker, "n1", "n2") as (executor, _):
+        visit = gate.visit
+
+        @delayed
+        def stand(value):
+            visit(GVAR.instance)
+            return len(value)
+
+        a_ = (make @ Cores(1))(50_000_000)
+        await wait(a_)
+        size = info(a_).size
+        (home,) = info(a_).where
+        assert 50_000_000 < size < 50_001_000
+        assert executor.report().fetched == executor.report().moved == 0
+        jobs = [start((stand @ Cores(1))(a_)) for _ in range(8)]
+        there = [(await gate.arrival()).name for _ in range(4)]  # all slots of both
+        assert sorted(there) == ["n1", "n1", "n2", "n2"]
+        assert there[:2] == [home, home]
+        gate.release_all()
+        assert await gather(jobs) == [50_000_000] * 8
+        assert info(a_).where == ("n1", "n2")
+        report = executor.report()
+        assert (report.moved, report.relayed, report.fetched) == (size, size, 0)
+        assert report.sent < 100_000
+        del a_, jobs
+        await at_rest(executor)
+
+
+async def test_an_await_brings_a_value_from_afar(start_worker):
+    async with far_workers(start_worker, "n1") as (executor, _):
+        a_ = (make @ Cores(1))(LARGE)
+        assert len(await a_) == LARGE
+        assert executor.report().fetched == info(a_).size
+        assert await a_ is await a_
+        assert await (size_of @ Cores(1))(a_, a_) == 2 * LARGE  # by reference still
+        assert executor.report().sent < 100_000
+
+
+async def test_a_chain_stays_on_its_worker_while_others_are_idle(start_worker, tmp_path, monkeypatch):
+    async with far_workers(start_worker, "n1", "n2") as (executor, _):
+        head, most = head_of(executor), 0
+        report = head._report
+
+        def reported(*args):
+            nonlocal most
+            report(*args)
+            most = max(most, sum(bool(value.replicas) for value in books(executor).values()))
+
+        monkeypatch.setattr(head, "_report", reported)
+        log = tmp_path / "log"
+        value_ = (make @ Cores(1))(LARGE, str(log))
+        for _ in range(10):
+            value_ = (more @ Cores(1))(value_, str(log))
+        await wait(value_)
+        assert len({place for _, place in lines(log)}) == 1
+        assert executor.report().moved == 0
+        assert most <= 3
+        assert (await value_)[0] == 10
+        del value_
+        await at_rest(executor)
+
+
+async def test_many_quick_readers_move_nothing(start_worker, monkeypatch):
+    monkeypatch.setattr(_transfers, "BYTES_PER_S", 1.0)  # moving takes longer than all readers do
+    async with far_workers(start_worker, "n1", "n2") as (executor, _):
+        a_ = (make @ Cores(1))(LARGE)
+        await wait(a_)
+        assert set(await gather((place @ Cores(1))(a_) for _ in range(400))) == set(info(a_).where)
+        assert executor.report().moved == 0
+
+
+async def test_references_in_containers_and_gathers_reach_jobs(start_worker):
+    async with far_workers(start_worker, "n1") as (executor, _):
+        a_, b_ = (make @ Cores(1))(LARGE), (make @ Cores(1))(LARGE + 1)
+
+        @delayed
+        def total(many, by_name=None):
+            return sum(map(len, many)) + sum(map(len, (by_name or {}).values()))
+
+        job = total @ Cores(1)
+        given = [job([a_, b_]), job((a_,), by_name={"b": b_}), job(gather(a_, b_))]
+        assert await gather(given) == [2 * LARGE + 1] * 3
+        assert executor.report().fetched == 0
+
+
+# --- losses ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_lost_value_is_made_again_once_when_it_is_needed_and_right(start_worker, tmp_path):
+    log = tmp_path / "log"
+    async with far_workers(start_worker, "n1", "n2") as (executor, workers):
+        a_ = (make @ Cores(1))(LARGE, str(log))
+        b_ = (more @ Cores(1))(a_, str(log))
+        await wait(b_)
+        (home,) = info(b_).where
+        await lose(executor, workers, home)
+        assert info(b_).where == ()
+        assert len(lines(log)) == 2  # not before somebody needs it
+        assert await gather((size_of @ Cores(1))(b_) for _ in range(4)) == [LARGE] * 4
+        assert (await b_)[0] == 1
+        assert [name for name, _ in lines(log)] == ["made", "more", "made", "more"]
+        assert (info(a_).recomputed, info(b_).recomputed, executor.report().recomputed) == (1, 1, 2)
+        assert info(b_).where
+        assert home not in info(b_).where
+        del a_, b_
+        await at_rest(executor)
+
+
+async def test_an_awaiter_brings_a_lost_value_back(start_worker, tmp_path):
+    log = tmp_path / "log"
+    async with far_workers(start_worker, "n1", "n2") as (executor, workers):
+        a_ = (make @ Cores(1))(LARGE, str(log))
+        await wait(a_)
+        await lose(executor, workers, info(a_).where[0])
+        assert len(await a_) == LARGE
+        assert len(lines(log)) == 2
+
+
+async def test_a_function_that_runs_once_is_never_run_again(start_worker, tmp_path):
+    log = tmp_path / "log"
+    once = delayed(make.function.callable, name="once", retries=Retry(0, losses=0)) @ Cores(1)
+    async with far_workers(start_worker, "n1", "n2") as (executor, workers):
+        a_ = once(LARGE, str(log))
+        await wait(a_)
+        (home,) = info(a_).where
+        await lose(executor, workers, home)
+        with pytest.raises(ValueLostError, match=rf"once .*{home}.*losses") as told:
+            await a_
+        assert "replicate" not in str(told.value)  # there is no such function
+        with pytest.raises(ValueLostError, match="once"):
+            await (size_of @ Cores(1))(a_)
+        assert len(lines(log)) == 1
+        assert info(a_).state == "succeeded"
+
+
+# --- limits ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_value_over_half_of_the_memory_is_refused_before_a_byte_moves(start_worker, monkeypatch):
+    monkeypatch.setattr("grainlike.executor._lifecycle.max_message_bytes", lambda: 2 * LARGE)
+    async with far_workers(start_worker, "n1") as (executor, _):
+        big_ = (make @ Cores(1))(2 * LARGE)
+        many = [(make @ Cores(1))(LARGE) for _ in range(3)]
+        await wait(big_, *many)
+        for refused in (big_, gather(many)):
+            with pytest.raises(ResourceError, match=r"as_completed"):
+                await refused
+        assert executor.report().fetched == 0
+        assert info(big_).where == ("n1",)
+        async for r_ in as_completed(many):
+            assert len(await r_) == LARGE
+        assert await (size_of @ Cores(1))(big_) == 2 * LARGE
+
+
+# --- the end ---------------------------------------------------------------------------------------------------------
+
+
+async def test_references_that_are_dropped_in_a_thread_and_in_a_cycle_are_let_go():
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2)) as executor:
+        kept = [(make @ Cores(1))(LARGE) for _ in range(4)]
+        cycle: list[object] = [(make @ Cores(1))(LARGE)]
+        cycle.append(cycle)
+        await wait([*kept, cycle[0]])
+        assert len(replicas(executor)) == 5
+        thread = threading.Thread(target=kept.clear)
+        thread.start()
+        thread.join()
+        del cycle
+        await at_rest(executor)
+
+
+async def test_references_at_the_end_of_the_program_say_nothing_and_leave_nothing(script):
+    program = script(
+        "import asyncio, gc\n"
+        "from grainlike import *\n"
+        "def make(): return bytearray(5_000_000)\n"
+        "kept = []\n"
+        "class Late:\n"
+        "    def __del__(self, kept=kept): kept.clear()\n"
+        "async def main():\n"
+        "    async with Executor(local=Cores(1)) as executor:\n"
+        "        kept.extend([(delayed(make) @ Cores(1))() for _ in range(3)])\n"
+        "        await wait(kept)\n"
+        "        print(executor._service.head.peers[1].hello.replicas, flush=True)\n"
+        "        kept.append(Late())\n"
+        "asyncio.run(main())\n"
+    )
+    said, complained = await asyncio.to_thread(program.communicate)
+    assert (program.returncode, complained) == (0, "")
+    assert not os.path.exists(said.strip())  # noqa: PTH110, ASYNC240 - it is gone, or the test fails
+
+
+async def test_cancelled_failed_and_retried_jobs_leave_no_bytes(start_worker, gates, tmp_path):
+    flag = tmp_path / "flag"
+    async with gates() as gate, far_workers(start_worker, "n1") as (executor, _):
+        visit = gate.visit
+
+        @delayed(retries=1)
+        def second_time(value):
+            if not flag.exists():
+                flag.touch()
+                raise OSError("the first time")
+            return value
+
+        @delayed
+        def fails(value):
+            raise ValueError(len(value))
+
+        @delayed
+        def stands(value):
+            visit("here")
+            return value
+
+        a_ = (make @ Cores(1))(LARGE)
+        again_, bad_, cancelled_ = (second_time @ Cores(1))(a_), (fails @ Cores(1))(a_), (stands @ Cores(1))(a_)
+        start(cancelled_)
+        await gate.arrival()
+        await wait(again_, bad_)
+        assert info(again_).attempt == 2
+        with pytest.raises(ValueError, match=str(LARGE)):
+            await bad_
+        cancel(cancelled_)
+        await wait(cancelled_)
+        del a_, again_, bad_, cancelled_
+        await at_rest(executor)
+
+
+async def test_a_value_goes_when_its_last_reader_has_ended_and_not_before(start_worker, gates):
+    async with gates() as gate, far_workers(start_worker, "n1") as (executor, _):
+        visit = gate.visit
+
+        @delayed
+        def stands(value):
+            visit("here")
+            return len(value)
+
+        a_ = (make @ Cores(1))(LARGE)
+        reader_ = start((stands @ Cores(1))(a_))
+        visitor = await gate.arrival()
+        del a_
+        gc.collect()
+        await asyncio.sleep(0)
+        assert len(replicas(executor)) == 1
+        visitor.release()
+        assert await reader_ == LARGE
+        await at_rest(executor)
+
+
+async def test_what_was_not_fetched_goes_with_the_executor_and_what_was_stays():
+    async with asyncio.timeout(LIMIT_S):
+        async with Executor(local=Cores(1)) as executor:
+            a_, b_ = (make @ Cores(1))(LARGE), (make @ Cores(1))(LARGE)
+            await wait(a_)
+            assert len(await b_) == LARGE
+            (home,) = {Path(peer.hello.replicas) for peer in head_of(executor).peers.values()}
+        assert not home.exists()
+        with pytest.raises(ValueLostError, match="executor has closed"):
+            await a_
+        assert len(await b_) == LARGE
+        async with Executor(local=Cores(1)):
+            assert await (size_of @ Cores(1))(b_) == LARGE  # another executor has what is in the program
+            with pytest.raises(ValueLostError):
+                await (size_of @ Cores(1))(a_)
+
+
+async def test_a_value_of_another_executor_is_fetched_for_a_job():
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
+        a_ = (make @ Cores(1))(LARGE)
+        await wait(a_)
+        async with Executor(local=Cores(1)):
+            assert await (size_of @ Cores(1))(a_) == LARGE
+
+
+async def test_a_reference_takes_little_of_the_head(monkeypatch):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2)) as executor:
+        job = make @ Cores(1)
+        await wait(job(100_000) for _ in range(20))
+        await at_rest(executor)
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            kept = await wait(job(100_000) for _ in range(200))
+            gc.collect()
+            grown = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+        assert len(replicas(executor)) == 200
+        # 64 MB for 10 000; placeholder, node and record are part of it.
+        assert grown / len(kept) < 6_400
+        del kept
+        await at_rest(executor)

@@ -1,0 +1,91 @@
+"""Calls that are kept for values that stay at workers: bounds, what runs again, and what is let go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from grainlike import Retry
+from grainlike.graph import Function
+from grainlike.head import _kept_calls
+from grainlike.head._functions import FunctionTable
+from grainlike.head._kept_calls import CALL_MOST, KeptCalls
+from grainlike.jobs import Job, Placement
+from grainlike.payload import dump_plain_arguments
+
+ONCE = Retry(0)
+
+
+def called(x: Any) -> Any:
+    return x
+
+
+@pytest.fixture
+def functions() -> FunctionTable:
+    return FunctionTable(lambda defined: None)
+
+
+@pytest.fixture
+def fn(functions: FunctionTable) -> int:
+    return functions.number(Function(called))
+
+
+def job(number: int, fn: int, data: bytes = b"abc") -> Job:
+    made = Job(number, fn, None, (data, ()))
+    made.placement = Placement("n1", 1, size=1_000_000)
+    return made
+
+
+def test_a_kept_call_runs_again_with_its_arguments_and_name(functions: FunctionTable, fn: int) -> None:
+    kept = KeptCalls(functions)
+    data = dump_plain_arguments((5,))
+    assert data is not None
+    first = job(7, fn, data)
+    assert kept.keep(first, "cores=2", ONCE) == []
+    again = kept.revive(7)
+    assert again is not None
+    assert (again.id, again.fn, again.parcel, again.name, again.request) == (7, fn, (data, ()), "called", "cores=2")
+    assert again.node is None
+    again.placement = Placement("n2", 2)
+    again.ends(good=True)
+    assert (first.worker, first.attempt, first.recomputed, first.size) == ("n2", 2, 1, 1_000_000)
+
+
+def test_a_run_that_gives_no_value_changes_nothing_of_the_record(functions: FunctionTable, fn: int) -> None:
+    kept = KeptCalls(functions)
+    first = job(7, fn)
+    kept.keep(first, "", ONCE)
+    again = kept.revive(7)
+    assert again is not None
+    again.placement = Placement("n2", 2)
+    again.ends(good=False)
+    assert (first.worker, first.recomputed) == ("n1", 0)
+
+
+def test_large_calls_and_those_that_may_not_run_again_are_not_kept(functions: FunctionTable, fn: int) -> None:
+    kept = KeptCalls(functions)
+    assert kept.keep(job(1, fn, bytes(CALL_MOST + 1)), "", ONCE) == [1]
+    assert kept.keep(job(2, fn), "", Retry(0, losses=0)) == [2]
+    assert (len(kept), kept.nbytes, kept.revive(1), kept.revive(2)) == (0, 0, None, None)
+
+
+def test_the_oldest_is_given_up_for_the_newest(
+    functions: FunctionTable, fn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = KeptCalls(functions)
+    kept.keep(job(1, fn), "", ONCE)
+    monkeypatch.setattr(_kept_calls, "KEPT_MOST", 2 * kept.nbytes)
+    assert kept.keep(job(2, fn), "", ONCE) == []
+    assert kept.keep(job(3, fn), "", ONCE) == [1]
+    assert (len(kept), kept.revive(1)) == (2, None)
+    assert kept.functions() == {fn}
+
+
+def test_what_is_released_is_let_go(functions: FunctionTable, fn: int) -> None:
+    kept = KeptCalls(functions)
+    first = job(1, fn)
+    kept.keep(first, "", ONCE)
+    kept.release([1, 2])
+    assert (len(kept), kept.nbytes, first.travels) == (0, 0, b"")
+    assert kept.functions() == set()

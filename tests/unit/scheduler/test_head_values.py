@@ -1,0 +1,343 @@
+"""Values that stay at workers: births, interest, drops, moves to where jobs run, and losses."""
+
+import pytest
+from value_cluster import MB, ValueCluster
+
+from grainlike.resources import Cores, Nodes
+from grainlike.scheduler import (
+    CancelJobs,
+    FetchReplicas,
+    FunctionDefined,
+    JobsCancelled,
+    JobState,
+    LineageDropped,
+    ReplicasGone,
+    Ticked,
+    ValuesGiven,
+    ValuesWanted,
+    WorkerHeard,
+    WorkerSuspected,
+)
+
+
+def cluster(*offers, **options):
+    made = ValueCluster(*(offers or (Cores(1), Cores(1))), **options)
+    made.function(1)
+    return made
+
+
+def a_value(world, size=50 * MB, *, fn=1):
+    """A value that has just been made."""
+    job = world.call(Cores(1), 0.0, fn=fn, size=size)
+    world.run(world.now)
+    return job
+
+
+def later(world, seconds):
+    world.now += seconds
+    world.tell(Ticked())
+
+
+# --- interest ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_value_goes_in_the_turn_in_which_its_owner_lets_go():
+    world = cluster()
+    value = a_value(world)
+    assert world.where(value) == [1]
+    world.release(value)
+    assert world.where(value) == []
+    assert world.forgotten == [value]
+    assert not world.known
+
+
+def test_a_job_that_needs_it_keeps_it_until_that_has_ended():
+    world = cluster()
+    value = a_value(world)
+    reader = world.call(Cores(1), 1.0, value)
+    world.release(value)
+    assert world.started_on[reader] == 1
+    assert world.where(value) == [1]
+    world.run()
+    assert world.where(value) == []
+    assert not world.known
+
+
+def test_lineage_outlives_the_bytes_of_inputs():
+    world = cluster()
+    first = a_value(world)
+    second = world.call(Cores(1), 0.0, first, size=MB)
+    world.run()
+    world.release(first)
+    assert world.where(first) == []
+    assert world.where(second) == [1]
+    assert world.known == {first, second}
+    world.release(second)
+    assert world.forgotten == [second, first]
+
+
+def test_a_stale_attempt_leaves_no_bytes():
+    world = cluster(Cores(1))
+    job = world.call(Cores(1), 1.0, size=MB)
+    world.tell(JobsCancelled([job]))
+    world.run()
+    assert world.where(job) == []
+    assert not world.known
+
+
+def test_a_job_whose_input_nobody_has_kept_is_told():
+    world = cluster()
+    job = world.call(Cores(1), 1.0, 77)
+    assert [(lost, value) for lost, value, _ in world.hopeless] == [(job, 77)]
+    assert job not in world.head.jobs
+
+
+def test_a_cancelled_reader_wants_nothing_wherever_it_is():
+    world = cluster(Cores(1), Cores(4))
+    value = a_value(world)
+    world.call(Cores(1), 9.0)
+    for _ in range(2):
+        world.call(Cores(1), 9.0)
+    queued = world.call(Cores(1), 1.0, value)
+    moving = world.call(Cores(2), 1.0, value)
+    assert world.head.jobs[moving].state is JobState.MOVING
+    world.release(value)
+    world.tell(JobsCancelled([queued, moving]))
+    world.arrive(value, 2)
+    world.run(5.0)
+    assert world.where(value) == []
+
+
+# --- where jobs run ---------------------------------------------------------------------------------------------------
+
+
+def test_a_chain_stays_on_its_worker_while_others_are_idle():
+    world = cluster(Cores(1), Cores(1), Cores(1))
+    value = a_value(world)
+    for _ in range(10):
+        before, value = value, world.call(Cores(1), 1.0, value, size=20 * MB)
+        world.release(before)
+        world.run()
+        assert world.where(value) == [1]
+    assert not world.told(FetchReplicas)
+
+
+def test_cheap_readers_move_nothing_and_long_ones_use_both_nodes():
+    world = cluster()
+    world.function(2)
+    value = a_value(world)
+    cheap = world.call(Cores(1), 0.002, value, fn=2, n=200)
+    world.run()
+    assert {world.started_on[job] for job in cheap} == {1}
+    long = world.call(Cores(1), 0.5, value, n=8)
+    later(world, 0.6)  # moving takes 0.5 s at 100 MB/s, and a millisecond
+    world.arrive(value, 2)
+    world.run()
+    assert {world.started_on[job] for job in long} == {1, 2}
+    assert len(world.told(FetchReplicas)) == 1
+
+
+def test_a_broadcast_uses_both_nodes_after_one_move():
+    world = cluster(Cores(4), Cores(4))
+    value = a_value(world)
+    readers = world.call(Cores(1), 1.0, value, n=100)
+    later(world, 0.6)
+    world.arrive(value, 2)
+    world.run()
+    used = [world.started_on[job] for job in readers]
+    assert 45 <= used.count(2) <= 55
+    assert len(world.told(FetchReplicas)) == 1
+
+
+def test_a_job_waits_for_its_worker_as_long_as_moving_takes():
+    world = cluster()
+    value = a_value(world)
+    world.call(Cores(1), 9.0, value)
+    reader = world.call(Cores(1), 1.0, value)
+    later(world, 0.5)
+    assert not world.under_way
+    later(world, 0.002)
+    assert list(world.under_way) == [(value, 2)]
+    assert world.head.jobs[reader].state is JobState.MOVING
+
+
+def test_missing_inputs_move_to_the_worker_that_has_most():
+    world = cluster(Cores(1), Cores(1))
+    big = a_value(world, 50 * MB)
+    world.call(Cores(1), 0.5)
+    small = a_value(world, 5 * MB)
+    assert world.where(small) == [2]
+    both = world.call(Cores(1), 1.0, big, small)
+    assert list(world.under_way) == [(small, 1)]
+    world.run()
+    world.arrive(small, 1)
+    assert world.started_on[both] == 1
+
+
+def test_no_slot_waits_for_bytes():
+    world = cluster()
+    big, other = a_value(world), world.call(Cores(1), 0.5)
+    small = a_value(world, 5 * MB)
+    world.run()
+    both = world.call(Cores(1), 1.0, big, small)
+    assert world.head.jobs[both].state is JobState.MOVING
+    another = world.call(Cores(1), 1.0)
+    assert {world.started_on[another], other} <= {1, 2, other}
+    assert world.begun[another] == world.now
+
+
+def test_two_transfers_at_once_go_into_a_worker_and_the_oldest_job_comes_first():
+    world = cluster(Cores(8), Cores(8))
+    values = [a_value(world, 50 * MB) for _ in range(6)]
+    assert {where for value in values for where in world.where(value)} == {1}
+    readers = [world.call(Cores(8), 9.0, values[0])]
+    readers += [world.call(Cores(2), 1.0, value) for value in values[1:]]
+    later(world, 0.6)
+    assert [world.head.jobs[job].state is JobState.MOVING for job in readers[1:]] == [True] * 5
+    assert list(world.under_way) == [(values[1], 2), (values[2], 2)]
+    world.arrive(values[2], 2)
+    assert list(world.under_way) == [(values[1], 2), (values[3], 2)]
+    assert world.started_on[readers[2]] == 2
+
+
+def test_a_failed_pair_rests_and_the_next_source_goes_on():
+    world = cluster(Cores(1), Cores(1), Cores(1))
+    value = a_value(world)
+    world.call(Cores(1), 9.0)
+    world.call(Cores(1), 9.0)
+    world.call(Cores(1), 9.0)
+    world.call(Cores(1), 1.0, value)
+    assert not world.under_way
+    world.finish(*world.take_running(3)[1:])
+    later(world, 0.6)
+    world.fail(value, world.started_on[3])
+    assert not world.under_way
+    later(world, 1.1)
+    later(world, 0.6)
+    assert list(world.under_way) == [(value, world.started_on[3])]
+
+
+def test_a_gang_is_led_by_the_worker_that_has_its_inputs():
+    world = cluster(Cores(2), Cores(2))
+    a_value(world)
+    world.call(Cores(1), 0.5)
+    other = world.call(Cores(2), 0.0, size=50 * MB)
+    world.run()
+    assert world.where(other) == [2]
+    gang = world.call(Nodes(2, each=Cores(2)), 1.0, other)
+    assert world.told(type(world.actions[-1]))[-1].workers[0] == 2
+    assert world.head.jobs[gang].worker == 2
+
+
+# --- losses -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_value_is_made_again_when_a_job_needs_it_and_not_before():
+    world = cluster()
+    value = a_value(world)
+    world.lose(1)
+    assert not world.revived
+    reader = world.call(Cores(1), 1.0, value)
+    assert world.revived == [value]
+    world.run()
+    assert world.ended[reader] > 0.0
+    assert world.where(value) == [2]
+
+
+def test_lineage_is_made_again_by_worklist():
+    world = cluster()
+    chain = [a_value(world)]
+    for _ in range(50):
+        chain.append(world.call(Cores(1), 0.0, chain[-1], size=5 * MB))
+        world.run()
+    world.release(*chain[:-1])
+    world.lose(1)
+    world.tell(ValuesWanted([chain[-1]]))
+    world.run()
+    assert sorted(world.revived) == chain
+    assert world.given == [(chain[-1], 2)]
+    assert world.where(chain[0]) == []
+    world.tell(ValuesGiven([chain[-1]]))
+    world.release(chain[-1])
+    assert not world.known
+
+
+def test_a_suspects_replicas_count_again_when_it_is_back():
+    world = cluster()
+    value = a_value(world)
+    world.tell(WorkerSuspected(1))
+    reader = world.call(Cores(1), 1.0, value)
+    assert not world.revived
+    assert world.head.jobs[reader].state is JobState.MOVING
+    world.tell(WorkerHeard(1))
+    assert world.started_on[reader] == 1
+
+
+def test_a_function_that_may_not_run_again_leaves_a_second_replica():
+    world = cluster()
+    world.tell(FunctionDefined(2, losses=0))
+    value = a_value(world, fn=2)
+    assert list(world.under_way) == [(value, 2)]
+    world.arrive(value, 2)
+    world.lose(1)
+    reader = world.call(Cores(1), 1.0, value)
+    assert world.started_on[reader] == 2
+    world.lose(2)
+    assert [(lost, value) for lost, value, _ in world.hopeless] == [(reader, value)]
+    assert not world.revived
+
+
+@pytest.mark.parametrize("because", ["losses", "lineage"])
+def test_who_wants_a_value_that_cannot_be_made_again_hears_why(because):
+    world = cluster(Cores(1))
+    world.tell(FunctionDefined(2, losses=0 if because == "losses" else 2))
+    value = a_value(world, fn=2)
+    if because == "lineage":
+        world.tell(LineageDropped([value]))
+    world.lose(1)
+    world.tell(ValuesWanted([value]))
+    ((lost, why),) = world.lost
+    assert lost == value
+    assert "n1" in why
+    assert ("losses=0" if because == "losses" else "not kept") in why
+
+
+def test_a_reviver_that_nobody_needs_is_cancelled():
+    world = cluster()
+    value = a_value(world)
+    world.lose(1)
+    reader = world.call(Cores(1), 1.0, value)
+    assert world.revived == [value]
+    world.release(value)
+    world.tell(JobsCancelled([reader]))
+    assert world.told(CancelJobs)[-1].jobs == [value]
+    world.run()
+    assert not world.known
+    assert not world.head.jobs
+    assert world.where(value) == []
+
+
+def test_a_damaged_replica_is_gone_and_another_one_counts():
+    world = cluster()
+    value = a_value(world)
+    world.call(Cores(1), 2.0, value)
+    world.call(Cores(1), 1.0, value)
+    later(world, 0.6)
+    world.arrive(value, 2)
+    assert world.where(value) == [1, 2]
+    world.stores[1].clear()
+    world.tell(ReplicasGone(1, [value], [1]))
+    world.run()
+    third = world.call(Cores(1), 1.0, value)
+    assert world.started_on[third] == 2
+    assert not world.revived
+
+
+def test_a_giver_that_is_lost_is_replaced():
+    world = cluster()
+    value = a_value(world)
+    world.tell(ValuesWanted([value]))
+    world.lose(1)
+    assert world.revived == [value]
+    world.run()
+    assert world.given == [(value, 1), (value, 2)]

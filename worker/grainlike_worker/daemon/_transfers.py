@@ -1,0 +1,180 @@
+"""Copies of replicas on their way through a worker's daemon: to the head, and from it.
+
+The head gives credit, so no more than that waits to be sent here; parts are mapped, not read, and written as they come,
+each in about a millisecond. Sends belong to one link: on the next one the head asks anew, from where it wants. What has
+come so far stays, as the head goes on with it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from grainlike.errors import ProtocolError
+from grainlike.wire import (
+    GENERATION,
+    Buffer,
+    Fetched,
+    Message,
+    ReplicaCredit,
+    ReplicaPart,
+    SendReplica,
+    StopTransfer,
+    Unsent,
+)
+from grainlike_worker.daemon._replicas import WorkerReplicas
+
+__all__ = ["ReplicaTransfers"]
+
+PART_BYTES = 1024 * 1024
+"""The most bytes that are sent in one message."""
+
+Post = Callable[[Message, Sequence[Buffer]], object]
+
+
+class ReplicaTransfers:
+    """Transfers by their numbers. What they have to say goes to `post`.
+
+    Example::
+
+        transfers = ReplicaTransfers(replicas, link.post)
+        transfers.hear(SendReplica(1, value=7, attempt=1, at=0, credit=1 << 20))    # posts a ReplicaPart
+        transfers.close()
+    """
+
+    def __init__(self, replicas: WorkerReplicas, post: Post) -> None:
+        self._replicas = replicas
+        self._post = post
+        self._sends: dict[int, _Send] = {}
+        self._receives: dict[int, _Receive] = {}
+
+    def hear(
+        self, message: SendReplica | ReplicaCredit | ReplicaPart | StopTransfer, buffers: Sequence[Buffer] = ()
+    ) -> None:
+        """Take one of the head's messages about transfers."""
+        match message:
+            case SendReplica():
+                self._begin(message)
+            case ReplicaCredit(transfer=transfer, credit=credit):
+                send = self._sends.get(transfer % GENERATION)
+                if send is not None and send.transfer == transfer:
+                    self._send(send, credit)
+            case ReplicaPart():
+                self._receive(message, buffers)
+            case StopTransfer(transfer=transfer):
+                self._sends.pop(transfer % GENERATION, None)
+                self._give_up(transfer)
+
+    def link_returned(self) -> None:
+        """The link was replaced: what was to be sent over the last one is asked for anew, if it is wanted."""
+        self._sends.clear()
+
+    def close(self) -> None:
+        """End all of them."""
+        self._sends.clear()
+        for transfer in list(self._receives):
+            self._give_up(transfer)
+
+    # --- to the head -------------------------------------------------------------------------------------------------
+
+    def _begin(self, message: SendReplica) -> None:
+        try:
+            send = _Send(message, self._mapped(message))
+        except (OSError, ValueError) as error:  # ValueError: nothing is in it
+            self._post(Unsent(message.transfer, f"it is not here: {error}", gone=True), ())
+            return
+        noted = self._replicas.sizes.get((message.value, message.attempt), send.size)
+        if noted != send.size or not 0 <= message.at < send.size:
+            self._post(Unsent(message.transfer, f"it is damaged: it has {send.size} bytes", gone=True), ())
+            return
+        self._sends[message.transfer % GENERATION] = send
+        self._send(send, message.credit)
+
+    def _mapped(self, message: SendReplica) -> memoryview:
+        if self._replicas.path is None:
+            raise FileNotFoundError("there is no shared memory")
+        path = self._replicas.file(message.value, message.attempt)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
+        finally:
+            os.close(fd)
+
+    def _send(self, send: _Send, credit: int) -> None:
+        until = min(send.at + credit, send.size)
+        while send.at < until:
+            end = min(send.at + PART_BYTES, until)
+            part = ReplicaPart(send.transfer, send.value, send.attempt, send.at, send.size)
+            self._post(part, [send.view[send.at : end]])
+            send.at = end
+        if send.at == send.size:
+            del self._sends[send.transfer % GENERATION]
+
+    # --- from the head -----------------------------------------------------------------------------------------------
+
+    def _receive(self, part: ReplicaPart, buffers: Sequence[Buffer]) -> None:
+        if len(buffers) != 1:
+            raise ProtocolError(f"a part of value {part.value} came in {len(buffers)} buffers")
+        data = memoryview(buffers[0])
+        try:
+            receive = self._receives.get(part.transfer) or self._open(part)
+            if part.at > receive.at:
+                raise OSError(f"bytes {receive.at} to {part.at} have not come")
+            _write(receive.fd, data, part.at)
+            receive.at = max(receive.at, part.at + data.nbytes)
+            if receive.at == part.size:
+                os.rename(receive.path, self._replicas.file(part.value, part.attempt))  # noqa: PTH104 - texts are quicker
+        except OSError as error:
+            self._give_up(part.transfer)
+            self._post(Unsent(part.transfer, f"it cannot be written: {error}"), ())
+            return
+        self._post(ReplicaCredit(part.transfer, data.nbytes), ())
+        if receive.at == part.size:
+            os.close(self._receives.pop(part.transfer).fd)
+            self._replicas.add(part.value, part.attempt, part.size)
+            self._post(Fetched(part.transfer, part.value, part.attempt), ())
+
+    def _open(self, part: ReplicaPart) -> _Receive:
+        if self._replicas.path is None:
+            raise FileNotFoundError("there is no shared memory")
+        room = os.statvfs(self._replicas.path)
+        if room.f_bavail * room.f_frsize < part.size:
+            raise OSError(f"there is no room for {part.size} bytes in {self._replicas.path.parent}")
+        path = f"{self._replicas.file(part.value, part.attempt)}.part"
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        receive = self._receives[part.transfer] = _Receive(path, fd)
+        return receive
+
+    def _give_up(self, transfer: int) -> None:
+        receive = self._receives.pop(transfer, None)
+        if receive is not None:
+            os.close(receive.fd)
+            with suppress(OSError):
+                os.unlink(receive.path)  # noqa: PTH108 - as above
+
+
+class _Send:
+    __slots__ = ("at", "attempt", "size", "transfer", "value", "view")
+
+    def __init__(self, message: SendReplica, view: memoryview) -> None:
+        self.transfer, self.value, self.attempt, self.at = message.transfer, message.value, message.attempt, message.at
+        self.view = view
+        self.size = view.nbytes
+
+
+class _Receive:
+    __slots__ = ("at", "fd", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self.fd = fd
+        self.at = 0
+        """How many bytes have come without a gap."""
+
+
+def _write(fd: int, data: memoryview, at: int) -> None:
+    while data.nbytes:
+        count = os.pwrite(fd, data, at)
+        data, at = data[count:], at + count
