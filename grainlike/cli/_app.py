@@ -109,7 +109,8 @@ def read_value(parameter: Any, value: Any) -> Any:
     if get_origin(kind) is not list or not value:
         raise ValueError
     [item] = get_args(kind)
-    return [_read(item, info, one) for one in value]
+    several: Any = value
+    return [_read(item, info, one) for one in several]
 
 
 def _read(kind: Any, info: Any, value: Any) -> Any:

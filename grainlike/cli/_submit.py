@@ -212,6 +212,8 @@ class _Submission:
         """Show what a job prints until it has ended, and then how."""
         try:
             async for line in self._executor.logs(job.placeholder):
+                if line.stream == "traceback":
+                    continue  # of ours: the command's exit code is told
                 self._note_start(job)
                 job.last_lines.append(line[:_LINE_MOST])
                 self._show(job, line)
