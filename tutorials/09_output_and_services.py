@@ -19,7 +19,7 @@ It prints::
     stderr: the learning rate is low
     stdout: epoch 2
     and all of it again: 3 lines
-    the second attempt: ['attempt 1', 'attempt 2']
+    both attempts: ['attempt 1', 'OSError: not yet', 'attempt 2']
     answers of one server to three jobs: [1, 2, 3]
     the server has ended with its worker: True
 """
@@ -61,7 +61,8 @@ async def output(executor: Executor) -> None:
     print("and all of it again:", len([line async for line in executor.logs(train_)]), "lines")
 
     flaky_ = start((flaky @ Cores(1))())
-    print("the second attempt:", [str(line) async for line in executor.logs(flaky_)])
+    lines = [str(line) async for line in executor.logs(flaky_)]  # with the traceback of the first attempt
+    print("both attempts:", [line for line in lines if line.startswith(("attempt", "OSError"))])
 
 
 # --- a worker with a server of its own -------------------------------------------------------------------------------
