@@ -9,6 +9,8 @@ from time import perf_counter
 
 from grainlike.simulation import CALM
 from simtest._outcome import Outcome
+from simtest._policies import compare
+from simtest._policies import describe as describe_policies
 from simtest._simulate import simulate
 from simtest._workloads import WORKLOADS
 
@@ -16,6 +18,10 @@ from simtest._workloads import WORKLOADS
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0 when every promise was kept, 1 when one was broken."""
     options = _parser().parse_args(arguments)
+    if options.policies:
+        for line in describe_policies(compare(options.seed)):
+            _say(line)
+        return 0
     began = perf_counter()
     outcome = simulate(
         options.seed,
@@ -69,6 +75,9 @@ def _parser() -> argparse.ArgumentParser:
         help="mean seconds after which the head dies for good; 0 for never (default: drawn)",
     )
     parser.add_argument("--unjudged", action="store_true", help="only measure, several times as fast")
+    parser.add_argument(
+        "--policies", action="store_true", help="compare where jobs that need large values could run, and nothing else"
+    )
     parser.add_argument("--journal", action="store_true", help="print every event and every action")
     return parser
 

@@ -26,6 +26,7 @@ class Outcome(msgspec.Struct, frozen=True):
         steps: number of calls of the clock.
         seen: number of occurrences of each kind of event.
         violations: promises that were broken; empty is good.
+        moved: bytes of values that went from worker to worker.
         digest: of all events and actions of the schedulers; empty where that was not computed.
     """
 
@@ -44,6 +45,7 @@ class Outcome(msgspec.Struct, frozen=True):
     seen: dict[str, int]
     violations: tuple[str, ...]
     digest: str
+    moved: int = 0
 
     @property
     def ratio(self) -> float:

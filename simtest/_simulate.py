@@ -86,6 +86,8 @@ def _draw_faults(dice: Dice) -> Faults:
         reset=later.pick((0.0, 0.0, 3.0)),
         head_crash=dice.fork("death").pick((0.0,) * 22 + (0.3, 2.0)),
         blink=dice.fork("last").pick((0.0, 0.0, 0.3, 2.0)),
+        blocked=dice.fork("blocked").pick((0.0, 0.0, 0.2, 0.6)),
+        damage=dice.fork("damage").pick((0.0, 0.0, 0.5)),
     )
 
 

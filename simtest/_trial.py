@@ -72,6 +72,9 @@ class Trial(World):
         """Start the nodes and the head, and let the faults loose."""
         super().begin()
         faults, chance = self.faults, Dice(self.seed).fork("faults")
+        if faults.damage:
+            dice = Dice(self.seed).fork("damage")
+            self._strike_later(dice, faults.damage, lambda site: self._damage(site, dice))
         for mean, strike in (
             (faults.runner_kill, Site.kill_runner),
             (faults.node_kill, Site.kill),
@@ -98,6 +101,10 @@ class Trial(World):
         for site in self.sites:
             site.lose_head(silent=silent)
         self.head.die()
+
+    def _damage(self, site: Site, dice: Dice) -> None:
+        if site.daemon is not None and site.daemon.worker in self.head.peers:
+            self.head.values.damage(site.daemon, dice)
 
     def _strike_later(self, chance: Dice, mean: float, strike: Callable[[Site], None]) -> None:
         at = self.clock.now + chance.between(0.0, 2.0 * mean)
@@ -134,6 +141,7 @@ class Trial(World):
         for site in self.sites:
             if site.daemon is not None:
                 assert site.daemon.scheduler.idle, f"worker {site.daemon.worker} believes that it is busy"
+        self.witness.check_values(list(self.head.peers), self.head.scheduler.values_known)
         left = [job for job in self.head.scheduler.jobs if job in self.witness.outcome]
         assert not left, f"the head still has {left}, which are settled"
 
@@ -164,4 +172,5 @@ class Trial(World):
             seen=dict(sorted(witness.seen.items())),
             violations=violations,
             digest=self._journal.digest if self.judged else "",
+            moved=witness.moved,
         )

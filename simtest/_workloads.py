@@ -22,6 +22,7 @@ from grainlike.resources import (
     offer_of,
 )
 from grainlike.simulation import FOREVER, Dice, FunctionPlan, JobPlan, NodePlan, Workload
+from simtest._value_workloads import VALUE_WORKLOADS
 
 __all__ = ["BENCHMARKS", "WORKLOADS", "draw_nodes", "draw_workload", "equal_nodes"]
 
@@ -369,7 +370,7 @@ WORKLOADS: dict[str, Callable[[Dice, int], Workload]] = {
         mixed_widest_first,
         one_wide,
     )
-}
+} | VALUE_WORKLOADS
 """Workloads that `draw_workload` knows."""
 
 BENCHMARKS = ("mixed", "mixed_widest_first", "one_wide")

@@ -42,6 +42,7 @@ from grainlike.scheduler import (
     ReplicasDropped,
     RetractJobs,
     ShapesForgotten,
+    ValuesForgotten,
     ValuesLost,
     WakeAt,
     WorkerQuarantined,
@@ -146,6 +147,8 @@ class ActionExecutor:
                 placement.slots = action.allocation
             case JobsRevived():
                 self._settling.revive(action.jobs)
+            case ValuesForgotten():
+                self._settling.forget(action.values)
             case ValuesLost():
                 self._values.lost(action.values, action.why)
             case InputsLost():

@@ -6,6 +6,7 @@ actions, messages are posted, outcomes are handed to the engine. Only the links,
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 import secrets
@@ -194,7 +195,9 @@ class Head:
 
     def totals(self) -> Totals:
         """Return how jobs have ended since this head was first started."""
-        return self.counters.totals(self._now())
+        values = self.values
+        totals = self.counters.totals(self._now())
+        return dataclasses.replace(totals, moved=values.moved, relayed=values.relayed, fetched=values.fetched)
 
     # --- from the engine ---------------------------------------------------------------------------------------------
 

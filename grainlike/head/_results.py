@@ -174,6 +174,13 @@ class ResultHandler:
             assert job is not None, "only what is kept is made again"
             self._state.jobs[number] = job
 
+    def forget(self, values: Iterable[int]) -> None:
+        """Let go of calls whose values nobody needs any more, nor will."""
+        self._state.kept.release(values)
+        for number in values:
+            if type(self._state.jobs.get(number)) is RevivedJob:
+                del self._state.jobs[number]
+
     def _remade(self, job: RevivedJob, code: Code, parcel: Parcel) -> None:
         """Take note of the end of a call that ran again for its value; nobody awaits it."""
         good = code is Code.SUCCEEDED

@@ -129,7 +129,7 @@ class HeadScheduler:
                 return out
             case JobsSubmitted():
                 self._submitted(event, now, out)
-                if event.more:
+                if event.more and not self._state.values.stirred:
                     return out
             case JobsCancelled():
                 self._cancelled(event.jobs, out)
@@ -178,12 +178,16 @@ class HeadScheduler:
             self._settle_values(out)
         if not self.paused:
             self._planner.plan(now, out)
+            while self._state.values.stirred:  # jobs whose turn came have inputs that nobody has
+                self._settle_values(out)
+                self._planner.plan(now, out)
             if self._job_tree.waiting and self._planner.whole:
                 self._end_standstill(now, out)
             self._wake_at(self._planner.wake, out)
-        if self._state.transfers.is_due:
-            self._state.transfers.start(now, out)
-        self._wake_at(self._state.transfers.wake, out)
+        transfers = self._state.transfers
+        if transfers.is_due or (transfers.wake is not None and transfers.wake <= now):
+            transfers.start(now, out)
+        self._wake_at(transfers.wake, out)
         if self._gangs.assembling:
             self._wake_at(self._gangs.due, out)
         self._wake_at(complain(self._state, now, out), out)
@@ -226,6 +230,11 @@ class HeadScheduler:
         """Return the numbers of the workers that have a value whole; empty where none has, or it is not known."""
         found = self._state.values.values.get(value)
         return () if found is None else found.replicas
+
+    @property
+    def values_known(self) -> int:
+        """Number of values that somebody needs, or that others may be made of again, and of their copies under way."""
+        return len(self._state.values.values) + len(self._state.transfers.known) + len(self._state.transfers.claims)
 
     def recomputed(self, value: int) -> int:
         """Return how many times a value was made again."""
@@ -420,7 +429,7 @@ class HeadScheduler:
         jobs, held, calm = self.jobs, worker.held, not self._attempts.quarantine.doubts_starts(worker.name)
         made = self._values.records(worker, completed) if completed.sizes else []
         if completed.gone:
-            self._values.gone(worker, completed.gone, out)
+            self._values.missed(worker, completed, out)
         for row, number in enumerate(completed.jobs):
             job = held.get(number)
             if job is None or job.attempt != attempts[row]:

@@ -76,6 +76,11 @@ class Channel:
         call, arguments = self._under_way.pop(0)  # few messages: a deque would be larger than most channels
         call(*arguments)
 
+    @property
+    def is_held(self) -> bool:
+        """True while it delivers nothing."""
+        return self._held
+
     def hold(self) -> None:
         """Deliver nothing until `release`."""
         self._held = True

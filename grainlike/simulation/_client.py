@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from grainlike.resources import Request
-from grainlike.scheduler import JobsSubmitted
+from grainlike.scheduler import HeadEvent, JobsSubmitted, ValuesGiven, ValuesReleased, ValuesWanted
 from grainlike.simulation._clock import Clock
 from grainlike.simulation._plans import Workload
 from grainlike.simulation._witness import Witness
@@ -25,6 +25,9 @@ class _Head(Protocol):
 
     def cancel(self, jobs: list[int]) -> None:
         """Cancel jobs."""
+
+    def tell(self, event: HeadEvent) -> None:
+        """Give the scheduler an event."""
 
 
 class Client:
@@ -52,6 +55,12 @@ class Client:
         self._wanted_by: dict[int, int] = {}
         """Number of the jobs without an outcome that need each value."""
         self.values = self.values_most = 0
+        self._stays: dict[int, int] = {}
+        """Values at workers to which this client refers, by position."""
+        self._loose: list[int] = []
+        """Those to which it refers no more, and has not said so."""
+        self._wants: set[int] = set()
+        self._submitting = False
         self.unsettled = len(workload.jobs)
 
     def start(self) -> None:
@@ -79,6 +88,43 @@ class Client:
         if position is not None and position not in self._done:
             self._settle(position, ok=ok)
 
+    def stayed(self, job: int) -> None:
+        """Record that the value of a job stays at its worker, before `settled`."""
+        position = self._position_of.get(job)
+        if position is not None and position not in self._done:
+            self._stays[position] = job
+
+    def given(self, value: int) -> None:
+        """Receive the bytes of a value that it wanted."""
+        self._head.witness.given(value)
+        self._has(value)
+        self._head.tell(ValuesGiven([value]))
+
+    def gave_up(self, value: int) -> None:
+        """Record that a value is lost."""
+        self._has(value)
+
+    def _has(self, value: int) -> None:
+        position = self._position_of[value]
+        self._wants.discard(position)
+        self._let_go(position)
+
+    def _let_go(self, position: int) -> None:
+        """Refer to a value no more, once nobody here needs it any more."""
+        if position not in self._stays or position in self._wants:
+            return
+        needing = self._dependents.get(position, ())
+        if all(dependent in self.number_of or dependent in self._done for dependent in needing):
+            self._loose.append(self._stays.pop(position))
+
+    def _speak(self) -> None:
+        """Say which values it wants, and to which it refers no more."""
+        if self._loose:
+            loose, self._loose = self._loose, []
+            for value in loose:
+                self._head.witness.let_go(value)
+            self._head.tell(ValuesReleased(loose))
+
     def lose_head(self) -> None:
         """Settle all jobs without an outcome as lost with the head; submit no more."""
         for position, number in self.number_of.items():
@@ -86,6 +132,8 @@ class Client:
                 self._head.witness.lost_with_head(number)
         self._done.update(range(len(self._plans)))
         self._ready.clear()
+        self._stays.clear()
+        self._loose.clear()
         self.unsettled = 0
 
     def submit_ready(self) -> None:
@@ -93,6 +141,8 @@ class Client:
         if self._ready:
             ready, self._ready = sorted(self._ready), []
             self._submit([position for position in ready if position not in self._done])
+        if self._loose and not self._submitting:
+            self._speak()
 
     def _settle(self, position: int, *, ok: bool) -> None:
         stack = [(position, ok)]
@@ -103,6 +153,8 @@ class Client:
             self._done.add(position)
             self.unsettled -= 1
             self._count_values(position, ok=ok)
+            if self._stays:
+                self._settle_value(position)
             for dependent in self._dependents.get(position, ()):
                 self._missing[dependent] -= 1
                 self._inherit(dependent, self._ages.get(position, 0))
@@ -127,6 +179,19 @@ class Client:
             self.values += 1
             self.values_most = max(self.values_most, self.values)
 
+    def _settle_value(self, position: int) -> None:
+        for before in dict.fromkeys(self._plans[position].after):
+            self._let_go(before)
+        if position in self._stays and self._plans[position].wants:
+            self._wants.add(position)
+            self._head.clock.after(0.0, self._want, self._stays[position])
+        else:
+            self._let_go(position)
+
+    def _want(self, value: int) -> None:
+        self._head.witness.wanted(value)
+        self._head.tell(ValuesWanted([value]))
+
     def _inherit(self, position: int, age: int) -> None:
         if age and age < self._ages.get(position, age + 1):
             self._ages[position] = age
@@ -139,7 +204,7 @@ class Client:
             self._ready.append(position)
 
     def _submit(self, positions: list[int]) -> None:
-        batches: dict[tuple[Request, int, bool], tuple[list[int], list[int], list[int]]] = {}
+        batches: dict[tuple[Request, int, bool], tuple[list[int], list[int], list[int], list[tuple[int, ...]]]] = {}
         for position in positions:
             if position in self._done:
                 continue
@@ -150,17 +215,30 @@ class Client:
             number = self.next_number()
             self.number_of[position], self._position_of[number] = number, position
             age = self._ages.setdefault(position, number)
+            stays = self._stays
+            needs = tuple(stays[before] for before in dict.fromkeys(plan.after) if before in stays) if stays else ()
+            if needs:
+                self._head.witness.needs(number, needs)
             self._head.witness.submitted(number, plan, age=age)
-            jobs, fns, ages = batches.setdefault((plan.request, plan.priority, plan.isolate), ([], [], []))
+            jobs, fns, ages, inputs = batches.setdefault((plan.request, plan.priority, plan.isolate), ([], [], [], []))
             jobs.append(number)
             fns.append(plan.fn + 1)
             ages.append(age)
+            inputs.append(needs)
+        self._submitting = True
         self._head.submit(
             [
-                JobsSubmitted(key[0], jobs, fns, key[1], key[2], ages=[] if ages == jobs else ages)
-                for key, (jobs, fns, ages) in batches.items()
+                JobsSubmitted(
+                    key[0], jobs, fns, key[1], key[2], ages=[] if ages == jobs else ages,
+                    inputs=tuple(inputs) if any(inputs) else (),
+                )
+                for key, (jobs, fns, ages, inputs) in batches.items()
             ]
-        )
+        )  # fmt: skip
+        self._submitting = False
+        for position in positions if self._stays else ():
+            for before in dict.fromkeys(self._plans[position].after):
+                self._let_go(before)
         self.submit_ready()
 
     def _cancel(self, position: int) -> None:

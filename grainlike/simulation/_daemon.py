@@ -44,7 +44,7 @@ from grainlike.simulation._plans import Faults, Network, NodePlan
 from grainlike.simulation._runners import OwnRunner, Runner, SharedRunner
 from grainlike.simulation._voice import Voice
 from grainlike.simulation._witness import Witness
-from grainlike.wire import Cancel, Code, Completed, LeaseStart, LeaseWait
+from grainlike.wire import Cancel, Code, Completed, LeaseStart, LeaseWait, Need
 
 __all__ = ["Daemon", "Stage"]
 
@@ -109,11 +109,13 @@ class Daemon:
         "clock",
         "dice",
         "frozen",
+        "needs",
         "network",
         "plan",
         "rate",
         "runners",
         "scheduler",
+        "store",
         "up",
         "witness",
         "worker",
@@ -131,6 +133,9 @@ class Daemon:
         self.scheduler = NodeScheduler(plan.offer)
         self.up = Voice(stage.clock, stage.dice, stage.network.link, lasts=bool(stage.faults.blink))
         self.runners: dict[int, Runner] = {}
+        self.store: set[tuple[int, int]] = set()
+        """Values that stay here, with the attempts that made them."""
+        self.needs: dict[int, list[Need]] = {}
         self.alive = True
         self.frozen = False
         self._stage = stage
@@ -193,6 +198,7 @@ class Daemon:
             ends = zip(completed.jobs, completed.codes, strict=True)
             final = [job for job, code in ends if code == Code.FAILED and plans[job].final]
             completed = replace(completed, final=final)
+        completed = self._keep_values(completed)
         self.hear(RunnerCompleted(runner, completed))
 
     def runner_answered(self, runner: int) -> None:
@@ -206,6 +212,44 @@ class Daemon:
     def runner_gone(self, runner: int, how: str, started: int, *, never_spawned: bool = False) -> None:
         """Handle the end of a runner's process."""
         self.hear(RunnerGone(runner, how, started, never_ran=never_spawned, never_spawned=never_spawned))
+
+    def drop(self, replicas: list[tuple[int, int]]) -> None:
+        """Remove replicas."""
+        if self.frozen:
+            self._missed.append(partial(self.drop, replicas))
+        elif self.alive:
+            self.store.difference_update(replicas)
+            for value, attempt in replicas:
+                self.witness.removed(self.worker, value, attempt)
+
+    def lacks(self, job: int) -> list[int]:
+        """Return the values that a job needs and that are not here."""
+        return [need.value for need in self.needs.get(job, ()) if (need.value, need.attempt) not in self.store]
+
+    def _keep_values(self, completed: Completed) -> Completed:
+        """Store the values that stay; name those that were missing."""
+        plans = self.witness.plans
+        rows = list(zip(completed.jobs, completed.attempts, completed.codes, strict=True))
+        sizes = [plans[job].size if code == Code.SUCCEEDED else 0 for job, _, code in rows]
+        gone = [value for job, _, code in rows if code == Code.INPUT_GONE for value in self.lacks(job)]
+        if not (any(sizes) or gone):
+            return completed
+        for (job, attempt, _), size in zip(rows, sizes, strict=True):
+            if size and self.alive:
+                self.store.add((job, attempt))
+                self.witness.stored(self.worker, job, attempt)
+        return replace(completed, sizes=sizes if any(sizes) else [], gone=gone)
+
+    def _drop_untold(self, said: Completed) -> None:
+        """Remove the values of attempts that do not count here any more."""
+        told = {
+            (job, attempt)
+            for completed in self._completed
+            for job, attempt, size in zip(completed.jobs, completed.attempts, completed.sizes, strict=False)
+            if size
+        }
+        stale = zip(said.jobs, said.attempts, said.sizes, strict=True)
+        self.drop([(job, attempt) for job, attempt, size in stale if size and (job, attempt) not in told])
 
     def thaw(self) -> None:
         """Continue (SIGCONT): handle what was missed."""
@@ -257,6 +301,8 @@ class Daemon:
         self._stage.noted(self._name, event, actions, self.scheduler)
         for action in actions:
             self._act(action)
+        if type(event) is RunnerCompleted and event.completed.sizes:
+            self._drop_untold(event.completed)
         self._report()
         if self._when_idle is not None and self.scheduler.idle:
             call, self._when_idle = self._when_idle, None
@@ -268,6 +314,8 @@ class Daemon:
         match action:
             case StartLease():
                 self.witness.granted(self.worker, action)
+                if action.needs:
+                    self.needs.update(zip(action.jobs, action.needs, strict=True))
                 runner = self.runners[action.runner]
                 runner.unbar()
                 runner.run(action)

@@ -13,10 +13,13 @@ from grainlike.scheduler import (
     AssembleGang,
     AssignJobs,
     CancelJobs,
+    FetchReplicas,
     FunctionDefined,
+    GiveValues,
     HeadAction,
     HeadEvent,
     HeadScheduler,
+    InputsLost,
     JobsBackedOff,
     JobsCancelled,
     JobsDeadlocked,
@@ -25,13 +28,17 @@ from grainlike.scheduler import (
     JobsOrphaned,
     JobsPending,
     JobsRequeued,
+    JobsRevived,
     JobsSettled,
     JobsStarted,
     JobsSubmitted,
     JobsUnsatisfiable,
+    ReplicasDropped,
     RetractJobs,
     ShapesForgotten,
     Ticked,
+    ValuesForgotten,
+    ValuesLost,
     WakeAt,
     WorkerHeard,
     WorkerJoined,
@@ -48,6 +55,7 @@ from grainlike.simulation._daemon import Daemon
 from grainlike.simulation._dice import Dice
 from grainlike.simulation._nests import Call, Nests
 from grainlike.simulation._plans import Faults, Network, Workload
+from grainlike.simulation._value_driver import ValueDriver
 from grainlike.simulation._voice import Voice
 from grainlike.simulation._witness import Witness
 from grainlike.wire import (
@@ -105,6 +113,7 @@ class SimulatedHead:
         self.client = Client(self, stage.workload)
         self.peers: dict[int, SimulatedWorker] = {}
         self.alive = True
+        self.values = ValueDriver(self, stage.seed, stage.network, stage.faults)
         self._nests = Nests(self)
         self._stage = stage
         self._alarm: float | None = None
@@ -122,12 +131,23 @@ class SimulatedHead:
     def die(self) -> None:
         """Die (SIGKILL). Messages that it had sent still arrive; jobs without an outcome are lost for the client."""
         self.alive = False
+        self.values.die()
         self.peers.clear()
         self._suspects.clear()
         self.client.lose_head()
         self.witness.head_died()
 
     # --- from the client ---------------------------------------------------------------------------------------------
+
+    @property
+    def members(self) -> dict[int, SimulatedWorker]:
+        """The connected workers."""
+        return self.peers
+
+    def tell(self, event: HeadEvent) -> None:
+        """Give the scheduler an event, while the head is alive."""
+        if self.alive:
+            self._tell(event)
 
     def submit(self, batches: list[JobsSubmitted]) -> None:
         """Accept jobs."""
@@ -169,6 +189,7 @@ class SimulatedHead:
         if self.peers.pop(worker, None) is not None:
             self._suspects.discard(worker)
             self.witness.given_up(worker)
+            self.values.left(worker)
             self._tell(WorkerLost(worker, reason))
 
     def leaving(self, worker: int) -> None:
@@ -267,6 +288,23 @@ class SimulatedHead:
                 self._undefine(action.shapes)
             case WakeAt():
                 self._wake(action.at)
+            case FetchReplicas():
+                self.values.fetch(action)
+            case GiveValues():
+                self.values.give(action)
+            case ReplicasDropped():
+                self.values.drop(action)
+            case JobsRevived():
+                for job in action.jobs:
+                    self.witness.revived(job)
+            case ValuesLost():
+                for value in action.values:
+                    self.witness.value_lost(value)
+                    self.client.gave_up(value)
+            case InputsLost():
+                self._each(action.jobs, lambda job: self.witness.input_lost(job, action.value))
+            case ValuesForgotten():
+                pass
 
     def _waiting(self, action: JobsPending) -> list[list[_Numbered]]:
         return [[*cls.live()] for cls in self.scheduler.classes.values() if cls.request == action.request]
@@ -275,7 +313,11 @@ class SimulatedHead:
         completed = action.completed
         for row in action.rows:
             job, code = completed.jobs[row], completed.codes[row]
+            if completed.sizes and completed.sizes[row]:
+                self.client.stayed(job)
             self.witness.settled(job, completed.attempts[row], code)
+            if completed.sizes and completed.sizes[row]:
+                self.witness.made(action.worker, job, completed.attempts[row])
             self._settled(job, ok=code == Code.SUCCEEDED)
 
     def _each(self, jobs: list[int], note: Callable[[int], None]) -> None:
@@ -299,7 +341,10 @@ class SimulatedHead:
         blank = [b""] * len(action.jobs)
         columns = action.jobs, action.attempts, action.fns, blank
         self._post(
-            action.worker, Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory, action.ages)
+            action.worker,
+            Assign(
+                action.cls, action.ahead, *columns, [], action.hard_s, action.memory, action.ages, list(action.needs)
+            ),
         )
 
     def _define(self, worker: int, cls: int, fns: list[int]) -> None:

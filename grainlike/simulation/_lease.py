@@ -72,6 +72,11 @@ class RunList:
         self._add(self.index, Code.CANCELLED, 0.0, 0.0)
         self.index += 1
 
+    def miss(self) -> None:
+        """Record that the job at `index` cannot begin, as a value that it needs is not there."""
+        self._add(self.index, Code.INPUT_GONE, 0.0, 0.0)
+        self.index += 1
+
     def hand_back(self, first: int) -> None:
         """Return the jobs from `first` on: they will not run here."""
         for position in range(first, self.end):

@@ -48,6 +48,8 @@ class JobPlan(msgspec.Struct, frozen=True, gc=False):
         cancel_at: when the client cancels it.
         calls: jobs of its own that it awaits, one batch after another, all of a batch at once. Between the batches, and
             before and after, it runs for equal parts of `seconds`. If one of them fails, so does it. Needs `awaits`.
+        size: bytes of its value, which stays at its worker; 0 for one that goes to the client.
+        wants: True if the client fetches such a value.
     """
 
     fn: int
@@ -65,6 +67,8 @@ class JobPlan(msgspec.Struct, frozen=True, gc=False):
     calls: tuple[tuple[JobPlan, ...], ...] = ()
     final: bool = False
     accepts_failures: bool = False
+    size: int = 0
+    wants: bool = False
 
 
 class Workload(msgspec.Struct, frozen=True):
@@ -99,6 +103,8 @@ class Network(msgspec.Struct, frozen=True):
     """Time from a runner's last outcome of a run-list until it has withdrawn its claim."""
     stop: Delay = Delay(0.0, 0.05)
     """Time from a cancellation that a job obeys until the job has ended."""
+    bytes_per_s: float = 100e6
+    """Bytes of values that a node sends, and receives, at most."""
 
 
 QUICK = Network(Delay(0.0002, 0.0002), Delay(0.00005, 0.00005), Delay(0.05, 0.05), Delay())
@@ -120,6 +126,8 @@ class Faults(msgspec.Struct, frozen=True):
         reset: RST to a connection: messages under way are lost. The worker ends and comes back as after `node_kill`.
         head_crash: the head dies, once, up to twice as many seconds after the beginning (whatever `until` says), with
             all its state: either its process, so that links end, or its machine, so that they are silent.
+        blocked: the probability that of two workers one cannot get values from the other, for five seconds at a time.
+        damage: a value in the store of a worker is damaged.
     """
 
     runner_kill: float = 0.0
@@ -132,6 +140,8 @@ class Faults(msgspec.Struct, frozen=True):
     reset: float = 0.0
     head_crash: float = 0.0
     blink: float = 0.0
+    blocked: float = 0.0
+    damage: float = 0.0
 
 
 CALM = Faults()

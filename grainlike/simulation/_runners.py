@@ -37,6 +37,10 @@ class Home(Protocol):
     network: Network
     witness: Witness
 
+    def lacks(self, job: int) -> list[int]:
+        """Return the values that a job needs and that are not here."""
+        ...
+
     def runner_says(self, runner: int, completed: Completed) -> None:
         """Handle outcomes that came through the pipe."""
 
@@ -340,6 +344,8 @@ class OwnRunner(Runner):
                 lease.hand_back(lease.index)
             elif lease.job in lease.stopped:
                 lease.skip()
+            elif self.home.lacks(lease.job):
+                lease.miss()
             else:
                 self._begin(lease)
                 return
@@ -405,6 +411,9 @@ class SharedRunner(Runner):
         while lease.index < lease.end:
             if lease.job in lease.stopped:
                 lease.skip()
+                continue
+            if self.home.lacks(lease.job):
+                lease.miss()
                 continue
             if self._begin(lease).awaits:
                 lease.suspended()

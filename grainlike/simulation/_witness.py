@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from grainlike.resources import Allocation, Missing, Request, parse_allocation
-from grainlike.scheduler import AssembleGang, AssignJobs, CancelJobs, Deadlock, StartLease
+from grainlike.scheduler import AssembleGang, AssignJobs, CancelJobs, Deadlock, ReplicasDropped, StartLease
 from grainlike.simulation._clock import Clock
 from grainlike.simulation._plans import JobPlan
 from grainlike.wire import Code, Completed, LeaseStart, LeaseWait
@@ -31,6 +31,7 @@ class Witness:
         last_end: when the last job ended.
         busy: unit-seconds that jobs used, by resource.
         seen: number of occurrences of each kind of event.
+        moved: bytes of values that were sent from worker to worker.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -40,6 +41,7 @@ class Witness:
         self.last_end = 0.0
         self.busy: dict[str, float] = {}
         self.seen: Counter[str] = Counter()
+        self.moved = 0
         self._chosen: dict[tuple[int, int], Request] = {}
         """Granted allocations, by worker and job, of requests that leave a choice."""
 
@@ -165,6 +167,61 @@ class Witness:
     def pending(self, jobs: Sequence[int]) -> None:
         """Record a warning about jobs that no worker can run yet."""
         self.seen["pending"] += 1
+
+    # --- values that stay --------------------------------------------------------------------------------------------
+
+    def needs(self, job: int, values: Sequence[int]) -> None:
+        """Record which values a job needs that is about to be accepted."""
+
+    def let_go(self, value: int) -> None:
+        """Record that the client refers to a value no more."""
+
+    def wanted(self, value: int) -> None:
+        """Record that the client wants the bytes of a value."""
+
+    def given(self, value: int) -> None:
+        """Record that the client has the bytes of a value."""
+
+    def value_lost(self, value: int) -> None:
+        """Record that the client hears that a value is lost."""
+        self.seen["value lost"] += 1
+
+    def input_lost(self, job: int, value: int) -> None:
+        """Record that a job can never run, as a value is lost."""
+        self.seen["input lost"] += 1
+
+    def made(self, worker: int, value: int, attempt: int) -> None:
+        """Record that the head hears of a value that stays at a worker, and counts."""
+        self.seen["value"] += 1
+
+    def revived(self, job: int) -> None:
+        """Record that a job is queued to make its value again."""
+        self.seen["revived"] += 1
+
+    def copying(self, source: int, target: int, value: int, attempt: int, size: int) -> None:
+        """Record that a value is to be copied from worker to worker."""
+        self.seen["copy"] += 1
+        self.moved += size
+
+    def copied(self, source: int, target: int, value: int, attempt: int, *, whole: bool) -> None:
+        """Record that the head hears how a copy has ended."""
+
+    def giving(self, worker: int, value: int, attempt: int) -> None:
+        """Record that a worker is to give a value to the client."""
+        self.seen["give"] += 1
+
+    def dropping(self, action: ReplicasDropped) -> None:
+        """Record that a worker is sent which replicas to remove."""
+
+    def stored(self, worker: int, value: int, attempt: int) -> None:
+        """Record that a worker has a value, whole."""
+
+    def removed(self, worker: int, value: int, attempt: int) -> None:
+        """Record that a worker has removed a value."""
+
+    def damaged(self, worker: int, value: int, attempt: int) -> None:
+        """Record that a value is damaged at a worker."""
+        self.seen["damage"] += 1
 
     # --- the nodes ---------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ that reach awaiters; and raises `AssertionError` when one of these promises is b
 21. A worker whose link is broken, or that is silent for long, or in quarantine, gets nothing new; and messages that
     were on the way when a link broke that is opened again arrive once, in order. (That it costs no attempt is checked
     by the tests of such worlds.)
+22. What `_value_books` says of values that stay at workers.
 
 `Patience` measures how long jobs were passed over; each test decides how long that may be.
 """
@@ -44,7 +45,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from grainlike.resources import NO_ALLOCATION, Allocation, Missing, Request, parse_allocation, with_memory
-from grainlike.scheduler import AssembleGang, AssignJobs, CancelJobs, Deadlock, StartLease
+from grainlike.scheduler import AssembleGang, AssignJobs, CancelJobs, Deadlock, ReplicasDropped, StartLease
 from grainlike.simulation import Clock, FunctionPlan, JobPlan, Witness
 from grainlike.wire import Code, Completed, LeaseStart, LeaseWait
 from simtest.judge._aftermath import Aftermath
@@ -56,6 +57,7 @@ from simtest.judge._loans import Loans
 from simtest.judge._order import Order
 from simtest.judge._patience import Patience
 from simtest.judge._rationing import Rationing, first_of
+from simtest.judge._value_books import ValueBooks
 
 __all__ = ["Referee"]
 
@@ -116,17 +118,20 @@ class Referee(Witness):
         """Times before which jobs may not be assigned."""
         self._endings = Endings(clock, self.plans, functions)
         self._aftermath = Aftermath(clock)
+        self._values = ValueBooks(clock, self.plans, functions, self.outcome)
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
     def joined(self, worker: int, offer: Allocation) -> None:
         """Record a new worker and its offer."""
         self._nodes[worker] = NodeBooks(offer)
+        self._values.joined(worker)
         self._until[worker] = self.clock.now + (offer.walltime or float("inf"))
 
     def given_up(self, worker: int) -> None:
         """Record a worker that the head has given up, and the losses of its jobs."""
         super().given_up(worker)
+        self._values.gone(worker)
         self._count_losses(worker)
         self._gangs.given_up(worker, self.outcome)
         self._rationing.given_up(worker)
@@ -138,6 +143,7 @@ class Referee(Witness):
     def suspected(self, worker: int) -> None:
         """Record that a worker may get nothing new."""
         super().suspected(worker)
+        self._values.trouble = True
         self._suspects.add(worker)
 
     def trusted(self, worker: int) -> None:
@@ -162,6 +168,7 @@ class Referee(Witness):
     def stalled(self, worker: int) -> None:
         """Excuse delays of a worker that stands still."""
         super().stalled(worker)
+        self._values.trouble = True
         self._endings.stalled(worker)
         self._aftermath.stalled(worker)
 
@@ -194,6 +201,8 @@ class Referee(Witness):
     def died(self, worker: int) -> None:
         """Record the death of a worker, and the losses of its jobs."""
         super().died(worker)
+        self._values.died(worker)
+        self._values.trouble = True
         self._count_losses(worker)
         self._nodes.pop(worker, None)
         self._gangs.died(worker)
@@ -235,6 +244,8 @@ class Referee(Witness):
             return
         if age and age != job:
             self._roots[job] = age
+        if self._values.has_needs(job):  # it goes where its inputs are
+            return
         key = self._order.submitted(job, age or job)
         self._patience.waiting(key, self._order.front(key))
 
@@ -248,7 +259,8 @@ class Referee(Witness):
         shut = (self._suspects | self._quarantined).intersection(action.workers)
         assert not shut, f"slots of job {action.job} were asked of {shut}, which are suspected or in quarantine"
         self._gangs.asked(action, self.plans[action.job].request.nodes)
-        self._order.leaves_queue(action.job)
+        if not self._values.has_needs(action.job):
+            self._order.leaves_queue(action.job)
         self._patience.assigned([action.job], action.workers, self.clock.now, self._order.front)
 
     def assigned(self, action: AssignJobs) -> None:
@@ -258,7 +270,8 @@ class Referee(Witness):
         shut = action.worker in self._suspects | self._quarantined and not action.gang
         assert not shut, f"worker {action.worker} got jobs while it was suspected or in quarantine"
         for job, attempt in zip(action.jobs, action.attempts, strict=True):
-            assert job not in self.outcome, f"job {job} was assigned after it was {self.outcome[job]}"
+            known = self.outcome.get(job)
+            assert known is None or self._values.is_reviving(job), f"job {job} was assigned after it was {known}"
             early = self._again_at.pop(job, 0.0) - self.clock.now
             assert early <= 0, f"job {job} was assigned {early:.3f} s before it was to be tried again"
             self._rationing.launched(job, self.plans[job].request, self.clock.now)
@@ -267,7 +280,7 @@ class Referee(Witness):
             self._assigned_to[job, attempt] = action.worker
             self._last[job] = (action.worker, attempt)
             self._circles.assigned(job)
-            if not action.gang and job not in self._parent:
+            if not action.gang and job not in self._parent and not self._values.has_needs(job):
                 self._order.leaves_queue(job, ahead=action.ahead)
         if action.gang:
             self._gangs.assigned(action)
@@ -292,6 +305,7 @@ class Referee(Witness):
     def head_died(self) -> None:
         """Record the head's death; check that every job has an outcome."""
         super().head_died()
+        self._values.trouble = True
         self._aftermath.head_died()
         self._gangs.head_died()
         for job in self.plans:
@@ -318,6 +332,11 @@ class Referee(Witness):
     def settled(self, job: int, attempt: int, code: int) -> None:
         """Check that an outcome is true, and that a job that failed had no retries left."""
         super().settled(job, attempt, code)
+        if self._values.is_reviving(job):
+            assert self._truth.get((job, attempt)) == code or code == Code.TIMED_OUT, f"job {job} has another outcome"
+            if code != Code.SUCCEEDED:
+                self._values.unmade(job)
+            return
         self._close(job, Code(code).name)
         truth = self._truth.get((job, attempt))
         function = self._functions[self.plans[job].fn]
@@ -335,6 +354,10 @@ class Referee(Witness):
     def lost(self, job: int, losses: int) -> None:
         """Check that a job that is given up was lost often enough, and not because of others."""
         super().lost(job, losses)
+        if self._values.is_reviving(job):
+            assert losses > self._functions[self.plans[job].fn].losses, f"job {job} was given up after {losses} losses"
+            self._values.unmade(job)
+            return
         self._close(job, "LOST")
         # For a worker that was given up before it reported, the head cannot know the cause.
         told = self._told_in_time
@@ -358,6 +381,9 @@ class Referee(Witness):
     def refused(self, job: int, why: Missing | None) -> None:
         """Check that a job is refused only in a closed world."""
         super().refused(job, why)
+        if self._values.is_reviving(job):
+            self._values.unmade(job)
+            return
         self._close(job, "REFUSED")
         assert self._closed, f"job {job} was refused although a worker might join"
 
@@ -386,6 +412,81 @@ class Referee(Witness):
         parents = self.outcome.get(self._parent.get(job, 0), "CANCELLED")  # a cancelled job may take some time to end
         assert outcome == "CANCELLED" or parents == "CANCELLED", f"job {job} outlived its parent, which was {parents}"
         self.outcome[job] = outcome
+        self._values.ended(job)
+
+    # --- values that stay --------------------------------------------------------------------------------------------
+
+    def needs(self, job: int, values: Sequence[int]) -> None:
+        """Record which values a job needs."""
+        self._values.needs(job, tuple(values))
+
+    def let_go(self, value: int) -> None:
+        """Record that the client refers to a value no more."""
+        self._values.let_go(value)
+
+    def wanted(self, value: int) -> None:
+        """Record that the client wants a value."""
+        self._values.wanted(value)
+
+    def given(self, value: int) -> None:
+        """Check that the client wanted what it is given."""
+        super().given(value)
+        self._values.answered(value)
+
+    def value_lost(self, value: int) -> None:
+        """Check that the client wanted a value that it hears is lost."""
+        super().value_lost(value)
+        self._values.answered(value)
+
+    def input_lost(self, job: int, value: int) -> None:
+        """Record that a job can never run."""
+        super().input_lost(job, value)
+        self._values.check_lost(value)
+        if self._values.is_reviving(job):
+            self._values.unmade(job)
+        else:
+            self._close(job, "INPUT LOST")
+
+    def made(self, worker: int, value: int, attempt: int) -> None:
+        """Record a value that counts."""
+        super().made(worker, value, attempt)
+        self._values.made(worker, value, attempt)
+
+    def revived(self, job: int) -> None:
+        """Check that a value may be made again."""
+        super().revived(job)
+        self._values.revived(job)
+
+    def copying(self, source: int, target: int, value: int, attempt: int, size: int) -> None:
+        """Check a copy that is asked for."""
+        super().copying(source, target, value, attempt, size)
+        self._values.copying(source, target, value, attempt, size)
+
+    def copied(self, source: int, target: int, value: int, attempt: int, *, whole: bool) -> None:
+        """Record how a copy has ended."""
+        super().copied(source, target, value, attempt, whole=whole)
+        self._values.copied(target, value, attempt, whole=whole)
+
+    def dropping(self, action: ReplicasDropped) -> None:
+        """Check that what is removed is not needed."""
+        self._values.dropping(action)
+
+    def stored(self, worker: int, value: int, attempt: int) -> None:
+        """Record that a worker has a value."""
+        self._values.stored(worker, value, attempt)
+
+    def removed(self, worker: int, value: int, attempt: int) -> None:
+        """Check that what a worker removes is not used there."""
+        self._values.removed(worker, value, attempt)
+
+    def damaged(self, worker: int, value: int, attempt: int) -> None:
+        """Record a damaged value."""
+        super().damaged(worker, value, attempt)
+        self._values.damaged(worker, value, attempt)
+
+    def check_values(self, joined: list[int], known: int) -> None:
+        """Check that no value is left at the connected workers, and nobody waits for one."""
+        self._values.check_rest(joined, known)
 
     # --- the nodes ---------------------------------------------------------------------------------------------------
 
@@ -502,6 +603,7 @@ class Referee(Witness):
         if first_of(self.plans[job].request).nodes > 1:
             self._gangs.began(worker, lease, job, attempt)
         self._truth[job, attempt] = None
+        self._values.began(worker, job)
         self._running[worker, job] = lease
         self._endings.began(job, attempt)
         self._aftermath.began(worker, job)
@@ -514,6 +616,7 @@ class Referee(Witness):
         assert self._running.pop((worker, job)) == lease
         self._loans.ended(worker, job)
         self._truth[job, attempt] = code
+        self._values.stopped(worker, job)
         self._rationing.ended(worker, job)
         self._endings.ended(job, attempt, code)
         self._aftermath.ended(worker, job)
@@ -528,8 +631,12 @@ class Referee(Witness):
         for worker, books in self._nodes.items():
             books.check_empty(worker)
         for job, plan in self.plans.items():
-            if job not in self.outcome:
+            if job not in self.outcome and not self._values.waits_for_ever(job, self._can_run):
                 fits = [worker for worker, books in self._nodes.items() if books.fits_ever(plan.request)]
                 enough = len(fits) >= first_of(plan.request).nodes
                 assert not enough, f"job {job} never ended, and worker {fits[0]} could have run it"
                 assert plan.request in self.warned, f"job {job} waits for ever, and there was no warning"
+
+    def _can_run(self, job: int) -> bool:
+        request = self.plans[job].request
+        return sum(books.fits_ever(request) for books in self._nodes.values()) >= first_of(request).nodes

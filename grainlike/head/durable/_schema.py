@@ -25,6 +25,7 @@ from typing import Any
 
 from grainlike._version import __version__
 from grainlike.errors import JournalError
+from grainlike.head._kept_calls import KeptCalls
 from grainlike.head.durable import _schema_head, _schema_scheduler
 from grainlike.journal import Conversion, Record
 
@@ -66,8 +67,9 @@ _AGES = Conversion(
 
 
 def _wire_values(held: dict[str, Any]) -> None:
-    """Give a head's scheduler what it needs for values that stay at workers."""
+    """Give a head and its scheduler what they need for values that stay at workers."""
     held["scheduler"].begin_values()
+    held.update(kept=KeptCalls(held["functions"]), transfers={}, last_transfer=0)
 
 
 def _empty(*names: str) -> Callable[[dict[str, Any]], object]:
@@ -86,6 +88,10 @@ _VALUES = Conversion(
         "ExtraState": _put(data=None),
         "Shape": _put(with_inputs=False),
         "HeadState": _wire_values,
+        "FunctionTable": lambda fields: fields.update(large=set()),
+        "JobCounters": _put(recomputed=0, sent=0),
+        "Placement": _put(size=None, recomputed=0),
+        "Totals": _put(moved=0, relayed=0, sent=0, fetched=0, recomputed=0),
     }
 )
 """Schema 3: values stay at workers. Those of jobs that came before did not."""

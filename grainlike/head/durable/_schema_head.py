@@ -65,7 +65,9 @@ Debt wire._window.Debt: _items _size
 Connection head._peers.Connection: number name link hello session taken_over heard
 Blob head._functions._Blob: data keys owners
 FunctionTable head._functions.FunctionTable: _define _numbers _specs _blobs _last _known _collected _by_client
-    _by_job _unowned _unowned_bytes _swept_jobs _swept_at dropped_bytes
+    _by_job _unowned _unowned_bytes _swept_jobs _swept_at dropped_bytes large
+KeptCalls head._kept_calls.KeptCalls: _functions _calls nbytes
+RevivedJob head._kept_calls.RevivedJob: fn id node placement travels former name request timeout
 RelayedJob head._nested.RelayedJob: fn id node placement travels attempt_of child finished name reply_to timeout
     waiters window
 RelayedJobs head._nested.RelayedJobs: _jobs _functions _number _tell _counters _children outbox
@@ -74,7 +76,7 @@ WorkerConnection head._peers.WorkerConnection: number name link hello session ta
 ReplicaCopy head.values._transfers.ReplicaCopy: attempt begun generation granted memory number paused received size
     source target value waits written
 HeadState head._state.HeadState: scheduler peers jobs counters functions nested last_job last_peer last_listener
-    transfers last_transfer told_late
+    transfers last_transfer told_late kept
 ClientConnection head.server._client.ClientConnection: number name link hello session taken_over heard tasks
     listening paths reply_to
 KeptFile head.server._sessions.KeptFile: name size checksum
@@ -84,10 +86,12 @@ NamedSession head.server._sessions.NamedSession: _by_child _calls _held _last_ch
     number since size
 Sessions head.server._sessions.Sessions: _named spill
 Placement jobs._job.Placement: worker attempt earlier slots began ended used receipt last_words blocks_since
-    streamed again_at
+    streamed again_at size recomputed
 Job jobs._job.Job: fn id node placement travels
 FirstOfChain jobs._job.FirstOfChain: fn id node placement travels _links _runs
 Totals wire._reports.Totals: succeeded failed skipped timed_out cancelled total_seconds run_seconds
+    moved relayed sent fetched recomputed
 JobCounters jobs._job.JobCounters: succeeded failed skipped timed_out cancelled run_seconds opened
+    recomputed sent
 ResumableSession net._resumable_session.ResumableSession: _transcript _link over tells
 """

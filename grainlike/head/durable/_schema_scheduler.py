@@ -117,7 +117,7 @@ Gangs scheduler.planning._gangs.Gangs: _shares _gangs assembling
 WorkerKinds scheduler.planning._kinds.WorkerKinds: _workers _kinds _capacities _are_many _least
 NearPlacing scheduler.planning._near.NearPlacing: wake now _workers _transfers _table _log _admits _elsewhere
 Homes scheduler.values._homes.Homes: _catalogue _table _transfers _workers
-JobInputs scheduler.values._inputs.JobInputs: claim inputs lacks remakes target
+JobInputs scheduler.values._inputs.JobInputs: attempts claim inputs lacks remakes target
 ValueState scheduler.values._records.ValueState: age asked attempt cls fn givers heirs id inputs is_kept maker own owned
     recomputed replicas size users why
 ValueTransfer scheduler.values._records.Transfer: attempt began jobs source target value weight

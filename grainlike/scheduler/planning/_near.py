@@ -94,6 +94,9 @@ class NearPlacing:
         """Return the column of what each of these jobs needs; empty if none needs any."""
         if not any(job.cls.near for job in jobs):
             return ()
+        for job in jobs:
+            if job.data is not None:
+                job.data.attempts = tuple(self._table.values[number].attempt for number in job.data.inputs)
         return tuple([self._need(number) for number in job.inputs] for job in jobs)
 
     def _need(self, number: int) -> Need:

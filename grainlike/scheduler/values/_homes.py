@@ -40,7 +40,9 @@ class Homes:
         near = data.target
         if near and self._table.missing(inputs, near):
             near = 0
-        if not near:
+        if near:
+            self._transfers.wait_no_more(job)
+        else:
             self._transfers.unclaim(job)
         if not inputs:  # it makes a value again, and needs none
             return True

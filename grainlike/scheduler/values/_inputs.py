@@ -10,16 +10,18 @@ class JobInputs:
 
     Attributes:
         inputs: numbers of the values, each once.
+        attempts: those that made the values with which it was sent to a worker last.
         remakes: True while it makes a value again.
         target: the worker that it was sent to, with its inputs; 0 without one.
         claim: the amounts that it is counted with there until it starts.
         lacks: number of its inputs that are on their way to `target`.
     """
 
-    __slots__ = ("claim", "inputs", "lacks", "remakes", "target")
+    __slots__ = ("attempts", "claim", "inputs", "lacks", "remakes", "target")
 
     def __init__(self, inputs: tuple[int, ...], *, remakes: bool = False) -> None:
         self.inputs = inputs
+        self.attempts: tuple[int, ...] = ()
         self.remakes = remakes
         self.target = 0
         self.claim: tuple[tuple[str, int], ...] = ()

@@ -137,7 +137,9 @@ class ValueTable:
             self._let_go(value)
 
     def _let_go(self, value: ValueState) -> None:
-        self.drop(value, value.replicas)
+        if value.replicas:
+            self.drop(value, value.replicas)
+            value.why = "its bytes were needed no more"
         self.bare.pop(value.id, None)
         if value.maker is not None:
             self.unwanted.append(value.maker.id)

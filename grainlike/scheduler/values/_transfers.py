@@ -109,14 +109,27 @@ class Transfers:
                 claimed[name] -= amount
             if not any(claimed.values()):
                 del self.claims[data.target]
-        if data.lacks:
-            for number in data.inputs:
-                transfer = self.known.get((number, data.target))
-                if transfer is None or transfer.jobs.pop(job.id, None) is None:
-                    continue
-                if not (transfer.jobs or transfer.source):
-                    del self.known[number, data.target]
-        data.target, data.claim, data.lacks = 0, (), 0
+        self.wait_no_more(job)
+        data.target, data.claim = 0, ()
+
+    def wait_no_more(self, job: HeadJob) -> None:
+        """Let a job wait for no copy any more, as it lacks none, or goes elsewhere."""
+        data = job.data
+        if data is None or not data.lacks:
+            return
+        data.lacks = 0
+        for number in data.inputs:
+            transfer = self.known.get((number, data.target))
+            if transfer is None or transfer.jobs.pop(job.id, None) is None:
+                continue
+            if not (transfer.jobs or transfer.source):
+                del self.known[number, data.target]
+
+    def forget_copies(self) -> None:
+        """Ask no more for copies for the safety of values that nobody needs."""
+        for key, transfer in list(self.known.items()):
+            if not (transfer.jobs or transfer.source or transfer.value.is_needed):
+                del self.known[key]
 
     # --- what is asked for -------------------------------------------------------------------------------------------
 
@@ -217,15 +230,24 @@ class Transfers:
             return [] if transfer is None else list(transfer.jobs.values())
         self.table.whole(value, worker)
         if transfer is None:  # its source was given up meanwhile
-            asked = self.known.get((number, worker))
-            if asked is None or asked.source:
-                return []
-            transfer = self.known.pop((number, worker))
-            transfer.began = now
+            return self.is_here(worker, number)
         self._rests.pop((transfer.source, worker), None)
         if transfer.weight == WHOLE and now > transfer.began:
             rate = max(SLOWEST_BYTES_PER_S, transfer.value.size / (now - transfer.began))
             self._rate = rate if not self._rate else 0.75 * self._rate + 0.25 * rate
+        return self._ready(transfer)
+
+    def is_here(self, worker: int, number: int) -> list[HeadJob]:
+        """Record that a worker has a value that it was to get, not by a copy that is under way; return the jobs that have
+        all their inputs there now.
+        """
+        transfer = self.known.get((number, worker))
+        if transfer is None or transfer.source:
+            return []
+        del self.known[number, worker]
+        return self._ready(transfer)
+
+    def _ready(self, transfer: Transfer) -> list[HeadJob]:
         ready: list[HeadJob] = []
         for job in transfer.jobs.values():
             assert job.data is not None
@@ -306,7 +328,8 @@ class Transfers:
         claims: dict[int, dict[str, int]] = {}
         for job in jobs.values():
             if job.data is not None and job.data.target:
-                lacked = [number for number in job.data.inputs if (number, job.data.target) in self.known]
+                to = [self.known.get((number, job.data.target)) for number in job.data.inputs]
+                lacked = [transfer.value.id for transfer in to if transfer is not None and job.id in transfer.jobs]
                 assert job.data.lacks == len(lacked), f"job {job.id} waits for {lacked}, and counts {job.data.lacks}"
                 if job.data.target in self._workers:
                     claimed = claims.setdefault(job.data.target, {})

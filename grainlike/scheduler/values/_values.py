@@ -189,7 +189,7 @@ class Values:
         """Record that a worker is lost, and its replicas with it. Its own jobs are queued again by others."""
         table = self._table
         table.drops.pop(worker.id, None)
-        if not table.values:
+        if not (table.values or self._transfers.known):
             return
         for value in list(table.values.values()):
             if worker.id in value.replicas:
@@ -221,6 +221,16 @@ class Values:
             if value.owned and not value.fn.losses:
                 self._copy(value)
         self._queue_again(list(self._table.parked.values()), out)
+
+    def missed(self, worker: WorkerState, completed: Completed, out: list[HeadAction]) -> None:
+        """Record which values jobs did not find where they were to begin."""
+        known, gone = self._table.values, set(completed.gone)
+        for number, attempt, code in zip(completed.jobs, completed.attempts, completed.codes, strict=True):
+            job = self._books.current(worker, number, attempt) if code == Code.INPUT_GONE else None
+            if job is not None and job.data is not None:
+                needed = zip(job.inputs, job.data.attempts, strict=True)
+                lost = [value for value, needed in needed if value in gone and known[value].attempt == needed]
+                self.gone(worker, lost, out)
 
     def gone(self, worker: WorkerState, numbers: list[int], out: list[HeadAction]) -> None:
         """Record that a worker has no good replica of these values any more."""
@@ -255,8 +265,14 @@ class Values:
             ended, table.ended = table.ended, []
             for job in ended:
                 self._ended(job, out)
-            bare, table.bare = table.bare, {}
-            for value in sorted(bare.values(), key=lambda value: value.id):
+            if table.unwanted:
+                break
+            if table.ended:
+                continue
+            bare = [value for _, value in sorted(table.bare.items()) if self._is_lacking(value)]
+            hopeless = [value for value in bare if self._why_not(value)]
+            table.bare = {value.id: value for value in bare} if hopeless else {}
+            for value in hopeless or bare:  # those first, as others may not be needed then
                 self._renew(value, out)
         unwanted, table.unwanted = table.unwanted, []
         if unwanted:
@@ -264,6 +280,8 @@ class Values:
         for worker, rows in table.drops.items():
             if worker in self._books.workers:
                 out.append(ReplicasDropped(worker, [number for number, _ in rows], [attempt for _, attempt in rows]))
+        if table.drops or table.forgotten:
+            self._transfers.forget_copies()
         if table.forgotten:
             out.append(ValuesForgotten(table.forgotten))
         table.drops, table.forgotten, table.stirred = {}, [], False
@@ -286,8 +304,8 @@ class Values:
 
     def _renew(self, value: ValueState, out: list[HeadAction]) -> None:
         """Make a value again that is needed and has no replica, if it may be."""
-        idle = any(not job.worker for job in (value.users or {}).values())
-        if value.replicas or value.maker is not None or not (idle or value.asked):
+        self._table.bare.pop(value.id, None)
+        if not self._is_lacking(value):
             return
         why = self._why_not(value)
         if why:
@@ -302,6 +320,14 @@ class Values:
         self.revived = True
         out.append(JobsRevived([job.id]))
         self._books.requeue([job], out)
+
+    def _is_lacking(self, value: ValueState) -> bool:
+        """Return True if a value has no replica, nobody makes it, and somebody needs it who has not got it yet."""
+        if value.replicas or value.maker is not None:
+            return False
+        here = self._books.jobs
+        users = (value.users or {}).values()
+        return bool(value.asked) or any(not job.worker and here.get(job.id) is job for job in users)
 
     def _why_not(self, value: ValueState) -> str:
         """Return why a value cannot be made again; empty if it can."""
@@ -318,7 +344,8 @@ class Values:
         if value.asked or value.givers:
             value.asked, value.givers = 0, ()
             out.append(ValuesLost([value.id], why))
-        jobs = [job for job in (value.users or {}).values() if not job.worker]
+        here = self._books.jobs
+        jobs = [job for job in (value.users or {}).values() if not job.worker and here.get(job.id) is job]
         if jobs:
             for job in jobs:
                 self._books.withdraw(job)
@@ -328,5 +355,6 @@ class Values:
     def _whole_again(self, value: ValueState, out: list[HeadAction]) -> None:
         """Pass on a value that was made again."""
         self._transfers.is_due = True
+        self._queue_again(self._transfers.is_here(value.replicas[0], value.id), out)
         self._give(value.id, out)
         self._queue_again([job for job in (value.users or {}).values() if job.id in self._table.parked], out)

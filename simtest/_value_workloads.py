@@ -1,0 +1,127 @@
+"""Workloads with large values that stay at workers: patterns of use, in small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from grainlike.resources import Cores, Nodes, Request
+from grainlike.simulation import Dice, FunctionPlan, JobPlan, Workload
+
+__all__ = ["PATTERNS", "VALUE_WORKLOADS"]
+
+MB = 10**6
+
+_FUNCTIONS = (
+    FunctionPlan("makes"),
+    FunctionPlan("reads", is_async=True),
+    FunctionPlan("once", losses=0),
+    FunctionPlan("tries", retries=2, losses=1, backoff=(0.1, 2.0, 1.0)),
+    FunctionPlan("hurried", timeout=1.0),
+)
+
+
+def broadcast(dice: Dice, count: int, size: int = 50 * MB, seconds: float = 0.5) -> Workload:
+    """One value, and many readers."""
+    jobs = [JobPlan(0, Cores(1), 0.1, size=size)]
+    jobs += [JobPlan(1, Cores(1), seconds * dice.between(0.9, 1.1), after=(0,)) for _ in range(count - 1)]
+    return Workload("broadcast", _FUNCTIONS, tuple(jobs))
+
+
+def chains(dice: Dice, count: int, size: int = 20 * MB, seconds: float = 0.1) -> Workload:
+    """Chains of ten jobs, each of which needs the one before."""
+    jobs: list[JobPlan] = []
+    for at in range(count):
+        after = (at - 1,) if at % 10 else ()
+        jobs.append(JobPlan(0, Cores(1), seconds * dice.between(0.8, 1.2), after=after, size=size))
+    return Workload("chains", _FUNCTIONS, tuple(jobs))
+
+
+def tree(dice: Dice, count: int, size: int = 20 * MB, seconds: float = 0.2) -> Workload:
+    """Leaves, summed by eights, and those sums again."""
+    jobs = [JobPlan(0, Cores(1), seconds * dice.between(0.8, 1.2), size=size) for _ in range(count - count // 8)]
+    level = list(range(len(jobs)))
+    while len(level) > 1:
+        above = list(range(len(jobs), len(jobs) + (len(level) + 7) // 8))
+        jobs += [
+            JobPlan(1, Cores(1), seconds / 2, after=tuple(level[at : at + 8]), size=size)
+            for at in range(0, len(level), 8)
+        ]
+        level = above
+    return Workload("tree", _FUNCTIONS, tuple(jobs))
+
+
+def few_long(dice: Dice, count: int, size: int = 100 * MB, seconds: float = 2.0) -> Workload:
+    """A few values, each with many long readers."""
+    jobs = [JobPlan(0, Cores(1), 0.2, size=size) for _ in range(4)]
+    jobs += [JobPlan(1, Cores(1), seconds * dice.between(0.5, 1.5), after=(at % 4,)) for at in range(count - 4)]
+    return Workload("few_long", _FUNCTIONS, tuple(jobs))
+
+
+def cheap(dice: Dice, count: int, size: int = 50 * MB, seconds: float = 0.002) -> Workload:
+    """Many values, each with readers that take no time."""
+    many = max(1, count // 40)
+    jobs = [JobPlan(0, Cores(1), 0.05, size=size) for _ in range(many)]
+    jobs += [JobPlan(1, Cores(1), seconds * dice.between(0.8, 1.2), after=(at % many,)) for at in range(count - many)]
+    return Workload("cheap", _FUNCTIONS, tuple(jobs))
+
+
+PATTERNS: dict[str, Callable[[Dice, int], Workload]] = {
+    "broadcast": broadcast, "chains": chains, "tree": tree, "few_long": few_long, "cheap": cheap,
+}  # fmt: skip
+"""Patterns by which policies are compared."""
+
+_ASKS: tuple[Request, ...] = (Cores(1), Cores(1), Cores(1), Cores(2), Cores(4))
+
+
+def values(dice: Dice, count: int) -> Workload:
+    """A graph of any form: values of all sizes, readers of several, some of which fail, are cancelled or fetched."""
+    jobs: list[JobPlan] = []
+    for at in range(count):
+        after = {dice.below(at) for _ in range(dice.below(4))} if at else set[int]()
+        if at and dice.chance(0.2):
+            after = {at - 1}
+        size = dice.pick((0, 10_000, 200_000, 2 * MB, 20 * MB, 100 * MB))
+        fn = dice.pick((0, 0, 1, 1, 2, 3, 3, 4))
+        plan = JobPlan(
+            fn, dice.pick(_ASKS), dice.pick((0.001, 0.02, 0.3)) * dice.between(0.5, 1.5), dice.between(0.0, 1.0),
+            tuple(sorted(after)), size=size, wants=dice.chance(0.3), priority=dice.below(8) // 7,
+            awaits=fn == 1 and dice.chance(0.3), on_stop=dice.pick(("ends", "ends", "returns", "goes on")),
+        )  # fmt: skip
+        if dice.chance(0.05):
+            plan = replace(plan, raises=dice.pick((1, 2)))
+        if dice.chance(0.05):
+            plan = replace(plan, cancel_at=dice.between(0.0, 3.0))
+        if dice.chance(0.04) and fn != 1:
+            plan = replace(plan, kills=1)
+        if dice.chance(0.05):
+            plan = replace(plan, request=Nodes(2, each=Cores(1)), fn=0, awaits=False)
+        jobs.append(plan)
+    return Workload("values", _FUNCTIONS, tuple(jobs))
+
+
+def shared_values(dice: Dice, count: int) -> Workload:
+    """Few values that nearly all jobs need, some at several levels, while workers come and go."""
+    few = 1 + dice.below(4)
+    size = dice.pick((2 * MB, 20 * MB, 100 * MB))
+    jobs = [JobPlan(dice.pick((0, 0, 2)), Cores(1), 0.05, size=size, wants=dice.chance(0.2)) for _ in range(few)]
+    for at in range(few, count):
+        after = tuple(sorted({dice.below(few) for _ in range(1 + dice.below(3))}))
+        if at > few + 4 and dice.chance(0.2):
+            after = tuple(sorted({*after, few + dice.below(at - few)}))
+        made = dice.pick((0, 0, 0, size))
+        jobs.append(JobPlan(dice.pick((1, 3)), Cores(1), dice.pick((0.002, 0.1, 1.0)), after=after, size=made))
+    return Workload("shared_values", _FUNCTIONS, tuple(jobs))
+
+
+VALUE_WORKLOADS: dict[str, Callable[[Dice, int], Workload]] = {
+    "broadcast": broadcast,
+    "chains": chains,
+    "tree": tree,
+    "few_long": few_long,
+    "cheap": cheap,
+    "values": values,
+    "shared_values": shared_values,
+}
+"""All of these, by name."""

@@ -1,0 +1,239 @@
+"""Judge's records of values that stay: where each truly is, who needs it, and what the head has asked for.
+
+Raises `AssertionError` when one of these promises is broken:
+
+1. A job begins only where all its inputs are whole, and they are there until it has ended.
+2. A value that nobody needs is at no worker a little later, if links are quiet.
+3. There is one copy of a value to a worker at a time; no more than two (or sixteen small ones for each) go into a
+   worker or out of it, and each ends in one way.
+4. A value that is needed keeps its last replica.
+5. A value is made again only if it is needed, no worker that was not given up has it, and its function may be lost.
+6. Whoever wants a value receives it, or hears that it is lost, once.
+7. At rest there is nothing left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from grainlike.scheduler import ReplicasDropped
+from grainlike.simulation import Clock, FunctionPlan, JobPlan
+
+__all__ = ["ValueBooks"]
+
+_SMALL_BYTES = 1 << 20
+_WHOLE = 16
+_QUIET_S = 3.0
+"""Seconds after which a value that nobody needs is gone, with the longest that a message travels."""
+
+
+class ValueBooks:
+    """Records of all values. `outcome` has the jobs that have one, `trouble` is True once links may stand still."""
+
+    def __init__(
+        self, clock: Clock, plans: dict[int, JobPlan], functions: tuple[FunctionPlan, ...], outcome: dict[int, str]
+    ) -> None:
+        self._clock = clock
+        self._plans = plans
+        self._functions = functions
+        self._outcome = outcome
+        self.trouble = False
+        self._needs: dict[int, tuple[int, ...]] = {}
+        self._users: dict[int, set[int]] = {}
+        self._stores: dict[int, set[tuple[int, int]]] = {}
+        self._known: dict[int, tuple[int, set[int]]] = {}
+        """Attempt of each value that the head knows of, and the workers that have it for all that it has heard."""
+        self._owned: set[int] = set()
+        self._wanted: set[int] = set()
+        self._copies: dict[tuple[int, int], tuple[int, int]] = {}
+        """Source and weight of what is under way, by value and target."""
+        self._running: dict[tuple[int, int], int] = {}
+        self._reviving: set[int] = set()
+
+    # --- interest ----------------------------------------------------------------------------------------------------
+
+    def is_needed(self, value: int) -> bool:
+        """Return True if somebody needs the bytes of a value."""
+        return value in self._owned or value in self._wanted or self._is_used(value)
+
+    def _is_used(self, value: int) -> bool:
+        return any(self._is_open(job) for job in self._users.get(value, ()))
+
+    def _is_open(self, job: int) -> bool:
+        """Return True if a job has not ended, for all that the head knows."""
+        if job in self._reviving:  # one that nobody needs any more is given up, and nobody hears of it
+            return job in self._wanted or self._is_used(job)
+        return job not in self._outcome
+
+    def needs(self, job: int, values: tuple[int, ...]) -> None:
+        """Record what a job needs."""
+        self._needs[job] = values
+        for value in values:
+            self._users.setdefault(value, set()).add(job)
+
+    def has_needs(self, job: int) -> bool:
+        """Return True if a job needs values at workers."""
+        return job in self._needs
+
+    def check_lost(self, value: int) -> None:
+        """Check that a value which is given up as lost is nowhere."""
+        workers = self._known[value][1] if value in self._known else ()
+        assert not workers, f"value {value} is lost, and workers {sorted(workers)} have it"
+
+    def let_go(self, value: int) -> None:
+        """Record that the client refers to a value no more."""
+        self._owned.discard(value)
+        self._look_later(value)
+
+    def ended(self, job: int) -> None:
+        """Record that a job has its outcome."""
+        for value in self._needs.get(job, ()):
+            self._look_later(value)
+
+    def _look_later(self, value: int) -> None:
+        if not self.is_needed(value):
+            self._clock.after(_QUIET_S, self._check_gone, value)
+
+    def _check_gone(self, value: int) -> None:
+        if self.trouble or self.is_needed(value) or value in self._reviving:
+            return
+        for worker, store in self._stores.items():
+            left = [attempt for held, attempt in store if held == value]
+            running = any(value in self._needs.get(job, ()) for at, job in self._running if at == worker)
+            assert not left or running, f"worker {worker} still has value {value}, which nobody needs"
+
+    def wanted(self, value: int) -> None:
+        """Record that the client wants a value."""
+        self._wanted.add(value)
+
+    def answered(self, value: int) -> None:
+        """Record that the client has a value it wanted, or hears that it is lost."""
+        assert value in self._wanted, f"an answer came for value {value}, which nobody wants"
+        self._wanted.discard(value)
+
+    # --- replicas ----------------------------------------------------------------------------------------------------
+
+    def joined(self, worker: int) -> None:
+        """Record a new worker."""
+        self._stores[worker] = set()
+
+    def gone(self, worker: int) -> None:
+        """Record that the head has given up a worker, or that it has died."""
+        for _, workers in self._known.values():
+            workers.discard(worker)
+        self._copies = {
+            key: (source, weight) for key, (source, weight) in self._copies.items() if worker not in (key[1], source)
+        }
+
+    def died(self, worker: int) -> None:
+        """Record that a worker is dead, and its store with it."""
+        self._stores.pop(worker, None)
+
+    def made(self, worker: int, value: int, attempt: int) -> None:
+        """Record that the head hears of a value that counts."""
+        again = value in self._known
+        there = (value, attempt) in self._stores.get(worker, ())  # it may be damaged by now
+        self._known[value] = (attempt, {worker} if there else set())
+        if value in self._reviving:
+            self._reviving.discard(value)
+            self.ended(value)
+        elif not again:
+            self._owned.add(value)
+
+    def unmade(self, job: int) -> None:
+        """Record that a job which made a value again has ended without one."""
+        self._reviving.discard(job)
+        self.ended(job)
+
+    def stored(self, worker: int, value: int, attempt: int) -> None:
+        """Record that a worker has a value."""
+        if worker in self._stores:
+            self._stores[worker].add((value, attempt))
+
+    def removed(self, worker: int, value: int, attempt: int) -> None:
+        """Record that a worker has a value no more; check that no job there uses it."""
+        if worker in self._stores:
+            self._stores[worker].discard((value, attempt))
+            used = [job for at, job in self._running if at == worker and value in self._needs.get(job, ())]
+            again = any(held == value for held, _ in self._stores[worker])  # it was made again, and this is the old one
+            used = [job for job in used if self._is_open(job) and not again]
+            assert not used, f"worker {worker} removed value {value}, which job {used} uses there"
+
+    def damaged(self, worker: int, value: int, attempt: int) -> None:
+        """Record that a value is damaged at a worker."""
+        self._stores.get(worker, set()).discard((value, attempt))
+        known = self._known.get(value)
+        if known is not None and known[0] == attempt:
+            known[1].discard(worker)
+
+    def dropping(self, action: ReplicasDropped) -> None:
+        """Check that no replica is removed that counts, of a value that somebody needs."""
+        for value, attempt in zip(action.values, action.attempts, strict=True):
+            known = self._known.get(value)
+            if known is None or known[0] != attempt:
+                continue
+            users = [job for job in self._users.get(value, ()) if self._is_open(job)]
+            assert not self.is_needed(value), f"value {value} is to be removed, and jobs {users} or others need it"
+            known[1].discard(action.worker)
+
+    def copying(self, source: int, target: int, value: int, attempt: int, size: int) -> None:
+        """Check a copy that is asked for."""
+        known = self._known[value]
+        assert known[0] == attempt, f"attempt {attempt} of value {value} is copied, and {known[0]} counts"
+        assert (value, target) not in self._copies, f"value {value} is copied to worker {target} twice"
+        self._copies[value, target] = source, _WHOLE if size >= _SMALL_BYTES else 1
+        for end, going in (("into", target), ("out of", source)):
+            at = 1 if end == "into" else 0
+            weights = [weight for (_, to), (out_of, weight) in self._copies.items() if (to if at else out_of) == going]
+            assert sum(weights) <= 2 * _WHOLE, f"{len(weights)} copies go {end} worker {going} at once"
+
+    def copied(self, target: int, value: int, attempt: int, *, whole: bool) -> None:
+        """Record that the head hears how a copy has ended."""
+        self._copies.pop((value, target), None)
+        known = self._known.get(value)
+        if whole and known is not None and known[0] == attempt:
+            known[1].add(target)
+
+    def revived(self, value: int) -> None:
+        """Check that a value may be made again."""
+        attempt, workers = self._known[value]
+        assert not workers, f"value {value} (attempt {attempt}) is made again, and workers {sorted(workers)} have it"
+        assert self._functions[self._plans[value].fn].losses, f"value {value} is made again, and may not be"
+        needed = value in self._wanted or self._is_used(value)
+        assert needed, f"value {value} is made again, and nobody needs it"
+        self._reviving.add(value)
+
+    def waits_for_ever(self, job: int, can_run: Callable[[int], bool]) -> bool:
+        """Return True if a job needs a value that is to be made again, and nobody is here who could."""
+        again = [value for value in self._needs.get(job, ()) if value in self._reviving]
+        return any(not can_run(value) or self.waits_for_ever(value, can_run) for value in again)
+
+    def is_reviving(self, job: int) -> bool:
+        """Return True while a job makes a value again."""
+        return job in self._reviving
+
+    # --- runs --------------------------------------------------------------------------------------------------------
+
+    def began(self, worker: int, job: int) -> None:
+        """Check that all inputs of a job are where it begins."""
+        store = {value for value, _ in self._stores.get(worker, ())}
+        lacks = [value for value in self._needs.get(job, ()) if value not in store]
+        assert not lacks, f"job {job} begins on worker {worker}, which lacks its inputs {lacks}"
+        self._running[worker, job] = 1
+
+    def stopped(self, worker: int, job: int) -> None:
+        """Record that a job runs no more."""
+        self._running.pop((worker, job), None)
+
+    def check_rest(self, joined: list[int], known: int) -> None:
+        """Check that nothing is left; `joined` are the workers that are connected, `known` values are at the head."""
+        assert not self._wanted, f"values {sorted(self._wanted)} are wanted, and nobody was told"
+        if any(job not in self._outcome for job in self._plans):
+            return  # it waits for a worker that could run it, and its inputs with it
+        reviving = [value for value in self._reviving if self._is_open(value)]
+        assert not reviving, f"values {reviving} are made again for ever"
+        for who, left in (("the client", self._owned), ("others", self._wanted)):
+            assert not left, f"{who} needs values {sorted(left)} for ever"
+        for worker in joined:
+            assert not self._stores.get(worker), f"worker {worker} has {sorted(self._stores[worker])} left"
+        assert not known, f"the head believes that {known} values are needed"

@@ -1,0 +1,56 @@
+"""Workers that share no memory with the program, and what a head, and they, know of values that stay at workers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from limits import LIMIT_S
+from waiting import until
+
+from grainlike import Executor
+
+__all__ = ["books", "far_workers", "head_of", "lose", "replicas"]
+
+_ELSEWHERE = "import grainlike.payload as p\np.memory_id = lambda: {name!r}"
+
+
+@asynccontextmanager
+async def far_workers(
+    start_worker: Callable[..., Any], *names: str, resources: str = "cores=2"
+) -> AsyncIterator[tuple[Executor, dict[str, Any]]]:
+    """Open an executor with these workers, each as on a machine of its own."""
+    async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
+        workers = {
+            name: start_worker(executor.address, name=name, resources=resources, first=_ELSEWHERE.format(name=name))
+            for name in names
+        }
+        await executor.wait_for_workers(len(names))
+        yield executor, workers
+
+
+def head_of(executor: Executor) -> Any:
+    return executor._service.head
+
+
+def books(executor: Executor) -> dict[int, Any]:
+    """The values that the scheduler knows, by number."""
+    values: dict[int, Any] = head_of(executor).state.scheduler._values._table.values
+    return values
+
+
+def replicas(executor: Executor) -> list[str]:
+    """The files of all workers that are here; tests' workers are on this machine, whatever they say of their memory."""
+    homes = [Path(peer.hello.replicas) for peer in head_of(executor).peers.values()]
+    return sorted(path.name for home in homes for path in home.glob("v*"))
+
+
+async def lose(executor: Executor, workers: dict[str, Any], name: str) -> None:
+    """Kill a worker, and wait until the head knows that it is lost."""
+    head = head_of(executor)
+    (peer,) = [peer for peer in head.peers.values() if peer.name == name]
+    workers[name].process.kill()
+    await until(lambda: peer.number not in head.peers)

@@ -1,0 +1,190 @@
+"""Large values stay at workers: whoever needs their bytes in the program has them, by whatever way it asks."""
+
+from __future__ import annotations
+
+import operator
+from functools import reduce
+from pathlib import Path
+
+import anyio
+import pytest
+
+from grainlike import (
+    Callbacks,
+    Cores,
+    Dag,
+    Executor,
+    Partition,
+    amap,
+    as_completed,
+    delayed,
+    gather,
+    info,
+    result,
+    start,
+    wait,
+)
+from grainlike.adapters import GrainlikePool
+
+pytestmark = pytest.mark.anyio
+
+SIZE = 300_000
+
+
+@delayed
+def make(number: int) -> bytes:
+    return bytes([number]) * SIZE
+
+
+@delayed
+async def make_here(number: int) -> bytes:
+    return bytes([number]) * SIZE
+
+
+@delayed
+def last(value: bytes) -> int:
+    return value[-1]
+
+
+@delayed
+def both(one: bytes, two: bytes) -> bytes:
+    return one[: SIZE // 2] + two[SIZE // 2 :]
+
+
+job = make @ Cores(1)
+
+
+def fetched(placeholder: object) -> bool:
+    return not placeholder._node.stays  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("function", [make, make_here])
+async def test_operators_indices_and_calls_without_resources_get_the_bytes(function) -> None:
+    async with Executor(local=Cores(2)):
+        a_, b_ = (function @ Cores(1))(1), (function @ Cores(1))(2)
+        await wait(a_, b_)
+        assert not fetched(a_)
+        assert await (a_ + b_)[SIZE - 1 : SIZE + 1] == b"\1\2"
+        assert await last(a_) == await (last @ Cores(1))(b_) - 1 == 1
+        assert await a_.count(1) == SIZE
+        assert await reduce(operator.add, [job(i)[0] for i in range(4)]) == 6
+
+
+async def test_a_map_gives_values_in_order_and_each_as_it_comes() -> None:
+    async with Executor(local=Cores(2)):
+        assert [y[0] async for y in amap(job, range(5))] == list(range(5))
+        assert sorted([y[0] async for y in amap(job, range(5), ordered=False)]) == list(range(5))
+
+
+async def test_as_completed_fetches_nothing_until_one_is_awaited() -> None:
+    async with Executor(local=Cores(2)):
+        calls = [job(i) for i in range(4)]
+        found = set()
+        async for r_ in as_completed(calls):
+            assert not fetched(r_)
+            found.add((await r_)[0])
+        assert found == {0, 1, 2, 3}
+
+
+async def test_a_gather_with_errors_has_values_and_errors() -> None:
+    @delayed
+    def fails() -> bytes:
+        raise ValueError("told")
+
+    async with Executor(local=Cores(2)):
+        good, bad = await gather(job(1), (fails @ Cores(1))(), return_exceptions=True)
+        assert good == bytes([1]) * SIZE
+        assert isinstance(bad, ValueError)
+
+
+async def test_a_blocked_thread_gets_the_value() -> None:
+    async with Executor(local=Cores(1)):
+        a_ = job(3)
+        await wait(a_)
+
+        @delayed
+        def in_a_thread() -> int:
+            return result(a_)[0] + result(job(4))[0]
+
+        assert await in_a_thread() == 7
+
+
+async def test_containers_that_look_at_values_have_them(tmp_path: Path) -> None:
+    @delayed
+    def of_set(values: set[bytes]) -> int:
+        return len(values)
+
+    async with Executor(local=Cores(2)):
+        a_, b_ = job(1), job(1)
+        assert await (of_set @ Cores(1))({a_, b_}) == 1
+
+
+async def test_a_named_graph_reports_what_nobody_else_needs(tmp_path: Path) -> None:
+    told: dict[str, object] = {}
+    async with Executor(local=Cores(2)):
+        dag = Dag()
+        dag.add("a", make, 1, request=Cores(1))
+        dag.add("b", make, 2, request=Cores(1))
+        dag.add("both", both, dag["a"], dag["b"], request=Cores(1))
+        report = await dag.run(callbacks=Callbacks(on_complete=told.__setitem__))
+        assert (report.succeeded, report["a"].value, told["a"]) == (3, None, None)
+        assert report["both"].value == told["both"] == bytes([1]) * (SIZE // 2) + bytes([2]) * (SIZE // 2)
+        assert (await dag["a"])[0] == 1
+
+
+async def test_parts_of_a_graph_pass_large_values_on() -> None:
+    async with Executor(local=Cores(2)):
+        dag = Dag()
+        for name, number in (("a", 1), ("b", 2)):
+            dag.add(name, make, number, request=Cores(1))
+        dag.add("both", both, dag["a"], dag["b"], request=Cores(1))
+        dag.add("last", last, dag["both"], request=Cores(1))
+        report = await dag.run(partition=Partition(k=2))
+        assert (report.succeeded, report["last"].value) == (4, 2)
+
+
+async def test_a_part_gets_the_bytes_of_a_call_before_it() -> None:
+    async with Executor(local=Cores(2)):
+        a_ = start(job(5))
+        await wait(a_)
+        dag = Dag()
+        dag.add("one", last, a_, request=Cores(1))
+        dag.add("two", last, a_, request=Cores(1))
+        report = await dag.run(partition=Partition(k=1))
+        assert (report["one"].value, report["two"].value) == (5, 5)
+
+
+async def test_results_on_disk_are_found_by_the_values_of_inputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cached = delayed(last.function.callable, cache="1") @ Cores(1)
+    async with Executor(local=Cores(2)):
+        assert await cached(job(7)) == 7
+        again_ = cached(job(7))
+        assert await again_ == 7
+        assert info(again_).worker is None  # it did not run
+
+
+def test_futures_have_their_values() -> None:
+    with GrainlikePool(local=Cores(2)) as pool:
+        assert [future.result()[0] for future in [pool.submit(make.function.callable, i) for i in range(3)]] == [
+            0,
+            1,
+            2,
+        ]
+
+
+async def test_many_awaiters_of_one_value_get_one_object() -> None:
+    async with Executor(local=Cores(1)):
+        a_ = job(1)
+        got: list[bytes] = []
+
+        async def get() -> None:
+            got.append(await a_)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(get)
+        assert len(got) == 5
+        assert len({id(value) for value in got}) == 1

@@ -1,0 +1,57 @@
+"""Worlds with large values that stay at workers: the judge's promises, and what such worlds see."""
+
+import os
+from collections import Counter
+
+import pytest
+
+from grainlike.simulation import CALM
+from simtest import simulate
+from simtest._policies import compare
+
+SEEDS = int(os.environ.get("GRAINLIKE_TEST_SEEDS", "300"))
+BLOCK = 25
+
+
+@pytest.mark.parametrize("workload", ["values", "shared_values"])
+@pytest.mark.parametrize("first", range(0, SEEDS // 2, BLOCK))
+def test_no_promise_is_broken(workload, first):
+    for seed in range(first, first + BLOCK):
+        outcome = simulate(seed, workload)
+        assert outcome.violations == (), f"python -m simtest --seed {seed} --workload {workload}"
+
+
+def test_the_worlds_see_every_path():
+    """Copies, losses, values made again and given up: a world without them proves nothing."""
+    paths = {"copy", "damage", "give", "input lost", "revived", "value lost", "told INPUT_GONE"}
+    seen = Counter()
+    for seed in range(400):
+        seen += Counter(simulate(seed, "values", judged=False).seen)
+        if paths <= seen.keys():
+            return
+    raise AssertionError(paths - seen.keys())
+
+
+def test_one_seed_gives_one_world():
+    assert simulate(7, "shared_values").digest == simulate(7, "shared_values").digest
+
+
+def test_a_broadcast_moves_its_value_once_to_each_node():
+    outcome = simulate(3, "broadcast", workers=3, jobs=120, faults=CALM)
+    assert outcome.violations == ()
+    assert 0 < outcome.moved <= 2 * 50e6
+
+
+def test_waiting_as_long_as_moving_takes_is_never_far_from_the_best_of_all_policies():
+    rows = compare()
+    best = {}
+    for row in rows:
+        key = row.workload, row.bytes_per_s
+        best[key] = min(best.get(key, row.makespan), row.makespan)
+    worst = dict.fromkeys({row.policy for row in rows}, 0.0)
+    for row in rows:
+        worst[row.policy] = max(worst[row.policy], row.makespan / best[row.workload, row.bytes_per_s])
+    assert worst["near"] <= 1.3
+    assert min(ratio for policy, ratio in worst.items() if policy in ("first free", "preferred only", "no wait")) >= 2.0
+    moved = {(row.workload, row.policy): row.moved for row in rows}
+    assert moved["cheap", "near"] == moved["chains", "near"] == 0
