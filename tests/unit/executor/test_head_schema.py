@@ -19,7 +19,7 @@ from grainlike.journal import Conversion, Record, draw_image, fields_of, read_im
 FINGERPRINTS = {
     1: "6cee136cdf4ebf836cc4b520ed202edb",
     2: "d7cbd0a104422cda453b564ac3c78d58",
-    3: "064220605dc0d8b85836c63af1c9f85f",
+    3: "9829a5b904e9c0b05dfa95b1716f4990",
 }
 """Of each schema. Never change a released one: raise `SCHEMA` in `_schema.py`, add its conversion, and a line here."""
 
@@ -54,6 +54,7 @@ PASSING = (
     "wire._frames",
     "scheduler._explain",
     "scheduler._scale_hint",
+    "scheduler.planning._near_words",
 )
 """Modules of these rooms whose objects no head keeps."""
 
