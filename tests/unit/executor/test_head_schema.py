@@ -19,7 +19,7 @@ from grainlike.journal import Conversion, Record, draw_image, fields_of, read_im
 FINGERPRINTS = {
     1: "6cee136cdf4ebf836cc4b520ed202edb",
     2: "d7cbd0a104422cda453b564ac3c78d58",
-    3: "51c53ee6ce1bf687efc6188647974239",
+    3: "45105dad72e762a40ef52db6daf1be41",
 }
 """Of each schema. Never change a released one: raise `SCHEMA` in `_schema.py`, add its conversion, and a line here."""
 
