@@ -100,6 +100,7 @@ async def test_a_value_stays_is_used_and_fetched_and_goes(function, reader, list
         assert len(info(value_).where) == 1
         assert 0 <= info(value_).size - LARGE.nbytes < 1000
         assert len(replicas(executor)) == 1
+        assert [worker.stored for worker in executor.workers()] == [info(value_).size]
         value = await value_
         assert (value == LARGE).all()
         value += 1
@@ -107,6 +108,7 @@ async def test_a_value_stays_is_used_and_fetched_and_goes(function, reader, list
         assert mover(executor).fetched == mover(executor).moved == 0
         del value_
         await until(lambda: at_rest(executor))
+        assert [worker.stored for worker in executor.workers()] == [0]
         found = directories(executor)
     await until(lambda: not any(map(Path.exists, found)))
 
