@@ -49,7 +49,7 @@ def _nobody(*_: object, **__: object) -> int:
 def _first_with_room(placing: NearPlacing, job: object, shape: object, _: float) -> object:
     """Return the first worker with room if it has all inputs, whichever others have."""
     found = [worker for worker in placing._workers.values() if worker.fits_now(shape)]  # type: ignore[arg-type]
-    whole = placing._table.whole_at(job.inputs)  # type: ignore[attr-defined]
+    whole = placing.table.whole_at(job.inputs)  # type: ignore[attr-defined]
     return found[0] if found and found[0].id in whole else None
 
 

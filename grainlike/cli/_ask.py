@@ -117,6 +117,7 @@ async def list_workers(caller: HeadClient, *, as_json: bool, most: int | None = 
     elif not found.workers:
         print("no workers")  # noqa: T201
     else:
+        stored = any(worker.stored for worker in found.workers)
         rows = [
             (
                 w.name,
@@ -128,10 +129,11 @@ async def list_workers(caller: HeadClient, *, as_json: bool, most: int | None = 
                 seconds(w.silent_s),
                 w.memory_tier,
                 w.shut or "-",
+                *([bytes_text(w.stored) or "-"] if stored else []),
             )
             for w in found.workers
         ]
-        print_table(_WORKER_COLUMNS, rows, most=most)
+        print_table([*_WORKER_COLUMNS, *(["stored"] if stored else [])], rows, most=most)
         for w in found.workers[:most]:
             if w.shared:
                 ids = ",".join(map(str, w.shared))

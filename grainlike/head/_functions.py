@@ -113,7 +113,7 @@ class FunctionTable:
             return known[1]
         options = function.options
         stays = self.stays and not (function.many or function.is_stream) and options.cache is None
-        key = (
+        plain = (
             blob.digest,
             function.name,
             function.is_async,
@@ -122,8 +122,8 @@ class FunctionTable:
             function.many,
             options.keep,
             (),
-            *((True,) if stays else ()),
         )
+        key: _Key = (*plain, True) if stays else plain
         self._hold(blob.digest, blob.data)
         if known is not None:
             self._release(known[0])

@@ -24,7 +24,7 @@ from grainlike.graph import Function, Node, Options
 from grainlike.head._actions import ActionExecutor
 from grainlike.head._event_log import EventLog
 from grainlike.head._history import JobHistory, calendar_ahead
-from grainlike.head._logs import LogRouter, last_words
+from grainlike.head._logs import LogRouter, last_words, tell_blocked
 from grainlike.head._nested import RelayedJob, ReplyTo
 from grainlike.head._peers import WorkerConnection, names_meant
 from grainlike.head._program_values import ProgramValues
@@ -467,7 +467,7 @@ class Head:
                 case LoggedRecords():
                     self.records.hear(peer, message)
                 case Blocked():
-                    self._blocked(peer, message)
+                    tell_blocked(peer, self.state.jobs.get(message.job), message, self._now())
                 case Submit() if self._may_submit(peer, message):
                     self.state.nested.submit(peer, message, buffers)
                 case Withdraw():
@@ -499,20 +499,6 @@ class Head:
         job = self.state.jobs.get(output.job)
         if job is not None and job.placement is not None and job.placement.attempt == output.attempt:
             job.placement.last_words = last_words(output)
-
-    def _blocked(self, peer: WorkerConnection, message: Blocked) -> None:
-        job = self.state.jobs.get(message.job)
-        placement = None if job is None else job.placement
-        if job is None or placement is None or placement.worker != peer.name:
-            return
-        name = job.node.function.name if job.node is not None else "a job"
-        if message.seconds:
-            placement.blocks_since = self._now() - message.seconds
-            words = "job %d, %s, has blocked the event loop of the coroutines on worker %s for %g s:\n%s"
-            logger.warning(words, job.id, name, peer.name, message.seconds, message.stack)
-        else:
-            placement.blocks_since = None
-            logger.info("job %d, %s, no longer blocks the event loop on worker %s", job.id, name, peer.name)
 
     def _report(self, peer: WorkerConnection, report: Report, buffers: Sequence[Buffer]) -> None:
         peer.skew = skew = self._now() - report.sent_at

@@ -8,6 +8,7 @@ attempts that died with their process.
 from __future__ import annotations
 
 import codecs
+import logging
 import math
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
@@ -18,9 +19,11 @@ import anyio
 
 from grainlike.head._peers import WorkerConnection
 from grainlike.jobs import NO_PARCEL, Job, LogLine, Placement
-from grainlike.wire import EndedJob, Follow, Output, OutputStream
+from grainlike.wire import Blocked, EndedJob, Follow, Output, OutputStream
 
-__all__ = ["EndedSource", "LogFollower", "LogRouter", "Source", "last_words", "source_of"]
+__all__ = ["EndedSource", "LogFollower", "LogRouter", "Source", "last_words", "source_of", "tell_blocked"]
+
+logger = logging.getLogger("grainlike")
 
 LONGEST_LINE = 64 * 1024
 """Length in bytes from which a line without an end is sent in pieces."""
@@ -312,3 +315,18 @@ def last_words(output: Output) -> str:
         whose = "its runner, for whichever job," if stream == OutputStream.RUNNER else "it"
         parts.append(f"the last that {whose} wrote:\n{data.decode(errors='backslashreplace').rstrip()}")
     return "grainlike: " + "\n".join(parts)
+
+
+def tell_blocked(peer: WorkerConnection, job: Job | None, message: Blocked, now: float) -> None:
+    """Log and note that a job on a worker blocks the event loop which it shares with others, or does no longer."""
+    placement = None if job is None else job.placement
+    if job is None or placement is None or placement.worker != peer.name:
+        return
+    name = job.node.function.name if job.node is not None else "a job"
+    if message.seconds:
+        placement.blocks_since = now - message.seconds
+        words = "job %d, %s, has blocked the event loop of the coroutines on worker %s for %g s:\n%s"
+        logger.warning(words, job.id, name, peer.name, message.seconds, message.stack)
+    else:
+        placement.blocks_since = None
+        logger.info("job %d, %s, no longer blocks the event loop on worker %s", job.id, name, peer.name)

@@ -120,9 +120,9 @@ class WorkerConnection(Connection):
         """Return the offered cores that its machine has."""
         return [core for core in self.offer.cores if core not in self.hello.logical]
 
-    def info(self, now: float, running: int, shut: str, shared: tuple[int, ...]) -> WorkerInfo:
+    def info(self, now: float, running: int, shut: str, shared: tuple[int, ...], stored: int) -> WorkerInfo:
         """Return the state of the worker as `ex.workers()` shows it."""
         hello, silent = self.hello, now - self.heard
         logical, tier = tuple(hello.logical), hello.memory_tier
         seen = hello.pid, running, self.beats, silent
-        return WorkerInfo(self.name, self.offer, logical, *seen, tier, shut, shared, hello.block, hello.host)
+        return WorkerInfo(self.name, self.offer, logical, *seen, tier, shut, shared, hello.block, hello.host, stored)

@@ -55,8 +55,15 @@ class HeadQueries:
         now, scheduler = time.monotonic(), self._state.scheduler
         peers = self._state.peers.values()
         offers = Counter((peer.hello.memory, core) for peer in peers for core in peer.real_cores())
+        stored = scheduler.stored()
         return [
-            peer.info(now, scheduler.running(peer.number), scheduler.why_shut(peer.number), _shared(peer, offers))
+            peer.info(
+                now,
+                scheduler.running(peer.number),
+                scheduler.why_shut(peer.number),
+                _shared(peer, offers),
+                stored.get(peer.number, 0),
+            )
             for peer in peers
         ]
 

@@ -21,7 +21,8 @@ class WorkerInfo:
     gets no jobs for now: its link has broken, it is silent, or it is in quarantine; empty for one that does. `shared`
     are cores that another worker of the same machine offers to the same head, too: their jobs share them where too
     few are free. `host` is the name of its machine; `block` is the label of the block that a launcher started it in,
-    empty for one that was started by hand.
+    empty for one that was started by hand. `stored` and `spilled` are bytes of values that stay there, in shared memory
+    and on disk; `data` is where it sends such values to others, empty if it does so through its head alone.
     """
 
     name: str
@@ -36,6 +37,9 @@ class WorkerInfo:
     shared: tuple[int, ...] = ()
     block: str = ""
     host: str = ""
+    stored: int = 0
+    spilled: int = 0
+    data: str = ""
 
 
 class LogLine(str):

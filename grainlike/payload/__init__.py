@@ -25,6 +25,7 @@ from grainlike._later import later
 from grainlike.payload._chain import PREVIOUS, dump_arguments_before, load_arguments_after, name_function
 from grainlike.payload._errors import RemoteTraceback, dump_error, load_error, told_of_error, traceback_of_error
 from grainlike.payload._functions import FunctionBlob, Serializer, dump_function, load_function
+from grainlike.payload._mapping import private_map
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._plain_reader import plain_arguments
 from grainlike.payload._references import Reference, ReferencedValues, collecting, resolving
@@ -91,6 +92,7 @@ __all__ = [
     "memory_id",
     "name_function",
     "plain_arguments",
+    "private_map",
     "replica_path",
     "replica_payload",
     "resolving",

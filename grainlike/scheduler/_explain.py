@@ -16,6 +16,7 @@ from grainlike.scheduler._job_tree import lent_by
 from grainlike.scheduler._records import HeadJob, Shape
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import WorkerState
+from grainlike.scheduler.planning._near_words import inputs_wait
 from grainlike.scheduler.planning._planner import Planner
 from grainlike.scheduler.planning._reservation import Reservation
 from grainlike.wire import Wait
@@ -48,14 +49,16 @@ class Shortage(msgspec.Struct, frozen=True):
 class Explanation(msgspec.Struct, frozen=True):
     """State of a job and what it waits for. `str` gives it in a sentence or two.
 
-    `state` is queued, planned, ahead or leased; for a placeholder that is no job (yet) it is lazy, inputs, local,
-    unsent, or the state in which it ended, and `job` is 0. `inputs` names what it still needs.
+    `state` is queued, moving, planned, ahead or leased; for a placeholder that is no job (yet) it is lazy, inputs,
+    local, unsent, or the state in which it ended, and `job` is 0. `inputs` names what it still needs.
 
     `reason` is one word for what holds a queued job up: `"turn"` (others of its class are before it), `"room"`,
     `"reservation"` (the room is kept for an older wide job), `"walltime"` (no worker lives long enough), `"limit"` or
     `"rate"`, `"lent"` (what is free belongs to jobs that await jobs of their own), `"workers"` (none is here),
     `"never"` (no worker here could ever run it), `"suspect"` and `"quarantine"` (`nearest` gets no jobs for now, and
-    `why`), `"paused"` (the head starts nothing for now, and `why`), `"backoff"` (it is tried again in `starts_in_s`, as
+    `why`), `"moving"` (its inputs are on their way to `nearest`, or made again: `why`), `"preferred"` (`nearest` has
+    most of its inputs and is full; elsewhere it may start in `starts_in_s`), `"paused"` (the head starts nothing for
+    now, and `why`), `"backoff"` (it is tried again in `starts_in_s`, as
     attempt `attempt` of `attempts` at most), and `""` for a job that waits for nothing. A leased
     job may wait, too: for `"jobs"` of its own, or for `"cores"` that it lent to others meanwhile. `holders`
     are the numbers of jobs that hold what is short on `nearest`, or of those that a job waits for. `starts_in_s` is an
@@ -118,7 +121,11 @@ def explain(
     if job.state is JobState.BACKOFF:
         most = job.attempt + job.retries
         return replace(base, reason="backoff", attempts=most, starts_in_s=max(0.0, job.again_at - now))
-    if job.state is not JobState.QUEUED:
+    waits = inputs_wait(job, planner.near, {worker.id: worker for worker in here}, now)
+    if waits is not None and not paused:
+        reason, nearest, why, starts_in_s = waits
+        return replace(base, reason=reason, nearest=nearest, why=why, starts_in_s=starts_in_s)
+    if job.state not in (JobState.QUEUED, JobState.MOVING):
         return replace(_where(base, job, here, planner), reason=_awaits(job), holders=_own_jobs(job))
     if paused:
         return replace(base, reason="paused", why=paused)
@@ -291,7 +298,7 @@ def _all_known(worker: WorkerState) -> bool:
 def _sentences(this: Explanation) -> list[str]:
     """Return the explanation in words."""
     said = [_SAY[this.reason](this) if this.reason else _placed(this)]
-    if this.starts_in_s is not None and this.reason != "backoff":
+    if this.starts_in_s is not None and this.reason not in ("backoff", "preferred"):
         said.append(f"It can start in about {_about(this.starts_in_s)}.")
     if this.would_start_with is not None:
         said.append(f"It would start now with {this.would_start_with!r}.")
@@ -350,6 +357,10 @@ _UNBOUND = {
 _SAY: dict[str, Callable[[Explanation], str]] = {
     "backoff": _again,
     "paused": lambda this: f"Job {this.job} is not started for now: {this.why}.",
+    "moving": lambda this: (
+        f"Job {this.job} waits for {this.why}{'' if this.nearest is None else f', on their way to {this.nearest}'}."
+    ),
+    "preferred": lambda this: f"Job {this.job} waits for {this.nearest}: {this.why}.",
     "suspect": _shut,
     "quarantine": _shut,
     "turn": lambda this: (

@@ -231,6 +231,10 @@ class HeadScheduler:
         found = self._state.values.values.get(value)
         return () if found is None else found.replicas
 
+    def stored(self) -> dict[int, int]:
+        """Return the bytes of values that stay at each worker which has any."""
+        return self._state.values.bytes_at(self._state.values.values)
+
     @property
     def values_known(self) -> int:
         """Number of values that somebody needs, or that others may be made of again, and of their copies under way."""

@@ -22,6 +22,9 @@ class WorkerRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     shared: list[int] = []
     block: str = ""
     host: str = ""
+    stored: int = 0
+    spilled: int = 0
+    data: str = ""
 
 
 class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -26,9 +26,10 @@ from door_bugs import DOOR_BUGS, DOOR_SUITES
 from fleet_bugs import FLEET_BUGS, FLEET_SUITES
 from recovery_bugs import RECOVERY_BUGS, RECOVERY_SUITES
 from seeded_bugs import BUGS, SUITES, Bug, plant
+from value_bugs import VALUE_BUGS, VALUE_SUITES
 
-ALL_BUGS = (*BUGS, *RECOVERY_BUGS, *DOOR_BUGS, *FLEET_BUGS)
-ALL_SUITES = {**SUITES, **RECOVERY_SUITES, **DOOR_SUITES, **FLEET_SUITES}
+ALL_BUGS = (*BUGS, *RECOVERY_BUGS, *DOOR_BUGS, *FLEET_BUGS, *VALUE_BUGS)
+ALL_SUITES = {**SUITES, **RECOVERY_SUITES, **DOOR_SUITES, **FLEET_SUITES, **VALUE_SUITES}
 
 SEEDS = 2000
 """How many worlds a bug may take to be seen."""

@@ -30,7 +30,7 @@ SUITES = {
 }
 """What to run. In those of `JUDGED` the judge is alone: the minds' own laws are not looked at."""
 
-JUDGED = ("judge", "nested", "orphans")
+JUDGED = ("judge", "nested", "orphans", "values")
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ BUGS: tuple[Bug, ...] = (
         "judge",
         (
             _HEAD,
-            "            if job.cancelled:\n                del self.jobs[job.id]\n            elif code ==",
+            "            if job.cancelled:\n                self._state.forget(job)\n            elif code ==",
             "            if code ==",
         ),
     ),
@@ -309,8 +309,8 @@ BUGS: tuple[Bug, ...] = (
         "judge",
         (
             _HEAD,
-            "        cls.add(jobs, event.ages, event.sizes)\n",
-            "        for job in jobs:\n            cls.queue.appendleft(job)\n",
+            "            cls.add(jobs, event.ages)\n",
+            "            for job in jobs:\n                cls.queue.appendleft(job)\n",
         ),
     ),
     _bug(
@@ -487,7 +487,11 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "planning goes by the clock on the wall",
         "replay",
-        (_HEAD, "self._planner.plan(now, out)", 'self._planner.plan(__import__("time").time(), out)'),
+        (
+            _HEAD,
+            "self._planner.plan(now, out)\n            while",
+            'self._planner.plan(__import__("time").time(), out)\n            while',
+        ),
     ),
     _bug(
         "iterate_over_a_set",

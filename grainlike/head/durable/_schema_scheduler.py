@@ -116,7 +116,7 @@ Candidates scheduler.planning._candidates.Candidates: _admits _epoch _heap _log 
 PlacedGang scheduler.planning._gangs.PlacedGang: assembled broken holds job lost since
 Gangs scheduler.planning._gangs.Gangs: _shares _gangs assembling
 WorkerKinds scheduler.planning._kinds.WorkerKinds: _workers _kinds _capacities _are_many _least
-NearPlacing scheduler.planning._near.NearPlacing: wake now _workers _transfers _table _log _admits _elsewhere
+NearPlacing scheduler.planning._near.NearPlacing: wake now _workers _transfers table _log _admits _elsewhere
 Homes scheduler.values._homes.Homes: _catalogue _table _transfers _workers
 JobInputs scheduler.values._inputs.JobInputs: attempts claim inputs lacks remakes target
 ValueState scheduler.values._records.ValueState: age asked attempt cls fn givers heirs id inputs is_kept maker own owned

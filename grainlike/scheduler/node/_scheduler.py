@@ -192,6 +192,8 @@ class NodeScheduler:
         others.
         """
         cls = self._classes[event.cls]
+        if event.needs:
+            self._needs.update((job, needs) for job, needs in zip(event.jobs, event.needs, strict=True) if needs)
         held = self._holds.pop(event) if self._holds.by_job else None
         if held is not None:
             self._lead(event, held, now, out)
@@ -216,13 +218,8 @@ class NodeScheduler:
             cls.varied = True
             for number, memory in zip(event.jobs, event.memory, strict=True):
                 self._jobs[number].memory = memory
-        if event.needs:
-            self._note_needs(event)
         if not cls.fits:
             self._tell_unstarted(self._named(event.jobs, event.attempts), Code.UNFIT, now, out)
-
-    def _note_needs(self, event: Assign) -> None:
-        self._needs.update((job, needs) for job, needs in zip(event.jobs, event.needs, strict=True) if needs)
 
     def _lead(self, event: Assign, hold: NodeHold, now: float, out: list[NodeAction]) -> None:
         """Start the job of a gang on the slots that are held for it, in a process of its own, which can be given its
@@ -232,8 +229,6 @@ class NodeScheduler:
         function = self._functions[fn]
         limit_s = _shorter(function.timeout, event.hard_s)
         job = self._jobs[hold.id] = NodeJob(hold.id, hold.attempt, hold.cls, fn, function, limit_s, hold.id)
-        if event.needs:
-            self._note_needs(event)
         assert hold.grant is not None
         self._start(hold.lease, hold.grant, self._runners.own(out), [job], now, out)
         self._leases[hold.lease].keeps = True  # all its nodes are held together, so none of them alone can be lent

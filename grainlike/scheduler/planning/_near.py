@@ -42,6 +42,7 @@ class NearPlacing:
     Attributes:
         wake: when a job that was looked at may go elsewhere; None if it need not be looked at then.
         now: the moment of the last pass.
+        table: the values that are known.
     """
 
     def __init__(self, workers: dict[int, WorkerState], transfers: Transfers, log: ChangeLog, admits: _Admits) -> None:
@@ -49,7 +50,7 @@ class NearPlacing:
         self.now = 0.0
         self._workers = workers
         self._transfers = transfers
-        self._table = transfers.table
+        self.table = transfers.table
         self._log = log
         self._admits = admits
         self._elsewhere: dict[int, Candidates] = {}
@@ -66,7 +67,7 @@ class NearPlacing:
         """
         best: WorkerState | None = None
         least = 0
-        whole = self._table.whole_at(job.inputs)
+        whole = self.table.whole_at(job.inputs)
         for number in whole:
             worker = self._workers[number]
             if not worker.fits_now(shape) or not self._admits(worker, job, shape, now):
@@ -85,7 +86,7 @@ class NearPlacing:
         count = 0
         jobs = cls.live() if cls.early else (job for job in cls.queue if not job.cancelled)
         for job in islice(jobs, most):
-            if self._table.missing(job.inputs, worker.id):
+            if self.table.missing(job.inputs, worker.id):
                 break
             count += 1
         return count
@@ -96,11 +97,11 @@ class NearPlacing:
             return ()
         for job in jobs:
             if job.data is not None:
-                job.data.attempts = tuple(self._table.values[number].attempt for number in job.data.inputs)
+                job.data.attempts = tuple(self.table.values[number].attempt for number in job.data.inputs)
         return tuple([self._need(number) for number in job.inputs] for job in jobs)
 
     def _need(self, number: int) -> Need:
-        value = self._table.values[number]
+        value = self.table.values[number]
         return Need(number, value.attempt, value.size)
 
     # --- where it goes to --------------------------------------------------------------------------------------------
@@ -111,12 +112,12 @@ class NearPlacing:
         """
         self.wake = None
         inputs = job.inputs
-        if not self._table.all_can_be_had(inputs):
+        if not self.table.all_can_be_had(inputs):
             cls.queue.popleft()
             self._park(job)
             return True
         near = self._preferred(cls)
-        if near is not None and self._table.missing(inputs, near.id):
+        if near is not None and self.table.missing(inputs, near.id):
             shape = next(shape for shape in cls.shapes if near.fits_ever(shape))
             if self._transfers.has_turn(near, shape.units) and self._can_go(job, near, now):
                 self._send(cls, job, near, shape)
@@ -144,11 +145,11 @@ class NearPlacing:
         self, cls: RequestClass, job: HeadJob, shape: Shape, near: WorkerState, elsewhere: WorkerState, now: float
     ) -> bool:
         """Return True if a job has waited as long for its preferred worker as moving its inputs elsewhere takes."""
-        if self._table.total(job.inputs) <= NEAR_BYTES:
+        if self.table.total(job.inputs) <= NEAR_BYTES:
             return True
         if cls.could_since is None:
             cls.could_since = now
-        seconds = self._table.missing(job.inputs, elsewhere.id) / self._transfers.bytes_per_s + MOVE_S
+        seconds = self._cost(job, elsewhere)
         times = job.fn.times
         if times.known and near.using.get(shape.id):
             if cls.queued * times.mean <= seconds * near.using[shape.id]:
@@ -161,29 +162,40 @@ class NearPlacing:
         self.wake = due
         return False
 
+    def _cost(self, job: HeadJob, worker: WorkerState) -> float:
+        """Return the seconds that moving a job's inputs to a worker takes."""
+        return self.table.missing(job.inputs, worker.id) / self._transfers.bytes_per_s + MOVE_S
+
+    def due(self, job: HeadJob, now: float) -> float:
+        """Return when the first job of a class may go elsewhere, if nothing changes; `now` for one that may."""
+        since = job.cls.could_since
+        options = [self._lacks_least(job, shape, now) for shape in job.cls.shapes]
+        costs = [self._cost(job, worker) for worker in options if worker is not None]
+        return now if since is None or not costs else max(now, since + min(costs))
+
     def _lacks_least(self, job: HeadJob, shape: Shape, now: float) -> WorkerState | None:
         """Return the worker to which a job may be sent now that lacks fewest bytes of its inputs; None without one."""
         candidates = self._elsewhere.get(shape.id)
         if candidates is None:
             candidates = self._elsewhere[shape.id] = Candidates(shape, self._workers, self._log, self._may_go)
         found = candidates.tightest(CONSIDERED, job, now)
-        for number in self._table.bytes_at(job.inputs):
+        for number in self.table.bytes_at(job.inputs):
             worker = self._workers[number]
             if worker not in found and worker.fits_now(shape) and self._may_go(worker, job, shape, now):
                 found.append(worker)
         if not found:
             return None
-        return min(found, key=lambda worker: (self._table.missing(job.inputs, worker.id), worker.room_left(shape)))
+        return min(found, key=lambda worker: (self.table.missing(job.inputs, worker.id), worker.room_left(shape)))
 
     def _may_go(self, worker: WorkerState, job: HeadJob, shape: Shape, now: float) -> bool:
         """Return True if a job may be sent to a worker with room for it, with its inputs."""
         if not self._transfers.has_turn(worker, shape.units) or not self._admits(worker, job, shape, now):
             return False
-        return bool(self._table.missing(job.inputs, worker.id)) and self._can_go(job, worker, now)
+        return bool(self.table.missing(job.inputs, worker.id)) and self._can_go(job, worker, now)
 
     def _can_go(self, job: HeadJob, worker: WorkerState, now: float) -> bool:
         """Return True if somebody can give the worker each input that it lacks, now or when there is a turn."""
-        values = self._table.values
+        values = self.table.values
         for number in job.inputs:
             value = values[number]
             if worker.id not in value.replicas:
@@ -203,4 +215,4 @@ class NearPlacing:
     def _park(self, job: HeadJob) -> None:
         self._transfers.unclaim(job)
         job.state = JobState.MOVING
-        self._table.park(job)
+        self.table.park(job)

@@ -238,8 +238,8 @@ class Transfers:
         return self._ready(transfer)
 
     def is_here(self, worker: int, number: int) -> list[HeadJob]:
-        """Record that a worker has a value that it was to get, not by a copy that is under way; return the jobs that
-        have all their inputs there now.
+        """Record that a worker has a value for which no copy to it is under way; return the jobs that have all their
+        inputs there now.
         """
         transfer = self.known.get((number, worker))
         if transfer is None or transfer.source:

@@ -7,8 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from grainlike.cli._ask import list_workers
 from grainlike.cli.listings import table_lines
 from grainlike.cli.listings._cells import cell_lines
+from grainlike.wire import WorkerRow
 
 JOBS = ["job", "name", "outcome", "worker", "slots", "ran", "cpu", "memory", "ended", "client", "error"]
 ROWS = [
@@ -125,3 +127,26 @@ def test_in_room_enough_nothing_is_said_of_room():
 )
 def test_a_cell_is_broken_at_blanks_and_cut_in_the_middle_outside_of_numbers(cell, width, lines):
     assert cell_lines(cell, width) == lines
+
+
+class _Asked:
+    """A head that answers with these workers."""
+
+    def __init__(self, *workers):
+        self._workers = list(workers)
+
+    async def ask(self, question, kind):
+        return kind(question.ask, self._workers)
+
+
+def _workers(*stored):
+    return [WorkerRow(f"n{n}", "cores=[0]", [], n, 0, 1, 0.5, stored=size) for n, size in enumerate(stored)]
+
+
+@pytest.mark.parametrize(("stored", "shown"), [((0, 3 << 20), "3Mi"), ((0, 0), "")])
+@pytest.mark.anyio
+async def test_bytes_of_values_are_listed_where_there_are_some(capsys, stored, shown) -> None:
+    await list_workers(_Asked(*_workers(*stored)), as_json=False)
+    out = capsys.readouterr().out
+    assert ("stored" in out) == bool(shown)
+    assert shown in out

@@ -181,6 +181,19 @@ async def test_a_lost_value_is_an_error_for_each_awaiter_and_the_node_has_succee
 
 
 @pytest.mark.anyio
+async def test_when_one_of_many_is_lost_the_others_are_given_up() -> None:
+    bench = Bench()
+    both_ = gather(bench.staying(1), bench.staying(2))
+    errors: list[Exception] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_error_of, bench, both_, errors)
+        await wait_all_tasks_blocked()
+        bench.fetcher.lost(1, ValueLostError("gone"))
+    assert [str(error) for error in errors] == ["gone"]
+    assert bench.source.unwanted == [2]
+
+
+@pytest.mark.anyio
 async def test_a_value_that_cannot_be_rebuilt_is_its_awaiters_error() -> None:
     bench = Bench()
     a_ = bench.staying(1)

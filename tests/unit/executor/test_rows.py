@@ -10,7 +10,21 @@ from grainlike.scheduler import Explanation
 from grainlike.wire import FrameDecoder, WorkersAre, encode_frame
 
 WORKER = WorkerInfo(
-    "n1", parse_allocation("cores=[2,3]"), (3,), 71, 5, 6, 0.25, "cgroup", "it is silent", (2,), "cpu-7", "node3"
+    "n1",
+    parse_allocation("cores=[2,3]"),
+    (3,),
+    71,
+    5,
+    6,
+    0.25,
+    "cgroup",
+    "it is silent",
+    (2,),
+    "cpu-7",
+    "node3",
+    5,
+    6,
+    "tcp://n1:7",
 )
 
 EXPLANATION = Explanation(

@@ -16,8 +16,10 @@ from grainlike.scheduler import (
     ValuesGiven,
     ValuesWanted,
     WorkerHeard,
+    WorkerReported,
     WorkerSuspected,
 )
+from grainlike.wire import Code, Completed, LeaseStart
 
 
 def cluster(*offers, **options):
@@ -341,3 +343,50 @@ def test_a_giver_that_is_lost_is_replaced():
     assert world.revived == [value]
     world.run()
     assert world.given == [(value, 1), (value, 2)]
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_told_what_a_job_waits_for():
+    world = cluster()
+    big = a_value(world, 2_100 * MB)
+    world.call(Cores(1), 99.0, big)
+    waiting = world.call(Cores(1), 1.0, big)
+    found = world.head.explain(waiting, world.now)
+    assert (found.reason, found.nearest) == ("preferred", "n1")
+    assert str(found) == (
+        f"Job {waiting} waits for n1: n1 has 2.1 GB of its inputs and is full; from 21.0 s on it may start elsewhere."
+    )
+    later(world, 22.0)
+    found = world.head.explain(waiting, world.now)
+    assert (found.reason, found.state, found.nearest) == ("moving", "moving", "n2")
+    assert str(found) == f"Job {waiting} waits for 2.1 GB from n1, on their way to n2."
+
+
+def test_it_is_told_that_an_input_is_made_again():
+    world = cluster()
+    value = a_value(world)
+    world.lose(1)
+    reader = world.call(Cores(1), 1.0, value)
+    found = world.head.explain(reader, world.now)
+    assert str(found) == f"Job {reader} waits for 1 of its inputs, which is made again (job {value})."
+    world.run()
+    assert world.head.recomputed(value) == 1
+
+
+def test_an_input_that_a_job_did_not_find_is_made_again_or_fetched():
+    world = cluster()
+    value = a_value(world)
+    reader = world.call(Cores(1), 1.0, value)
+    _, job, worker, cls, attempt = world.take_running(reader)
+    world.free_at_work[worker]["cores"] += world.head.shapes[cls].units[0][1]
+    world.stores[worker].clear()
+    start = LeaseStart(job, cls, "", [job], [attempt], world.now)
+    columns = [job], [attempt], [int(Code.INPUT_GONE)], [0.0], [0.0], [0.0], [0], [b""], []
+    done = Completed(job, *columns, world.now, gone=[value])
+    world.tell(WorkerReported(worker, [start], [done], [job]))
+    assert world.revived == [value]
+    world.run()
+    assert world.ended[reader] >= 0.0
+    assert world.head.recomputed(value) == 1

@@ -7,12 +7,12 @@ come so far stays, as the head goes on with it.
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from grainlike.errors import ProtocolError
+from grainlike.payload import private_map
 from grainlike.wire import (
     GENERATION,
     Buffer,
@@ -82,7 +82,7 @@ class ReplicaTransfers:
     def _begin(self, message: SendReplica) -> None:
         try:
             send = _Send(message, self._mapped(message))
-        except (OSError, ValueError) as error:  # ValueError: nothing is in it
+        except (OSError, ValueError) as error:  # `ValueError` if nothing is in it, from Python 3.13 on
             self._post(Unsent(message.transfer, f"it is not here: {error}", gone=True), ())
             return
         noted = self._replicas.sizes.get((message.value, message.attempt), send.size)
@@ -98,7 +98,7 @@ class ReplicaTransfers:
         path = self._replicas.file(message.value, message.attempt)
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
+            return private_map(fd, os.fstat(fd).st_size)
         finally:
             os.close(fd)
 

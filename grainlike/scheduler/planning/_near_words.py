@@ -1,0 +1,67 @@
+"""Words for why a job that needs values does not run yet: what it waits for on its way, and near which worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from grainlike.scheduler._records import HeadJob
+from grainlike.scheduler._workers import WorkerState
+from grainlike.scheduler.planning._near import NearPlacing
+
+__all__ = ["InputsWait", "inputs_wait"]
+
+_STEPS = ((10**9, "GB"), (10**6, "MB"), (10**3, "KB"))
+
+
+class InputsWait(NamedTuple):
+    """Reason in one word, the worker that it is about, the reason in words, and when it ends at the latest."""
+
+    reason: str
+    worker: str | None
+    why: str
+    starts_in_s: float | None
+
+
+def inputs_wait(job: HeadJob, near: NearPlacing, workers: Mapping[int, WorkerState], now: float) -> InputsWait | None:
+    """Return why a job that needs values waits, if that is because of them."""
+    if job.data is None:
+        return None
+    target = workers.get(job.data.target)
+    if target is not None and job.data.lacks:
+        return InputsWait("moving", target.name, _on_its_way(job, target, near, workers), None)
+    if job.id in near.table.parked:
+        return InputsWait("moving", None, _nowhere(job, near, workers), None)
+    preferred, since = workers.get(job.cls.near), job.cls.could_since
+    if preferred is None or since is None or job.cls.head() is not job:
+        return None
+    size = bytes_text(near.table.bytes_at(job.inputs).get(preferred.id, 0))
+    left = max(0.0, near.due(job, now) - now)
+    why = f"{preferred.name} has {size} of its inputs and is full; from {left:.1f} s on it may start elsewhere"
+    return InputsWait("preferred", preferred.name, why, left)
+
+
+def _on_its_way(job: HeadJob, target: WorkerState, near: NearPlacing, workers: Mapping[int, WorkerState]) -> str:
+    values = [near.table.values[number] for number in job.inputs]
+    lacking = [value for value in values if target.id not in value.replicas]
+    holders = {number for value in lacking for number in value.replicas[:1] if number in workers}
+    names = ", ".join(sorted(workers[number].name for number in holders)) or "nobody yet"
+    return f"{bytes_text(sum(value.size for value in lacking))} from {names}"
+
+
+def _nowhere(job: HeadJob, near: NearPlacing, workers: Mapping[int, WorkerState]) -> str:
+    values = [near.table.values[number] for number in job.inputs]
+    again = [value for value in values if not value.replicas]
+    if again:
+        made = ", ".join(str(value.id) for value in again[:5])
+        return f"{len(again)} of its inputs, which {'is' if len(again) == 1 else 'are'} made again (job {made})"
+    away = {workers[number].name for value in values for number in value.replicas if workers[number].shut}
+    return f"inputs that only {', '.join(sorted(away))} has, which is not heard of for now"
+
+
+def bytes_text(size: int) -> str:
+    """Return a number of bytes with its unit, such as 50 MB, or 2.1 GB."""
+    for least, unit in _STEPS:
+        if size >= least:
+            return f"{size / least:.2g} {unit}" if size < 10 * least else f"{size / least:.0f} {unit}"
+    return f"{size} bytes"
