@@ -66,8 +66,9 @@ _AGES = Conversion(
 
 
 def _wire_values(held: dict[str, Any]) -> None:
-    """Give a head's scheduler what it needs for values that stay at workers."""
+    """Give a head, and its scheduler, what they need for values that stay at workers."""
     held["scheduler"].begin_values()
+    held.update(transfers={}, last_transfer=0)
 
 
 def _empty(*names: str) -> Callable[[dict[str, Any]], object]:
@@ -81,6 +82,7 @@ _VALUES = Conversion(
         "SchedulerState": _empty("homes", "transfers", "values"),
         "Planner": _empty("near"),
         "AheadPlanner": _empty("near"),
+        "Reservations": _empty("near"),
         "Catalogue": lambda fields: fields.update(_near_ids={}),
         "RequestClass": _put(could_since=None, near=0),
         "ExtraState": _put(data=None),
