@@ -193,6 +193,7 @@ class ValueBooks:
         known = self._known.get(value)
         if whole and known is not None and known[0] == attempt:
             known[1].add(target)
+            self._reviving.discard(value)  # it need not be made again, then
 
     def revived(self, value: int) -> None:
         """Check that a value may be made again."""

@@ -500,8 +500,8 @@ BUGS: tuple[Bug, ...] = (
         "replay",
         (
             _HEAD,
-            "        cls.add(jobs, event.ages, event.sizes)\n",
-            "        cls.queue.extend(self.jobs[int(number)] for number in {*map(str, event.jobs)})\n",
+            "            cls.add(jobs, event.ages)\n",
+            "            cls.queue.extend(self.jobs[int(number)] for number in {*map(str, event.jobs)})\n",
         ),
     ),
     # --- the node's ids ----------------------------------------------------------------------------------------------

@@ -296,6 +296,7 @@ class Transfers:
         that were sent there, or can have their inputs from nobody now.
         """
         jobs: dict[int, HeadJob] = {}
+        self.is_due = True
         for transfer in [one for one in self.known.values() if worker in (one.target, one.source)]:
             if transfer.source:
                 self._end(transfer.target, transfer.value.id, transfer.attempt)
