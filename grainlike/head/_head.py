@@ -267,17 +267,12 @@ class Head:
         self, batches: Mapping[tuple[Request, int, bool], tuple[list[int], list[int]]], *, aged: bool
     ) -> None:
         for (request, priority, isolate), columns in batches.items():
-            jobs, fns = self._not_cancelled(*columns)
-            ages = self._ages(jobs) if aged else []
+            jobs, fns = self._maker.live(*columns)
+            ages = self._maker.ages(jobs) if aged else []
             sizes = self._maker.take_sizes(jobs) if self._maker.sizes else []
             if jobs:
                 inputs = self._maker.take_inputs(jobs) if self._maker.inputs else ()
                 self._tell(JobsSubmitted(request, jobs, fns, priority, isolate, ages=ages, sizes=sizes, inputs=inputs))
-
-    def _ages(self, jobs: list[int]) -> list[int]:
-        """Return the numbers of the oldest jobs that these need, or their own."""
-        nodes = [self.state.jobs[number].node for number in jobs]
-        return [0 if node is None else node.age for node in nodes]
 
     @contextmanager
     def one_pass(self) -> Iterator[None]:
@@ -296,14 +291,6 @@ class Head:
             if self._unplanned:
                 self._unplanned = False
                 self._tell(Ticked())
-
-    def _not_cancelled(self, jobs: list[int], fns: list[int]) -> tuple[list[int], list[int]]:
-        """Return those of the jobs that were not cancelled while the others were packed, with their functions."""
-        live = self.state.jobs
-        if all(map(live.__contains__, jobs)):
-            return jobs, fns
-        rows = [row for row, job in enumerate(jobs) if job in live]
-        return [jobs[row] for row in rows], [fns[row] for row in rows]
 
     def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
         """Stop the jobs of nodes that are wanted no more; their awaiters have their outcome already."""

@@ -127,6 +127,19 @@ class JobFactory:
         self._object_store.end_batch()
         self.holds = False
 
+    def live(self, jobs: list[int], fns: list[int]) -> tuple[list[int], list[int]]:
+        """Return those of the jobs that were not cancelled while the others were packed, with their functions."""
+        live = self._state.jobs
+        if all(map(live.__contains__, jobs)):
+            return jobs, fns
+        rows = [row for row, job in enumerate(jobs) if job in live]
+        return [jobs[row] for row in rows], [fns[row] for row in rows]
+
+    def ages(self, jobs: list[int]) -> list[int]:
+        """Return the numbers of the oldest jobs that these need, or their own."""
+        nodes = [self._state.jobs[number].node for number in jobs]
+        return [0 if node is None else node.age for node in nodes]
+
     def take_sizes(self, jobs: Sequence[int]) -> list[int]:
         """Return the bytes of the arguments of jobs, 0 where they are small; empty if all are, as they mostly are."""
         sizes = [self.sizes.pop(job, 0) for job in jobs]
