@@ -217,23 +217,18 @@ class NodeScheduler:
             for number, memory in zip(event.jobs, event.memory, strict=True):
                 self._jobs[number].memory = memory
         if event.needs:
-            self._note_needs(event)
+            self._needs.update((job, needs) for job, needs in zip(event.jobs, event.needs, strict=True) if needs)
         if not cls.fits:
             self._tell_unstarted(self._named(event.jobs, event.attempts), Code.UNFIT, now, out)
 
-    def _note_needs(self, event: Assign) -> None:
-        self._needs.update((job, needs) for job, needs in zip(event.jobs, event.needs, strict=True) if needs)
-
     def _lead(self, event: Assign, hold: NodeHold, now: float, out: list[NodeAction]) -> None:
-        """Start the job of a gang on the slots that are held for it, in a process of its own, which can be given its
-        hosts.
-        """
+        """Start the job of a gang on the slots held for it, in a process of its own, which can be given its hosts."""
         fn = event.fns[0]
         function = self._functions[fn]
         limit_s = _shorter(function.timeout, event.hard_s)
         job = self._jobs[hold.id] = NodeJob(hold.id, hold.attempt, hold.cls, fn, function, limit_s, hold.id)
         if event.needs:
-            self._note_needs(event)
+            self._needs[hold.id] = event.needs[0]
         assert hold.grant is not None
         self._start(hold.lease, hold.grant, self._runners.own(out), [job], now, out)
         self._leases[hold.lease].keeps = True  # all its nodes are held together, so none of them alone can be lent
@@ -300,9 +295,8 @@ class NodeScheduler:
         runner, limit = lease.runner, lease.limit_s
         deadlines = [None if limit is None else now + limit] * len(jobs)
         memory = tuple(job.memory for job in run_list) if lease.cls.varied else ()
-        needs: list[list[Need]] = []
-        if self._needs and not self._needs.keys().isdisjoint(jobs):
-            needs = [self._needs.get(job, []) for job in jobs]
+        some = self._needs and not self._needs.keys().isdisjoint(jobs)
+        needs = [self._needs.get(job, []) for job in jobs] if some else []
         out.append(StartLease(runner.id, lease.id, allocation, jobs, attempts, fns, deadlines, limit, memory, needs))
         out.append(TellStarted(LeaseStart(lease.id, lease.cls.id, allocation, jobs, attempts, now, memory)))
         if limit is not None:
