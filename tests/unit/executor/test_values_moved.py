@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from grainlike.errors import ProtocolError, SerializationError
 from grainlike.head._peers import WorkerConnection
 from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
+from grainlike.head._validation import check_frames
 from grainlike.head.values._credit import _ALL_BYTES, _TURN_BYTES, _WINDOW_BYTES
 from grainlike.head.values._mover import ValueMover
 from grainlike.net import ClosedLink
@@ -36,12 +38,15 @@ from grainlike.wire import (
     GENERATION,
     PROTOCOL,
     Buffer,
+    Completed,
     DropReplicas,
     Fetched,
+    Frame,
     Hello,
     Message,
     ReplicaCredit,
     ReplicaPart,
+    Report,
     SendReplica,
     StopTransfer,
     Unsent,
@@ -573,3 +578,12 @@ def test_words_about_what_is_over_change_nothing(world: World) -> None:
         world.mover.hear(source, message, [b"bytes"])
     assert world.told == []
     assert world.at_rest()
+
+
+@pytest.mark.parametrize("sizes", [[1], [1, 2, 3], [0, -1], [0, 1 << 62]])
+def test_sizes_that_cannot_be_are_refused_before_anything_follows(sizes: list[int]) -> None:
+    times = [1.0, 1.0]
+    told = Completed(1, [1, 2], [1, 1], [0, 0], times, times, times, [1, 1], [b"", b""], [], 1.0, sizes=sizes)
+    with pytest.raises(ProtocolError, match="size|Completed"):
+        check_frames([Frame(Report(1.0, [], [told], [], []))], (), None)
+    check_frames([Frame(Report(1.0, [], [replace(told, sizes=[0, 70_000])], [], []))], (), None)
