@@ -12,7 +12,7 @@ from grainlike._later import later
 
 if TYPE_CHECKING:
     from grainlike.engine._engine import Engine
-    from grainlike.engine._explain import explain_unsubmitted
+    from grainlike.engine._explain import explain_unsubmitted, value_words
     from grainlike.engine._fetches import Fetcher, ValueSource, bring
     from grainlike.engine._interfaces import JobRunner
     from grainlike.engine._local_calls import QUIET_S, LocalCall, LocalCalls
@@ -38,6 +38,7 @@ __all__ = [
     "explain_unsubmitted",
     "retrieved_elsewhere",
     "this_call",
+    "value_words",
 ]
 
 if not TYPE_CHECKING:  # else any name would be there
@@ -60,5 +61,6 @@ if not TYPE_CHECKING:  # else any name would be there
             "bring": "_fetches",
             "buffer_of": "_streams",
             "this_call": "_thread_call",
+            "value_words": "_explain",
         },
     )

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from grainlike.backends import Backend
 from grainlike.context import this_job
-from grainlike.engine import Waitable
+from grainlike.engine import Waitable, value_words
 from grainlike.errors import GrainlikeError, GraphError
 from grainlike.eventloop import EventLoopId, here
 from grainlike.executor._exits import close_at_exit
@@ -439,7 +439,7 @@ class Executor(ExecutorBase):
         """
         self._check_loop("asked")
         node = self._own(placeholder)
-        return replace(await self._service.explain(node), kept=self._result_cache.words(node))
+        return replace(await self._service.explain(node), kept=self._result_cache.words(node) or value_words(node))
 
     def logs(self, placeholder: Delayed[Any] | Stream[Any]) -> AsyncIterator[LogLine]:
         """Iterate over the lines that a job has printed, and prints until it has ended; over those of all attempts.

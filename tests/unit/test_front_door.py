@@ -21,7 +21,7 @@ ROOMS = {
     "graph": GRAPH_ROOM,
     "executor": "Executor = connect = progress = result = run = object()",
     "dag": "Callbacks = Dag = object()",
-    "maps": "amap = as_completed = object()",
+    "maps": "amap = as_completed = wait = object()",
     "dryrun": "dry_run = object()",
     "pool": "ResourcePool = object()",
     "backends": "CeleryBackend = DaskBackend = ProcessBackend = RayBackend = ThreadBackend = object()",

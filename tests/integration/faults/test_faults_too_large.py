@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from limits import LIMIT_S
 
-from grainlike import Cores, Executor, SerializationError, connect, delayed, gather
+from grainlike import Cores, Executor, ResourceError, SerializationError, connect, delayed, gather, info
 from grainlike.system import _limits
 from grainlike.wire import _payloads
 
@@ -20,7 +20,6 @@ ELSEWHERE = "import grainlike.payload as p\np.memory_id = lambda: 'elsewhere'"
 LISTEN = "tcp://127.0.0.1:0"
 MOST = 5_000_000
 TOO_LARGE = 6_000_000
-REFUSED = r"did not come through: a part of it has 60000\d\d bytes, and at most \d+ are taken there"
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +38,11 @@ def make(size):
 @delayed
 def make_bytes(size):
     return b"x" * size
+
+
+@delayed
+def length(value):
+    return len(value)
 
 
 @delayed
@@ -63,20 +67,26 @@ def warnings(caplog):
 
 
 @pytest.mark.parametrize("made", [make, pytest.param(make_bytes, id="in the stream")])
-async def test_a_result_that_is_too_large_is_an_error_of_its_job(made, start_worker, warnings):
+async def test_a_result_that_is_too_large_is_refused_and_stays_at_its_worker(made, start_worker, warnings):
     async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         start_worker(executor.address, resources="cores=1", first=ELSEWHERE)
         job = made @ Cores(1)
-        with pytest.raises(SerializationError, match=REFUSED):
-            await job(TOO_LARGE)
+        large_ = job(TOO_LARGE)
+        with pytest.raises(ResourceError, match=r"^6,000,\d+ bytes .* is 5,000,\d+:"):
+            await large_
+        assert info(large_).where == ("n1",)
+        assert await (length @ Cores(1))(large_) == TOO_LARGE
         assert len(await job(MOST // 2)) == MOST // 2
     assert warnings() == []
 
 
-async def test_many_that_are_too_large_only_together_come_through(start_worker, warnings):
+async def test_many_that_are_too_large_only_together_come_one_by_one(start_worker, warnings):
     async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         start_worker(executor.address, resources="cores=2", first=ELSEWHERE)
-        arrays = await gather((make @ Cores(1))(MOST // 2 + number) for number in range(8))
+        calls = [(make @ Cores(1))(MOST // 2 + number) for number in range(8)]
+        with pytest.raises(ResourceError, match="as_completed"):
+            await gather(calls)
+        arrays = [await r_ for r_ in calls]
         assert [array.nbytes for array in arrays] == [MOST // 2 + number for number in range(8)]
     assert warnings() == []
 

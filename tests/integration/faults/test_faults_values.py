@@ -176,11 +176,15 @@ async def test_a_lost_value_is_made_again_once_when_it_is_needed_and_right(start
         (home,) = info(b_).where
         await lose(executor, workers, home)
         assert info(b_).where == ()
+        assert "is at no worker now" in str(await executor.explain(b_))
         assert len(lines(log)) == 2  # not before somebody needs it
         assert await gather((size_of @ Cores(1))(b_) for _ in range(4)) == [LARGE] * 4
         assert (await b_)[0] == 1
         assert [name for name, _ in lines(log)] == ["made", "more", "made", "more"]
         assert (info(a_).recomputed, info(b_).recomputed, executor.report().recomputed) == (1, 1, 2)
+        told = str(await executor.explain(b_))
+        assert f"Its value, {info(b_).size:,} bytes, is at {info(b_).where[0]}, and in this program." in told
+        assert "It ran again once: workers were lost that alone had its value." in told
         assert info(b_).where
         assert home not in info(b_).where
         del a_, b_
