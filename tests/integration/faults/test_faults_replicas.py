@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from limits import LIMIT_S
 from waiting import until, until_files
+from weather import Weather, port, way_through
 
 from grainlike import (
     Cores,
@@ -189,6 +190,39 @@ async def test_from_the_program_s_own_worker_to_a_far_one_and_back(start_worker)
             await wait(home_)
         assert await (total @ FAR)(home_) == TOTAL
         assert mover(executor).moved == info(home_).size
+
+
+@pytest.mark.parametrize("how", ["reset", "cut"])
+@pytest.mark.parametrize("which", ["near", "far"])
+async def test_a_copy_goes_on_when_a_link_breaks_under_it(how, which, start_worker, tmp_path) -> None:
+    @delayed
+    def much():
+        return np.arange(3_000_000, dtype=np.float64)
+
+    async with (
+        asyncio.timeout(LIMIT_S),
+        Executor(local=None, listen="tcp://127.0.0.1:0") as executor,
+        Weather(port(executor)) as weather,
+    ):
+        through = way_through(weather, executor, tmp_path)
+        for name in ("near", "far"):
+            head = through if name == which else executor.address
+            start_worker(head, name=name, resources=f"cores=1 {name}=1", first=apart(name))
+        value_ = (much @ NEAR)()
+        await wait(value_)
+        running = start((total @ FAR)(value_))
+        for count in (1, 2):
+            await weather.until_made(count)
+            await weather.until_carried()
+            await weather.until_passed(count * 3_000_000)
+            getattr(weather, how)()
+        assert await running == sum(range(3_000_000))
+        size = info(value_).size
+        assert size <= mover(executor).moved < 2 * size
+        assert info(value_).recomputed == 0
+        assert len(executor.workers()) == 2
+        del value_, running
+        await until(lambda: at_rest(executor))
 
 
 # --- ends that leave nothing -----------------------------------------------------------------------------------------
