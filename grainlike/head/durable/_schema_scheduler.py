@@ -121,7 +121,7 @@ Homes scheduler.values._homes.Homes: _catalogue _table _transfers _workers
 JobInputs scheduler.values._inputs.JobInputs: attempts claim inputs lacks remakes target
 ValueState scheduler.values._records.ValueState: age asked attempt cls fn givers heirs id inputs is_kept last maker own
     owned recomputed replicas size users why
-ValueTransfer scheduler.values._records.Transfer: attempt began jobs source target value weight
+ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began jobs source target value weight
 ValueTable scheduler.values._table.ValueTable: _workers bare drops ended forgotten parked stirred unwanted values
 Transfers scheduler.values._transfers.Transfers: _going_in _going_out _rate _rests _waiting _workers claims is_due known
     table wake

@@ -10,7 +10,7 @@ from __future__ import annotations
 from grainlike.resources import Request
 from grainlike.scheduler._records import HeadFunction, HeadJob, RequestClass
 
-__all__ = ["Transfer", "ValueState"]
+__all__ = ["ReplicaCopy", "ValueState"]
 
 _NOBODY: tuple[int, ...] = ()
 
@@ -64,7 +64,7 @@ class ValueState:
         return bool(self.owned or self.users or self.asked or self.givers)
 
 
-class Transfer:
+class ReplicaCopy:
     """A copy of a value to a worker, `target`: asked for, and under way once it has a `source`.
 
     Attributes:

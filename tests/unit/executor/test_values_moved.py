@@ -1,31 +1,18 @@
-"""Driver of values that stay: copies between workers and to the program, by real ends of transfers, over links that are
-lists here, so that each message can be held, lost or repeated.
-"""
+"""Driver of values that stay: copies between workers and to the program, within the credit, or in shared memory."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
+from values_world import LARGE, SMALL, Peer, World, fetch
 
-from grainlike.errors import ProtocolError, SerializationError
-from grainlike.head._peers import WorkerConnection
-from grainlike.head._shared_memory import ObjectStore
-from grainlike.head._state import HeadState
+from grainlike.errors import SerializationError
 from grainlike.head.values._credit import _ALL_BYTES, _TURN_BYTES, _WINDOW_BYTES
-from grainlike.head.values._mover import ValueMover
-from grainlike.net import ClosedLink
-from grainlike.payload import Payload, dump_value, load_value, memory_id, write_replica
-from grainlike.resources import Cores
+from grainlike.payload import load_value, memory_id
 from grainlike.scheduler import (
-    FetchReplicas,
     GiveValues,
-    HeadEvent,
-    HeadScheduler,
     ReplicasArrived,
     ReplicasDropped,
     ReplicasFailed,
@@ -33,141 +20,14 @@ from grainlike.scheduler import (
     ValuesGiven,
 )
 from grainlike.wire import (
-    GENERATION,
-    PROTOCOL,
-    Buffer,
-    DropReplicas,
-    Fetched,
-    Hello,
-    Message,
-    ReplicaCredit,
-    ReplicaPart,
     SendReplica,
-    StopTransfer,
-    Unsent,
 )
 from grainlike_worker.daemon._replicas import WorkerReplicas, open_replicas
-from grainlike_worker.daemon._transfers import ReplicaTransfers
-
-Said = tuple[Message, Sequence[Buffer]]
-
-OF_ONE_LINK = (SendReplica, ReplicaPart, ReplicaCredit)
-"""Messages that are lost with the link on which they were sent."""
-
-
-class Peer(WorkerConnection):
-    """A worker: its end of transfers, and what is under way to it and from it."""
-
-    def __init__(self, number: int, replicas: WorkerReplicas, memory: str) -> None:
-        hello = Hello(
-            "worker", PROTOCOL, PROTOCOL, "3", {}, f"n{number}", "i", 1, "cores=1", [], memory,
-            replicas=replicas.directory,
-        )  # fmt: skip
-        super().__init__(number, f"n{number}", ClosedLink("", ""), hello, Cores([0]), 0.0)
-        self.replicas = replicas
-        self.transfers = ReplicaTransfers(replicas, self._say)
-        self.down: deque[Said] = deque()
-        self.up: deque[Said] = deque()
-        self.away = False
-
-    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
-        if not (self.away and isinstance(message, OF_ONE_LINK)):
-            self.down.append((message, buffers))
-
-    def _say(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
-        self.up.append((message, buffers))
-
-    def holds(self, value: object, number: int, attempt: int = 1) -> int:
-        """Have a replica there; return its size."""
-        size = write_replica(self.replicas.file(number, attempt), dump_value(value))
-        assert size is not None
-        self.replicas.add(number, attempt, size)
-        return size
-
-    def hear(self) -> bool:
-        """Let the worker take one message; False if there is none."""
-        if not self.down:
-            return False
-        message, buffers = self.down.popleft()
-        if isinstance(message, DropReplicas):
-            self.replicas.drop(message.values, message.attempts)
-        else:
-            assert isinstance(message, SendReplica | ReplicaCredit | ReplicaPart | StopTransfer)
-            self.transfers.hear(message, buffers)
-        return True
-
-
-class World:
-    """A head's mover and its workers."""
-
-    def __init__(self, directory: Path, memory: str = "") -> None:
-        self.state = HeadState(HeadScheduler(closed=False, seed=1), lambda event: None, 0.0)
-        self.told: list[HeadEvent] = []
-        self.given: dict[int, Payload] = {}
-        self.mover = ValueMover(self.state, ObjectStore(), self.told.append)
-        self.mover.given = self._given
-        self._directory = directory
-        self._memory = memory
-
-    def _given(self, value: int, payload: Payload) -> None:
-        assert value not in self.given
-        self.given[value] = payload
-
-    def worker(self, replicas: WorkerReplicas | None = None, memory: str | None = None) -> Peer:
-        """A worker more."""
-        number = len(self.state.peers) + 1
-        if replicas is None:
-            path = self._directory / f"n{number}"
-            path.mkdir()
-            replicas = WorkerReplicas(path)
-        peer = Peer(number, replicas, self._memory if memory is None else memory)
-        self.state.peers[number] = peer
-        return peer
-
-    def act(self, action: FetchReplicas | GiveValues | ReplicasDropped) -> None:
-        self.mover.act(action)
-        self.mover.flush()
-
-    def step(self, peer: Peer) -> bool:
-        """Let a worker take what is under way to it, then the head take what is under way from there."""
-        moved = False
-        while peer.hear():
-            moved = True
-        while peer.up:
-            message, buffers = peer.up.popleft()
-            assert isinstance(message, ReplicaPart | ReplicaCredit | Fetched | Unsent)
-            self.mover.hear(peer, message, [bytes(buffer) for buffer in buffers])
-            moved = True
-        return moved
-
-    def settle(self, *peers: Peer) -> None:
-        """Until nothing is under way."""
-        while self.turn(*peers):
-            assert self.under_way <= _ALL_BYTES
-
-    def turn(self, *peers: Peer) -> bool:
-        """Let each of them take a step."""
-        return sum(map(self.step, peers)) > 0
-
-    @property
-    def under_way(self) -> int:
-        return self.mover._credit.under_way
-
-    def at_rest(self) -> bool:
-        return not self.state.transfers and not self.mover._by_target and not self.under_way
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
-
-
-LARGE = np.arange(1_500_000, dtype=np.float64)  # 12 MB: more than a window
-SMALL = np.arange(20_000, dtype=np.float64)
-
-
-def fetch(world: World, value: int, size: int, source: Peer, target: Peer) -> None:
-    world.act(FetchReplicas(target.number, [value], [1], [size], [source.number]))
 
 
 def test_a_replica_is_copied_between_workers_within_the_credit(world: World) -> None:
@@ -417,159 +277,4 @@ def test_a_later_order_takes_the_place_of_an_earlier_one(world: World) -> None:
     fetch(world, 7, size, other, target)
     world.settle(one, other, target)
     assert world.told == [ReplicasArrived(3, [7], [1])]
-    assert world.at_rest()
-
-
-# --- links that break ------------------------------------------------------------------------------------------------
-
-
-def breaks(world: World, peer: Peer) -> None:
-    """Lose what belongs to a link, and what the worker drops with it."""
-    peer.down = deque(said for said in peer.down if not isinstance(said[0], OF_ONE_LINK))
-    peer.up = deque(said for said in peer.up if not isinstance(said[0], OF_ONE_LINK))
-    peer.away = True
-    world.mover.broke(peer)
-
-
-def returns(world: World, peer: Peer) -> None:
-    peer.away = False
-    peer.transfers.link_returned()
-    world.mover.returned(peer)
-
-
-@pytest.mark.parametrize("which", ["source", "target", "both"])
-@pytest.mark.parametrize("turns", range(5))
-def test_a_copy_goes_on_where_it_was_when_a_link_has_broken(world: World, which: str, turns: int) -> None:
-    source, target = world.worker(), world.worker()
-    size = source.holds(LARGE, 7)
-    fetch(world, 7, size, source, target)
-    for turn in range(turns):
-        world.step(target if turn % 2 else source)
-    broken = {"source": [source], "target": [target], "both": [source, target]}[which]
-    for peer in broken:
-        breaks(world, peer)
-    if which == "target":
-        world.step(source)  # it sends on, to nobody
-        breaks(world, target)
-    for peer in broken:
-        returns(world, peer)
-        if turns % 2:
-            world.step(source)
-    world.settle(source, target)
-    assert world.told == [ReplicasArrived(2, [7], [1])]
-    assert target.replicas.file(7, 1).read_bytes() == source.replicas.file(7, 1).read_bytes()
-    assert world.mover.moved <= size + 2 * _WINDOW_BYTES
-    assert world.at_rest()
-
-
-def test_a_value_is_brought_here_over_links_that_break(world: World) -> None:
-    source = world.worker()
-    size = source.holds(LARGE, 7)
-    world.act(GiveValues(1, [7], [1], [size]))
-    for _ in range(3):
-        source.hear()
-        breaks(world, source)
-        returns(world, source)
-        source.hear()
-        world.mover.hear(source, *source.up.popleft())  # type: ignore[arg-type]
-    world.settle(source)
-    assert (load_value(world.given[7]) == LARGE).all()
-    assert world.mover.fetched == size
-    assert world.at_rest()
-
-
-def test_while_a_target_is_away_others_have_its_credit(world: World) -> None:
-    source, *targets = (world.worker() for _ in range(6))
-    size = source.holds(LARGE, 7)
-    for target in targets:
-        fetch(world, 7, size, source, target)
-    for target in targets[:4]:
-        breaks(world, target)
-    world.settle(source, targets[4])
-    assert world.told == [ReplicasArrived(targets[4].number, [7], [1])]
-
-
-def test_a_head_that_is_made_again_begins_its_transfers_anew_when_workers_return(world: World) -> None:
-    source, target = world.worker(), world.worker()
-    size = source.holds(LARGE, 7)
-    fetch(world, 7, size, source, target)
-    for peer in (source, target, source):
-        world.step(peer)
-    again = ValueMover(world.state, ObjectStore(), world.told.append)
-    again.restore()
-    world.mover = again
-    for peer in (source, target):
-        breaks(world, peer)
-        returns(world, peer)
-    world.settle(source, target)
-    assert world.told == [ReplicasArrived(2, [7], [1])]
-    assert target.replicas.file(7, 1).read_bytes() == source.replicas.file(7, 1).read_bytes()
-    assert world.at_rest()
-
-
-# --- workers that say what they should not ---------------------------------------------------------------------------
-
-
-def refused(world: World, peer: Peer, message: Any, *buffers: bytes) -> None:
-    with pytest.raises(ProtocolError):
-        world.mover.hear(peer, message, buffers)
-
-
-def test_parts_that_nobody_asked_for_are_refused(world: World) -> None:
-    source, target = world.worker(), world.worker()
-    size = source.holds(LARGE, 7)
-    fetch(world, 7, size, source, target)
-    leg = GENERATION + 1
-    for part in (
-        ReplicaPart(0, 7, 1, 0, size),
-        ReplicaPart(GENERATION + 2, 7, 1, 0, size),
-        ReplicaPart(-1, 7, 1, 0, size),
-        ReplicaPart(2 * GENERATION + 1, 7, 1, 0, size),
-        ReplicaPart(leg, 8, 1, 0, size),
-        ReplicaPart(leg, 7, 2, 0, size),
-        ReplicaPart(leg, 7, 1, 1, size),
-        ReplicaPart(leg, 7, 1, -1, size),
-        ReplicaPart(leg, 7, 1, 0, size + 1),
-    ):
-        refused(world, source, part, b"bytes")
-    good = ReplicaPart(leg, 7, 1, 0, size)
-    refused(world, source, good)
-    refused(world, source, good, b"")
-    refused(world, source, good, b"one", b"two")
-    refused(world, source, good, bytes(_WINDOW_BYTES + 1))
-    refused(world, target, good, b"bytes")
-    world.settle(source, target)
-    assert world.told == [ReplicasArrived(2, [7], [1])]
-
-
-def test_credit_and_answers_that_are_another_workers_are_refused(world: World) -> None:
-    source, target, other = world.worker(), world.worker(), world.worker()
-    size = source.holds(LARGE, 7)
-    fetch(world, 7, size, source, target)
-    refused(world, source, ReplicaCredit(1, 1))
-    refused(world, target, ReplicaCredit(1, 1))  # nothing was sent there
-    world.step(source)
-    for credit in (0, -1, _WINDOW_BYTES + 1):
-        refused(world, target, ReplicaCredit(1, credit))
-    refused(world, source, Fetched(1, 7, 1))
-    refused(world, other, Unsent(1, "nothing"))
-    refused(world, other, Fetched(9, 7, 1))
-    world.settle(source, target)
-    assert world.told == [ReplicasArrived(2, [7], [1])]
-
-
-def test_words_about_what_is_over_change_nothing(world: World) -> None:
-    source, target = world.worker(), world.worker()
-    size = source.holds(SMALL, 7)
-    fetch(world, 7, size, source, target)
-    world.settle(source, target)
-    world.told.clear()
-    for message in (
-        ReplicaPart(GENERATION + 1, 7, 1, 0, size),
-        ReplicaCredit(1, 5),
-        Fetched(1, 7, 1),
-        Unsent(1, "late", gone=True),
-    ):
-        world.mover.hear(source, message, [b"bytes"])
-    assert world.told == []
     assert world.at_rest()
