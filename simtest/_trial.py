@@ -142,7 +142,9 @@ class Trial(World):
             if site.daemon is not None:
                 assert site.daemon.scheduler.idle, f"worker {site.daemon.worker} believes that it is busy"
         self.witness.check_values(list(self.head.peers), self.head.scheduler.values_known)
-        left = [job for job in self.head.scheduler.jobs if job in self.witness.outcome]
+        left = [
+            job for job in self.head.scheduler.jobs if job in self.witness.outcome and not self.witness.is_reviving(job)
+        ]
         assert not left, f"the head still has {left}, which are settled"
 
     def _widest_start(self, starts: dict[int, float]) -> float | None:

@@ -19,6 +19,7 @@ _FUNCTIONS = (
     FunctionPlan("once", losses=0),
     FunctionPlan("tries", retries=2, losses=1, backoff=(0.1, 2.0, 1.0)),
     FunctionPlan("hurried", timeout=1.0),
+    FunctionPlan("quick"),
 )
 
 
@@ -104,6 +105,7 @@ def values(dice: Dice, count: int) -> Workload:
 def shared_values(dice: Dice, count: int) -> Workload:
     """Few values that nearly all jobs need, some at several levels, while workers come and go."""
     few = 1 + dice.below(4)
+    quick = dice.fork("quick").chance(0.4)
     size = dice.pick((2 * MB, 20 * MB, 100 * MB))
     jobs = [JobPlan(dice.pick((0, 0, 2)), Cores(1), 0.05, size=size, wants=dice.chance(0.2)) for _ in range(few)]
     for at in range(few, count):
@@ -111,7 +113,10 @@ def shared_values(dice: Dice, count: int) -> Workload:
         if at > few + 4 and dice.chance(0.2):
             after = tuple(sorted({*after, few + dice.below(at - few)}))
         made = dice.pick((0, 0, 0, size))
-        jobs.append(JobPlan(dice.pick((1, 3)), Cores(1), dice.pick((0.002, 0.1, 1.0)), after=after, size=made))
+        fn, seconds = dice.pick((1, 3)), dice.pick((0.002, 0.1, 1.0))
+        if quick:
+            fn, seconds = 5, 0.002
+        jobs.append(JobPlan(fn, Cores(1), seconds, after=after, size=made))
     return Workload("shared_values", _FUNCTIONS, tuple(jobs))
 
 

@@ -38,7 +38,7 @@ class _Peer(Protocol):
     down: Voice
 
 
-class _Head(Protocol):
+class _ValueHead(Protocol):
     clock: Clock
     witness: Witness
     client: Client
@@ -56,7 +56,7 @@ class _Head(Protocol):
 class ValueDriver:
     """Performs the scheduler's actions about values."""
 
-    def __init__(self, head: _Head, seed: int, network: Network, faults: Faults) -> None:
+    def __init__(self, head: _ValueHead, seed: int, network: Network, faults: Faults) -> None:
         self._head = head
         self._seed = seed
         self._faults = faults

@@ -45,8 +45,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from grainlike.resources import NO_ALLOCATION, Allocation, Missing, Request, parse_allocation, with_memory
-from grainlike.scheduler import AssembleGang, AssignJobs, CancelJobs, Deadlock, ReplicasDropped, StartLease
-from grainlike.simulation import Clock, FunctionPlan, JobPlan, Witness
+from grainlike.scheduler import AssembleGang, AssignJobs, CancelJobs, Deadlock, StartLease
+from grainlike.simulation import Clock, FunctionPlan, JobPlan
 from grainlike.wire import Code, Completed, LeaseStart, LeaseWait
 from simtest.judge._aftermath import Aftermath
 from simtest.judge._books import NodeBooks
@@ -58,6 +58,7 @@ from simtest.judge._order import Order
 from simtest.judge._patience import Patience
 from simtest.judge._rationing import Rationing, first_of
 from simtest.judge._value_books import ValueBooks
+from simtest.judge._value_witness import ValueWitness
 
 __all__ = ["Referee"]
 
@@ -74,7 +75,7 @@ class _Lease:
         self.attempts = dict(zip(action.jobs, action.attempts, strict=True))
 
 
-class Referee(Witness):
+class Referee(ValueWitness):
     """Checks all promises of the module. `functions` are the workload's; `closed`: lost nodes do not come back."""
 
     def __init__(self, clock: Clock, functions: tuple[FunctionPlan, ...], *, closed: bool) -> None:
@@ -278,6 +279,7 @@ class Referee(Witness):
             self._assigned_at[job, attempt] = self.clock.now
             assert (job, attempt) not in self._truth, f"attempt {attempt} of job {job} had begun; it was assigned again"
             self._assigned_to[job, attempt] = action.worker
+            self._values.assigned(action.worker, job)
             self._last[job] = (action.worker, attempt)
             self._circles.assigned(job)
             if not action.gang and job not in self._parent and not self._values.has_needs(job):
@@ -416,28 +418,6 @@ class Referee(Witness):
 
     # --- values that stay --------------------------------------------------------------------------------------------
 
-    def needs(self, job: int, values: Sequence[int]) -> None:
-        """Record which values a job needs."""
-        self._values.needs(job, tuple(values))
-
-    def let_go(self, value: int) -> None:
-        """Record that the client refers to a value no more."""
-        self._values.let_go(value)
-
-    def wanted(self, value: int) -> None:
-        """Record that the client wants a value."""
-        self._values.wanted(value)
-
-    def given(self, value: int) -> None:
-        """Check that the client wanted what it is given."""
-        super().given(value)
-        self._values.answered(value)
-
-    def value_lost(self, value: int) -> None:
-        """Check that the client wanted a value that it hears is lost."""
-        super().value_lost(value)
-        self._values.answered(value)
-
     def input_lost(self, job: int, value: int) -> None:
         """Record that a job can never run."""
         super().input_lost(job, value)
@@ -446,47 +426,6 @@ class Referee(Witness):
             self._values.unmade(job)
         else:
             self._close(job, "INPUT LOST")
-
-    def made(self, worker: int, value: int, attempt: int) -> None:
-        """Record a value that counts."""
-        super().made(worker, value, attempt)
-        self._values.made(worker, value, attempt)
-
-    def revived(self, job: int) -> None:
-        """Check that a value may be made again."""
-        super().revived(job)
-        self._values.revived(job)
-
-    def copying(self, source: int, target: int, value: int, attempt: int, size: int) -> None:
-        """Check a copy that is asked for."""
-        super().copying(source, target, value, attempt, size)
-        self._values.copying(source, target, value, attempt, size)
-
-    def copied(self, source: int, target: int, value: int, attempt: int, *, whole: bool) -> None:
-        """Record how a copy has ended."""
-        super().copied(source, target, value, attempt, whole=whole)
-        self._values.copied(target, value, attempt, whole=whole)
-
-    def dropping(self, action: ReplicasDropped) -> None:
-        """Check that what is removed is not needed."""
-        self._values.dropping(action)
-
-    def stored(self, worker: int, value: int, attempt: int) -> None:
-        """Record that a worker has a value."""
-        self._values.stored(worker, value, attempt)
-
-    def removed(self, worker: int, value: int, attempt: int) -> None:
-        """Check that what a worker removes is not used there."""
-        self._values.removed(worker, value, attempt)
-
-    def damaged(self, worker: int, value: int, attempt: int) -> None:
-        """Record a damaged value."""
-        super().damaged(worker, value, attempt)
-        self._values.damaged(worker, value, attempt)
-
-    def check_values(self, joined: list[int], known: int) -> None:
-        """Check that no value is left at the connected workers, and nobody waits for one."""
-        self._values.check_rest(joined, known)
 
     # --- the nodes ---------------------------------------------------------------------------------------------------
 

@@ -49,6 +49,8 @@ class ValueBooks:
         """Source and weight of what is under way, by value and target."""
         self._running: dict[tuple[int, int], int] = {}
         self._reviving: set[int] = set()
+        self._damaged: set[tuple[int, int]] = set()
+        """Worker and value, for all that was damaged: the head may not have heard of it."""
 
     # --- interest ----------------------------------------------------------------------------------------------------
 
@@ -161,6 +163,7 @@ class ValueBooks:
 
     def damaged(self, worker: int, value: int, attempt: int) -> None:
         """Record that a value is damaged at a worker."""
+        self._damaged.add((worker, value))
         self._stores.get(worker, set()).discard((value, attempt))
         known = self._known.get(value)
         if known is not None and known[0] == attempt:
@@ -193,6 +196,7 @@ class ValueBooks:
         known = self._known.get(value)
         if whole and known is not None and known[0] == attempt:
             known[1].add(target)
+            self._reviving.discard(value)  # it need not be made again, then
 
     def revived(self, value: int) -> None:
         """Check that a value may be made again."""
@@ -211,6 +215,14 @@ class ValueBooks:
     def is_reviving(self, job: int) -> bool:
         """Return True while a job makes a value again."""
         return job in self._reviving
+
+    def assigned(self, worker: int, job: int) -> None:
+        """Check that a job is sent to where all its inputs are, for all that the head can know."""
+        if worker not in self._stores:
+            return  # it is dead, and the head cannot know yet
+        for value in self._needs.get(job, ()):
+            there = worker in self._known[value][1] or (worker, value) in self._damaged
+            assert there, f"job {job} is sent to worker {worker}, which lacks its input {value}"
 
     # --- runs --------------------------------------------------------------------------------------------------------
 

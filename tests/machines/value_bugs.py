@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - lines of the sources stand here as they are
 """Bugs made by hand in what the head's mind does with values that stay at workers; see `seeded_bugs`."""
 
 from __future__ import annotations
@@ -26,7 +27,11 @@ VALUE_BUGS: tuple[Bug, ...] = (
     _bug(
         "drop_when_the_owner_lets_go",
         "a value goes though jobs that have not ended need it",
-        (_TABLE, "            value.owned = False\n            self.look_at(value)", "            value.owned = False\n            self._let_go(value)"),
+        (
+            _TABLE,
+            "            value.owned = False\n            self.look_at(value)",
+            "            value.owned = False\n            self._let_go(value)",
+        ),
     ),
     _bug(
         "keep_what_nobody_needs",
@@ -36,64 +41,112 @@ VALUE_BUGS: tuple[Bug, ...] = (
     _bug(
         "drop_at_the_start_of_the_dependent",
         "a job's inputs may go as soon as it was sent to a worker",
-        (_NEAR, "        self._transfers.unclaim(job)\n\n    def ready_at", "        self._transfers.unclaim(job)\n        self._table.needs_no_more(job)\n\n    def ready_at"),
+        (
+            _NEAR,
+            "        self._transfers.unclaim(job)\n\n    def has_inputs",
+            "        self._transfers.unclaim(job)\n        self.table.needs_no_more(job)\n\n    def has_inputs",
+        ),
     ),
     _bug(
         "forget_stale_bytes",
         "the value of an attempt that does not count stays at its worker",
-        (_VALUES, "                table.drop_stale(worker.id, completed.jobs[row], attempt)\n                continue\n            again", "                continue\n            again"),
+        (
+            _VALUES,
+            "                table.drop_stale(worker.id, completed.jobs[row], attempt)\n                continue\n            again",
+            "                continue\n            again",
+        ),
     ),
     _bug(
         "forget_bytes_that_came_too_late",
         "a copy that nobody needs any more when it comes stays",
-        (_TRANSFERS, "            self.table.drop_stale(worker, number, attempt)\n            return", "            return"),
+        (
+            _TRANSFERS,
+            "            self.table.drop_stale(worker, number, attempt)\n            return",
+            "            return",
+        ),
     ),
     _bug(
         "recompute_on_suspicion",
         "a value is made again as soon as its worker is suspected",
-        (_TABLE, "            value = self.values[number]\n            if not value.replicas:\n                self.lacks(value)\n\n    def end", "            value = self.values[number]\n            if not self.can_be_had(value):\n                value.replicas = ()\n                self.lacks(value)\n\n    def end"),
+        (
+            _TABLE,
+            "            value = self.values[number]\n            if not value.replicas:\n                self.lacks(value)\n\n    def end",
+            "            value = self.values[number]\n            if not self.can_be_had(value):\n                value.replicas = ()\n                self.lacks(value)\n\n    def end",
+        ),
     ),
     _bug(
         "recompute_what_may_not_run_again",
         "losses=0 is not heeded for values",
-        (_VALUES, "        if not value.fn.losses:\n            return \"its function", "        if value.fn.losses < 0:\n            return \"its function"),
+        (
+            _VALUES,
+            '        if not value.fn.losses:\n            return "its function',
+            '        if value.fn.losses < 0:\n            return "its function',
+        ),
     ),
     _bug(
         "recompute_at_once",
         "a lost value is made again though nobody needs it",
         (_VALUES, "        return bool(value.asked) or any(", "        return True or any("),
-        (_TABLE, "            if value.users or value.asked:\n                self.lacks(value)", "            self.lacks(value)"),
+        (
+            _TABLE,
+            "            if value.users or value.asked:\n                self.lacks(value)",
+            "            self.lacks(value)",
+        ),
     ),
     _bug(
         "never_make_inputs_again",
         "a job whose input is lost waits for ever",
-        (_TABLE, "        self.bare[value.id] = value\n        self.stirred = True", "        self.stirred = bool(value.asked)\n        if value.asked:\n            self.bare[value.id] = value"),
+        (
+            _TABLE,
+            "        self.bare[value.id] = value\n        self.stirred = True",
+            "        self.stirred = bool(value.asked)\n        if value.asked:\n            self.bare[value.id] = value",
+        ),
     ),
     _bug(
         "same_attempt_again",
         "a value is made again under the number of the attempt that was lost",
-        (_VALUES, "job.age, job.attempt = value.age, value.attempt + 1", "job.age, job.attempt = value.age, value.attempt"),
+        (
+            _VALUES,
+            "job.age, job.attempt = value.age, max(value.attempt, value.last) + 1",
+            "job.age, job.attempt = value.age, value.attempt",
+        ),
     ),
     _bug(
         "start_without_one_input",
         "a job starts where its first input is, whatever of the others",
-        (_TABLE, "        return [worker for worker in first if all(worker in replicas for replicas in others)]", "        return list(first)"),
+        (
+            _TABLE,
+            "        return [worker for worker in first if all(worker in replicas for replicas in others)]",
+            "        return list(first)",
+        ),
     ),
     _bug(
         "send_ahead_what_lacks_inputs",
         "quick jobs are sent ahead to workers that lack their inputs",
-        (_NEAR, "            if self._table.missing(job.inputs, worker.id):\n                break", "            if self._table.missing(job.inputs, worker.id) < 0:\n                break"),
+        (
+            _NEAR,
+            "            if self.table.missing(job.inputs, worker.id):\n                break",
+            "            if self.table.missing(job.inputs, worker.id) < 0:\n                break",
+        ),
         (_AHEAD, "        if cls.near not in (0, worker.id):\n            return False\n        held", "        held"),
     ),
     _bug(
         "forget_who_waits_for_a_copy",
         "a job is not queued again when its last input is there",
-        (_TRANSFERS, "            if not job.data.lacks:\n                ready.append(job)", "            if job.data.lacks < 0:\n                ready.append(job)"),
+        (
+            _TRANSFERS,
+            "            if not job.data.lacks:\n                ready.append(job)",
+            "            if job.data.lacks < 0:\n                ready.append(job)",
+        ),
     ),
     _bug(
         "count_what_goes_out_never_down",
         "after two copies nothing goes out of a worker any more",
-        (_TRANSFERS, "        self._going_out[transfer.source] -= transfer.weight\n", "        self._going_out[transfer.source] += 0\n"),
+        (
+            _TRANSFERS,
+            "        self._going_out[transfer.source] -= transfer.weight\n",
+            "        self._going_out[transfer.source] += 0\n",
+        ),
     ),
     _bug(
         "send_everything_at_once",
@@ -109,7 +162,11 @@ VALUE_BUGS: tuple[Bug, ...] = (
     _bug(
         "keep_replicas_of_the_lost",
         "a worker that is lost counts as having its values",
-        (_VALUES, "            if worker.id in value.replicas:\n                table.gone(value", "            if worker.id in value.replicas and value.asked:\n                table.gone(value"),
+        (
+            _VALUES,
+            "            if worker.id in value.replicas:\n                table.gone(value",
+            "            if worker.id in value.replicas and value.asked:\n                table.gone(value",
+        ),
     ),
     _bug(
         "answer_once_for_all",
@@ -119,11 +176,19 @@ VALUE_BUGS: tuple[Bug, ...] = (
     _bug(
         "never_hear_of_the_suspect_again",
         "jobs whose inputs a suspected worker has are not queued when it is back",
-        (_VALUES, "        self._queue_again(list(self._table.parked.values()), out)", "        self._queue_again([], out)"),
+        (
+            _VALUES,
+            "        self._queue_again(list(self._table.parked.values()), out)",
+            "        self._queue_again([], out)",
+        ),
     ),
     _bug(
         "drop_the_last_replica_too_early",
         "a job that asks for a value that was dropped keeps no interest while it waits to be tried again",
-        (_STATE, "            if job.cancelled:\n                self.forget(job)\n            else:", "            if job.cancelled:\n                self.forget(job)\n            else:\n                self.values.needs_no_more(job)"),
+        (
+            _STATE,
+            "            if job.cancelled:\n                self.forget(job)\n            else:",
+            "            if job.cancelled:\n                self.forget(job)\n            else:\n                self.values.needs_no_more(job)",
+        ),
     ),
-)  # fmt: skip
+)

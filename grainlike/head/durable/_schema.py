@@ -83,6 +83,7 @@ _VALUES = Conversion(
         "SchedulerState": _empty("homes", "transfers", "values"),
         "Planner": _empty("near"),
         "AheadPlanner": _empty("near"),
+        "Reservations": _empty("near"),
         "Catalogue": lambda fields: fields.update(_near_ids={}),
         "RequestClass": _put(could_since=None, near=0),
         "ExtraState": _put(data=None),

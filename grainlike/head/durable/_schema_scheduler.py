@@ -118,9 +118,9 @@ WorkerKinds scheduler.planning._kinds.WorkerKinds: _workers _kinds _capacities _
 NearPlacing scheduler.planning._near.NearPlacing: wake now _workers _transfers table _log _admits _elsewhere
 Homes scheduler.values._homes.Homes: _catalogue _table _transfers _workers
 JobInputs scheduler.values._inputs.JobInputs: attempts claim inputs lacks remakes target
-ValueState scheduler.values._records.ValueState: age asked attempt cls fn givers heirs id inputs is_kept maker own owned
-    recomputed replicas size users why
-ValueTransfer scheduler.values._records.Transfer: attempt began jobs source target value weight
+ValueState scheduler.values._records.ValueState: age asked attempt cls fn givers heirs id inputs is_kept last maker own
+    owned recomputed replicas size users why
+ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began jobs source target value weight
 ValueTable scheduler.values._table.ValueTable: _workers bare drops ended forgotten parked stirred unwanted values
 Transfers scheduler.values._transfers.Transfers: _going_in _going_out _rate _rests _waiting _workers claims is_due known
     table wake
@@ -129,7 +129,7 @@ Patience scheduler.planning._patience.Patience: _classes _is_first unpassed _due
 Planner scheduler.planning._planner.Planner: _job_tree _lend_to_all log start_limits shares gangs wake whole waiting
     reserving near ahead _blocked _all_anew _lending _workers _classes _candidates _read
 Reservation scheduler.planning._reservation.Reservation: job shape spare start worker
-Reservations scheduler.planning._reservations.Reservations: by_worker by_class members reopened search _workers
+Reservations scheduler.planning._reservations.Reservations: by_worker by_class members near reopened search _workers
     _classes _waiting kinds _wide
 SearchProgress scheduler.planning._search.SearchProgress: again cursor failed found fruitless queue seen
 Search scheduler.planning._search.Search: turns _waiting _classes _workers _reservations _reserved _changed _kinds

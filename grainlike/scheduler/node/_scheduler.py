@@ -222,9 +222,7 @@ class NodeScheduler:
             self._tell_unstarted(self._named(event.jobs, event.attempts), Code.UNFIT, now, out)
 
     def _lead(self, event: Assign, hold: NodeHold, now: float, out: list[NodeAction]) -> None:
-        """Start the job of a gang on the slots that are held for it, in a process of its own, which can be given its
-        hosts.
-        """
+        """Start the job of a gang on the slots held for it, in a process of its own, which can be given its hosts."""
         fn = event.fns[0]
         function = self._functions[fn]
         limit_s = _shorter(function.timeout, event.hard_s)
@@ -295,9 +293,8 @@ class NodeScheduler:
         runner, limit = lease.runner, lease.limit_s
         deadlines = [None if limit is None else now + limit] * len(jobs)
         memory = tuple(job.memory for job in run_list) if lease.cls.varied else ()
-        needs: list[list[Need]] = []
-        if self._needs and not self._needs.keys().isdisjoint(jobs):
-            needs = [self._needs.get(job, []) for job in jobs]
+        some = self._needs and not self._needs.keys().isdisjoint(jobs)
+        needs = [self._needs.get(job, []) for job in jobs] if some else []
         out.append(StartLease(runner.id, lease.id, allocation, jobs, attempts, fns, deadlines, limit, memory, needs))
         out.append(TellStarted(LeaseStart(lease.id, lease.cls.id, allocation, jobs, attempts, now, memory)))
         if limit is not None:

@@ -81,6 +81,10 @@ class NearPlacing:
         """Record that a job has left its queue for a worker."""
         self._transfers.unclaim(job)
 
+    def has_inputs(self, job: HeadJob, worker: WorkerState) -> bool:
+        """Return True if a worker has all inputs of a job."""
+        return not self.table.missing(job.inputs, worker.id)
+
     def ready_at(self, cls: RequestClass, worker: WorkerState, most: int) -> int:
         """Return how many of the first jobs of a class, up to `most`, have all their inputs at a worker."""
         count = 0

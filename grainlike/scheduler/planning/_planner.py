@@ -70,7 +70,7 @@ class Planner:
         """True if the last pass came to its end."""
         self.waiting = WaitingClasses(classes)
         self.reserving = Reservations(workers, classes, self.waiting)
-        self.near = NearPlacing(workers, transfers, self.log, self.admits)
+        self.near = self.reserving.near = NearPlacing(workers, transfers, self.log, self.admits)
         self.ahead = AheadPlanner(workers, classes, self.waiting, self.reserving, self.shares, self.near)
         self._blocked: list[RequestClass] = []
         """Classes that a pass over all classes found blocked, in order."""
@@ -85,7 +85,7 @@ class Planner:
 
     def begin_near(self, transfers: Transfers) -> None:
         """Make the part that places jobs near values, for a planner that comes from an image without it."""
-        self.near = self.ahead.near = NearPlacing(self._workers, transfers, self.log, self.admits)
+        self.near = self.ahead.near = self.reserving.near = NearPlacing(self._workers, transfers, self.log, self.admits)
 
     def plan(self, now: float, out: list[HeadAction], *, lend_to_all: bool = False) -> None:
         """Assign what can be assigned. With `lend_to_all`, any job that a job submitted may use lent cores, of whatever

@@ -13,6 +13,7 @@ from itertools import chain
 from grainlike.scheduler._records import HeadJob, RequestClass, Shape, order
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._kinds import WorkerKinds
+from grainlike.scheduler.planning._near import NearPlacing
 from grainlike.scheduler.planning._reservation import RESERVATIONS_MOST, Reservation, renewed, reserve_on
 from grainlike.scheduler.planning._search import Search
 from grainlike.scheduler.planning._waiting import WaitingClasses
@@ -27,6 +28,7 @@ class Reservations:
         by_worker: in order of their jobs; a worker without a reservation is absent.
         by_class: the same reservations: one, or as many as a gang has nodes.
         members: grows when a worker joins or leaves, or refuses a shape for good.
+        near: says which workers have all inputs of a job; no other is kept for it.
         reopened: the workers with fewer reservations than when the last pass that placed all that fits had ended.
         search: the search of the current pass, which has to know when reservations change.
     """
@@ -34,6 +36,7 @@ class Reservations:
     def __init__(
         self, workers: dict[int, WorkerState], classes: dict[int, RequestClass], waiting: WaitingClasses
     ) -> None:
+        self.near: NearPlacing | None = None
         self.by_worker: dict[int, list[Reservation]] = {}
         self.by_class: dict[int, list[Reservation]] = {}
         self.members = 0
@@ -62,6 +65,8 @@ class Reservations:
             if not workers:
                 continue
             open_to_it = [worker for worker in workers if self._may_reserve(worker, job, patient=patient)]
+            if job.cls.near and shape.nodes == 1:
+                open_to_it = [worker for worker in open_to_it if self.near is None or self.near.has_inputs(job, worker)]
             reservations = reserve_on(open_to_it, job, shape, now) if len(open_to_it) >= shape.nodes else []
             if reservations:
                 self._keep_for(job, reservations)

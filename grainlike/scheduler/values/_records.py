@@ -10,7 +10,7 @@ from __future__ import annotations
 from grainlike.resources import Request
 from grainlike.scheduler._records import HeadFunction, HeadJob, RequestClass
 
-__all__ = ["Transfer", "ValueState"]
+__all__ = ["ReplicaCopy", "ValueState"]
 
 _NOBODY: tuple[int, ...] = ()
 
@@ -20,6 +20,7 @@ class ValueState:
 
     Attributes:
         attempt: the attempt that made it; of a value that is made again, the last one that did.
+        last: the last attempt that was to make it.
         replicas: workers that have it, whole, in the order in which they got it.
         owned: False once whoever submitted the job has released it.
         asked: number of those outside who want it and for whom no worker was told to give it yet.
@@ -33,14 +34,14 @@ class ValueState:
     """
 
     __slots__ = (
-        "age", "asked", "attempt", "cls", "fn", "givers", "heirs", "id", "inputs", "is_kept", "maker", "own", "owned",
-        "recomputed", "replicas", "size", "users", "why",
+        "age", "asked", "attempt", "cls", "fn", "givers", "heirs", "id", "inputs", "is_kept", "last", "maker", "own",
+        "owned", "recomputed", "replicas", "size", "users", "why",
     )  # fmt: skip
 
     def __init__(self, job: HeadJob, attempt: int, size: int, worker: int) -> None:
         self.id = job.id
         self.age = job.age
-        self.attempt = attempt
+        self.attempt = self.last = attempt
         self.size = size
         self.replicas: tuple[int, ...] = (worker,)
         self.fn: HeadFunction = job.fn
@@ -63,7 +64,7 @@ class ValueState:
         return bool(self.owned or self.users or self.asked or self.givers)
 
 
-class Transfer:
+class ReplicaCopy:
     """A copy of a value to a worker, `target`: asked for, and under way once it has a `source`.
 
     Attributes:

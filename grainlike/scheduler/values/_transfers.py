@@ -13,7 +13,7 @@ from grainlike.scheduler._events import HeadAction
 from grainlike.scheduler._records import HeadJob, order
 from grainlike.scheduler._value_events import FetchReplicas
 from grainlike.scheduler._workers import WorkerState
-from grainlike.scheduler.values._records import Transfer, ValueState
+from grainlike.scheduler.values._records import ReplicaCopy, ValueState
 from grainlike.scheduler.values._table import ValueTable
 
 __all__ = ["Transfers"]
@@ -59,7 +59,7 @@ class Transfers:
     def __init__(self, workers: dict[int, WorkerState], table: ValueTable) -> None:
         self._workers = workers
         self.table = table
-        self.known: dict[tuple[int, int], Transfer] = {}
+        self.known: dict[tuple[int, int], ReplicaCopy] = {}
         self.claims: dict[int, dict[str, int]] = {}
         self.is_due = False
         self.wake: float | None = None
@@ -146,9 +146,9 @@ class Transfers:
             heappush(self._waiting.setdefault(target, []), (order(job), value.id))
         transfer.jobs[job.id] = job
 
-    def _ask(self, value: ValueState, target: int, when: tuple[int, int]) -> Transfer:
+    def _ask(self, value: ValueState, target: int, when: tuple[int, int]) -> ReplicaCopy:
         weight = 1 if value.size < SMALL_BYTES else WHOLE
-        transfer = self.known[value.id, target] = Transfer(value, target, weight)
+        transfer = self.known[value.id, target] = ReplicaCopy(value, target, weight)
         heappush(self._waiting.setdefault(target, []), (when, value.id))
         self.is_due = True
         return transfer
@@ -157,7 +157,7 @@ class Transfers:
         """Start what may go now, the oldest job's first."""
         self.is_due = False
         self.wake = None
-        started: dict[int, list[Transfer]] = {}
+        started: dict[int, list[ReplicaCopy]] = {}
         for target in sorted(self._waiting, key=lambda target: self._waiting[target][0]):
             self._fill(target, now, started)
         for target, transfers in started.items():
@@ -167,7 +167,7 @@ class Transfers:
                 FetchReplicas(target, *columns, [value.size for value in values], [one.source for one in transfers])
             )
 
-    def _fill(self, target: int, now: float, started: dict[int, list[Transfer]]) -> None:
+    def _fill(self, target: int, now: float, started: dict[int, list[ReplicaCopy]]) -> None:
         waiting = self._waiting[target]
         passed: list[_Entry] = []
         seen: set[int] = set()
@@ -188,12 +188,12 @@ class Transfers:
         if not waiting:
             del self._waiting[target]
 
-    def _begin(self, transfer: Transfer, source: int, now: float) -> None:
+    def _begin(self, transfer: ReplicaCopy, source: int, now: float) -> None:
         transfer.source, transfer.began, transfer.attempt = source, now, transfer.value.attempt
         self._going_in[transfer.target] = self._going_in.get(transfer.target, 0) + transfer.weight
         self._going_out[source] = self._going_out.get(source, 0) + transfer.weight
 
-    def _source(self, transfer: Transfer, now: float) -> int:
+    def _source(self, transfer: ReplicaCopy, now: float) -> int:
         """Return the worker that a copy is to come from now: the one with least going out; 0 without one."""
         best, least = 0, AT_ONCE - transfer.weight + 1
         for number in transfer.value.replicas:
@@ -247,7 +247,7 @@ class Transfers:
         del self.known[number, worker]
         return self._ready(transfer)
 
-    def _ready(self, transfer: Transfer) -> list[HeadJob]:
+    def _ready(self, transfer: ReplicaCopy) -> list[HeadJob]:
         ready: list[HeadJob] = []
         for job in transfer.jobs.values():
             assert job.data is not None
@@ -268,7 +268,7 @@ class Transfers:
         self._rests[transfer.source, worker] = now + seconds, seconds
         return self._again(transfer, now)
 
-    def _again(self, transfer: Transfer, now: float) -> list[HeadJob]:
+    def _again(self, transfer: ReplicaCopy, now: float) -> list[HeadJob]:
         """Ask for a copy anew, whose source has failed; return the jobs that waited, if nobody can give it now."""
         value, self.is_due = transfer.value, True
         if not transfer.jobs:
@@ -279,7 +279,7 @@ class Transfers:
         self._ask(value, transfer.target, order(oldest)).jobs = transfer.jobs
         return []
 
-    def _end(self, worker: int, number: int, attempt: int) -> Transfer | None:
+    def _end(self, worker: int, number: int, attempt: int) -> ReplicaCopy | None:
         transfer = self.known.get((number, worker))
         if transfer is None or not transfer.source or transfer.attempt != attempt:
             return None
@@ -296,6 +296,7 @@ class Transfers:
         that were sent there, or can have their inputs from nobody now.
         """
         jobs: dict[int, HeadJob] = {}
+        self.is_due = True
         for transfer in [one for one in self.known.values() if worker in (one.target, one.source)]:
             if transfer.source:
                 self._end(transfer.target, transfer.value.id, transfer.attempt)

@@ -64,6 +64,7 @@ class Values:
                 if event.worker in self._books.workers:
                     for number, attempt in zip(event.values, event.attempts, strict=True):
                         ready += transfers.arrived(event.worker, number, attempt, now)
+                        ready += self._parked_for(number)
                         self._give(number, out)
                 self._queue_again(ready, out)
             case ReplicasFailed():
@@ -294,7 +295,7 @@ class Values:
         table.needs_no_more(job)
         value = table.values.get(job.id)
         if value is not None and value.maker is job:
-            value.maker, value.attempt = None, job.attempt if not value.replicas else value.attempt
+            value.maker, value.last = None, max(value.last, job.attempt)
             if job.cancelled and not value.replicas:
                 table.lacks(value)  # nobody needed it for a moment
             elif not value.replicas:
@@ -313,7 +314,7 @@ class Values:
             return
         job = HeadJob(value.id, value.cls, value.fn)
         job.own = value.own
-        job.age, job.attempt = value.age, value.attempt + 1
+        job.age, job.attempt = value.age, max(value.attempt, value.last) + 1
         job.remembered().losses = 1
         self._table.need(job, value.inputs, remakes=True)
         value.maker = self._books.jobs[job.id] = job
@@ -357,4 +358,10 @@ class Values:
         self._transfers.is_due = True
         self._queue_again(self._transfers.is_here(value.replicas[0], value.id), out)
         self._give(value.id, out)
-        self._queue_again([job for job in (value.users or {}).values() if job.id in self._table.parked], out)
+        self._queue_again(self._parked_for(value.id), out)
+
+    def _parked_for(self, number: int) -> list[HeadJob]:
+        """Return the jobs that are parked and need a value."""
+        table = self._table
+        value = table.values.get(number) if table.parked else None
+        return [] if value is None else [job for job in (value.users or {}).values() if job.id in table.parked]

@@ -1,0 +1,84 @@
+"""Part of the judge that sees what becomes of values, and has its books checked (`_value_books`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grainlike.scheduler import ReplicasDropped
+from grainlike.simulation import Witness
+from simtest.judge._value_books import ValueBooks
+
+__all__ = ["ValueWitness"]
+
+
+class ValueWitness(Witness):
+    """Passes what happens to values on to `_values`, which a subclass makes."""
+
+    _values: ValueBooks
+
+    def needs(self, job: int, values: Sequence[int]) -> None:
+        """Record which values a job needs."""
+        self._values.needs(job, tuple(values))
+
+    def let_go(self, value: int) -> None:
+        """Record that the client refers to a value no more."""
+        self._values.let_go(value)
+
+    def wanted(self, value: int) -> None:
+        """Record that the client wants a value."""
+        self._values.wanted(value)
+
+    def given(self, value: int) -> None:
+        """Check that the client wanted what it is given."""
+        super().given(value)
+        self._values.answered(value)
+
+    def value_lost(self, value: int) -> None:
+        """Check that the client wanted a value that it hears is lost."""
+        super().value_lost(value)
+        self._values.answered(value)
+
+    def made(self, worker: int, value: int, attempt: int) -> None:
+        """Record a value that counts."""
+        super().made(worker, value, attempt)
+        self._values.made(worker, value, attempt)
+
+    def revived(self, job: int) -> None:
+        """Check that a value may be made again."""
+        super().revived(job)
+        self._values.revived(job)
+
+    def copying(self, source: int, target: int, value: int, attempt: int, size: int) -> None:
+        """Check a copy that is asked for."""
+        super().copying(source, target, value, attempt, size)
+        self._values.copying(source, target, value, attempt, size)
+
+    def copied(self, source: int, target: int, value: int, attempt: int, *, whole: bool) -> None:
+        """Record how a copy has ended."""
+        super().copied(source, target, value, attempt, whole=whole)
+        self._values.copied(target, value, attempt, whole=whole)
+
+    def dropping(self, action: ReplicasDropped) -> None:
+        """Check that what is removed is not needed."""
+        self._values.dropping(action)
+
+    def stored(self, worker: int, value: int, attempt: int) -> None:
+        """Record that a worker has a value."""
+        self._values.stored(worker, value, attempt)
+
+    def removed(self, worker: int, value: int, attempt: int) -> None:
+        """Check that what a worker removes is not used there."""
+        self._values.removed(worker, value, attempt)
+
+    def damaged(self, worker: int, value: int, attempt: int) -> None:
+        """Record a damaged value."""
+        super().damaged(worker, value, attempt)
+        self._values.damaged(worker, value, attempt)
+
+    def is_reviving(self, job: int) -> bool:
+        """Return True while a job makes a value again."""
+        return self._values.is_reviving(job)
+
+    def check_values(self, joined: list[int], known: int) -> None:
+        """Check that no value is left at the connected workers, and nobody waits for one."""
+        self._values.check_rest(joined, known)
