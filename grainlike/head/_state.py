@@ -8,7 +8,7 @@ from grainlike.head._functions import FunctionTable
 from grainlike.head._kept_calls import KeptCalls
 from grainlike.head._nested import RelayedJobs
 from grainlike.head._peers import WorkerConnection
-from grainlike.head.values._transfers import Transfer
+from grainlike.head.values._transfers import LinkTransfer
 from grainlike.jobs import Job, JobCounters
 from grainlike.scheduler import HeadEvent, HeadScheduler
 
@@ -35,7 +35,7 @@ class HeadState:
         """Number of the last worker or client that connected."""
         self.last_listener = 0
         """Number of the last reader of a job's output."""
-        self.transfers: dict[int, Transfer] = {}
+        self.transfers: dict[int, LinkTransfer] = {}
         """Copies of replicas that are under way, by number."""
         self.last_transfer = 0
         self.told_late = False

@@ -73,8 +73,8 @@ RelayedJob head._nested.RelayedJob: fn id node placement travels attempt_of chil
 RelayedJobs head._nested.RelayedJobs: _jobs _functions _number _tell _counters _children outbox
 WorkerConnection head._peers.WorkerConnection: number name link hello session taken_over heard offer suspect beats
     leaving skew receipts follows _functions _classes
-Transfer head.values._transfers.Transfer: attempt begun generation granted memory number paused received size
-    source target value waits written
+LinkTransfer head.values._transfers.LinkTransfer: attempt begun generation granted memory number paused received
+    size source target value waits written
 HeadState head._state.HeadState: scheduler peers jobs counters functions nested last_job last_peer last_listener
     transfers last_transfer told_late kept
 ClientConnection head.server._client.ClientConnection: number name link hello session taken_over heard tasks

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from grainlike.head.values._transfers import Transfer
+from grainlike.head.values._transfers import LinkTransfer
 from grainlike.wire import ReplicaCredit, SendReplica
 
 __all__ = ["CreditPool"]
@@ -31,27 +31,27 @@ class CreditPool:
         credit.rewind(transfer, transfer.written)       # until it starts again
     """
 
-    def __init__(self, ask: Callable[[Transfer, SendReplica | ReplicaCredit], object]) -> None:
+    def __init__(self, ask: Callable[[LinkTransfer, SendReplica | ReplicaCredit], object]) -> None:
         self._ask = ask
-        self._waiting: deque[Transfer] = deque()
+        self._waiting: deque[LinkTransfer] = deque()
         self.under_way = 0
         """Bytes of all transfers that are under way."""
 
-    def start(self, transfer: Transfer) -> None:
+    def start(self, transfer: LinkTransfer) -> None:
         """Have the source send what has not come yet, in a new generation."""
         transfer.generation += 1
         transfer.begun = transfer.paused = False
         self._wait(transfer)
         self._give()
 
-    def written(self, transfer: Transfer, count: int) -> None:
+    def written(self, transfer: LinkTransfer, count: int) -> None:
         """So many more bytes are written."""
         transfer.written += count
         self.under_way -= count
         self._wait(transfer)
         self._give()
 
-    def rewind(self, transfer: Transfer, at: int) -> None:
+    def rewind(self, transfer: LinkTransfer, at: int) -> None:
         """Pause a transfer, which is to go on from byte `at`: what it has written, or what it has received."""
         self.under_way -= transfer.granted - at
         transfer.granted = transfer.received = at
@@ -61,7 +61,7 @@ class CreditPool:
             self._waiting.remove(transfer)
         self._give()
 
-    def _wait(self, transfer: Transfer) -> None:
+    def _wait(self, transfer: LinkTransfer) -> None:
         most = min(transfer.size, transfer.written + _WINDOW_BYTES)
         if transfer.granted < most and not transfer.waits and not transfer.paused:
             transfer.waits = True

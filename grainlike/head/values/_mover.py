@@ -19,7 +19,7 @@ from grainlike.head._peers import WorkerConnection
 from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
 from grainlike.head.values._credit import CreditPool
-from grainlike.head.values._transfers import Transfer, number_of
+from grainlike.head.values._transfers import LinkTransfer, number_of
 from grainlike.payload import Payload, is_shared_directory, map_replica, replica_path, replica_payload, stand_in
 from grainlike.scheduler import (
     FetchReplicas,
@@ -77,7 +77,7 @@ class ValueMover:
         self._object_store = object_store
         self._tell = tell
         self._credit = CreditPool(self._ask)
-        self._by_target: dict[tuple[int, int], Transfer] = {}
+        self._by_target: dict[tuple[int, int], LinkTransfer] = {}
         """Transfers by target and value."""
         self._away: set[int] = set()
         """Workers to which there is no link at the moment."""
@@ -172,7 +172,7 @@ class ValueMover:
         """Begin a transfer. It takes the place of one of the same value to the same target."""
         self._stop(self._by_target.get((target, value)))
         self._state.last_transfer += 1
-        transfer = Transfer(self._state.last_transfer, value, attempt, size, source, target)
+        transfer = LinkTransfer(self._state.last_transfer, value, attempt, size, source, target)
         if target == _HERE:
             try:
                 transfer.memory = mapped_memory(size) or bytearray(size)
@@ -182,14 +182,14 @@ class ValueMover:
         self._state.transfers[transfer.number] = self._by_target[target, value] = transfer
         self._begin(transfer)
 
-    def _ask(self, transfer: Transfer, message: SendReplica | ReplicaCredit) -> None:
+    def _ask(self, transfer: LinkTransfer, message: SendReplica | ReplicaCredit) -> None:
         self._state.peers[transfer.source].post(message)
 
-    def _end(self, transfer: Transfer) -> None:
+    def _end(self, transfer: LinkTransfer) -> None:
         del self._state.transfers[transfer.number], self._by_target[transfer.target, transfer.value]
         self._credit.rewind(transfer, transfer.written)
 
-    def _stop(self, transfer: Transfer | None) -> None:
+    def _stop(self, transfer: LinkTransfer | None) -> None:
         """End a transfer before its end, and let those ends of it know that are there."""
         if transfer is not None:
             self._end(transfer)
@@ -198,7 +198,7 @@ class ValueMover:
                 if peer is not None:
                     peer.post(StopTransfer(number))
 
-    def _fail(self, transfer: Transfer, why: str) -> None:
+    def _fail(self, transfer: LinkTransfer, why: str) -> None:
         """End a transfer before its end; a worker was to have it, as a wanted value stays wanted."""
         self._stop(transfer)
         if transfer.target != _HERE:
@@ -243,19 +243,19 @@ class ValueMover:
                 self._unsent(peer, transfer, message)
         self.flush()
 
-    def _is_of(self, peer: WorkerConnection, number: int, transfer: Transfer) -> bool:
+    def _is_of(self, peer: WorkerConnection, number: int, transfer: LinkTransfer) -> bool:
         if peer.number != number:
             raise ProtocolError(f"transfer {transfer.number} is another worker's")
         return True
 
-    def _unsent(self, peer: WorkerConnection, transfer: Transfer, message: Unsent) -> None:
+    def _unsent(self, peer: WorkerConnection, transfer: LinkTransfer, message: Unsent) -> None:
         if peer.number not in (transfer.source, transfer.target):
             raise ProtocolError(f"transfer {transfer.number} is another worker's")
         if peer.number == transfer.source and (message.gone or transfer.target == _HERE):
             self._answer(ReplicasGone(peer.number, [transfer.value], [transfer.attempt]))
         self._fail(transfer, f"{peer.name}: {message.why}")
 
-    def _take(self, transfer: Transfer, part: ReplicaPart, buffers: Sequence[Buffer]) -> None:
+    def _take(self, transfer: LinkTransfer, part: ReplicaPart, buffers: Sequence[Buffer]) -> None:
         """Pass on bytes of a replica, or keep them."""
         if transfer.paused:
             return
@@ -277,7 +277,7 @@ class ValueMover:
         onward = ReplicaPart(transfer.number, part.value, part.attempt, part.at, part.size)
         self._state.peers[transfer.target].post(onward, buffers)
 
-    def _written(self, transfer: Transfer, count: int) -> None:
+    def _written(self, transfer: LinkTransfer, count: int) -> None:
         if not 0 < count <= transfer.received - transfer.written:
             raise ProtocolError(f"{count} bytes of transfer {transfer.number} were written, which were not sent")
         self._credit.written(transfer, count)
@@ -312,7 +312,7 @@ class ValueMover:
         for transfer in self._of(peer):
             self._begin(transfer)
 
-    def _begin(self, transfer: Transfer) -> None:
+    def _begin(self, transfer: LinkTransfer) -> None:
         if self._away.isdisjoint((transfer.source, transfer.target)):
             self._credit.start(transfer)
 
@@ -322,7 +322,7 @@ class ValueMover:
         for transfer in self._of(peer):
             self._stop(transfer)
 
-    def _of(self, peer: WorkerConnection) -> list[Transfer]:
+    def _of(self, peer: WorkerConnection) -> list[LinkTransfer]:
         return [one for one in self._state.transfers.values() if peer.number in (one.source, one.target)]
 
 

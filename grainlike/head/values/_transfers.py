@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from grainlike.wire import GENERATION
 
-__all__ = ["Transfer", "number_of"]
+__all__ = ["LinkTransfer", "number_of"]
 
 
-class Transfer:
+class LinkTransfer:
     """A copy of a replica from worker `source` to worker `target`, or to this process if that is 0."""
 
     __slots__ = (
