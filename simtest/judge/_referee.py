@@ -576,6 +576,10 @@ class Referee(ValueWitness):
                 assert not enough, f"job {job} never ended, and worker {fits[0]} could have run it"
                 assert plan.request in self.warned, f"job {job} waits for ever, and there was no warning"
 
+    def check_values(self, joined: list[int], known: int) -> None:
+        """Check that no value is left at the connected workers, and nobody waits for one; `known` are at the head."""
+        self._values.check_rest(joined, known, self._can_run)
+
     def _can_run(self, job: int) -> bool:
         request = self.plans[job].request
         return sum(books.fits_ever(request) for books in self._nodes.values()) >= first_of(request).nodes

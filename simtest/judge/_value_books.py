@@ -195,7 +195,8 @@ class ValueBooks:
         self._copies.pop((value, target), None)
         known = self._known.get(value)
         if whole and known is not None and known[0] == attempt:
-            known[1].add(target)
+            if (value, attempt) in self._stores.get(target, ()):  # it may be damaged by now
+                known[1].add(target)
             self._reviving.discard(value)  # it need not be made again, then
 
     def revived(self, value: int) -> None:
@@ -237,11 +238,12 @@ class ValueBooks:
         """Record that a job runs no more."""
         self._running.pop((worker, job), None)
 
-    def check_rest(self, joined: list[int], known: int) -> None:
+    def check_rest(self, joined: list[int], known: int, can_run: Callable[[int], bool]) -> None:
         """Check that nothing is left; `joined` are the workers that are connected, `known` values are at the head."""
-        assert not self._wanted, f"values {sorted(self._wanted)} are wanted, and nobody was told"
-        if any(job not in self._outcome for job in self._plans):
+        waits = any(not can_run(value) for value in self._reviving if self._is_open(value))
+        if waits or any(job not in self._outcome for job in self._plans):
             return  # it waits for a worker that could run it, and its inputs with it
+        assert not self._wanted, f"values {sorted(self._wanted)} are wanted, and nobody was told"
         reviving = [value for value in self._reviving if self._is_open(value)]
         assert not reviving, f"values {reviving} are made again for ever"
         for who, left in (("the client", self._owned), ("others", self._wanted)):

@@ -78,7 +78,3 @@ class ValueWitness(Witness):
     def is_reviving(self, job: int) -> bool:
         """Return True while a job makes a value again."""
         return self._values.is_reviving(job)
-
-    def check_values(self, joined: list[int], known: int) -> None:
-        """Check that no value is left at the connected workers, and nobody waits for one."""
-        self._values.check_rest(joined, known)

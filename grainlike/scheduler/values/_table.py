@@ -132,9 +132,14 @@ class ValueTable:
             self.look_at(value)
 
     def look_at(self, value: ValueState) -> None:
-        """Have all replicas removed if nobody needs the value, and forget it if its lineage is not needed either."""
+        """Have all replicas removed if nobody needs the value, and forget it if its lineage is not needed either. One
+        that only its owner refers to is not made again.
+        """
         if not value.is_needed:
             self._let_go(value)
+        elif value.maker is not None and not (value.users or value.asked or value.givers):
+            self.unwanted.append(value.maker.id)
+            self.stirred = True
 
     def _let_go(self, value: ValueState) -> None:
         if value.replicas:
