@@ -28,8 +28,12 @@ os.environ["XDG_CONFIG_HOME"] = _RUNTIME.name
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_finish() -> None:
-    """Keep thousands of collected tests from the garbage collector, which would look through them in each test anew."""
+@pytest.fixture(scope="module", autouse=True)
+def frozen_objects() -> None:
+    """Freeze what was there before the tests of a file: thousands of collected tests, modules, and reports.
+
+    The garbage collector would look through all of it in each test anew.
+    """
     gc.collect()
     gc.freeze()
 

@@ -45,7 +45,8 @@ def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., Awaitable[tuple[in
     async def tell(*arguments: object) -> tuple[int, str, str]:
         capsys.readouterr()
         code = await anyio.to_thread.run_sync(main, [str(word) for word in arguments])
-        return code, *capsys.readouterr()
+        written = capsys.readouterr()
+        return code, written.out, written.err
 
     return tell
 
