@@ -49,6 +49,7 @@ class ValueBooks:
         """Source and weight of what is under way, by value and target."""
         self._running: dict[tuple[int, int], int] = {}
         self._reviving: set[int] = set()
+        self._loose: dict[int, float] = {}
         self._damaged: set[tuple[int, int]] = set()
         """Worker and value, for all that was damaged: the head may not have heard of it."""
 
@@ -94,15 +95,19 @@ class ValueBooks:
 
     def _look_later(self, value: int) -> None:
         if not self.is_needed(value):
+            self._loose[value] = self._clock.now
             self._clock.after(_QUIET_S, self._check_gone, value)
 
     def _check_gone(self, value: int) -> None:
         if self.trouble or self.is_needed(value) or value in self._reviving:
             return
+        if self._clock.now < self._loose[value] + _QUIET_S:
+            return  # it was needed again meanwhile
         for worker, store in self._stores.items():
             left = [attempt for held, attempt in store if held == value]
             running = any(value in self._needs.get(job, ()) for at, job in self._running if at == worker)
-            assert not left or running, f"worker {worker} still has value {value}, which nobody needs"
+            coming = (value, worker) in self._copies  # it goes when it has come
+            assert not left or running or coming, f"worker {worker} still has value {value}, which nobody needs"
 
     def wanted(self, value: int) -> None:
         """Record that the client wants a value."""

@@ -123,7 +123,9 @@ class NearPlacing:
         near = self._preferred(cls)
         if near is not None and self.table.missing(inputs, near.id):
             shape = next(shape for shape in cls.shapes if near.fits_ever(shape))
-            if self._transfers.has_turn(near, shape.units) and self._can_go(job, near, now):
+            # Where it would fit now, those behind it that claim room there wait for it.
+            has_turn = near.fits_now(shape) or self._transfers.has_turn(near, shape.units)
+            if has_turn and self._can_go(job, near, now):
                 self._send(cls, job, near, shape)
                 return True
         if any(shape.nodes > 1 and self.start_on(job, shape, now) for shape in cls.shapes):
