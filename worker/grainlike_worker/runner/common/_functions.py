@@ -123,7 +123,7 @@ class LoadedFunctions:
         """Return a job's value as it is told: it stays, if it is large and `function` lets it; else, where it is large
         and memory is shared with the head, its buffers are there.
         """
-        if not payload.buffers and len(payload.data) <= STAY_BYTES:
+        if not payload.buffers and (not function.stays or len(payload.data) <= STAY_BYTES):
             return payload
         if function.stays and self.replicas.name and payload.nbytes > STAY_BYTES:
             size = write_replica(replica_path(self.replicas, info.id, info.attempt), payload)

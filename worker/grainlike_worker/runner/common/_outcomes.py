@@ -23,6 +23,7 @@ class Stays(NamedTuple):
     """Stands for the payload of a value that stays at this worker: a replica of `size` bytes, which is written."""
 
     size: int
+    buffers: tuple[()] = ()
 
 
 class OutcomeBatch:
@@ -50,19 +51,25 @@ class OutcomeBatch:
         self, job: int, attempt: int, code: Code, payload: Payload | Stays, begun: float, wall: float, cpu: float
     ) -> None:
         """Add a job that began, with its value or its exception."""
-        if isinstance(payload, Stays):
-            self._sizes[len(self._jobs)] = payload.size
-            payload = _NOTHING
         data, buffers = payload
         if buffers:
             self._apart[len(self._jobs)] = buffers
+        if type(data) is not bytes:
+            data = self._as_bytes(data)
         self._jobs.append(job)
         self._attempts.append(attempt)
         self._codes.append(code)
         self._begun.append(begun)
         self._wall.append(wall)
         self._cpu.append(cpu)
-        self._data.append(data if type(data) is bytes else bytes(data))
+        self._data.append(data)
+
+    def _as_bytes(self, data: Buffer | int) -> bytes:
+        """Return what travels of the job to be added; of a value that stays, its size is noted."""
+        if isinstance(data, int):
+            self._sizes[len(self._jobs)] = data
+            return b""
+        return bytes(data)
 
     def succeeded(
         self, jobs: list[int], attempts: list[int], values: list[bytes], begun: float, ends: list[float], busy: float
