@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pty
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -220,6 +223,29 @@ async def test_at_a_terminal_it_is_drawn_where_its_errors_go_to_a_file(tmp_path:
     assert ended.code == 3
     assert "no head is running here" in (tmp_path / "errors").read_text()
     assert "\x1b" not in (tmp_path / "errors").read_text()
+
+
+def at_a_terminal_that_goes() -> int:
+    """Start it at a terminal that is no controlling one, so that nobody sends SIGHUP; return its exit code."""
+    ours, theirs = pty.openpty()
+    argv = [sys.executable, "-m", "grainlike", "top"]
+    program = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    with program:
+        try:
+            written = b""
+            while b"running" not in written:
+                written += os.read(ours, 65536)
+            os.close(ours)
+            return program.wait(LIMIT_S)
+        finally:
+            program.kill()
+
+
+@pytest.mark.asyncio
+async def test_it_ends_with_its_terminal() -> None:
+    async with asyncio.timeout(LIMIT_S), cluster():
+        assert await anyio.to_thread.run_sync(at_a_terminal_that_goes) == 0
 
 
 @pytest.mark.asyncio

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import anyio
 
 from grainlike.cli._ask import with_reasons
 from grainlike.cli._exits import OK, USAGE
 from grainlike.cli._words import amounts, escaped, moment_text, seconds
 
-__all__ = ["show_top"]
+if TYPE_CHECKING:
+    from grainlike.top import TopApp
+
+__all__ = ["LOOK_S", "show_top"]
+
+LOOK_S = 1.0
+"""Seconds between two looks at whether the terminal is there."""
 
 
 def show_top(head: str | None, insecure: bool, every_s: float) -> int:
@@ -32,12 +42,24 @@ def show_top(head: str | None, insecure: bool, every_s: float) -> int:
 
     async def main() -> int:
         with _drawing_on_the_terminal():
-            await app.run_async()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_end_without_terminal, app)
+                await app.run_async()
+                tasks.cancel_scope.cancel()
         if app.failure is not None:
             raise app.failure
         return OK
 
     return with_reasons(main)
+
+
+async def _end_without_terminal(app: TopApp) -> None:
+    """Exit once the terminal is gone: not every one sends SIGHUP as it closes, and textual reads nothing for ever."""
+    gone = select.poll()
+    gone.register(sys.stdin.fileno(), 0)  # a hang-up is told in any case
+    while not gone.poll(0):  # noqa: ASYNC110 - there is no event to wait for that textual would not take
+        await anyio.sleep(LOOK_S)
+    app.exit()
 
 
 @contextmanager
