@@ -243,7 +243,7 @@ async def test_a_worker_of_another_version_is_refused_with_both_versions(start_w
 
 
 async def test_a_worker_whose_offer_is_no_offer_is_refused(start_worker):
-    first = "from grainlike_worker.daemon import _daemon as d; old = d.introduction\n"
+    first = "from grainlike_worker.daemon import _serve as d; old = d.introduction\n"
     first += "def bad(*what, **more):\n import msgspec\n"
     first += " return msgspec.structs.replace(old(*what, **more), offer='cores=')\n"
     async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
