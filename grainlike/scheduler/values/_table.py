@@ -1,7 +1,8 @@
 """Table of the values that stay at workers: births, interest, drops, and what is to be made again.
 
-A value whose bytes nobody needs loses all its replicas in the same turn; it is forgotten when no known value has it in
-its lineage either. Sums are kept, so a step costs what it changes.
+A value whose bytes nobody needs loses all its replicas at the end of the turn, for until then a job that makes another
+one again may come to need them; it is forgotten when no known value has it in its lineage either. Sums are kept, so a
+step costs what it changes.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ class ValueTable:
         parked: jobs with an input that no worker can give for now: they wait outside of all queues.
         ended: jobs with inputs, or that made a value again, which have ended since the last `settle`.
         bare: values that have lost their last replica, or are wanted without one: to be made again, or given up.
+        idle: values that nobody needed any more when they were looked at since the last `settle`.
         unwanted: jobs that make a value again which nobody needs any more.
         drops: replicas to be removed, value and attempt, by worker.
         forgotten: values that are not known any more.
         stirred: True if any of these is to be looked at.
     """
 
-    __slots__ = ("_workers", "bare", "drops", "ended", "forgotten", "parked", "stirred", "unwanted", "values")
+    __slots__ = ("_workers", "bare", "drops", "ended", "forgotten", "idle", "parked", "stirred", "unwanted", "values")
 
     def __init__(self, workers: dict[int, WorkerState]) -> None:
         self._workers = workers
@@ -37,6 +39,7 @@ class ValueTable:
         self.parked: dict[int, HeadJob] = {}
         self.ended: list[HeadJob] = []
         self.bare: dict[int, ValueState] = {}
+        self.idle: dict[int, ValueState] = {}
         self.unwanted: list[int] = []
         self.drops: dict[int, list[tuple[int, int]]] = {}
         self.forgotten: list[int] = []
@@ -89,8 +92,7 @@ class ValueTable:
         value.maker = None
         value.attempt, value.size, value.replicas, value.why = attempt, size, (worker,), ""
         self.bare.pop(value.id, None)
-        if not value.is_needed:
-            self._let_go(value)
+        self.look_at(value)
         return value
 
     def need(self, job: HeadJob, inputs: tuple[int, ...], *, remakes: bool = False) -> None:
@@ -132,25 +134,30 @@ class ValueTable:
             self.look_at(value)
 
     def look_at(self, value: ValueState) -> None:
-        """Have all replicas removed if nobody needs the value, and forget it if its lineage is not needed either. One
-        that only its owner refers to is not made again.
+        """Have a value let go at the end of the turn if nobody needs it then. One that only its owner refers to is not
+        made again.
         """
         if not value.is_needed:
-            self._let_go(value)
-        elif value.maker is not None and not (value.users or value.asked or value.givers):
+            self.bare.pop(value.id, None)
+            self.idle[value.id] = value
+            self.stirred = True
+        if value.maker is not None and not (value.users or value.asked or value.givers):
             self.unwanted.append(value.maker.id)
             self.stirred = True
 
-    def _let_go(self, value: ValueState) -> None:
-        if value.replicas:
-            self.drop(value, value.replicas)
-            value.why = "its bytes were needed no more"
-        self.bare.pop(value.id, None)
-        if value.maker is not None:
-            self.unwanted.append(value.maker.id)
-            self.stirred = True
-        if not value.heirs:
-            self._forget(value)
+    def let_go(self) -> None:
+        """Have all replicas of the idle values removed that nobody needs, and forget those whose lineage is not needed
+        either.
+        """
+        while self.idle:
+            value = self.idle.pop(next(iter(self.idle)))
+            if value.is_needed:
+                continue
+            if value.replicas:
+                self.drop(value, value.replicas)
+                value.why = "its bytes were needed no more"
+            if not value.heirs:
+                self._forget(value)
 
     def _forget(self, value: ValueState) -> None:
         stack = [value]
@@ -168,7 +175,7 @@ class ValueTable:
         for number in value.inputs:
             before = self.values[number]
             before.heirs -= 1
-            if not before.heirs and not before.is_needed:
+            if not (before.heirs or before.is_needed or before.id in self.idle):
                 free.append(before)
         return free
 

@@ -262,7 +262,7 @@ class Values:
         may follow from that.
         """
         table = self._table
-        while table.ended or table.bare:
+        while table.ended or table.bare or table.idle:
             ended, table.ended = table.ended, []
             for job in ended:
                 self._ended(job, out)
@@ -275,6 +275,8 @@ class Values:
             table.bare = {value.id: value for value in bare} if hopeless else {}
             for value in hopeless or bare:  # those first, as others may not be needed then
                 self._renew(value, out)
+            if not (table.ended or table.bare or table.unwanted):  # what is made again may need what nobody else does
+                table.let_go()
         unwanted, table.unwanted = table.unwanted, []
         if unwanted:
             return unwanted

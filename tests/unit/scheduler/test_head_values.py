@@ -345,6 +345,34 @@ def test_a_giver_that_is_lost_is_replaced():
     assert world.given == [(value, 1), (value, 2)]
 
 
+@pytest.mark.parametrize("losses", [0, 2])
+def test_a_value_whose_last_reader_ends_is_kept_for_one_that_is_made_again_of_it_in_that_turn(losses):
+    world = cluster()
+    world.tell(FunctionDefined(2, losses=losses))
+    world.tell(FunctionDefined(3, losses=0))
+    first = a_value(world, fn=2)
+    second = world.call(Cores(1), 0.0, first, size=5 * MB)
+    world.run()
+    last_reader = world.call(Cores(1), 9.0, first, fn=3)
+    world.call(Cores(1), 0.1, first)
+    later(world, 0.6)
+    world.arrive(first, 2)
+    world.run(1.0)
+    world.release(first)
+    world.tell(ValuesWanted([second]))
+    world.lose(1)  # the last reader ends with it, and the second value is gone
+    assert last_reader not in world.head.jobs
+    assert not world.lost
+    assert world.revived == [second]
+    assert world.where(first) == [2]
+    world.run()
+    assert world.given == [(second, 1), (second, 2)]
+    assert world.where(first) == []
+    world.tell(ValuesGiven([second]))
+    world.release(second)
+    assert not world.known
+
+
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
