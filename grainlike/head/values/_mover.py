@@ -136,9 +136,12 @@ class ValueMover:
         directory = self._directory(worker)
         if directory is None:
             return False
+        file = replica_path(directory, value, attempt)
         try:
-            self._answer(_Gift(value, map_replica(replica_path(directory, value, attempt))))
+            self._answer(_Gift(value, map_replica(file)))
         except SerializationError:
+            with suppress(OSError):
+                file.unlink()  # now, as another name of it may be made here in this turn
             self._answer(ReplicasGone(worker, [value], [attempt]))
         return True
 
@@ -252,8 +255,13 @@ class ValueMover:
         if peer.number not in (transfer.source, transfer.target):
             raise ProtocolError(f"transfer {transfer.number} is another worker's")
         if peer.number == transfer.source and (message.gone or transfer.target == _HERE):
-            self._answer(ReplicasGone(peer.number, [transfer.value], [transfer.attempt]))
+            self._gone(transfer)
         self._fail(transfer, f"{peer.name}: {message.why}")
+
+    def _gone(self, transfer: LinkTransfer) -> None:
+        """A transfer's source has no whole replica, as it turns out: what is left of the file goes, too."""
+        self._state.peers[transfer.source].post(DropReplicas([transfer.value], [transfer.attempt]))
+        self._answer(ReplicasGone(transfer.source, [transfer.value], [transfer.attempt]))
 
     def _take(self, transfer: LinkTransfer, part: ReplicaPart, buffers: Sequence[Buffer]) -> None:
         """Pass on bytes of a replica, or keep them."""
@@ -286,7 +294,7 @@ class ValueMover:
             try:
                 self._answer(_Gift(transfer.value, replica_payload(transfer.memory)))
             except SerializationError:
-                self._answer(ReplicasGone(transfer.source, [transfer.value], [transfer.attempt]))
+                self._gone(transfer)
 
     def restore(self) -> None:
         """The state is that of an image: none of its transfers has begun, and each does when its workers return."""

@@ -410,12 +410,22 @@ async def test_a_replica_that_a_job_finds_gone_or_damaged_is_made_again(harm, re
         await until(lambda: at_rest(executor))
 
 
-@pytest.mark.parametrize("harm", ["gone", "cut"])
-async def test_a_replica_that_is_gone_when_it_is_awaited_is_made_again(harm) -> None:
-    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)) as executor:
+@pytest.mark.parametrize("harm", ["gone", "cut", "changed"])
+@pytest.mark.parametrize("place", ["near", "far"])
+async def test_a_replica_that_is_gone_when_it_is_awaited_is_made_again(harm, place, start_worker) -> None:
+    async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
+        start_worker(executor.address, resources="cores=1", first=apart("m1") if place == "far" else "")
+        await executor.wait_for_workers(1)
         value_ = (made @ Cores(1))()
         await wait(value_)
         for path in files(executor):
-            path.unlink() if harm == "gone" else os.truncate(path, 1000)
+            if harm == "gone":
+                path.unlink()
+            elif harm == "cut":
+                os.truncate(path, 1000)
+            else:
+                path.write_bytes(bytes(path.stat().st_size))
         assert (await value_ == LARGE).all()
         assert info(value_).recomputed == 1
+        del value_
+        await until(lambda: at_rest(executor))
