@@ -40,17 +40,28 @@ def chains(dice: Dice, count: int, size: int = 20 * MB, seconds: float = 0.1) ->
 
 
 def tree(dice: Dice, count: int, size: int = 20 * MB, seconds: float = 0.2) -> Workload:
-    """Leaves, summed by eights, and those sums again."""
-    jobs = [JobPlan(0, Cores(1), seconds * dice.between(0.8, 1.2), size=size) for _ in range(count - count // 8)]
-    level = list(range(len(jobs)))
+    """Leaves, summed by eights, and those sums again; and a few leaves more, if that is fewer than `count` jobs."""
+    leaves = next(leaves for leaves in range(count, 0, -1) if leaves + _sums_of(leaves) <= count)
+    extra = count - leaves - _sums_of(leaves)
+    jobs = [JobPlan(0, Cores(1), seconds * dice.between(0.8, 1.2), size=size) for _ in range(leaves + extra)]
+    level = list(range(leaves))
     while len(level) > 1:
-        above = list(range(len(jobs), len(jobs) + (len(level) + 7) // 8))
+        above = list(range(len(jobs), len(jobs) + _eighths(len(level))))
         jobs += [
             JobPlan(1, Cores(1), seconds / 2, after=tuple(level[at : at + 8]), size=size)
             for at in range(0, len(level), 8)
         ]
         level = above
     return Workload("tree", _FUNCTIONS, tuple(jobs))
+
+
+def _eighths(count: int) -> int:
+    return (count + 7) // 8
+
+
+def _sums_of(leaves: int) -> int:
+    """Return how many sums there are above leaves, with all levels."""
+    return 0 if leaves <= 1 else _eighths(leaves) + _sums_of(_eighths(leaves))
 
 
 def few_long(dice: Dice, count: int, size: int = 100 * MB, seconds: float = 2.0) -> Workload:

@@ -25,7 +25,6 @@ from grainlike.wire import (
     QueueIs,
     QueueRow,
     RunningRow,
-    Totals,
     WorkerRow,
 )
 
@@ -78,7 +77,7 @@ class LiveView:
         self._running = running
         workers, left = self._changed_workers()
         totals = self._state.counters.totals(self._now())
-        figures = states, _counts(totals), self._clients()
+        figures = states, totals.counts, self._clients()
         if not (full or began or ended or workers or left or figures != self._figures):
             return []
         self._figures = figures
@@ -171,10 +170,6 @@ class LiveView:
                 client,
                 programs.get(client, ""),
             )
-
-
-def _counts(totals: Totals) -> tuple[int, ...]:
-    return totals.succeeded, totals.failed, totals.skipped, totals.timed_out, totals.cancelled
 
 
 def queue_is(question: AskQueue, state: HeadState, view: HeadQueries, programs: Mapping[int, str]) -> QueueIs:

@@ -177,7 +177,12 @@ class Totals:
     fetched: int = 0
     recomputed: int = 0
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Number of jobs by outcome, in the order of the attributes, without times and bytes."""
+        return tuple(getattr(self, status) for status in _STATUSES)
+
     def __str__(self) -> str:
-        counts = [(status, getattr(self, status)) for status in _STATUSES]
+        counts = zip(_STATUSES, self.counts, strict=True)
         said = ", ".join(f"{count:,} {status.replace('_', ' ')}" for status, count in counts if count)
         return f"{said or 'no jobs'} in {self.total_seconds:.3g} s"

@@ -9,6 +9,7 @@ import pytest
 
 from grainlike.resources import Cores, Nodes
 from grainlike.scheduler import CancelJobs, HeadScheduler, NodeScheduler
+from grainlike.scheduler._gang_events import GangEvents
 from grainlike.scheduler.node._holds import NodeHolds
 from grainlike.scheduler.planning._gangs import Gangs
 from grainlike.simulation import CALM, Dice, Faults, FunctionPlan, JobPlan, Workload
@@ -127,11 +128,11 @@ def let_the_others_go_while_it_runs(patch):
 
 
 def take_no_notice_of_a_lost_member(patch):
-    patch(HeadScheduler, "_break", lambda self, hold, reason, out, back: None)
+    patch(GangEvents, "break_up", lambda self, hold, reason, out, back: None)
 
 
 def wait_again_with_the_same_attempt(patch):
-    real = HeadScheduler._break
+    real = GangEvents.break_up
 
     def break_(self, hold, reason, out, back):
         waiting = len(back)
@@ -139,7 +140,7 @@ def wait_again_with_the_same_attempt(patch):
         for job in back[waiting:]:
             job.attempt -= 1
 
-    patch(HeadScheduler, "_break", break_)
+    patch(GangEvents, "break_up", break_)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager, redirect_stdout, suppress
-from dataclasses import astuple
 from datetime import datetime
 from enum import Enum
 from textwrap import wrap
@@ -98,7 +97,7 @@ class _Watch:
         """True while times of the listing pass, as those of jobs that run."""
         self._took_s = 0.0
         """Seconds of a core that the last listing took; 0.0 after the first one, which loads modules."""
-        self._totals: tuple[float, ...] = ()
+        self._totals: tuple[int, ...] = ()
 
     async def follow(self, caller: HeadClient) -> int:
         """Make the listing again and again until the head is lost. Raises as the listing."""
@@ -150,9 +149,9 @@ class _Watch:
             self._timed = bool(told.jobs.get("running") or told.jobs.get("stopping"))
             self._due.set()
             return
-        *counts, _, _ = astuple(told.totals)  # without times
-        if self._totals != tuple(counts):
-            self._totals = tuple(counts)
+        counts = told.totals.counts
+        if self._totals != counts:
+            self._totals = counts
             self._due.set()
 
 

@@ -85,13 +85,13 @@ async def fails() -> None:
 
 
 @delayed
-async def catches() -> tuple[str, list[str], str, str | None, int, bool]:
+async def catches() -> tuple[str, list[str], int, str, str | None, int, bool]:
     r_ = (fails @ Cores(8))()
     try:
         await r_
     except LookupError as error:
         told = info(r_)
-        return str(error), error.__notes__, told.state, told.worker, told.attempt, told.usage is not None
+        return str(error), error.__notes__, told.job, told.state, told.worker, told.attempt, told.usage is not None
     raise AssertionError
 
 

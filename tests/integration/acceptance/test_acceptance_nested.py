@@ -82,10 +82,11 @@ async def test_its_process_moves_with_it(anyio_backend: object, stage: Stage):
 
 
 async def test_an_error_comes_through_as_its_own_type(executor: Executor):
-    said, notes, state, worker, attempt, used = await (catches @ Cores(8))()
+    said, notes, job, state, worker, attempt, used = await (catches @ Cores(8))()
     name = executor.workers()[0].name
     assert (said, state, worker, attempt, used) == ("down there", "failed", name, 1, True)
-    assert notes == [f"grainlike: job 2, on worker {name}, slots cores=[0,1,2,3,4,5,6,7], attempt 1 of fails"]
+    assert job > 1
+    assert notes == [f"grainlike: job {job}, on worker {name}, slots cores=[0,1,2,3,4,5,6,7], attempt 1 of fails"]
 
 
 async def test_cancelling_a_job_cancels_what_it_awaits(executor: Executor, stage: Stage):
