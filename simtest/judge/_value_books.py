@@ -47,7 +47,8 @@ class ValueBooks:
         self._wanted: set[int] = set()
         self._copies: dict[tuple[int, int], tuple[int, int]] = {}
         """Source and weight of what is under way, by value and target."""
-        self._running: dict[tuple[int, int], int] = {}
+        self._running: dict[tuple[int, int], set[tuple[int, int]]] = {}
+        """The replicas that were there of the inputs of each job when it began, by worker and job."""
         self._reviving: set[int] = set()
         self._loose: dict[int, float] = {}
         self._damaged: set[tuple[int, int]] = set()
@@ -161,7 +162,7 @@ class ValueBooks:
         """Record that a worker has a value no more; check that no job there uses it."""
         if worker in self._stores:
             self._stores[worker].discard((value, attempt))
-            used = [job for at, job in self._running if at == worker and value in self._needs.get(job, ())]
+            used = [job for (at, job), opened in self._running.items() if at == worker and (value, attempt) in opened]
             again = any(held == value for held, _ in self._stores[worker])  # it was made again, and this is the old one
             used = [job for job in used if self._is_open(job) and not again]
             assert not used, f"worker {worker} removed value {value}, which job {used} uses there"
@@ -234,10 +235,11 @@ class ValueBooks:
 
     def began(self, worker: int, job: int) -> None:
         """Check that all inputs of a job are where it begins."""
-        store = {value for value, _ in self._stores.get(worker, ())}
-        lacks = [value for value in self._needs.get(job, ()) if value not in store]
-        assert not lacks, f"job {job} begins on worker {worker}, which lacks its inputs {lacks}"
-        self._running[worker, job] = 1
+        needs = self._needs.get(job, ())
+        opened = {replica for replica in self._stores.get(worker, ()) if replica[0] in needs}
+        lacks = set(needs) - {value for value, _ in opened}
+        assert not lacks, f"job {job} begins on worker {worker}, which lacks its inputs {sorted(lacks)}"
+        self._running[worker, job] = opened
 
     def stopped(self, worker: int, job: int) -> None:
         """Record that a job runs no more."""

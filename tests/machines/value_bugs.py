@@ -30,7 +30,7 @@ VALUE_BUGS: tuple[Bug, ...] = (
         (
             _TABLE,
             "            value.owned = False\n            self.look_at(value)",
-            "            value.owned = False\n            self._let_go(value)",
+            "            value.owned = False\n            self.drop(value, value.replicas)",
         ),
     ),
     _bug(

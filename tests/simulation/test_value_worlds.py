@@ -5,9 +5,10 @@ from collections import Counter
 
 import pytest
 
-from grainlike.simulation import CALM
+from grainlike.simulation import CALM, Clock
 from simtest import simulate
 from simtest._policies import compare
+from simtest.judge._value_books import ValueBooks
 
 SEEDS = int(os.environ.get("GRAINLIKE_TEST_SEEDS", "300"))
 BLOCK = 25
@@ -55,3 +56,28 @@ def test_waiting_as_long_as_moving_takes_is_never_far_from_the_best_of_all_polic
     assert min(ratio for policy, ratio in worst.items() if policy in ("first free", "preferred only", "no wait")) >= 2.0
     moved = {(row.workload, row.policy): row.moved for row in rows}
     assert moved["cheap", "near"] == moved["chains", "near"] == 0
+
+
+# --- the judge --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def books():
+    """Records of a worker on which job 2 uses the first replica of value 1."""
+    made = ValueBooks(Clock(), {}, (), {})
+    made.joined(1)
+    made.stored(1, 1, 1)
+    made.needs(2, (1,))
+    made.began(1, 2)
+    return made
+
+
+def test_the_judge_sees_that_a_replica_is_removed_which_a_job_uses(books):
+    with pytest.raises(AssertionError, match=r"worker 1 removed value 1, which job \[2\] uses there"):
+        books.removed(1, 1, 1)
+
+
+def test_a_replica_that_came_after_a_job_began_may_be_removed(books):
+    books.damaged(1, 1, 1)
+    books.stored(1, 1, 2)
+    books.removed(1, 1, 2)
