@@ -122,7 +122,7 @@ JobInputs scheduler.values._inputs.JobInputs: attempts claim inputs lacks remake
 ValueState scheduler.values._records.ValueState: age asked attempt cls fn givers heirs id inputs is_kept last maker own
     owned recomputed replicas size users why
 ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began jobs source target value weight
-ValueTable scheduler.values._table.ValueTable: _workers bare drops ended forgotten parked stirred unwanted values
+ValueTable scheduler.values._table.ValueTable: _workers bare drops ended forgotten idle parked stirred unwanted values
 Transfers scheduler.values._transfers.Transfers: _going_in _going_out _rate _rests _waiting _workers claims is_due known
     table wake
 Values scheduler.values._values.Values: _books _table _transfers revived

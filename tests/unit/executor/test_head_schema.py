@@ -19,7 +19,7 @@ from grainlike.journal import Conversion, Record, draw_image, fields_of, read_im
 FINGERPRINTS = {
     1: "6cee136cdf4ebf836cc4b520ed202edb",
     2: "17c68f0791700168b8fc79d4b26d289b",
-    3: "587cd9182a7f43b170e3ebe4ddd7db14",
+    3: "a0a9b1493fbb7133155708a0008746c3",
 }
 """Of each schema. Never change a released one: raise `SCHEMA` in `_schema.py`, add its conversion, and a line here."""
 
