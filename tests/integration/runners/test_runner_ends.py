@@ -63,6 +63,27 @@ def test_jobs_behind_the_barrier_come_back_though_the_runner_is_busy(gate: Gate,
         assert claims.started == IDLE
 
 
+@by_value
+def large_at_gate(begun: str, go: str) -> bytearray:
+    from pathlib import Path
+
+    Path(begun).write_text("begun")
+    Path(go).read_text()
+    return bytearray(100_000)
+
+
+def test_no_outcome_is_told_before_the_barrier_behind_it_was_seen(gate: Gate, claims: ClaimPage) -> None:
+    # Whoever hears of the last job in front of a barrier gives the slots to a next lease, and lifts the barrier.
+    with Runner(large_at_gate, quick, claims=claims) as runner:
+        runner.run({1: (0, gate.args), 2: (1, ()), 3: (1, ())})
+        gate.wait()
+        claims.barrier = 1
+        gate.open()
+        runner.until(1, 2, 3)
+    (told,) = runner.batches  # though a value with buffers is told before the next job starts
+    assert (told.jobs, told.codes) == ([1, 2, 3], [Code.SUCCEEDED, Code.RETURNED, Code.RETURNED])
+
+
 def test_outcomes_that_wait_for_a_slow_job_can_be_asked_for(gate: Gate) -> None:
     with Runner(stop_at_gate, quick) as runner:
         runner.run({1: (1, ())})

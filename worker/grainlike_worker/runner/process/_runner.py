@@ -242,15 +242,17 @@ class ProcessRunner:
         laps = Laps(time.process_time, children_seconds)
         receipt = None
         while lease.index < lease.end:
-            if self._may_start(lease):
-                self._run_one(lease, laps)
-                if receipt is None:
-                    # Only now: the job has loaded the native libraries whose width is to be told.
-                    receipt = lease.columns.receipt = self._enforcer.receipt(self._memory.tier)
-            # The last outcomes wait: slots are given out again when they are heard.
-            if lease.index < lease.end and lease.columns.due(laps.now):
+            if not self._may_start(lease):
+                continue
+            # Outcomes are told when the next job is claimed, or go with those that are handed back: else the daemon,
+            # which has nothing left of a barred lease then, lifts the barrier before it was seen here.
+            if lease.index and lease.columns.due(laps.now):
                 self._settle(lease)
                 self._flush(lease)
+            self._run_one(lease, laps)
+            if receipt is None:
+                # Only now: the job has loaded the native libraries whose width is to be told.
+                receipt = lease.columns.receipt = self._enforcer.receipt(self._memory.tier)
 
     def _give_up(self) -> None:
         """Say that this process is used up; what it has not begun is for its successor."""
