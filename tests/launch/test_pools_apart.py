@@ -58,11 +58,11 @@ async def up(head, node):
 
 
 async def until_paused(head):
-    """Return why the only pool is paused, once it is."""
+    """Return why the only pool is paused, once it is, with what the log of its last block has told: that is read then."""
 
     async def why():
         (pool,) = json.loads(await head.command("pools", "--json"))
-        return pool["paused"]
+        return pool["paused"] if " log" in pool["paused"] else ""
 
     return await until(why)
 
