@@ -58,7 +58,7 @@ async def up(head, node):
 
 
 async def until_paused(head):
-    """Return why the only pool is paused, once it is, with what the log of its last block has told: that is read then."""
+    """Return why the only pool is paused, once it is and the log of its last block, which is read then, has told."""
 
     async def why():
         (pool,) = json.loads(await head.command("pools", "--json"))
