@@ -32,7 +32,10 @@ GRID_ENGINE := gridengine-common gridengine-client gridengine-exec gridengine-ma
 GRID_ENGINE_NEEDS := libdb5.3 libhwloc15 libjemalloc2 libmunge2 libtirpc3 iproute2
 # The standard library's own tests, which run on our pools where they are of the Python that runs.
 TESTSUITE := libpython3.11-testsuite
-LONG := tests/integration/faults tests/simulation tests/chaos
+FAULTS := tests/integration/faults
+# Two halves, which wait most of their time.
+FAULTS_FIRST := $(wildcard $(FAULTS)/test_faults_[a-h]*.py)
+FAULTS_REST := $(filter-out $(FAULTS_FIRST),$(wildcard $(FAULTS)/test_*.py))
 # Hypothesis draws from the constants of all modules that are loaded: by itself, a machine of states is every day the same.
 ALONE := tests/machines/test_minds_machine.py
 
@@ -60,12 +63,13 @@ demo: $(VENV)/.demo  ## run the demonstration (ARGS="--help" for its options)
 
 test: check  ## check, then run the tests (ARGS="-k net" for some of them)
 ifeq ($(strip $(ARGS)),)
-	@echo "Running the tests: three programs side by side, some eight minutes on a quiet machine; one shows its progress here,"
-	@echo "the others in $(VENV)/integration.log and $(VENV)/others.log until they have ended."
+	@echo "Running the tests: four programs side by side, some nine minutes on a quiet machine; one shows its progress here,"
+	@echo "the others in $(VENV)/integration.log, faults.log and others.log until they have ended."
 	@$(SIDE_BY_SIDE); \
-	beside integration $(BIN)/python -m pytest tests/integration --ignore tests/integration/faults; \
-	beside others $(BIN)/python -m pytest $(addprefix --ignore ,tests/integration $(LONG) $(ALONE)); \
-	$(BIN)/python -m pytest $(LONG) || failed=1; \
+	beside integration $(BIN)/python -m pytest tests/integration --ignore $(FAULTS); \
+	beside others $(BIN)/python -m pytest $(addprefix --ignore ,tests/integration $(ALONE)); \
+	beside faults $(BIN)/python -m pytest $(FAULTS_REST); \
+	$(BIN)/python -m pytest $(FAULTS_FIRST) || failed=1; \
 	$(BIN)/python -m pytest $(ALONE) || failed=1; \
 	finish
 else
