@@ -109,7 +109,7 @@ POLICIES: dict[str, Callable[[], object]] = {
     "no wait": _no_wait,
     "wait 1 s": _a_second,
 }
-"""What the head does, and what it could do instead, by name."""
+"""Policies of place by name: the rule of the head, and those that it is compared with."""
 
 
 def compare(seed: int = 0) -> list[Row]:

@@ -70,7 +70,7 @@ class Placement(msgspec.Struct, eq=False, gc=False):
     size: int | None = None
     """Bytes of its value, once it has one."""
     recomputed: int = 0
-    """How often it ran again because its value was lost."""
+    """Number of times that it ran again because its value was lost."""
 
 
 class Job(Record):
@@ -204,7 +204,7 @@ class Job(Record):
 
     @property
     def recomputed(self) -> int:
-        """How often it ran again because its value was lost."""
+        """Number of times that it ran again because its value was lost."""
         return 0 if self.placement is None else self.placement.recomputed
 
     @property

@@ -72,7 +72,7 @@ class ValueMover:
         self.moved = self.relayed = self.fetched = 0
         """Bytes copied between workers; of these, through this process; and brought to it over links."""
         self.answers: list[HeadEvent | _Gift] = []
-        """What `flush` is to tell."""
+        """Events for the scheduler, and values for this process, that the next `flush` passes on, in order."""
         self._state = state
         self._object_store = object_store
         self._tell = tell

@@ -24,15 +24,15 @@ class LinkTransfer:
         self.value, self.attempt, self.size = value, attempt, size
         self.source, self.target = source, target
         self.generation = 0
-        """How often it has started."""
+        """Number of its starts: parts of an earlier one are dropped."""
         self.begun = False
         """True once its source was asked, in this generation."""
         self.granted = self.received = self.written = 0
         """Bytes up to which the source may send, which have come, and which the target has written."""
         self.paused = self.waits = False
-        """Whether an end of it cannot be reached; and whether it waits for its turn to get credit."""
+        """True while an end of it cannot be reached; and while it waits for its turn to get credit."""
         self.memory: memoryview | bytearray | None = None
-        """Where a copy to this process goes."""
+        """Memory that takes a copy to this process; None for one between workers."""
 
     @property
     def leg(self) -> int:
