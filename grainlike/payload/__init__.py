@@ -29,7 +29,14 @@ from grainlike.payload._mapping import private_map
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._plain_reader import plain_arguments
 from grainlike.payload._references import Reference, ReferencedValues, collecting, resolving
-from grainlike.payload._replicas import STAY_BYTES, map_replica, replica_path, replica_payload, write_replica
+from grainlike.payload._replicas import (
+    STAY_BYTES,
+    map_replica,
+    replica_name,
+    replica_path,
+    replica_payload,
+    write_replica,
+)
 from grainlike.payload._shared import SHARED_LEAST, SharedBuffers, SharedCopies
 from grainlike.payload._shared_directory import SharedDirectory, is_shared_directory, memory_id
 from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, stored_bytes
@@ -93,6 +100,7 @@ __all__ = [
     "name_function",
     "plain_arguments",
     "private_map",
+    "replica_name",
     "replica_path",
     "replica_payload",
     "resolving",

@@ -14,6 +14,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
+from hashlib import blake2b
 from pathlib import Path
 
 from grainlike.errors import SerializationError
@@ -21,7 +22,7 @@ from grainlike.payload._mapping import private_map
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._shared_directory import flat, padded, unlink, write_padded
 
-__all__ = ["STAY_BYTES", "map_replica", "replica_path", "replica_payload", "write_replica"]
+__all__ = ["STAY_BYTES", "map_replica", "replica_name", "replica_path", "replica_payload", "write_replica"]
 
 STAY_BYTES = 64 * 1024
 """Bytes of a payload above which a value stays where it was made."""
@@ -41,6 +42,16 @@ def replica_path(directory: Path, value: int, attempt: int) -> Path:
     'v7-1'
     """
     return directory / f"v{value}-{attempt}"
+
+
+def replica_name(key: bytes, value: int, attempt: int) -> bytes:
+    """Return the name of a replica at its data server, for those to whom the head tells it: 16 bytes that nobody
+    guesses without the `key` of that server.
+
+    >>> len(replica_name(bytes(16), 7, 1))
+    16
+    """
+    return blake2b(b"%d-%d" % (value, attempt), digest_size=16, key=key).digest()
 
 
 def write_replica(path: Path, payload: Payload) -> int | None:

@@ -143,13 +143,15 @@ class JobsCommitted(msgspec.Struct, frozen=True, gc=False):
 class WorkerJoined(msgspec.Struct, frozen=True, gc=False):
     """A worker connected. Each connection has a new number, so a worker that comes back after a loss is a new one.
 
-    `left_s`: seconds in which it can run jobs; negative if nobody has said.
+    `left_s`: seconds in which it can run jobs; negative if nobody has said. `has_data`: others can get
+    its values from its data server.
     """
 
     worker: int
     name: str
     offer: Allocation
     left_s: float = -1.0
+    has_data: bool = False
 
 
 class WorkerTimed(msgspec.Struct, frozen=True, gc=False):

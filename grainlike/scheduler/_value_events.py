@@ -18,6 +18,8 @@ __all__ = [
     "ReplicasDropped",
     "ReplicasFailed",
     "ReplicasGone",
+    "ReplicationAsked",
+    "ReplicationReached",
     "ValueEvent",
     "ValuesForgotten",
     "ValuesGiven",
@@ -59,12 +61,15 @@ class ReplicasArrived(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReplicasFailed(msgspec.Struct, frozen=True, gc=False):
-    """A worker could not get these replicas from where `FetchReplicas` said; they may be fetched again."""
+    """A worker could not get these replicas from where `FetchReplicas` said; they may be fetched again. `unreachable`:
+    there was no way between the two data servers, or nothing came for too long.
+    """
 
     worker: int
     values: list[int]
     attempts: list[int]
     why: str
+    unreachable: bool = False
 
 
 class ReplicasGone(msgspec.Struct, frozen=True, gc=False):
@@ -81,8 +86,24 @@ class LineageDropped(msgspec.Struct, frozen=True, gc=False):
     values: list[int]
 
 
+class ReplicationAsked(msgspec.Struct, frozen=True, gc=False):
+    """Keep at least so many replicas of each of these values, and make good those that go with a worker; 0: one at
+    every worker. Answered by `ReplicationReached` or `ValuesLost` for each.
+    """
+
+    values: list[int]
+    copies: int
+
+
 ValueEvent = (
-    ValuesReleased | ValuesWanted | ValuesGiven | ReplicasArrived | ReplicasFailed | ReplicasGone | LineageDropped
+    ValuesReleased
+    | ValuesWanted
+    | ValuesGiven
+    | ReplicasArrived
+    | ReplicasFailed
+    | ReplicasGone
+    | LineageDropped
+    | ReplicationAsked
 )
 
 
@@ -90,8 +111,8 @@ ValueEvent = (
 
 
 class FetchReplicas(msgspec.Struct, frozen=True, gc=False):
-    """Copy replicas to `worker`, each from the worker of the same index in `sources`. Answered by `ReplicasArrived` or
-    `ReplicasFailed` for each.
+    """Copy replicas to `worker`, each from the worker of the same index in `sources`: through the head where `relayed`
+    says so or is empty, else between their data servers. Answered by `ReplicasArrived` or `ReplicasFailed` for each.
     """
 
     worker: int
@@ -99,6 +120,7 @@ class FetchReplicas(msgspec.Struct, frozen=True, gc=False):
     attempts: list[int]
     sizes: list[int]
     sources: list[int]
+    relayed: list[bool] = msgspec.field(default_factory=list)
 
 
 class GiveValues(msgspec.Struct, frozen=True, gc=False):
@@ -136,6 +158,14 @@ class ValuesLost(msgspec.Struct, frozen=True, gc=False):
 class ValuesForgotten(msgspec.Struct, frozen=True, gc=False):
     """Nobody needs these values, nor what could be made of them again: the calls that made them need not be kept. One
     that is just being made again is cancelled.
+    """
+
+    values: list[int]
+
+
+class ReplicationReached(msgspec.Struct, frozen=True, gc=False):
+    """There are as many replicas of these values as `ReplicationAsked` wants, or as there are workers that could have
+    one.
     """
 
     values: list[int]

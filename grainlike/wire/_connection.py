@@ -18,7 +18,9 @@ class Hello(BaseMessage, frozen=True, tag=1, forbid_unknown_fields=False):
 
     `host` is the name of the worker's host. A worker that a launcher has started names its `block` there, and `node` is
     its number in it. `left_s`: seconds in which it can still run jobs; negative if it knows of no end. `replicas`: its
-    directory of values that stay, of use to whoever has the same `memory`; empty without one.
+    directory of values that stay, of use to whoever has the same `memory`; empty without one. `data`: the address at
+    which other workers get its values from its data server, `tcp://HOST:PORT`; empty without one. `data_key`: the
+    secret from which the names of its replicas follow there; see `replica_name`.
 
     A client that names a `session` leaves its jobs to that session, and receives what is in it.
 
@@ -47,6 +49,8 @@ class Hello(BaseMessage, frozen=True, tag=1, forbid_unknown_fields=False):
     host: str = ""
     left_s: float = -1.0
     replicas: str = ""
+    data: str = ""
+    data_key: bytes = b""
 
 
 class Welcome(BaseMessage, frozen=True, tag=4):
@@ -56,7 +60,8 @@ class Welcome(BaseMessage, frozen=True, tag=4):
     from the one it asked for if that was taken. `store` is the directory of the head's shared memory, for peers that
     can map it. `process` identifies the head's process. `received` is the number of messages received from a peer that
     resumes; -1 if a broken link ends the connection. `returns`: a head that is started again after this one died
-    continues with its state.
+    continues with its state. `bulk`: a secret with which a worker's data server may open a second connection, for bytes
+    alone; empty if there is to be none.
     """
 
     cluster: str
@@ -67,6 +72,7 @@ class Welcome(BaseMessage, frozen=True, tag=4):
     process: str = ""
     received: int = -1
     returns: bool = False
+    bulk: bytes = b""
 
 
 class Refused(BaseMessage, frozen=True, tag=5):

@@ -24,6 +24,8 @@ from grainlike.wire._runners import Awaits, GoesOn, Ready, Renew, Resumed, Run, 
 from grainlike.wire._values import (
     DropReplicas,
     Fetched,
+    Pulled,
+    PullReplica,
     ReplicaCredit,
     ReplicaPart,
     SendReplica,
@@ -80,4 +82,6 @@ Message = (
     | Unsent
     | StopTransfer
     | DropReplicas
+    | PullReplica
+    | Pulled
 )

@@ -44,7 +44,7 @@ class SubmittedFunction(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     With `here`, its serialized form comes with the message: the first time that the job, or the client, sends it. After
     that the head knows it by its digest, until the job has ended, or the client has left or sent `ReleaseFunctions`.
-    `logs`: see `FunctionSpec`.
+    `logs` and `stays`: see `FunctionSpec`.
     """
 
     digest: bytes
@@ -57,6 +57,7 @@ class SubmittedFunction(msgspec.Struct, frozen=True, array_like=True, gc=False):
     here: bool
     stream: bool = False
     logs: bytes = b""
+    stays: bool = False
 
 
 class Submit(BaseMessage, frozen=True, tag=40):
@@ -67,7 +68,8 @@ class Submit(BaseMessage, frozen=True, tag=40):
     empty, or gives for each call the name under which its outcome is kept in the client's session; empty for none.
     `ages` are the head's numbers of the oldest jobs that each call needs, itself or by way of others; 0 for a call that
     needs none, empty if none does. `sizes` are the bytes of each call's arguments, 0 where they are small, empty if all
-    are.
+    are. `inputs` are the values that each call needs, by the head's numbers of the jobs that made them; empty if none
+    needs any.
     """
 
     parent: int
@@ -83,6 +85,7 @@ class Submit(BaseMessage, frozen=True, tag=40):
     names: list[str] = msgspec.field(default_factory=list)
     ages: list[_Number] = msgspec.field(default_factory=list)
     sizes: list[_Number] = msgspec.field(default_factory=list)
+    inputs: list[list[_Number]] = msgspec.field(default_factory=list)
 
 
 class ReleaseFunctions(BaseMessage, frozen=True, tag=123):
@@ -110,7 +113,8 @@ class Outcomes(BaseMessage, frozen=True, tag=45):
 
     `good` says whether a parcel is a value or an exception. `workers`, `slots` and `attempts` are where each ran last;
     empty and 0 for one that never did. `jobs` are their numbers at the head, for a job, whose calls are as old as the
-    jobs that they need; clients were told of these when they submitted.
+    jobs that they need; clients were told of these when they submitted. `sizes`: bytes of each value that stays at its
+    worker, whose parcel is empty; 0 for others, empty if none stays.
     """
 
     parent: int
@@ -127,6 +131,7 @@ class Outcomes(BaseMessage, frozen=True, tag=45):
     data: list[bytes]
     counts: list[int]
     jobs: list[int] = msgspec.field(default_factory=list)
+    sizes: list[int] = msgspec.field(default_factory=list)
 
 
 class AskOutcome(BaseMessage, frozen=True, tag=121):

@@ -16,6 +16,8 @@ __all__ = [
     "DropReplicas",
     "Fetched",
     "Need",
+    "PullReplica",
+    "Pulled",
     "ReplicaCredit",
     "ReplicaPart",
     "SendReplica",
@@ -79,11 +81,37 @@ class Fetched(BaseMessage, frozen=True, tag=163):
 
 
 class Unsent(BaseMessage, frozen=True, tag=164):
-    """Worker to head: a transfer cannot go on here. `gone`: this worker has no such replica, or a damaged one."""
+    """Worker to head: a transfer cannot go on here. `gone`: there is no such replica where it was to come from, or a
+    damaged one. `at`: bytes that are here, with which another transfer may go on. `unreachable`: the source's data
+    server did not answer, or sent nothing for too long.
+    """
 
     transfer: int
     why: str
     gone: bool = False
+    at: int = 0
+    unreachable: bool = False
+
+
+class PullReplica(BaseMessage, frozen=True, tag=167):
+    """Head to worker: get a replica of `size` bytes, from byte `at` on, from the data server at `address`, where it has
+    the name `name`; answered by `Fetched` or `Unsent`, and by `Pulled` meanwhile.
+    """
+
+    transfer: int
+    value: int
+    attempt: int
+    size: int
+    at: int
+    address: str
+    name: bytes
+
+
+class Pulled(BaseMessage, frozen=True, tag=168):
+    """Worker to head: so many bytes of each of these transfers are here; twice a second at most."""
+
+    transfers: list[int]
+    at: list[int]
 
 
 class StopTransfer(BaseMessage, frozen=True, tag=165):
