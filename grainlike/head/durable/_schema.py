@@ -32,7 +32,7 @@ from grainlike.journal import Conversion, Record
 
 __all__ = ["CONVERSIONS", "METHODS", "SCHEMA", "SchemaConversion", "check_schema", "conversions_from", "records"]
 
-SCHEMA = 3
+SCHEMA = 4
 
 
 def _as_it_is(record: bytes) -> bytes:
@@ -96,9 +96,25 @@ _VALUES = Conversion(
 )
 """Schema 3: values stay at workers. Those of jobs that came before did not."""
 
+_MOVES = Conversion(
+    fields={
+        "Hello": _put(data="", data_key=b""),
+        "Welcome": _put(bulk=b""),
+        "SubmittedFunction": _put(stays=False),
+        "Submit": _put(inputs=[]),
+        "Outcomes": _put(sizes=[]),
+        "Unsent": _put(at=0, unreachable=False),
+        "WorkerJoined": _put(has_data=False),
+        "FetchReplicas": _put(relayed=[]),
+        "ReplicasFailed": _put(unreachable=False),
+    }
+)
+"""Schema 4: values go from worker to worker, and those of clients stay. No worker that came before had a data server."""
+
 CONVERSIONS: dict[int, SchemaConversion] = {
     1: SchemaConversion(image=_AGES),
     2: SchemaConversion(image=_VALUES),
+    3: SchemaConversion(image=_MOVES),
 }
 """Steps to the next schema, by the schema that each begins with."""
 

@@ -6,8 +6,8 @@ RECORDS = """
 BaseMessage wire._base.BaseMessage:
 Hello wire._connection.Hello: role protocol_low protocol_high python serializers name incarnation pid offer logical
     memory memory_tier process received resumes session block node host
-    left_s replicas
-Welcome wire._connection.Welcome: cluster heartbeat_s paths name store process received returns
+    left_s replicas data data_key
+Welcome wire._connection.Welcome: cluster heartbeat_s paths name store process received returns bulk
 Refused wire._connection.Refused: kind reason
 Beat wire._connection.Beat: number
 Ack wire._connection.Ack: received
@@ -19,13 +19,13 @@ Follow wire._flows.Follow: job follower on
 Output wire._flows.Output: job attempt streams data follower caught_up last_words
 LargeBuffer wire._large.LargeBuffer: _aside _at _base _counted _length _most _wanted data kept passed
 RetrySpec wire._nested.RetrySpec: times losses backoff on on_timeout on_memory
-SubmittedFunction wire._nested.SubmittedFunction: digest name is_async timeout retry many keep here stream logs
+SubmittedFunction wire._nested.SubmittedFunction: digest name is_async timeout retry many keep here stream logs stays
 Submit wire._nested.Submit: parent attempt request priority isolate functions children fns data counts names
-    ages sizes
+    ages sizes inputs
 ReleaseFunctions wire._nested.ReleaseFunctions: digests
 Withdraw wire._nested.Withdraw: parent attempt children skipped
 Outcomes wire._nested.Outcomes: parent attempt children good workers slots attempts wall cpu rss receipts data
-    counts jobs
+    counts jobs sizes
 AskOutcome wire._nested.AskOutcome: ask child at
 OutcomeIs wire._nested.OutcomeIs: ask at data end checksum
 FunctionSpec wire._orders.FunctionSpec: fn digest name is_async timeout many keep paths on on_memory
@@ -56,7 +56,9 @@ SendReplica wire._values.SendReplica: transfer value attempt at credit
 ReplicaPart wire._values.ReplicaPart: transfer value attempt at size
 ReplicaCredit wire._values.ReplicaCredit: transfer credit
 Fetched wire._values.Fetched: transfer value attempt
-Unsent wire._values.Unsent: transfer why gone
+Unsent wire._values.Unsent: transfer why gone at unreachable
+PullReplica wire._values.PullReplica: transfer value attempt size at address name
+Pulled wire._values.Pulled: transfers at
 StopTransfer wire._values.StopTransfer: transfer
 DropReplicas wire._values.DropReplicas: values attempts
 ResendBuffer wire._resend_buffer.ResendBuffer: _acknowledged _allowed _kept _told _unsaid received sent_in_all size

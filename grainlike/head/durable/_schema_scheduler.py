@@ -42,7 +42,7 @@ JobsSubmitted scheduler._events.JobsSubmitted: request jobs fns priority isolate
     ages sizes inputs
 JobsCancelled scheduler._events.JobsCancelled: jobs
 JobsCommitted scheduler._events.JobsCommitted: jobs
-WorkerJoined scheduler._events.WorkerJoined: worker name offer left_s
+WorkerJoined scheduler._events.WorkerJoined: worker name offer left_s has_data
 WorkerTimed scheduler._events.WorkerTimed: worker left_s
 WorkerLost scheduler._events.WorkerLost: worker reason
 WorkerSuspected scheduler._events.WorkerSuspected: worker broke
@@ -72,10 +72,12 @@ ValuesReleased scheduler._value_events.ValuesReleased: values
 ValuesWanted scheduler._value_events.ValuesWanted: values
 ValuesGiven scheduler._value_events.ValuesGiven: values
 ReplicasArrived scheduler._value_events.ReplicasArrived: worker values attempts
-ReplicasFailed scheduler._value_events.ReplicasFailed: worker values attempts why
+ReplicasFailed scheduler._value_events.ReplicasFailed: worker values attempts why unreachable
 ReplicasGone scheduler._value_events.ReplicasGone: worker values attempts
 LineageDropped scheduler._value_events.LineageDropped: values
-FetchReplicas scheduler._value_events.FetchReplicas: worker values attempts sizes sources
+ReplicationAsked scheduler._value_events.ReplicationAsked: values copies
+ReplicationReached scheduler._value_events.ReplicationReached: values
+FetchReplicas scheduler._value_events.FetchReplicas: worker values attempts sizes sources relayed
 GiveValues scheduler._value_events.GiveValues: worker values attempts sizes
 ReplicasDropped scheduler._value_events.ReplicasDropped: worker values attempts
 JobsRevived scheduler._value_events.JobsRevived: jobs
