@@ -109,7 +109,7 @@ _MOVES = Conversion(
         "ReplicasFailed": _put(unreachable=False),
     }
 )
-"""Schema 4: values go from worker to worker, and those of clients stay. No worker that came before had a data server."""
+"""Schema 4: values go from worker to worker, and those of clients stay. Workers that came before had no data server."""
 
 CONVERSIONS: dict[int, SchemaConversion] = {
     1: SchemaConversion(image=_AGES),
