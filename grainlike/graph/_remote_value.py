@@ -69,6 +69,18 @@ class RemoteList:
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (self.items,)
 
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return an item, or some: as references where they stay at workers."""
+        found = self.items[index]
+        some = isinstance(index, slice) and not UNFETCHED.isdisjoint(map(type, found))
+        return RemoteList(found) if some else found
+
     def leaves(self) -> Iterator[RemoteValue]:
         """Give the values that have to be fetched for this one: those of its items."""
         for item in self.items:
