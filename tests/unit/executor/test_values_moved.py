@@ -111,6 +111,15 @@ def test_where_memory_is_shared_a_value_is_mapped_and_nothing_moves(shared: tupl
     assert world.mover.fetched == 0
 
 
+def test_values_that_come_together_are_told_of_together(shared: tuple[World, Peer, Peer]) -> None:
+    world, source, _ = shared
+    sizes = [source.holds(SMALL, value) for value in (7, 8, 9, 10)]
+    source.replicas.file(9, 1).unlink()
+    world.act(GiveValues(1, [7, 8, 9, 10], [1] * 4, sizes))
+    assert list(world.given) == [7, 8, 10]
+    assert world.told == [ValuesGiven([7, 8]), ReplicasGone(1, [9], [1]), ValuesGiven([10])]
+
+
 def test_where_memory_is_shared_a_copy_is_another_name_for_the_file(shared: tuple[World, Peer, Peer]) -> None:
     world, source, target = shared
     size = source.holds(LARGE, 7)
