@@ -24,6 +24,10 @@ class ValueFetcher(Protocol):
         """Return the names of the workers that have a whole replica, sorted."""
         ...
 
+    def why_lost(self, value: int) -> str:
+        """Return why a value is at no worker and can never be made again; empty where it is, or can be."""
+        ...
+
     async def wait(self, node: Any) -> Any:
         """Fetch the outcome of a node that has finished, and return it."""
 

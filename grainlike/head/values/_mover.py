@@ -55,7 +55,7 @@ class _Gift(NamedTuple):
     payload: Payload
 
 
-class _File(NamedTuple):
+class _ReplicaFile(NamedTuple):
     """Value in a file of a worker's, which this process reads when it hands it over: one at a time is twice there."""
 
     value: int
@@ -82,7 +82,7 @@ class ValueMover:
         self.given: Callable[[int, Payload], object] = _nobody_waits
         self.moved = self.relayed = self.fetched = 0
         """Bytes copied between workers; of these, through this process; and brought to it over links."""
-        self.answers: list[HeadEvent | _Gift | _File] = []
+        self.answers: list[HeadEvent | _Gift | _ReplicaFile] = []
         """Events for the scheduler, and values for this process, that the next `flush` passes on, in order."""
         self._state = state
         self._object_store = object_store
@@ -116,9 +116,16 @@ class ValueMover:
         for value in values:
             self._stop(self._by_target.get((_HERE, value)))
         unwanted = set(values)
-        self.answers = [one for one in self.answers if not (isinstance(one, _Gift | _File) and one.value in unwanted)]
+        self.answers = [
+            one for one in self.answers if not (isinstance(one, _Gift | _ReplicaFile) and one.value in unwanted)
+        ]
         self.answers.append(ValuesGiven(values))
         self.flush()
+
+    def progress(self, worker: int, value: int) -> int:
+        """Return how many bytes of a value's copy to a worker are there; 0 where none is under way."""
+        transfer = self._by_target.get((worker, value))
+        return 0 if transfer is None else transfer.written
 
     def flush(self) -> None:
         """Tell the scheduler what has come of its actions, and hand over the values that have come."""
@@ -126,7 +133,7 @@ class ValueMover:
             answers, self.answers = self.answers, []
             given: list[int] = []
             for answer in answers:
-                gift = self._read(answer) if isinstance(answer, _File) else answer
+                gift = self._read(answer) if isinstance(answer, _ReplicaFile) else answer
                 if isinstance(gift, _Gift):
                     self.given(*gift)
                     given.append(gift.value)
@@ -153,10 +160,10 @@ class ValueMover:
         """Have a wanted value read from its worker's file, if this process can; return False if it cannot."""
         directory = self._directory(worker)
         if directory is not None:
-            self._answer(_File(value, attempt, worker, replica_file(directory, value, attempt)))
+            self._answer(_ReplicaFile(value, attempt, worker, replica_file(directory, value, attempt)))
         return directory is not None
 
-    def _read(self, file: _File) -> _Gift | ReplicasGone:
+    def _read(self, file: _ReplicaFile) -> _Gift | ReplicasGone:
         try:
             return _Gift(file.value, map_replica(file.path))
         except SerializationError:
@@ -226,7 +233,7 @@ class ValueMover:
         if transfer.target != _HERE:
             self._answer(ReplicasFailed(transfer.target, [transfer.value], [transfer.attempt], why))
 
-    def _answer(self, answer: HeadEvent | _Gift | _File) -> None:
+    def _answer(self, answer: HeadEvent | _Gift | _ReplicaFile) -> None:
         self.answers.append(answer)
 
     # --- what workers say --------------------------------------------------------------------------------------------

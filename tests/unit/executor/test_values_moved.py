@@ -34,10 +34,14 @@ def test_a_replica_is_copied_between_workers_within_the_credit(world: World) -> 
     source, target = world.worker(), world.worker()
     size = source.holds(LARGE, 7)
     fetch(world, 7, size, source, target)
-    most = 0
+    most, there = 0, [world.mover.progress(2, 7)]
     while world.turn(source, target):
         most = max(most, world.under_way)
+        there.append(world.mover.progress(2, 7))
     assert most == _WINDOW_BYTES
+    assert there[:-1] == sorted(there[:-1])
+    assert (there[0], there[-1]) == (0, 0)  # neither at first nor when it is over
+    assert size - _WINDOW_BYTES <= max(there) < size
     assert world.told == [ReplicasArrived(2, [7], [1])]
     assert target.replicas.file(7, 1).read_bytes() == source.replicas.file(7, 1).read_bytes()
     assert (world.mover.moved, world.mover.relayed, world.mover.fetched) == (size, size, 0)
