@@ -139,12 +139,7 @@ class HeadScheduler:
                         self.jobs[number].remembered().committed = True
                 return out
             case WorkerJoined():
-                log = self._planner.log
-                worker = WorkerState(event.worker, event.name, event.offer, now, log, event.left_s)
-                self.workers[event.worker] = worker
-                self._planner.reserving.joined(worker)
-                self._attempts.isolate(worker, now, out)
-                self._values.heard(out)
+                self._joined(event, now, out)
             case WorkerTimed():
                 if self._state.timed(event.worker, event.left_s, now) and self.closed:
                     self._fail_impossible(out)
@@ -502,7 +497,14 @@ class HeadScheduler:
             self._fail_impossible(out)
         self._wake_at(self._state.backoffs.next, out)
 
-    # --- losses ------------------------------------------------------------------------------------------------------
+    # --- workers that come, and losses -------------------------------------------------------------------------------
+
+    def _joined(self, event: WorkerJoined, now: float, out: list[HeadAction]) -> None:
+        columns = event.worker, event.name, event.offer, now, self._planner.log, event.left_s
+        worker = self.workers[event.worker] = WorkerState(*columns, has_data=event.has_data)
+        self._planner.reserving.joined(worker)
+        self._attempts.isolate(worker, now, out)
+        self._values.heard(out)
 
     def _leaving(self, event: WorkerLeaving, out: list[HeadAction]) -> None:
         worker = self.workers.get(event.worker)

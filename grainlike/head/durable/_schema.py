@@ -96,6 +96,13 @@ _VALUES = Conversion(
 )
 """Schema 3: values stay at workers. Those of jobs that came before did not."""
 
+
+def _reach(fields: dict[str, Any]) -> None:
+    """Give the transfers of a scheduler what it knows of the ways between workers."""
+    known = fields["_workers"], fields.pop("_rests"), fields.pop("_rate")
+    fields["reach"] = records()["Reach"].cls(*known)
+
+
 _MOVES = Conversion(
     fields={
         "Hello": _put(data="", data_key=b""),
@@ -107,6 +114,9 @@ _MOVES = Conversion(
         "WorkerJoined": _put(has_data=False),
         "FetchReplicas": _put(relayed=[]),
         "ReplicasFailed": _put(unreachable=False),
+        "WorkerState": _put(has_data=False),
+        "ReplicaCopy": _put(direct=False),
+        "Transfers": _reach,
     }
 )
 """Schema 4: values go from worker to worker, and those of clients stay. Workers that came before had no data server."""

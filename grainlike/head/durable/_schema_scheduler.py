@@ -105,7 +105,7 @@ LeaseState scheduler._records.LeaseState: begun client fn id lent root shape
 GangHold scheduler._workers.GangHold: allocation job lease planned_at released shape worker
 ChangeLog scheduler._workers.ChangeLog: entries epoch
 WorkerState scheduler._workers.WorkerState: _fits _log ahead ahead_bytes ahead_in ahead_last ahead_of ahead_s capacity
-    draining free gone held holds id kind lasts leases leaving lenders lent name offer recalled shut
+    draining free gone has_data held holds id kind lasts leases leaving lenders lent name offer recalled shut
     tokens until using version
 SchedulerState scheduler._state.SchedulerState: backoffs catalogue functions gangs homes job_tree jobs planner transfers
     values workers
@@ -123,9 +123,10 @@ Homes scheduler.values._homes.Homes: _catalogue _table _transfers _workers
 JobInputs scheduler.values._inputs.JobInputs: attempts claim inputs lacks remakes target
 ValueState scheduler.values._records.ValueState: age asked attempt cls fn givers heirs id inputs is_kept last maker own
     owned recomputed replicas size users why
-ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began jobs source target value weight
+ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began direct jobs source target value weight
 ValueTable scheduler.values._table.ValueTable: _workers bare drops ended forgotten idle parked stirred unwanted values
-Transfers scheduler.values._transfers.Transfers: _going_in _going_out _rate _rests _waiting _workers claims is_due known
+Reach scheduler.values._reach.Reach: _blocked _direct_rate _relayed_rate _rests _workers
+Transfers scheduler.values._transfers.Transfers: _going_in _going_out _waiting _workers claims is_due known reach
     table wake
 Values scheduler.values._values.Values: _books _table _transfers revived
 Patience scheduler.planning._patience.Patience: _classes _is_first unpassed _due _pushed

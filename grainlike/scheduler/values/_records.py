@@ -71,9 +71,10 @@ class ReplicaCopy:
         jobs: the jobs that wait for it; none for a copy that is made for safety.
         weight: how much it counts against what may go in or out of a worker at once.
         began: when it was sent for.
+        direct: True if it goes from data server to data server, False if through the head.
     """
 
-    __slots__ = ("attempt", "began", "jobs", "source", "target", "value", "weight")
+    __slots__ = ("attempt", "began", "direct", "jobs", "source", "target", "value", "weight")
 
     def __init__(self, value: ValueState, target: int, weight: int) -> None:
         self.value = value
@@ -83,3 +84,4 @@ class ReplicaCopy:
         self.jobs: dict[int, HeadJob] = {}
         self.weight = weight
         self.began = 0.0
+        self.direct = False

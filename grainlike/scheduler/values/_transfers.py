@@ -1,18 +1,20 @@
 """Transfers of values from worker to worker: which are under way, which come next, and from where.
 
 At most two go into a worker at once, and two out of one; sixteen small ones count as one. The oldest job's comes first,
-from the replica with fewest going out, and each whole replica is a source at once. A pair of workers that has failed
-rests for a while.
+from the replica with fewest going out, and each whole replica is a source at once. Where a source can be reached
+directly no other is asked; one that is relayed through the head counts as others do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heappop, heappush
 
 from grainlike.scheduler._events import HeadAction
 from grainlike.scheduler._records import HeadJob, order
 from grainlike.scheduler._value_events import FetchReplicas
 from grainlike.scheduler._workers import WorkerState
+from grainlike.scheduler.values._reach import Reach
 from grainlike.scheduler.values._records import ReplicaCopy, ValueState
 from grainlike.scheduler.values._table import ValueTable
 
@@ -29,16 +31,6 @@ SMALL_BYTES = 1 << 20
 LOOKED_AT_MOST = 64
 """Number of transfers to one worker that are looked at for one whose source is free."""
 
-BYTES_PER_S = 100e6
-"""Assumed until a transfer has ended."""
-
-SLOWEST_BYTES_PER_S = 1e5
-
-REST_S = 1.0
-"""Seconds for which a pair of workers rests after its first failure; each further one doubles them."""
-
-REST_MOST_S = 60.0
-
 _Entry = tuple[tuple[int, int], int]
 """Order of the oldest job that waits for it, and the value."""
 
@@ -49,12 +41,13 @@ class Transfers:
     Attributes:
         known: asked for or under way, by value and target.
         claims: amounts of the jobs that were sent to a worker and have not started there, by worker.
+        reach: the ways between workers.
         is_due: True if a transfer may have become possible.
         wake: when a pair of workers that rests may be tried again, if some transfer waits for that.
     """
 
-    __slots__ = ("_going_in", "_going_out", "_rate", "_rests", "_waiting", "_workers", "claims", "is_due", "known",
-                 "table", "wake")  # fmt: skip
+    __slots__ = ("_going_in", "_going_out", "_waiting", "_workers", "claims", "is_due", "known", "reach", "table",
+                 "wake")  # fmt: skip
 
     def __init__(self, workers: dict[int, WorkerState], table: ValueTable) -> None:
         self._workers = workers
@@ -66,13 +59,17 @@ class Transfers:
         self._waiting: dict[int, list[_Entry]] = {}
         self._going_in: dict[int, int] = {}
         self._going_out: dict[int, int] = {}
-        self._rests: dict[tuple[int, int], tuple[float, float]] = {}
-        self._rate = 0.0
+        self.reach = Reach(workers)
 
-    @property
-    def bytes_per_s(self) -> float:
-        """The measured rate of one transfer."""
-        return self._rate or BYTES_PER_S
+    def seconds(self, inputs: Iterable[int], target: int, now: float) -> float:
+        """Return how long those of these values would take to a worker that it has not, one after another."""
+        found = 0.0
+        for number in inputs:
+            value = self.table.values[number]
+            if target not in value.replicas:
+                direct = any(self.reach.is_direct(source, target, now) for source in value.replicas)
+                found += value.size / self.reach.bytes_per_s(direct=direct)
+        return found
 
     # --- jobs on their way -------------------------------------------------------------------------------------------
 
@@ -163,9 +160,8 @@ class Transfers:
         for target, transfers in started.items():
             values = [transfer.value for transfer in transfers]
             columns = [value.id for value in values], [value.attempt for value in values]
-            out.append(
-                FetchReplicas(target, *columns, [value.size for value in values], [one.source for one in transfers])
-            )
+            sizes, sources = [value.size for value in values], [one.source for one in transfers]
+            out.append(FetchReplicas(target, *columns, sizes, sources, [not one.direct for one in transfers]))
 
     def _fill(self, target: int, now: float, started: dict[int, list[ReplicaCopy]]) -> None:
         waiting = self._waiting[target]
@@ -190,30 +186,33 @@ class Transfers:
 
     def _begin(self, transfer: ReplicaCopy, source: int, now: float) -> None:
         transfer.source, transfer.began, transfer.attempt = source, now, transfer.value.attempt
+        transfer.direct = self.reach.is_direct(source, transfer.target, now)
         self._going_in[transfer.target] = self._going_in.get(transfer.target, 0) + transfer.weight
         self._going_out[source] = self._going_out.get(source, 0) + transfer.weight
 
     def _source(self, transfer: ReplicaCopy, now: float) -> int:
-        """Return the worker that a copy is to come from now: the one with least going out; 0 without one."""
-        best, least = 0, AT_ONCE - transfer.weight + 1
-        for number in transfer.value.replicas:
+        """Return the worker that a copy is to come from now: the one with least going out, of those that can be reached
+        directly if there are any, and the youngest replica of several; 0 if none is free.
+        """
+        target, reach = transfer.target, self.reach
+        able = [number for number in transfer.value.replicas if "suspect" not in self._workers[number].shut]
+        ready = [number for number in able if not reach.rests_until(number, target, now)]
+        direct = [number for number in ready if reach.is_direct(number, target, now)]
+        best, least = 0, AT_ONCE - transfer.weight
+        for number in direct or ready:
             going = self._going_out.get(number, 0)
-            if going < least and "suspect" not in self._workers[number].shut:
-                rest = self._rests.get((number, transfer.target))
-                if rest is not None and rest[0] > now:
-                    self.wake = rest[0] if self.wake is None else min(self.wake, rest[0])
-                else:
-                    best, least = number, going
+            if going <= least:
+                best, least = number, going
+        if able and not ready:
+            self._wake_at(min(reach.rests_until(number, target, now) for number in able))
         return best
+
+    def _wake_at(self, at: float) -> None:
+        self.wake = at if self.wake is None else min(self.wake, at)
 
     def rests(self, value: ValueState, target: int, now: float) -> float:
         """Return until when a value cannot go to a worker, as each pair rests that could give it; 0.0 if it can."""
-        ends: list[float] = []
-        for number in value.replicas:
-            rest = self._rests.get((number, target))
-            if rest is None or rest[0] <= now:
-                return 0.0
-            ends.append(rest[0])
+        ends = [self.reach.rests_until(number, target, now) for number in value.replicas]
         return min(ends, default=0.0)
 
     # --- how they end ------------------------------------------------------------------------------------------------
@@ -231,10 +230,9 @@ class Transfers:
         self.table.whole(value, worker)
         if transfer is None:  # its source was given up meanwhile
             return self.is_here(worker, number)
-        self._rests.pop((transfer.source, worker), None)
+        self.reach.worked(transfer.source, worker)
         if transfer.weight == WHOLE and now > transfer.began:
-            rate = max(SLOWEST_BYTES_PER_S, transfer.value.size / (now - transfer.began))
-            self._rate = rate if not self._rate else 0.75 * self._rate + 0.25 * rate
+            self.reach.measured(transfer.value.size, now - transfer.began, direct=transfer.direct)
         return self._ready(transfer)
 
     def is_here(self, worker: int, number: int) -> list[HeadJob]:
@@ -256,16 +254,17 @@ class Transfers:
                 ready.append(job)
         return ready
 
-    def failed(self, worker: int, number: int, attempt: int, now: float) -> list[HeadJob]:
-        """Record that a copy cannot be made from where it was to come; return the jobs that waited for it, if nobody
-        else can give it for now.
+    def failed(self, worker: int, number: int, attempt: int, now: float, *, unreachable: bool = False) -> list[HeadJob]:
+        """Record that a copy cannot be made from where it was to come, as the data servers did not reach one another if
+        it is `unreachable`; return the jobs that waited for it, if nobody else can give it for now.
         """
         transfer = self._end(worker, number, attempt)
         if transfer is None:
             return []
-        seconds = self._rests.get((transfer.source, worker), (0.0, REST_S / 2))[1]
-        seconds = min(2 * seconds, REST_MOST_S)
-        self._rests[transfer.source, worker] = now + seconds, seconds
+        if unreachable and transfer.direct:
+            self.reach.unreachable(transfer.source, worker, now)
+        else:
+            self.reach.failed(transfer.source, worker, now)
         return self._again(transfer, now)
 
     def _again(self, transfer: ReplicaCopy, now: float) -> list[HeadJob]:
@@ -306,7 +305,7 @@ class Transfers:
             jobs.update(waited)
         self._waiting.pop(worker, None)
         self.claims.pop(worker, None)
-        self._rests = {pair: rest for pair, rest in self._rests.items() if worker not in pair}
+        self.reach.left(worker)
         return list(jobs.values())
 
     # --- invariants --------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ class Values:
             case ReplicasFailed():
                 back: list[HeadJob] = []
                 for number, attempt in zip(event.values, event.attempts, strict=True):
-                    back += transfers.failed(event.worker, number, attempt, now)
+                    back += transfers.failed(event.worker, number, attempt, now, unreachable=event.unreachable)
                 self._queue_again(back, out)
             case ReplicasGone():
                 worker = self._books.workers.get(event.worker)
