@@ -100,7 +100,7 @@ _VALUES = Conversion(
 def _reach(fields: dict[str, Any]) -> None:
     """Give the transfers of a scheduler what it knows of the ways between workers."""
     known = fields["_workers"], fields.pop("_rests"), fields.pop("_rate")
-    fields["reach"] = records()["Reach"].cls(*known)
+    fields.update(reach=records()["Reach"].cls(*known), coming={})
 
 
 _MOVES = Conversion(
@@ -115,8 +115,14 @@ _MOVES = Conversion(
         "FetchReplicas": _put(relayed=[]),
         "ReplicasFailed": _put(unreachable=False),
         "WorkerState": _put(has_data=False),
-        "ReplicaCopy": _put(direct=False),
+        "ReplicaCopy": _put(direct=False, is_safety=False, size=0),
         "Transfers": _reach,
+        "ValueState": _put(copies=1, unreached=False),
+        "ValueTable": _put(stored={}),
+        "Values": _empty("_leaving", "_replication"),
+        "SchedulerState": _empty("leaving", "replication"),
+        "HeadScheduler": _empty("_worker_events"),
+        "HeadState": lambda held: held["scheduler"].begin_replication(),
     }
 )
 """Schema 4: values go from worker to worker, and those of clients stay. Workers that came before had no data server."""

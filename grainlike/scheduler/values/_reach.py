@@ -67,6 +67,11 @@ class Reach:
         """Return the rate of one copy, as measured."""
         return (self._direct_rate if direct else self._relayed_rate) or BYTES_PER_S
 
+    @property
+    def slowest(self) -> float:
+        """The lower of the two rates."""
+        return min(self.bytes_per_s(direct=True), self.bytes_per_s(direct=False))
+
     # --- what happened -----------------------------------------------------------------------------------------------
 
     def worked(self, source: int, target: int) -> None:

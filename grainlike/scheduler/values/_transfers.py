@@ -31,6 +31,9 @@ SMALL_BYTES = 1 << 20
 LOOKED_AT_MOST = 64
 """Number of transfers to one worker that are looked at for one whose source is free."""
 
+_FIRST = -(1 << 40)
+"""Order of what goes before all that jobs wait for."""
+
 _Entry = tuple[tuple[int, int], int]
 """Order of the oldest job that waits for it, and the value."""
 
@@ -41,19 +44,21 @@ class Transfers:
     Attributes:
         known: asked for or under way, by value and target.
         claims: amounts of the jobs that were sent to a worker and have not started there, by worker.
+        coming: bytes asked for or under way, by target.
         reach: the ways between workers.
         is_due: True if a transfer may have become possible.
         wake: when a pair of workers that rests may be tried again, if some transfer waits for that.
     """
 
-    __slots__ = ("_going_in", "_going_out", "_waiting", "_workers", "claims", "is_due", "known", "reach", "table",
-                 "wake")  # fmt: skip
+    __slots__ = ("_going_in", "_going_out", "_waiting", "_workers", "claims", "coming", "is_due", "known", "reach",
+                 "table", "wake")  # fmt: skip
 
     def __init__(self, workers: dict[int, WorkerState], table: ValueTable) -> None:
         self._workers = workers
         self.table = table
         self.known: dict[tuple[int, int], ReplicaCopy] = {}
         self.claims: dict[int, dict[str, int]] = {}
+        self.coming: dict[int, int] = {}
         self.is_due = False
         self.wake: float | None = None
         self._waiting: dict[int, list[_Entry]] = {}
@@ -119,36 +124,61 @@ class Transfers:
             transfer = self.known.get((number, data.target))
             if transfer is None or transfer.jobs.pop(job.id, None) is None:
                 continue
-            if not (transfer.jobs or transfer.source):
-                del self.known[number, data.target]
+            if not (transfer.jobs or transfer.source or transfer.is_safety):
+                self._forget(transfer)
 
     def forget_copies(self) -> None:
         """Ask no more for copies for the safety of values that nobody needs."""
-        for key, transfer in list(self.known.items()):
+        for transfer in list(self.known.values()):
             if not (transfer.jobs or transfer.source or transfer.value.is_needed):
-                del self.known[key]
+                self._forget(transfer)
 
     # --- what is asked for -------------------------------------------------------------------------------------------
 
-    def copy(self, value: ValueState, target: int) -> None:
-        """Ask for a copy of a value for its safety."""
-        if (value.id, target) not in self.known:
-            self._ask(value, target, (0, value.id))
+    def copy(self, value: ValueState, target: int, *, first: bool = False) -> None:
+        """Ask for a copy of a value for its safety; those that come `first` go before all others, the largest before
+        smaller ones.
+        """
+        when = (_FIRST, -value.size) if first else (0, value.id)
+        transfer = self.known.get((value.id, target))
+        if transfer is None:
+            transfer = self._ask(value, target, when)
+        elif not (transfer.is_safety or transfer.source):
+            self._push(target, when, value)
+        transfer.is_safety = True
 
     def _want(self, value: ValueState, target: int, job: HeadJob) -> None:
         transfer = self.known.get((value.id, target))
         if transfer is None:
             transfer = self._ask(value, target, order(job))
         elif not transfer.source:
-            heappush(self._waiting.setdefault(target, []), (order(job), value.id))
+            self._push(target, order(job), value)
         transfer.jobs[job.id] = job
 
     def _ask(self, value: ValueState, target: int, when: tuple[int, int]) -> ReplicaCopy:
         weight = 1 if value.size < SMALL_BYTES else WHOLE
         transfer = self.known[value.id, target] = ReplicaCopy(value, target, weight)
-        heappush(self._waiting.setdefault(target, []), (when, value.id))
+        self.coming[target] = self.coming.get(target, 0) + transfer.size
+        self._push(target, when, value)
         self.is_due = True
         return transfer
+
+    def _push(self, target: int, when: tuple[int, int], value: ValueState) -> None:
+        heappush(self._waiting.setdefault(target, []), (when, value.id))
+
+    def count_coming(self) -> None:
+        """Count anew what comes to each worker, for transfers that come from an image where that was not counted."""
+        self.coming = {}
+        for transfer in self.known.values():
+            transfer.size, transfer.is_safety = transfer.value.size, not transfer.jobs
+            self.coming[transfer.target] = self.coming.get(transfer.target, 0) + transfer.size
+
+    def _forget(self, transfer: ReplicaCopy) -> None:
+        """Forget a copy that is not under way."""
+        del self.known[transfer.value.id, transfer.target]
+        self.coming[transfer.target] -= transfer.size
+        if not self.coming[transfer.target]:
+            del self.coming[transfer.target]
 
     def start(self, now: float, out: list[HeadAction]) -> None:
         """Start what may go now, the oldest job's first."""
@@ -242,7 +272,7 @@ class Transfers:
         transfer = self.known.get((number, worker))
         if transfer is None or transfer.source:
             return []
-        del self.known[number, worker]
+        self._forget(transfer)
         return self._ready(transfer)
 
     def _ready(self, transfer: ReplicaCopy) -> list[HeadJob]:
@@ -275,14 +305,15 @@ class Transfers:
         if not self.table.can_be_had(value) or self.rests(value, transfer.target, now):
             return list(transfer.jobs.values())
         oldest = min(transfer.jobs.values(), key=order)
-        self._ask(value, transfer.target, order(oldest)).jobs = transfer.jobs
+        again = self._ask(value, transfer.target, order(oldest))
+        again.jobs, again.is_safety = transfer.jobs, transfer.is_safety
         return []
 
     def _end(self, worker: int, number: int, attempt: int) -> ReplicaCopy | None:
         transfer = self.known.get((number, worker))
         if transfer is None or not transfer.source or transfer.attempt != attempt:
             return None
-        del self.known[number, worker]
+        self._forget(transfer)
         self._going_in[worker] -= transfer.weight
         self._going_out[transfer.source] -= transfer.weight
         for going, at in ((self._going_in, worker), (self._going_out, transfer.source)):
@@ -300,7 +331,7 @@ class Transfers:
             if transfer.source:
                 self._end(transfer.target, transfer.value.id, transfer.attempt)
             else:
-                del self.known[transfer.value.id, worker]
+                self._forget(transfer)
             waited = transfer.jobs if transfer.target == worker else {job.id: job for job in self._again(transfer, now)}
             jobs.update(waited)
         self._waiting.pop(worker, None)
@@ -322,6 +353,10 @@ class Transfers:
             if transfer.source:
                 going_in[target] = going_in.get(target, 0) + transfer.weight
                 going_out[transfer.source] = going_out.get(transfer.source, 0) + transfer.weight
+        coming: dict[int, int] = {}
+        for transfer in self.known.values():
+            coming[transfer.target] = coming.get(transfer.target, 0) + transfer.size
+        assert coming == self.coming, (coming, self.coming)
         assert going_in == self._going_in, (going_in, self._going_in)
         assert going_out == self._going_out, (going_out, self._going_out)
         assert all(weight <= AT_ONCE for going in (going_in, going_out) for weight in going.values())

@@ -9,9 +9,11 @@ from grainlike.scheduler import (
     InputsLost,
     JobsRevived,
     JobsSubmitted,
+    ReleaseWorker,
     ReplicasArrived,
     ReplicasDropped,
     ReplicasFailed,
+    ReplicationReached,
     ValuesForgotten,
     ValuesLost,
     ValuesReleased,
@@ -29,7 +31,7 @@ class ValueCluster(Cluster):
     def __init__(self, *offers, closed=False, has_data=False):
         self.has_data = has_data
         self.sizes, self.stores, self.under_way, self.inputs = {}, {}, {}, {}
-        self.ways = []
+        self.ways, self.reached, self.released = [], [], []
         self.given, self.lost, self.forgotten, self.revived, self.hopeless = [], [], [], [], []
         super().__init__(*offers, closed=closed)
 
@@ -67,6 +69,10 @@ class ValueCluster(Cluster):
             case GiveValues():
                 assert set(zip(action.values, action.attempts, strict=True)) <= self.stores[action.worker]
                 self.given += [(value, action.worker) for value in action.values]
+            case ReplicationReached():
+                self.reached += action.values
+            case ReleaseWorker():
+                self.released.append(action.worker)
             case ValuesLost():
                 self.lost += [(value, action.why) for value in action.values]
             case ValuesForgotten():
@@ -108,6 +114,12 @@ class ValueCluster(Cluster):
         attempt, _ = self.under_way.pop((value, worker))
         self.stores[worker].add((value, attempt))
         self.tell(ReplicasArrived(worker, [value], [attempt]))
+
+    def arrive_all(self):
+        """Let all copies arrive, and those that follow."""
+        while self.under_way:
+            for value, worker in list(self.under_way):
+                self.arrive(value, worker)
 
     def fail(self, value, worker, *, unreachable=False):
         """Let a copy that is under way fail."""
