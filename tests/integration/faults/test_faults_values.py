@@ -35,6 +35,7 @@ from grainlike.scheduler.values import _reach
 pytestmark = pytest.mark.asyncio
 
 LARGE = 5_000_000
+COUNT = int(os.environ.get("GRAINLIKE_TEST_VALUES", "1000"))
 
 
 @delayed
@@ -417,3 +418,30 @@ async def test_a_reference_takes_little_of_the_head(monkeypatch):
         assert grown / len(kept) < 6_400
         del kept
         await at_rest(executor)
+
+
+async def test_the_resident_memory_of_a_program_hardly_grows_with_values_that_stay(script):
+    """`GRAINLIKE_TEST_VALUES` of them, as `make test-long` has 10 000."""
+    program = script(
+        "import asyncio, gc, sys\n"
+        "import psutil\n"
+        "from grainlike import *\n"
+        "def make(): return bytes(100_000)\n"
+        "async def main(count):\n"
+        "    async with Executor(local=Cores(2)) as executor:\n"
+        "        job = delayed(make) @ Cores(1)\n"
+        "        await wait(job() for _ in range(200))\n"
+        "        gc.collect()\n"
+        "        before = psutil.Process().memory_info()\n"
+        "        kept = await wait(job() for _ in range(count))\n"
+        "        after = psutil.Process().memory_info()\n"
+        "        there = sum(info(r_).size > 100_000 and info(r_).where == ('local',) for r_ in kept)\n"
+        "        print(there, after.rss - after.shared - before.rss + before.shared)\n"
+        "asyncio.run(main(int(sys.argv[1])))\n",
+        COUNT,
+    )
+    said, complained = await asyncio.to_thread(program.communicate)
+    assert (program.returncode, complained) == (0, "")
+    there, grown = map(int, said.split())
+    assert there == COUNT
+    assert grown <= max(64e6 * COUNT / 10_000, 16e6)
