@@ -28,6 +28,7 @@ from grainlike._version import __version__
 from grainlike.errors import JournalError
 from grainlike.head._kept_calls import KeptCalls
 from grainlike.head.durable import _schema_head, _schema_scheduler
+from grainlike.head.values._owners import ValueOwners
 from grainlike.journal import Conversion, Record
 
 __all__ = ["CONVERSIONS", "METHODS", "SCHEMA", "SchemaConversion", "check_schema", "conversions_from", "records"]
@@ -96,6 +97,12 @@ _VALUES = Conversion(
 )
 """Schema 3: values stay at workers. Those of jobs that came before did not."""
 
+
+def _own_values(held: dict[str, Any]) -> None:
+    """Give a head the owners of values that stay: those of clients did not."""
+    held["owners"] = held["nested"]._owners = ValueOwners()
+
+
 _MOVES = Conversion(
     fields={
         "Hello": _put(data="", data_key=b""),
@@ -107,6 +114,10 @@ _MOVES = Conversion(
         "WorkerJoined": _put(has_data=False),
         "FetchReplicas": _put(relayed=[]),
         "ReplicasFailed": _put(unreachable=False),
+        "HeadState": _own_values,
+        "RelayedJobs": _put(_owners=None),
+        "RelayedJob": _put(request=""),
+        "LinkTransfer": _put(client=None, mapped=False),
     }
 )
 """Schema 4: values go from worker to worker, and those of clients stay. Workers that came before had no data server."""
