@@ -154,6 +154,11 @@ class Fetcher:
         """Values of which more replicas are to come, and who waits for that."""
         self._released: deque[int] = deque()
         self._drains = False
+        self._closed = _CLOSED
+
+    def renewed(self) -> Fetcher:
+        """Return a fetcher for values of another head: those of this one have nothing to do with it."""
+        return Fetcher(self._check_loop, self._later, self._limit)
 
     @property
     def is_open(self) -> bool:
@@ -216,7 +221,7 @@ class Fetcher:
     def check(self, size: int) -> None:
         """Raise unless values of so many bytes may be fetched from here, now."""
         if self.source is None:
-            raise ValueLostError(_CLOSED)
+            raise ValueLostError(self._closed)
         self._check_loop()
         limit = self._limit()
         if limit and size > limit:
@@ -297,11 +302,17 @@ class Fetcher:
             for one in waiting:
                 one.arrived(reference, error)
 
-    def close(self) -> None:
-        """Nothing is fetched any more: who waits gets an error, as does who comes later."""
+    def close(self, error: Exception | None = None) -> None:
+        """Nothing is fetched any more: who waits gets an error, as does who comes later; `error` is why the head is
+        lost, where it was not the executor that ended.
+        """
+        if self.source is None:
+            return
         self.source = None
+        if error is not None:
+            self._closed = f"it was at workers alone when the head was lost: {error}"
         for value in [*self._waiting, *self._replicating]:
-            self.lost(value, ValueLostError(_CLOSED))
+            self.lost(value, ValueLostError(self._closed) if error is None else error)
 
 
 class InputFetches:

@@ -31,6 +31,10 @@ from grainlike.wire._values import (
     SendReplica,
     StopTransfer,
     Unsent,
+    ValueComes,
+    ValueInterest,
+    ValuesAt,
+    ValuesGone,
 )
 
 __all__ = ["Message"]
@@ -84,4 +88,8 @@ Message = (
     | DropReplicas
     | PullReplica
     | Pulled
+    | ValueInterest
+    | ValueComes
+    | ValuesGone
+    | ValuesAt
 )
