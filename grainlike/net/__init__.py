@@ -3,7 +3,8 @@
 Answers: how frames travel between two processes, or two tasks of one (`Link`), and how a session outlives a link that
 breaks (`ResumableSession`; `ReconnectingLink` at the end that connects); where a process can be reached (`Address`),
 how connections are accepted (`Listener`), how the others find that address and prove their role (`Access`,
-`HeadLocator`), how links are encrypted and authenticated (`Tls`; between data servers `DataTls`), and how a running job reaches its worker (`Uplink`).
+`HeadLocator`), how links are encrypted and authenticated (`Tls`; between data servers `DataTls`), and how a running job
+reaches its worker (`Uplink`).
 
 Never looks into a message: the messages are `wire`'s, their consequences are the scheduler's, and what each role may
 do is the executor's. Neighbours: `wire` makes frames of bytes; `executor` and the worker daemon own the links and

@@ -1,4 +1,4 @@
-"""Ends of data servers in this process: a server of files, an end that gets them, and peers that do as they are told."""
+"""Ends of data servers in this process: a server of files, an end that gets them, scripted peers."""
 
 from __future__ import annotations
 

@@ -67,37 +67,20 @@ def test_replicas_are_got_whole_and_one_connection_serves_many(
 
 
 def test_small_ones_do_not_wait_for_a_large_one(getter: Getter) -> None:
-    go_on = threading.Event()
-
-    def slow(connection: ssl.SSLSocket) -> None:
-        want_of(connection)
-        connection.sendall(encode_data(Here(10)) + b"01234")
-        assert go_on.wait(LIMIT_S)
-        connection.sendall(b"56789")
-
-    def quick(connection: ssl.SSLSocket) -> None:
-        want_of(connection)
-        connection.sendall(encode_data(Here(3)) + b"few")
-        go_on.set()
-
-    def both(first: ssl.SSLSocket) -> None:
-        thread = threading.Thread(target=slow, args=(first,))
-        thread.start()
-        getter.pull(address, 8, 3)
-        sock, _ = second.accept()
-        with TLS.accept(sock, LIMIT_S) as connection:
-            quick(connection)
-        thread.join()
-
-    with listen_tcp(TcpAddress("127.0.0.1", 0)) as second:
-        second.setblocking(True)
-        address = TcpAddress("127.0.0.1", second.getsockname()[1])
+    with listen_tcp(TcpAddress("127.0.0.1", 0)) as listener:
+        listener.setblocking(True)
+        address = TcpAddress("127.0.0.1", listener.getsockname()[1])
         getter.pull(address, 7, 10)
-        sock, _ = second.accept()
-        with TLS.accept(sock, LIMIT_S) as connection:
-            both(connection)
-    assert getter.answer() == Fetched(2, 8, 1)
-    assert getter.answer() == Fetched(1, 7, 1)
+        with TLS.accept(listener.accept()[0], LIMIT_S) as slow:
+            want_of(slow)
+            slow.sendall(encode_data(Here(10)) + b"01234")
+            getter.pull(address, 8, 3)
+            with TLS.accept(listener.accept()[0], LIMIT_S) as quick:
+                want_of(quick)
+                quick.sendall(encode_data(Here(3)) + b"few")
+                assert getter.answer() == Fetched(2, 8, 1)
+            slow.sendall(b"56789")
+            assert getter.answer() == Fetched(1, 7, 1)
 
 
 def test_a_data_server_is_reached_by_ipv6(there: Path, getter: Getter) -> None:

@@ -30,6 +30,8 @@ class WorkerReplicas:
         self.path = path
         self.sizes: dict[tuple[int, int], int] = {}
         """Bytes of each replica."""
+        self.begun: dict[tuple[int, int], int] = {}
+        """Bytes that are here of replicas which could not be got whole: the next attempt goes on with them."""
         self._overdue: set[tuple[int, int]] = set()
         """Attempts that were told to have ended while they went on, and may write a value yet."""
 
@@ -85,6 +87,7 @@ class WorkerReplicas:
 
     def _discard(self, value: int, attempt: int) -> None:
         self.sizes.pop((value, attempt), None)
+        self.begun.pop((value, attempt), None)
         if self.path is not None:
             path = self.file(value, attempt)
             for file in (path, path.with_name(f"{path.name}.part")):

@@ -44,7 +44,7 @@ _READ_BYTES = 64 * 1024
 
 
 class DataProcess:
-    """The data server of the daemon at the other end of `control`, which others reach by `listener`, if there is one."""
+    """The data server of the daemon at the other end of `control`, which others reach by `listener`."""
 
     def __init__(self, control: socket.socket, listener: socket.socket | None) -> None:
         self._control = control

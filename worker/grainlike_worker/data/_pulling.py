@@ -120,7 +120,7 @@ class Puller:
         pull.at = part.at
         try:
             return self._receive(pull, part, address, connection)
-        except _CannotWrite as error:
+        except _UnwritableError as error:
             part.discard()
             self._end(pull, Unsent(order.transfer, f"it cannot be written: {error.__cause__}"))
         except (OSError, ValueError) as error:
@@ -221,7 +221,7 @@ class Puller:
             try:
                 part.finish()
             except OSError as error:
-                raise _CannotWrite from error
+                raise _UnwritableError from error
             del self._pulls[pull.order.transfer]
         self._post(Fetched(pull.order.transfer, pull.order.value, pull.order.attempt))
 
@@ -229,7 +229,7 @@ class Puller:
         try:
             part.write(data)
         except OSError as error:
-            raise _CannotWrite from error
+            raise _UnwritableError from error
 
     def _end(self, pull: _Pull, message: Unsent) -> None:
         with self._lock:
@@ -239,7 +239,7 @@ class Puller:
         self._post(message)
 
 
-class _CannotWrite(Exception):
+class _UnwritableError(Exception):
     """A file here cannot be written; its cause says why."""
 
 
