@@ -11,7 +11,7 @@ from grainlike.head._history import JobHistory
 from grainlike.head._state import HeadState
 from grainlike.head.values._mover import ValueMover
 from grainlike.payload import Payload
-from grainlike.scheduler import HeadEvent, ValuesReleased, ValuesWanted
+from grainlike.scheduler import HeadEvent, ReplicationAsked, ValuesReleased, ValuesWanted
 
 if TYPE_CHECKING:
     from grainlike.engine import Fetcher
@@ -31,6 +31,7 @@ class ProgramValues:
         mover.given = self.given
         self._tell = tell
         self.fetcher: Fetcher | None = None
+        self._replicating: dict[int, list[Callable[[ValueLostError | None], object]]] = {}
 
     # --- from the fetcher --------------------------------------------------------------------------------------------
 
@@ -46,6 +47,13 @@ class ProgramValues:
         """The program refers to these no more."""
         self._tell(ValuesReleased(list(values)))
 
+    def replicate(self, value: int, copies: int, ended: Callable[[ValueLostError | None], object]) -> None:
+        """Keep at least so many replicas of a value, 0 for one at every worker. `ended` is called once there are as
+        many as there can be now, with None; or with the error if the value is lost before.
+        """
+        self._replicating.setdefault(value, []).append(ended)
+        self._tell(ReplicationAsked([value], copies))
+
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted."""
         peers = self._state.peers
@@ -59,8 +67,19 @@ class ProgramValues:
         if self.fetcher is not None:
             self.fetcher.given(value, payload)
 
+    def replicated(self, values: Sequence[int]) -> None:
+        """There are as many replicas of these values as were asked for, or as there can be."""
+        for value in values:
+            self._end_replicating(value, None)
+
+    def _end_replicating(self, value: int, error: ValueLostError | None) -> None:
+        for ended in self._replicating.pop(value, ()):
+            ended(error)
+
     def lost(self, values: Sequence[int], why: str) -> None:
         """Wanted values are gone, and cannot be made again."""
+        for value in self._replicating.keys() & set(values):
+            self._end_replicating(value, self.error(value, why))
         if self.fetcher is not None:
             for value in values:
                 self.fetcher.lost(value, self.error(value, why))

@@ -29,7 +29,7 @@ from grainlike import (
     start,
     wait,
 )
-from grainlike.scheduler.values import _transfers
+from grainlike.scheduler.values import _reach
 
 pytestmark = pytest.mark.asyncio
 
@@ -142,7 +142,7 @@ async def test_a_chain_stays_on_its_worker_while_others_are_idle(start_worker, t
 
 
 async def test_many_quick_readers_move_nothing(start_worker, monkeypatch):
-    monkeypatch.setattr(_transfers, "BYTES_PER_S", 1.0)  # moving takes longer than all readers do
+    monkeypatch.setattr(_reach, "BYTES_PER_S", 1.0)  # moving takes longer than all readers do
     async with far_workers(start_worker, "n1", "n2") as (executor, _):
         a_ = (make @ Cores(1))(LARGE)
         await wait(a_)
