@@ -36,6 +36,10 @@ class ValueSource(Protocol):
         """Return the names of the workers that have a whole replica, sorted."""
         ...
 
+    def why_lost(self, value: int) -> str:
+        """Return why a value is at no worker and can never be made again; empty where it is, or can be."""
+        ...
+
 
 class Fetch:
     """Wait for the bytes of some values. `done` is called once, when all are here or one is lost (`error`), unless that
@@ -133,6 +137,10 @@ class Fetcher:
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted; none once the executor has closed."""
         return () if self.source is None else self.source.where(value)
+
+    def why_lost(self, value: int) -> str:
+        """Return why a value is at no worker and can never be made again; empty where it is, or can be."""
+        return _CLOSED if self.source is None else self.source.why_lost(value)
 
     async def wait(self, node: Node) -> Any:
         """Fetch the outcome of a node that has finished, and return it; see `fetch`.

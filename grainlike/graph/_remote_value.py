@@ -24,6 +24,10 @@ class ValueFetcher(Protocol):
         """Return the names of the workers that have a whole replica, sorted."""
         ...
 
+    def why_lost(self, value: int) -> str:
+        """Return why a value is at no worker and can never be made again; empty where it is, or can be."""
+        ...
+
     async def wait(self, node: Any) -> Any:
         """Fetch the outcome of a node that has finished, and return it."""
 
@@ -68,6 +72,18 @@ class RemoteList:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (self.items,)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return an item, or some: as references where they stay at workers."""
+        found = self.items[index]
+        some = isinstance(index, slice) and not UNFETCHED.isdisjoint(map(type, found))
+        return RemoteList(found) if some else found
 
     def leaves(self) -> Iterator[RemoteValue]:
         """Give the values that have to be fetched for this one: those of its items."""

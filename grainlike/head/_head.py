@@ -142,6 +142,7 @@ class Head:
         self._alarm = alarm
         self._now = now
         self.values = ValueMover(self.state, self.object_store, self._tell)
+        self.view.arrived = self.values.progress
         self.program_values = ProgramValues(self.state, self.history, self.values, self._tell)
         self._maker = JobFactory(self.state, self.object_store)
         self._settling = ResultHandler(self.state, outcomes, self.observers, self.history, self._tell, now)

@@ -60,6 +60,10 @@ class ProgramValues:
         workers = self._state.scheduler.replicas_of(value)
         return tuple(sorted(peers[worker].name for worker in workers if worker in peers))
 
+    def why_lost(self, value: int) -> str:
+        """Return why a value is at no worker and can never be made again; empty where it is, or can be."""
+        return self._state.scheduler.why_lost(value)
+
     # --- from the head -----------------------------------------------------------------------------------------------
 
     def given(self, value: int, payload: Payload) -> None:

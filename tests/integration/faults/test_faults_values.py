@@ -209,9 +209,12 @@ async def test_a_function_that_runs_once_is_never_run_again(start_worker, tmp_pa
         await wait(a_)
         (home,) = info(a_).where
         await lose(executor, workers, home)
-        with pytest.raises(ValueLostError, match=rf"once .*{home}.*losses") as told:
+        told = str(await executor.explain(a_))  # before anybody needs it
+        assert f"bytes, is lost at all workers, and can never be made again: worker {home} was lost with it" in told
+        assert "losses=0" in told
+        with pytest.raises(ValueLostError, match=rf"once .*{home}.*losses") as lost:
             await a_
-        assert "replicate" not in str(told.value)  # there is no such function
+        assert "replicate" not in str(lost.value)  # there is no such function
         with pytest.raises(ValueLostError, match="once"):
             await (size_of @ Cores(1))(a_)
         assert len(lines(log)) == 1
