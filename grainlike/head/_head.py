@@ -462,10 +462,8 @@ class Head:
                     self.state.nested.submit(peer, message, buffers)
                 case Withdraw():
                     self.withdraw_for(peer, message)
-                case ReplicaPart() | ReplicaCredit() | Fetched() | Unsent():
+                case ReplicaPart() | ReplicaCredit() | Fetched() | Unsent() | Pulled():
                     self.values.hear(peer, message, buffers)
-                case Pulled():
-                    self.values.direct.hear_progress(peer, message)
                 case Leaving():
                     logger.info("worker %s is leaving: %s", peer.name, message.reason)
                     peer.leaving = True

@@ -10,7 +10,6 @@ from collections.abc import Container, Iterable, Sequence
 from math import isfinite
 
 from grainlike.errors import ProtocolError
-from grainlike.net import TcpAddress, parse_address
 from grainlike.wire import (
     RECORD_BYTES,
     AskDepart,
@@ -71,6 +70,8 @@ def check_data(hello: Hello) -> None:
     """
     if not hello.data:
         return
+    from grainlike.net import TcpAddress, parse_address  # a worker in the program has no address
+
     try:
         address = parse_address(hello.data)
     except ValueError:

@@ -37,6 +37,7 @@ from grainlike.wire import (
     Buffer,
     DropReplicas,
     Fetched,
+    Pulled,
     ReplicaCredit,
     ReplicaPart,
     SendReplica,
@@ -271,7 +272,7 @@ class ValueMover:
     def hear(
         self,
         peer: WorkerConnection,
-        message: ReplicaPart | ReplicaCredit | Fetched | Unsent,
+        message: ReplicaPart | ReplicaCredit | Fetched | Unsent | Pulled,
         buffers: Sequence[Buffer] = (),
     ) -> None:
         """Take what a worker says of a transfer; of one that is over, nothing follows.
@@ -279,6 +280,9 @@ class ValueMover:
         Raises:
             ProtocolError: it was never asked for that, or sends other bytes than it was asked for.
         """
+        if isinstance(message, Pulled):
+            self.direct.hear_progress(peer, message)
+            return
         number, generation = number_of(message.transfer)
         if not 0 < number <= self._state.last_transfer:
             raise ProtocolError(f"there was no transfer {number}")
