@@ -13,6 +13,11 @@ __all__ = ["UNFETCHED", "RemoteList", "RemoteValue", "ValueFetcher"]
 class ValueFetcher(Protocol):
     """Interface of what brings the values of one executor into the program, as far as the graph uses it."""
 
+    @property
+    def is_open(self) -> bool:
+        """True until its executor has closed."""
+        ...
+
     def release(self, value: int) -> None:
         """Record that the program refers to a value no more. From any thread, and in a destructor."""
 

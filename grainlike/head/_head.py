@@ -145,8 +145,9 @@ class Head:
         self.values = ValueMover(self.state, self.object_store, self._tell)
         self.view.arrived = self.values.progress
         self.program_values = ProgramValues(self.state, self.history, self.values, self._tell)
+        self.client_values = clients = self.program_values.clients
         self._maker = JobFactory(self.state, self.object_store)
-        self._settling = ResultHandler(self.state, outcomes, self.observers, self.history, self._tell, now)
+        self._settling = ResultHandler(self.state, outcomes, self.observers, self.history, clients, self._tell, now)
         self._acting = ActionExecutor(
             self.state,
             self._settling,
@@ -197,8 +198,7 @@ class Head:
 
     def totals(self) -> Totals:
         """Return how jobs have ended since this head was first started."""
-        values = self.values
-        totals = self.counters.totals(self._now())
+        values, totals = self.values, self.counters.totals(self._now())
         return dataclasses.replace(totals, moved=values.moved, relayed=values.relayed, fetched=values.fetched)
 
     # --- from the engine ---------------------------------------------------------------------------------------------
@@ -579,8 +579,9 @@ class Head:
         return [job.child for job in gone]
 
     def withdraw_all(self, reply_to: ReplyTo) -> None:
-        """Cancel everything that a client which has left submitted."""
+        """Cancel everything that a client which has left submitted, and release its values."""
         self.history.unwanted(self.state.nested.withdraw_all(reply_to))
+        self.client_values.leave(reply_to)
 
     def release_for(self, owner: int, digests: Sequence[bytes] | None = None) -> None:
         """Release functions of a client: these digests, or all if None."""

@@ -9,6 +9,7 @@ from grainlike.errors import ValueLostError
 from grainlike.head._errors import value_lost
 from grainlike.head._history import JobHistory
 from grainlike.head._state import HeadState
+from grainlike.head.values._client_values import ClientValues
 from grainlike.head.values._mover import ValueMover
 from grainlike.payload import Payload
 from grainlike.scheduler import HeadEvent, ReplicationAsked, ValuesReleased, ValuesWanted
@@ -20,7 +21,9 @@ __all__ = ["ProgramValues"]
 
 
 class ProgramValues:
-    """Source of a program's `Fetcher`, at its head. `mover` brings values; `tell` passes events to the scheduler."""
+    """Source of a program's `Fetcher`, at its head. `mover` brings values; `tell` passes events to the scheduler.
+    `clients` is that of the values of other programs.
+    """
 
     def __init__(
         self, state: HeadState, history: JobHistory, mover: ValueMover, tell: Callable[[HeadEvent], object]
@@ -31,7 +34,7 @@ class ProgramValues:
         mover.given = self.given
         self._tell = tell
         self.fetcher: Fetcher | None = None
-        self._replicating: dict[int, list[Callable[[ValueLostError | None], object]]] = {}
+        self.clients = ClientValues(state, mover, tell, self.error)
 
     # --- from the fetcher --------------------------------------------------------------------------------------------
 
@@ -47,12 +50,11 @@ class ProgramValues:
         """The program refers to these no more."""
         self._tell(ValuesReleased(list(values)))
 
-    def replicate(self, value: int, copies: int, ended: Callable[[ValueLostError | None], object]) -> None:
-        """Keep at least so many replicas of a value, 0 for one at every worker. `ended` is called once there are as
-        many as there can be now, with None; or with the error if the value is lost before.
+    def replicate(self, values: Sequence[int], copies: int) -> None:
+        """Keep at least so many replicas of each of these, 0 for one at every worker; each is answered by `replicated`
+        or `lost`.
         """
-        self._replicating.setdefault(value, []).append(ended)
-        self._tell(ReplicationAsked([value], copies))
+        self._tell(ReplicationAsked(list(values), copies))
 
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted."""
@@ -73,19 +75,16 @@ class ProgramValues:
 
     def replicated(self, values: Sequence[int]) -> None:
         """There are as many replicas of these values as were asked for, or as there can be."""
-        for value in values:
-            self._end_replicating(value, None)
-
-    def _end_replicating(self, value: int, error: ValueLostError | None) -> None:
-        for ended in self._replicating.pop(value, ()):
-            ended(error)
+        mine = self.clients.replicated(values)
+        if self.fetcher is not None:
+            for value in mine:
+                self.fetcher.replicated(value)
 
     def lost(self, values: Sequence[int], why: str) -> None:
         """Wanted values are gone, and cannot be made again."""
-        for value in self._replicating.keys() & set(values):
-            self._end_replicating(value, self.error(value, why))
+        mine = self.clients.lost(values, why)
         if self.fetcher is not None:
-            for value in values:
+            for value in mine:
                 self.fetcher.lost(value, self.error(value, why))
 
     def error(self, value: int, why: str) -> ValueLostError:

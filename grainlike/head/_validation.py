@@ -191,6 +191,10 @@ def _check_nested(
         _check_lengths("Submit", len(message.children), message.ages)
     if message.sizes:
         _check_lengths("Submit", len(message.children), message.sizes)
+    if message.inputs:
+        _check_lengths("Submit", len(message.children), message.inputs)
+    if message.parent and (message.inputs or any(spec.stays for spec in message.functions)):
+        raise ProtocolError("calls of a job refer to no values, and their values do not stay")
     _check_range("function", message.fns, 0, len(message.functions) - 1)
     here = sum(spec.here for spec in message.functions)
     if here > len(buffers):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from functools import reduce
 from pathlib import Path
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -15,6 +16,7 @@ from grainlike import (
     Dag,
     Executor,
     Partition,
+    SerializationError,
     amap,
     as_completed,
     delayed,
@@ -228,6 +230,24 @@ def test_futures_have_their_values() -> None:
             1,
             2,
         ]
+
+
+@pytest.mark.parametrize("begin", [lambda r_: None, wait, lambda r_: r_], ids=["new", "waited for", "awaited"])
+async def test_a_function_that_closes_over_a_placeholder_is_told_to_take_it_as_an_argument(begin) -> None:
+    async with Executor(local=Cores(2)):
+        a_ = job(1)
+        begun = begin(a_)
+        if begun is not None:
+            await begun
+
+        def closes() -> int:
+            return len(a_)
+
+        words = r"closes', at closure variable 'a_': a placeholder \(make\) .* cannot travel: pass it as an argument"
+        with pytest.raises(SerializationError, match=words):
+            await (delayed(closes) @ Cores(1))()
+        with pytest.raises(SerializationError, match=r"argument 0 of type, at \.here: a placeholder .* as an argument"):
+            await (delayed(type) @ Cores(1))(SimpleNamespace(here=a_))
 
 
 async def test_many_awaiters_of_one_value_get_one_object() -> None:
