@@ -82,6 +82,7 @@ from grainlike.wire import (
     Numbered,
     Output,
     Parcel,
+    Pulled,
     ReplicaCredit,
     ReplicaPart,
     Report,
@@ -197,8 +198,7 @@ class Head:
 
     def totals(self) -> Totals:
         """Return how jobs have ended since this head was first started."""
-        values = self.values
-        totals = self.counters.totals(self._now())
+        values, totals = self.values, self.counters.totals(self._now())
         return dataclasses.replace(totals, moved=values.moved, relayed=values.relayed, fetched=values.fetched)
 
     # --- from the engine ---------------------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ class Head:
         self.history.joined(peer.name)
         for observer in self.observers:
             observer.joined(peer)
-        self._tell(WorkerJoined(peer.number, peer.name, peer.offer, hello.left_s))
+        self._tell(WorkerJoined(peer.number, peer.name, peer.offer, hello.left_s, bool(hello.data)))
         return peer
 
     def now(self) -> float:
@@ -462,7 +462,7 @@ class Head:
                     self.state.nested.submit(peer, message, buffers)
                 case Withdraw():
                     self.withdraw_for(peer, message)
-                case ReplicaPart() | ReplicaCredit() | Fetched() | Unsent():
+                case ReplicaPart() | ReplicaCredit() | Fetched() | Unsent() | Pulled():
                     self.values.hear(peer, message, buffers)
                 case Leaving():
                     logger.info("worker %s is leaving: %s", peer.name, message.reason)

@@ -105,7 +105,10 @@ def _reach(fields: dict[str, Any]) -> None:
 
 
 def _own_values_and_replicas(held: dict[str, Any]) -> None:
-    """Give a head the owners of values that stay, as those of clients did not, and replicas that are kept."""
+    """Give a head the owners of values that stay, as those of clients did not, and what it needs for replicas that are
+    kept and for copies between data servers.
+    """
+    held.update(direct={}, begun={})
     held["owners"] = held["nested"]._owners = ValueOwners()
     held["scheduler"].begin_replication()
 
