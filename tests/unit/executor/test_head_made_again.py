@@ -143,7 +143,7 @@ def packed(message):
 
 @pytest.mark.parametrize("image", [False, True], ids=["records", "image"])
 async def test_values_of_a_client_are_its_own_again(life, image):
-    """A value is on its way when the head dies; the next one has it sent, knows the owner, and lets it go at the end."""
+    """A value is on its way when the head dies; the next has it sent, knows the owner, and lets it go at the end."""
     life.head.state.last_job = 0
     hello = Hello("client", PROTOCOL, PROTOCOL, "3", {}, "c", "i2", 1, "", [], received=0)
     client = life.clients.join(hello, ClosedLink("c", "here"), None)

@@ -40,9 +40,9 @@ from grainlike.wire import (
     Leaving,
     Message,
     Output,
+    ReplicaCredit,
     Report,
     ResendBuffer,
-    ReplicaCredit,
     RetrySpec,
     Submit,
     SubmittedFunction,
@@ -138,7 +138,9 @@ PASSING = {
     "Allocation": {"_text"},
     "LinkTransfer": {"begun", "generation", "granted", "paused", "received", "waits", "written"},
 }
-"""What heartbeats, output, acknowledgements and the bytes of values change, which are not written down; and what is remembered for speed."""
+"""What heartbeats, output, acknowledgements and the bytes of values change, which are not written down; and what is
+remembered for speed.
+"""
 
 
 def comparable(rows):
@@ -348,7 +350,7 @@ def a_hello(dice, role, number):
     if role == "client" and dice.random() < 0.4:
         hello = msgspec.structs.replace(hello, session="s1")
     if dice.random() < 0.5:
-        hello = msgspec.structs.replace(hello, memory="m1", replicas="/dev/shm/grainlike-store-1")  # noqa: S108 - a name
+        hello = msgspec.structs.replace(hello, memory="m1", replicas="/dev/shm/grainlike-store-1")
     if dice.random() < 0.3:
         fields = {"received": int, "logical": list[int], "memory": str, "memory_tier": str, "process": str, "pid": int}
         name = dice.choice(list(fields))
