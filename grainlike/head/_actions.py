@@ -42,6 +42,7 @@ from grainlike.scheduler import (
     JobsUnsatisfiable,
     ReleaseWorker,
     ReplicasDropped,
+    ReplicasSpared,
     ReplicationReached,
     RetractJobs,
     ShapesForgotten,
@@ -155,6 +156,8 @@ class ActionExecutor:
                 self._settling.revive(action.jobs)
             case ValuesForgotten():
                 self._settling.forget(action.values)
+            case ReplicasSpared():
+                pass  # no worker gives up replicas by itself yet
             case ReplicationReached():
                 self._values.replicated(action.values)
             case ReleaseWorker():

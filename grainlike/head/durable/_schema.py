@@ -118,9 +118,9 @@ _MOVES = Conversion(
         "ReplicaCopy": _put(direct=False, is_safety=False, size=0),
         "Transfers": _reach,
         "ValueState": _put(copies=1, unreached=False),
-        "ValueTable": _put(stored={}),
-        "Values": _empty("_leaving", "_replication"),
-        "SchedulerState": _empty("leaving", "replication"),
+        "ValueTable": _put(stored={}, moved={}),
+        "Values": _empty("_leaving", "_replication", "_spares"),
+        "SchedulerState": _empty("leaving", "replication", "spares"),
         "HeadScheduler": _empty("_worker_events"),
         "HeadState": lambda held: held["scheduler"].begin_replication(),
     }
