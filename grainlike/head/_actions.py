@@ -40,7 +40,9 @@ from grainlike.scheduler import (
     JobsSettled,
     JobsStarted,
     JobsUnsatisfiable,
+    ReleaseWorker,
     ReplicasDropped,
+    ReplicationReached,
     RetractJobs,
     ShapesForgotten,
     ValuesForgotten,
@@ -54,6 +56,7 @@ from grainlike.wire import (
     Began,
     Cancel,
     ClassSpec,
+    Depart,
     Gang,
     Hold,
     LeaseStart,
@@ -152,6 +155,10 @@ class ActionExecutor:
                 self._settling.revive(action.jobs)
             case ValuesForgotten():
                 self._settling.forget(action.values)
+            case ReplicationReached():
+                self._values.replicated(action.values)
+            case ReleaseWorker():
+                self._post(action.worker, Depart(kill=False))
             case ValuesLost():
                 self._values.lost(action.values, action.why)
             case InputsLost():
@@ -182,7 +189,7 @@ class ActionExecutor:
         for observer in self._observers:
             observer.quarantined(peer, why)
 
-    def _post(self, worker: int, message: Cancel | Retract) -> None:
+    def _post(self, worker: int, message: Cancel | Depart | Retract) -> None:
         self._state.peers[worker].post(message)
 
     def _assemble(self, action: AssembleGang) -> None:

@@ -142,6 +142,7 @@ class Head:
         self._alarm = alarm
         self._now = now
         self.values = ValueMover(self.state, self.object_store, self._tell)
+        self.view.arrived = self.values.progress
         self.program_values = ProgramValues(self.state, self.history, self.values, self._tell)
         self._maker = JobFactory(self.state, self.object_store)
         self._settling = ResultHandler(self.state, outcomes, self.observers, self.history, self._tell, now)
@@ -388,8 +389,9 @@ class Head:
         """Ask these workers to exit."""
         for peer in map(self.peers.__getitem__, workers):
             logger.info("worker %s was asked to end%s", peer.name, ", and its jobs" if kill else " when its jobs have")
-            self._tell(WorkerDrained(peer.number))
-            peer.post(Depart(kill))
+            self._tell(WorkerDrained(peer.number))  # which is told to go when it may: `ReleaseWorker`
+            if kill:
+                peer.post(Depart(kill))
 
     def tell_time_left(self, worker: int, left_s: float, grace_s: float) -> None:
         """Let a worker stop in `left_s` seconds, with `grace_s` for what then runs; no job starts there that needs

@@ -11,7 +11,7 @@ from grainlike.head._history import JobHistory
 from grainlike.head._state import HeadState
 from grainlike.head.values._mover import ValueMover
 from grainlike.payload import Payload
-from grainlike.scheduler import HeadEvent, ValuesReleased, ValuesWanted
+from grainlike.scheduler import HeadEvent, ReplicationAsked, ValuesReleased, ValuesWanted
 
 if TYPE_CHECKING:
     from grainlike.engine import Fetcher
@@ -46,11 +46,21 @@ class ProgramValues:
         """The program refers to these no more."""
         self._tell(ValuesReleased(list(values)))
 
+    def replicate(self, values: Sequence[int], copies: int) -> None:
+        """Keep at least so many replicas of each of these, 0 for one at every worker; each is answered by `replicated`
+        or `lost`.
+        """
+        self._tell(ReplicationAsked(list(values), copies))
+
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted."""
         peers = self._state.peers
         workers = self._state.scheduler.replicas_of(value)
         return tuple(sorted(peers[worker].name for worker in workers if worker in peers))
+
+    def why_lost(self, value: int) -> str:
+        """Return why a value is at no worker and can never be made again; empty where it is, or can be."""
+        return self._state.scheduler.why_lost(value)
 
     # --- from the head -----------------------------------------------------------------------------------------------
 
@@ -58,6 +68,12 @@ class ProgramValues:
         """The bytes of a wanted value are here."""
         if self.fetcher is not None:
             self.fetcher.given(value, payload)
+
+    def replicated(self, values: Sequence[int]) -> None:
+        """There are as many replicas of these values as were asked for, or as there can be."""
+        if self.fetcher is not None:
+            for value in values:
+                self.fetcher.replicated(value)
 
     def lost(self, values: Sequence[int], why: str) -> None:
         """Wanted values are gone, and cannot be made again."""

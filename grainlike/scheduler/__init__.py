@@ -36,6 +36,7 @@ from grainlike.scheduler._events import (
     JobsStarted,
     JobsSubmitted,
     JobsUnsatisfiable,
+    ReleaseWorker,
     RetractJobs,
     ShapesForgotten,
     StartsPaused,
@@ -52,7 +53,7 @@ from grainlike.scheduler._events import (
     WorkerSuspected,
     WorkerTimed,
 )
-from grainlike.scheduler._explain import Explanation, Shortage
+from grainlike.scheduler._explain import Explanation, Shortage, nothing_arrived
 from grainlike.scheduler._head import HeadScheduler
 from grainlike.scheduler._records import HeadJob
 from grainlike.scheduler._scale_hint import PoolOffer, Trials, lacks, wanted_in_pools
@@ -154,6 +155,7 @@ __all__ = [
     "NodeStopped",
     "PoolOffer",
     "RaiseBarrier",
+    "ReleaseWorker",
     "ReplicasArrived",
     "ReplicasDropped",
     "ReplicasFailed",
@@ -203,6 +205,7 @@ __all__ = [
     "WorkerTimed",
     "backoff_s",
     "lacks",
+    "nothing_arrived",
     "transition_table",
     "wanted_in_pools",
 ]

@@ -96,6 +96,13 @@ _VALUES = Conversion(
 )
 """Schema 3: values stay at workers. Those of jobs that came before did not."""
 
+
+def _reach(fields: dict[str, Any]) -> None:
+    """Give the transfers of a scheduler what it knows of the ways between workers."""
+    known = fields["_workers"], fields.pop("_rests"), fields.pop("_rate")
+    fields.update(reach=records()["Reach"].cls(*known), coming={})
+
+
 _MOVES = Conversion(
     fields={
         "Hello": _put(data="", data_key=b""),
@@ -107,6 +114,15 @@ _MOVES = Conversion(
         "WorkerJoined": _put(has_data=False),
         "FetchReplicas": _put(relayed=[]),
         "ReplicasFailed": _put(unreachable=False),
+        "WorkerState": _put(has_data=False),
+        "ReplicaCopy": _put(direct=False, is_safety=False, size=0),
+        "Transfers": _reach,
+        "ValueState": _put(copies=1, unreached=False),
+        "ValueTable": _put(stored={}),
+        "Values": _empty("_leaving", "_replication"),
+        "SchedulerState": _empty("leaving", "replication"),
+        "HeadScheduler": _empty("_worker_events"),
+        "HeadState": lambda held: held["scheduler"].begin_replication(),
     }
 )
 """Schema 4: values go from worker to worker, and those of clients stay. Workers that came before had no data server."""

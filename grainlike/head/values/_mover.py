@@ -20,7 +20,7 @@ from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
 from grainlike.head.values._credit import CreditPool
 from grainlike.head.values._transfers import LinkTransfer, number_of
-from grainlike.payload import Payload, is_shared_directory, map_replica, replica_path, replica_payload, stand_in
+from grainlike.payload import Payload, is_shared_directory, map_replica, replica_file, replica_payload, stand_in
 from grainlike.scheduler import (
     FetchReplicas,
     GiveValues,
@@ -49,8 +49,19 @@ _HERE = 0
 
 
 class _Gift(NamedTuple):
+    """Value that has come to this process."""
+
     value: int
     payload: Payload
+
+
+class _ReplicaFile(NamedTuple):
+    """Value in a file of a worker's, which this process reads when it hands it over: one at a time is twice there."""
+
+    value: int
+    attempt: int
+    worker: int
+    path: str
 
 
 class ValueMover:
@@ -71,7 +82,7 @@ class ValueMover:
         self.given: Callable[[int, Payload], object] = _nobody_waits
         self.moved = self.relayed = self.fetched = 0
         """Bytes copied between workers; of these, through this process; and brought to it over links."""
-        self.answers: list[HeadEvent | _Gift] = []
+        self.answers: list[HeadEvent | _Gift | _ReplicaFile] = []
         """Events for the scheduler, and values for this process, that the next `flush` passes on, in order."""
         self._state = state
         self._object_store = object_store
@@ -105,20 +116,34 @@ class ValueMover:
         for value in values:
             self._stop(self._by_target.get((_HERE, value)))
         unwanted = set(values)
-        self.answers = [one for one in self.answers if not (isinstance(one, _Gift) and one.value in unwanted)]
+        self.answers = [
+            one for one in self.answers if not (isinstance(one, _Gift | _ReplicaFile) and one.value in unwanted)
+        ]
         self.answers.append(ValuesGiven(values))
         self.flush()
+
+    def progress(self, worker: int, value: int) -> int:
+        """Return how many bytes of a value's copy to a worker are there; 0 where none is under way."""
+        transfer = self._by_target.get((worker, value))
+        return 0 if transfer is None else transfer.written
 
     def flush(self) -> None:
         """Tell the scheduler what has come of its actions, and hand over the values that have come."""
         while self.answers:
             answers, self.answers = self.answers, []
+            given: list[int] = []
             for answer in answers:
-                if isinstance(answer, _Gift):
-                    self.given(*answer)
-                    self._tell(ValuesGiven([answer.value]))
-                else:
-                    self._tell(answer)
+                gift = self._read(answer) if isinstance(answer, _ReplicaFile) else answer
+                if isinstance(gift, _Gift):
+                    self.given(*gift)
+                    given.append(gift.value)
+                    continue
+                if given:
+                    self._tell(ValuesGiven(given))  # of all that came together at once: each event is a pass
+                    given = []
+                self._tell(gift)
+            if given:
+                self._tell(ValuesGiven(given))
 
     def _drop(self, action: ReplicasDropped) -> None:
         for value, attempt in zip(action.values, action.attempts, strict=True):
@@ -132,42 +157,43 @@ class ValueMover:
     # --- in shared memory --------------------------------------------------------------------------------------------
 
     def _is_mapped(self, value: int, attempt: int, worker: int) -> bool:
-        """Map a wanted value from its worker's file, if this process can; return False if it cannot."""
+        """Have a wanted value read from its worker's file, if this process can; return False if it cannot."""
         directory = self._directory(worker)
-        if directory is None:
-            return False
-        file = replica_path(directory, value, attempt)
+        if directory is not None:
+            self._answer(_ReplicaFile(value, attempt, worker, replica_file(directory, value, attempt)))
+        return directory is not None
+
+    def _read(self, file: _ReplicaFile) -> _Gift | ReplicasGone:
         try:
-            self._answer(_Gift(value, map_replica(file)))
+            return _Gift(file.value, map_replica(file.path))
         except SerializationError:
             with suppress(OSError):
-                file.unlink()  # now, as another name of it may be made here in this turn
-            self._answer(ReplicasGone(worker, [value], [attempt]))
-        return True
+                Path(file.path).unlink()
+            return ReplicasGone(file.worker, [file.value], [file.attempt])
 
     def _is_linked(self, value: int, attempt: int, source: int, target: int) -> bool:
         """Give a worker a name of another's file, if both share memory with this process; return False if not."""
         there, here = self._directory(source), self._directory(target)
         if there is None or here is None:
             return False
-        file = replica_path(there, value, attempt)
+        file = replica_file(there, value, attempt)
         try:
             with suppress(FileExistsError):
-                os.link(file, replica_path(here, value, attempt))
+                os.link(file, replica_file(here, value, attempt))
         except OSError:
-            if file.exists():
+            if os.path.lexists(file):
                 return False  # its directory is not there: what can be done its daemon will say
             self._answer(ReplicasGone(source, [value], [attempt]))
-            self._answer(ReplicasFailed(target, [value], [attempt], f"{file.name} is gone"))
+            self._answer(ReplicasFailed(target, [value], [attempt], f"{Path(file).name} is gone"))
         else:
             self._answer(ReplicasArrived(target, [value], [attempt]))
         return True
 
-    def _directory(self, worker: int) -> Path | None:
+    def _directory(self, worker: int) -> str | None:
         """Return the directory where a worker has its replicas, if this process can read it."""
         hello = self._state.peers[worker].hello
         ours = is_shared_directory(hello.replicas) and self._object_store.maps(hello)
-        return Path(hello.replicas) if ours else None
+        return hello.replicas if ours else None
 
     # --- through links -----------------------------------------------------------------------------------------------
 
@@ -207,7 +233,7 @@ class ValueMover:
         if transfer.target != _HERE:
             self._answer(ReplicasFailed(transfer.target, [transfer.value], [transfer.attempt], why))
 
-    def _answer(self, answer: HeadEvent | _Gift) -> None:
+    def _answer(self, answer: HeadEvent | _Gift | _ReplicaFile) -> None:
         self.answers.append(answer)
 
     # --- what workers say --------------------------------------------------------------------------------------------

@@ -564,8 +564,9 @@ class _Daemon:
     async def _hold_barrier(self, action: RaiseBarrier) -> None:
         await anyio.sleep(BARRIER_S)
         runner = self._runners.get(action.runner)
-        started = runner.started() if runner is not None else -1
-        if started >= 0:  # else the lease has just ended, and its last outcomes are on their way
+        # If the lease has just ended, its last outcomes are on their way, or the next one is there already.
+        started = runner.started() if runner is not None and runner.holds(action.lease) else -1
+        if started >= 0:
             assert runner is not None
             runner.works_on_only(started)
             self._tell(BarrierHeld(action.runner, action.lease, started))
