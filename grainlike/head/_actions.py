@@ -155,6 +155,7 @@ class ActionExecutor:
                 self._settling.revive(action.jobs)
             case ValuesForgotten():
                 self._settling.forget(action.values)
+                self._mover.forget(action.values)
             case ReplicationReached():
                 self._values.replicated(action.values)
             case ReleaseWorker():

@@ -1,7 +1,8 @@
 """Driver of values that stay at workers: copies replicas between them, brings some to this process, has them dropped.
 
 The head's scheduler decides what is copied where. Here it is done: by the file system where files of workers are in
-memory that this process shares, else through the links of both workers. Which transfers there are is a
+memory that this process shares, else by their data servers (`_direct`) or through the links of both workers. Which
+transfers there are is a
 function of the head's inputs, so a head that is made again from its journal has the same; bytes are in no journal.
 """
 
@@ -19,6 +20,7 @@ from grainlike.head._peers import WorkerConnection
 from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
 from grainlike.head.values._credit import CreditPool
+from grainlike.head.values._direct import DirectCopies
 from grainlike.head.values._transfers import LinkTransfer, number_of
 from grainlike.payload import Payload, is_shared_directory, map_replica, replica_file, replica_payload, stand_in
 from grainlike.scheduler import (
@@ -80,8 +82,8 @@ class ValueMover:
 
     def __init__(self, state: HeadState, object_store: ObjectStore, tell: Callable[[HeadEvent], object]) -> None:
         self.given: Callable[[int, Payload], object] = _nobody_waits
-        self.moved = self.relayed = self.fetched = 0
-        """Bytes copied between workers; of these, through this process; and brought to it over links."""
+        self.relayed = self.fetched = 0
+        """Bytes copied between workers through this process; and brought to it over links."""
         self.answers: list[HeadEvent | _Gift | _ReplicaFile] = []
         """Events for the scheduler, and values for this process, that the next `flush` passes on, in order."""
         self._state = state
@@ -92,6 +94,12 @@ class ValueMover:
         """Transfers by target and value."""
         self._away: set[int] = set()
         """Workers to which there is no link at the moment."""
+        self.direct = DirectCopies(state, self._answer, self._start)
+
+    @property
+    def moved(self) -> int:
+        """Bytes copied between workers."""
+        return self.relayed + self.direct.moved
 
     # --- what the scheduler says -------------------------------------------------------------------------------------
 
@@ -99,10 +107,16 @@ class ValueMover:
         """Perform an action."""
         match action:
             case FetchReplicas():
-                rows = zip(action.values, action.attempts, action.sizes, action.sources, strict=True)
-                for value, attempt, size, source in rows:
-                    if not self._is_linked(value, attempt, source, action.worker):
+                relayed = action.relayed or [True] * len(action.values)
+                rows = zip(action.values, action.attempts, action.sizes, action.sources, relayed, strict=True)
+                for value, attempt, size, source, passes in rows:
+                    if self._is_linked(value, attempt, source, action.worker):
+                        continue
+                    if passes or not self.direct.can(source, action.worker):
                         self._start(value, attempt, size, source, action.worker)
+                    else:
+                        self._end_other(value, action.worker)
+                        self.direct.start(value, attempt, size, source, action.worker)
             case GiveValues():
                 for value, attempt, size in zip(action.values, action.attempts, action.sizes, strict=True):
                     if not self._is_mapped(value, attempt, action.worker):
@@ -124,8 +138,13 @@ class ValueMover:
 
     def progress(self, worker: int, value: int) -> int:
         """Return how many bytes of a value's copy to a worker are there; 0 where none is under way."""
-        transfer = self._by_target.get((worker, value))
+        transfer = self._by_target.get((worker, value)) or self.direct.find(worker, value)
         return 0 if transfer is None else transfer.written
+
+    def forget(self, values: Iterable[int]) -> None:
+        """Nobody needs these values: have what has come of their copies removed."""
+        if self._state.begun:
+            self.direct.forget(values)
 
     def flush(self) -> None:
         """Tell the scheduler what has come of its actions, and hand over the values that have come."""
@@ -150,6 +169,11 @@ class ValueMover:
             transfer = self._by_target.get((action.worker, value))
             if transfer is not None and transfer.attempt == attempt:
                 self._fail(transfer, "nobody needs it any more")
+            copy = self.direct.find(action.worker, value)
+            if copy is not None and copy.attempt == attempt:
+                self.direct.stop(copy)
+                self._answer(ReplicasFailed(action.worker, [value], [attempt], "nobody needs it any more"))
+        self.direct.dropped(action.values, action.attempts, action.worker)
         peer = self._state.peers.get(action.worker)
         if peer is not None:
             peer.post(DropReplicas(action.values, action.attempts))
@@ -199,9 +223,10 @@ class ValueMover:
 
     def _start(self, value: int, attempt: int, size: int, source: int, target: int) -> None:
         """Begin a transfer. It takes the place of one of the same value to the same target."""
-        self._stop(self._by_target.get((target, value)))
+        self._end_other(value, target)
         self._state.last_transfer += 1
         transfer = LinkTransfer(self._state.last_transfer, value, attempt, size, source, target)
+        transfer.granted = transfer.received = transfer.written = self.direct.left_off(value, attempt, size, target)
         if target == _HERE:
             try:
                 transfer.memory = mapped_memory(size) or bytearray(size)
@@ -210,6 +235,11 @@ class ValueMover:
                 return
         self._state.transfers[transfer.number] = self._by_target[target, value] = transfer
         self._begin(transfer)
+
+    def _end_other(self, value: int, target: int) -> None:
+        """End the copy of a value to a worker that is under way, if there is one: another takes its place."""
+        self._stop(self._by_target.get((target, value)))
+        self.direct.stop(self.direct.find(target, value))
 
     def _ask(self, transfer: LinkTransfer, message: SendReplica | ReplicaCredit) -> None:
         self._state.peers[transfer.source].post(message)
@@ -254,6 +284,10 @@ class ValueMover:
             raise ProtocolError(f"there was no transfer {number}")
         transfer = self._state.transfers.get(number)
         if transfer is None:
+            copy = self._state.direct.get(number)
+            if copy is not None:
+                self.direct.hear(peer, copy, message)
+                self.flush()
             return
         match message:
             case ReplicaPart():
@@ -306,7 +340,6 @@ class ValueMover:
             transfer.memory[part.at : part.at + count] = memoryview(buffers[0]).cast("B")
             self._written(transfer, count)
             return
-        self.moved += count
         self.relayed += count
         onward = ReplicaPart(transfer.number, part.value, part.attempt, part.at, part.size)
         self._state.peers[transfer.target].post(onward, buffers)
@@ -330,6 +363,7 @@ class ValueMover:
             transfer.begun = transfer.waits = False
             transfer.granted = transfer.received = transfer.written = 0
             transfer.paused = True
+        self.direct.restore()
 
     # --- workers that come and go ------------------------------------------------------------------------------------
 
@@ -355,6 +389,7 @@ class ValueMover:
         self._away.discard(peer.number)
         for transfer in self._of(peer):
             self._stop(transfer)
+        self.direct.left(peer.number)
 
     def _of(self, peer: WorkerConnection) -> list[LinkTransfer]:
         return [one for one in self._state.transfers.values() if peer.number in (one.source, one.target)]

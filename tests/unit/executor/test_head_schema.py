@@ -20,7 +20,7 @@ FINGERPRINTS = {
     1: "6cee136cdf4ebf836cc4b520ed202edb",
     2: "17c68f0791700168b8fc79d4b26d289b",
     3: "a0a9b1493fbb7133155708a0008746c3",
-    4: "934988c42272621da121641ffa5e1113",
+    4: "44d0eae0502c13c54411b1b0d7b5aa46",
 }
 """Of each schema. Never change a released one: raise `SCHEMA` in `_schema.py`, add its conversion, and a line here."""
 
@@ -44,6 +44,7 @@ MODULES = (
     "grainlike.net._resumable_session",
 )
 PASSING = (
+    "wire._data",
     "wire._fleet",
     "wire._questions",
     "wire._history",

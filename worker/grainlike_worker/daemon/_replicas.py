@@ -31,6 +31,8 @@ class WorkerReplicas:
         self.path = path
         self.sizes: dict[tuple[int, int], int] = {}
         """Bytes of each replica."""
+        self.begun: dict[tuple[int, int], int] = {}
+        """Bytes that are here of replicas which could not be got whole: the next attempt goes on with them."""
         self._overdue: set[tuple[int, int]] = set()
         """Attempts that were told to have ended while they went on, and may write a value yet."""
 
@@ -86,6 +88,8 @@ class WorkerReplicas:
 
     def _discard(self, value: int, attempt: int) -> None:
         whole = self.sizes.pop((value, attempt), None)
+        if self.begun:
+            self.begun.pop((value, attempt), None)
         if self.path is not None:
             file = replica_file(str(self.path), value, attempt)
             for path in (file,) if whole else (file, f"{file}.part"):
