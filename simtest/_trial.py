@@ -85,6 +85,8 @@ class Trial(World):
         ):
             if mean:
                 self._strike_later(chance, mean, strike)
+        if faults.drain:
+            self._strike_later(Dice(self.seed).fork("drains"), faults.drain, Site.drain)
         if faults.blink:  # by dice of their own: what else breaks is as it was without them
             dice = Dice(self.seed).fork("blinks")
             self._strike_later(dice, faults.blink, lambda site: site.blink(dice.between(0.0, _LONGEST_BLINK_S)))

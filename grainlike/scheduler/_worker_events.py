@@ -46,7 +46,8 @@ class WorkerEvents:
         worker = self._books.workers.get(event.worker)
         if worker is None or not worker.retime(event.left_s, now):
             return False
-        self._books.leaving.watch(worker, now)
+        self._books.leaving.retimed(worker, now)
+        self._values.stock()
         self._books.lose_members()
         return True
 

@@ -111,6 +111,7 @@ class Daemon:
         "frozen",
         "needs",
         "network",
+        "on_departure",
         "plan",
         "rate",
         "runners",
@@ -149,6 +150,8 @@ class Daemon:
         self._ended: list[int] = []
         self._waits: list[LeaseWait] = []
         self._when_idle: Callable[[Daemon], None] | None = None
+        self.on_departure: Callable[[Daemon], None] | None = None
+        """Function that stops it when the head says that it may end."""
 
     # --- messages received -------------------------------------------------------------------------------------------
 
@@ -158,6 +161,13 @@ class Daemon:
             self._missed.append(partial(self.hear, event))
         elif self.alive:
             self._tell(event)
+
+    def depart(self) -> None:
+        """Handle that the head tells it to end."""
+        if self.frozen:
+            self._missed.append(self.depart)
+        elif self.alive and self.on_departure is not None:
+            self.on_departure(self)
 
     def outcomes(self, parent: int, attempt: int, ends: list[tuple[int, bool]]) -> None:
         """Pass outcomes of a job's own jobs to its runner."""

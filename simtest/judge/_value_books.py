@@ -45,6 +45,8 @@ class ValueBooks:
         """Attempt of each value that the head knows of, and the workers that have it for all that it has heard."""
         self._owned: set[int] = set()
         self._wanted: set[int] = set()
+        self._replicated: set[int] = set()
+        """Values for whose replicas the client waits."""
         self._copies: dict[tuple[int, int], tuple[int, int]] = {}
         """Source and weight of what is under way, by value and target."""
         self._running: dict[tuple[int, int], set[tuple[int, int]]] = {}
@@ -58,7 +60,11 @@ class ValueBooks:
 
     def is_needed(self, value: int) -> bool:
         """Return True if somebody needs the bytes of a value."""
-        return value in self._owned or value in self._wanted or self._is_used(value)
+        return value in self._owned or self._is_awaited(value)
+
+    def _is_awaited(self, value: int) -> bool:
+        """Return True if a value is made again when it is lost."""
+        return value in self._wanted or value in self._replicated or self._is_used(value)
 
     def _is_used(self, value: int) -> bool:
         return any(self._is_open(job) for job in self._users.get(value, ()))
@@ -66,7 +72,7 @@ class ValueBooks:
     def _is_open(self, job: int) -> bool:
         """Return True if a job has not ended, for all that the head knows."""
         if job in self._reviving:  # one that nobody needs any more is given up, and nobody hears of it
-            return job in self._wanted or self._is_used(job)
+            return self._is_awaited(job)
         return job not in self._outcome
 
     def needs(self, job: int, values: tuple[int, ...]) -> None:
@@ -114,10 +120,55 @@ class ValueBooks:
         """Record that the client wants a value."""
         self._wanted.add(value)
 
+    def awaited(self, value: int) -> None:
+        """Record that the client waits for replicas of a value."""
+        self._replicated.add(value)
+
+    def is_replicated(self, value: int) -> None:
+        """Record that the client waits for replicas of a value no more."""
+        self._replicated.discard(value)
+
+    def lost(self, value: int) -> None:
+        """Check that the client waited for a value that it hears is lost."""
+        waits = value in self._wanted or value in self._replicated
+        assert waits, f"the client hears that value {value} is lost, which it does not wait for"
+        self._wanted.discard(value)
+        self._replicated.discard(value)
+
     def answered(self, value: int) -> None:
         """Record that the client has a value it wanted, or hears that it is lost."""
         assert value in self._wanted, f"an answer came for value {value}, which nobody wants"
         self._wanted.discard(value)
+
+    # --- for other records -------------------------------------------------------------------------------------------
+
+    def holders(self, value: int) -> set[int]:
+        """Return the workers that have a value, for all that the head has heard."""
+        return self._known[value][1] if value in self._known else set()
+
+    def needed_at(self, worker: int) -> list[int]:
+        """Return the values at a worker that somebody needs; those that were never damaged."""
+        return [
+            value
+            for value, (_, workers) in self._known.items()
+            if worker in workers and self.is_needed(value) and not self.was_damaged(value)
+        ]
+
+    def was_damaged(self, value: int) -> bool:
+        """Return True if a replica of a value was damaged somewhere, of which the head may not have heard."""
+        return any(damaged == value for _, damaged in self._damaged)
+
+    def is_coming(self, value: int) -> bool:
+        """Return True if a copy of a value is under way."""
+        return any(copied == value for copied, _ in self._copies)
+
+    def goes_in(self, worker: int) -> bool:
+        """Return True if a copy goes to a worker."""
+        return any(target == worker for _, target in self._copies)
+
+    def goes_out(self, worker: int) -> bool:
+        """Return True if a copy comes from a worker."""
+        return any(source == worker for source, _ in self._copies.values())
 
     # --- replicas ----------------------------------------------------------------------------------------------------
 
@@ -210,8 +261,7 @@ class ValueBooks:
         attempt, workers = self._known[value]
         assert not workers, f"value {value} (attempt {attempt}) is made again, and workers {sorted(workers)} have it"
         assert self._functions[self._plans[value].fn].losses, f"value {value} is made again, and may not be"
-        needed = value in self._wanted or self._is_used(value)
-        assert needed, f"value {value} is made again, and nobody needs it"
+        assert self._is_awaited(value), f"value {value} is made again, and nobody needs it"
         self._reviving.add(value)
 
     def waits_for_ever(self, job: int, can_run: Callable[[int], bool]) -> bool:

@@ -79,14 +79,13 @@ class Departures:
 
     # --- who leaves --------------------------------------------------------------------------------------------------
 
-    def begin(self, worker: WorkerState, *, held: bool = False) -> list[ValueState]:
-        """Have a worker give away what it has, and release it then if it is `held`; return what it has."""
+    def begin(self, worker: WorkerState, *, held: bool = False) -> None:
+        """Have a worker give away what it has, and release it then if it is `held`. All values are to be looked at."""
         leaving = self.workers.get(worker.id)
         if leaving is None:
             leaving = self.workers[worker.id] = _LeavingWorker(held=False)
         self.held += held - leaving.held
         leaving.held = held
-        return self._fill(worker.id, leaving)
 
     def lost(self, worker: int) -> None:
         """Forget a worker that is lost."""
@@ -98,26 +97,29 @@ class Departures:
         """Look at a worker again in time for what it has, if its end is known."""
         if worker.until == _FOREVER or worker.leaving:
             return
-        due = self._due(worker)
-        if due > now:
-            self.lost(worker.id)  # its end was put off
         if worker.id in self._table.stored:
-            self._wake_at(max(due, now))
+            self._wake_at(max(self._due(worker), now))
 
-    def look(self, now: float) -> list[ValueState]:
-        """Have the workers give away what they have whose time it is; return what they have."""
+    def retimed(self, worker: WorkerState, now: float) -> None:
+        """Record that the end of a worker is another than was known; all values are to be looked at."""
+        if not worker.leaving and self._due(worker) > now:
+            self.lost(worker.id)
+        self.watch(worker, now)
+
+    def look(self, now: float) -> bool:
+        """Have the workers give away what they have whose time it is; return True if there are any."""
         self.wake = None
-        found: list[ValueState] = []
+        before = len(self.workers)
         for worker in self._workers.values():
             if worker.until != _FOREVER and worker.id in self._table.stored and worker.id not in self.workers:
                 if self._due(worker) <= now:
-                    found += self.begin(worker)
+                    self.begin(worker)
                 else:
                     self._wake_at(self._due(worker))
         for leaving in self.workers.values():
             if leaving.held and leaving.until is not None:
                 self._wake_at(leaving.until)
-        return found
+        return len(self.workers) > before
 
     def _due(self, worker: WorkerState) -> float:
         """Return when a worker whose end is known begins to give away what it has."""

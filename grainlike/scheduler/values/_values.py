@@ -235,18 +235,17 @@ class Values:
 
     def leaving(self, worker: WorkerState, *, held: bool) -> None:
         """Have a worker that leaves give away what only it has, and released then if it is `held`."""
-        for value in self._leaving.begin(worker, held=held):
-            self._replication.look_at(value)
+        self._leaving.begin(worker, held=held)
         self._replication.look_at_all()
 
     def stock(self) -> None:
-        """Look at how many replicas there are, as there are fewer workers for them."""
+        """Look at how many replicas there are, as there are fewer workers for them, or others."""
         self._replication.look_at_all()
 
     def watch(self, now: float) -> None:
         """Have workers whose end is near give away what only they have."""
-        for value in self._leaving.look(now):
-            self._replication.look_at(value)
+        if self._leaving.look(now):
+            self._replication.look_at_all()
 
     def rehome(self, worker: int, out: list[HeadAction]) -> None:
         """Queue the jobs anew that queue near a worker, which is gone."""
