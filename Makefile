@@ -52,7 +52,7 @@ begin_launch = $(if $(1),beside launch-$(firstword $(1)) env GRAINLIKE_TEST_LAUN
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-engines test-launch test-dashboard test-long test-kernel bugs check house lint format bench clean
+.PHONY: help demo test test-engines test-launch test-dashboard test-long test-kernel bugs check house docs lint format bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,6 +105,11 @@ $(VENV)/.browser: $(VENV)/.dev
 	@$(PIP) --group browser
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/.dev
+	@echo "Installing what builds the site into $(VENV) (once) ..."
+	@$(PIP) --group docs
+	@touch $@
+
 $(VENV)/gridengine/.unpacked: | $(VENV)/.pip
 	@echo "Unpacking $(GRID_ENGINE) ..."
 	@test "$$(id -u)" = 0 || { echo "the tests of launching take root" >&2; exit 2; }
@@ -139,6 +144,13 @@ check: lint  ## style, types, and the walls between the rooms
 
 house: $(VENV)/.dev  ## print figures of the source tree, beside what they were and are to be (ARGS="--list circles" for what makes up a row)
 	$(BIN)/python tests/architecture/house.py $(ARGS)
+
+docs: $(VENV)/.docs  ## build the site into build/site/index.html, and refuse dead links, pages without a place and addresses elsewhere
+	@$(BIN)/python docs/_site/stage.py build/site-source
+	@NO_COLOR=1 $(BIN)/python -m zensical build --clean --strict >build/site.log 2>&1 || { cat build/site.log; exit 1; }
+	@! grep -E "^(griffe|mkdocstrings):" build/site.log
+	@$(BIN)/python docs/_site/check.py mkdocs.yml
+	@echo "The site is in build/site/index.html."
 
 lint: $(VENV)/.dev  ## style alone
 	$(BIN)/ruff check

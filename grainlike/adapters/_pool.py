@@ -175,7 +175,7 @@ class GrainlikePool(FuturesExecutor):
         Raises:
             ValueError: `chunksize` is less than 1.
             TimeoutError: from the iterator, when a value comes too late.
-            Whatever a call raises, from the iterator, which ends with it.
+            Exception: what a call raises, as it is, from the iterator, which ends with it.
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")

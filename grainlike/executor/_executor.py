@@ -265,7 +265,7 @@ class Executor(ExecutorBase):
 
         Raises:
             RuntimeError: the executor is not open, or lives in another event loop.
-            Whatever the call raised, as it is; `GraphError` for a node that another executor has started.
+            Exception: what the call raised, as it is; `GraphError` for a node that another executor has started.
         """
         self._check_loop("awaited")
         return await self._engine.wait(node)
