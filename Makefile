@@ -93,7 +93,7 @@ else
 	GRAINLIKE_TEST_LAUNCH="$(SYSTEMS)" $(BIN)/python -m pytest tests/launch $(ARGS)
 endif
 
-test-dashboard: $(VENV)/.browser  ## look at the dashboard's pages in a real Chromium, from Debian's package; to install that takes root
+test-dashboard: $(VENV)/.browser  ## look at the dashboard's pages, and at the site that `make docs` built, in a real Chromium, from Debian's package; to install that takes root
 	@command -v chromium >/dev/null || { echo "Installing $(BROWSER) ..."; test "$$(id -u)" = 0 \
 			&& { apt-get install -y -q --no-install-recommends $(BROWSER) \
 				|| { apt-get update -q && apt-get install -y -q --no-install-recommends $(BROWSER); }; } >/dev/null; } \
