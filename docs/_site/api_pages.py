@@ -2,7 +2,7 @@
 
 import grainlike
 
-__all__ = ["api_pages", "public_names"]
+__all__ = ["api_pages", "public_names", "shown_members"]
 
 _SUBJECTS: dict[str, tuple[str, str, str]] = {
     "calls": (
@@ -10,13 +10,13 @@ _SUBJECTS: dict[str, tuple[str, str, str]] = {
         "Functions whose calls are placeholders, and what is done with placeholders.",
         (
             "delayed delayed_value Delayed DelayedFn Partition Retry GVAR gather wait as_completed amap start later "
-            "cancel result info progress graph"
+            "cancel result info graph.Info progress graph"
         ),
     ),
     "executors": (
         "Executors and pools",
         "What runs placeholders: on this machine, on workers that connect, or on a head elsewhere.",
-        "run Executor connect ResourcePool run_process dry_run",
+        "run Executor connect executor.ConnectedExecutor ResourcePool run_process dry_run",
     ),
     "requests": (
         "Requests and resources",
@@ -50,6 +50,23 @@ _SUBJECTS: dict[str, tuple[str, str, str]] = {
         ),
     ),
 }
+_HIDDEN = {
+    "Dag": "get items keys values",
+    "adapters.GrainlikePool": "end_when_idle keep_open",
+    "executor.ConnectedExecutor": "write_trace",
+    "launch.Kubernetes": "block block_script dialect",
+    "launch.Local": "block",
+    "launch.SSH": "block",
+    "Allocation": "excess fits fits_units grown lasting suits",
+    "Executor": "implicit pause ready refusal refusal_of wait",
+    "Partition": "parts",
+    "Request": "excess fits fits_units grown suits",
+    "Retry": "covers kinds waits",
+}
+"""Members without an underscore that are for other parts of grainlike, by class."""
+_WITHOUT_MEMBERS = {"CeleryBackend", "DaskBackend", "ProcessBackend", "RayBackend", "ThreadBackend"}
+"""Engines, whose methods are those of an engine of one's own: docs/engines.md."""
+_WITH_INHERITED = {"Dag"}
 _ERRORS = "Every exception that grainlike raises. [A table](../errors.md) says what each means and what is tried again."
 
 
@@ -81,5 +98,25 @@ def _links(key: str, names: list[str]) -> str:
     return ", ".join(f"[`{name}`]({key}.md#grainlike.{name})" for name in names)
 
 
+def shown_members(name: str, kind: type) -> list[str]:
+    """Return the names of a class's members that the reference shows."""
+    if name in _WITHOUT_MEMBERS:
+        return []
+    hidden = _HIDDEN.get(name, "").split()
+    found = dir(kind) if name in _WITH_INHERITED else vars(kind)
+    return [member for member in found if not member.startswith("_") and member not in hidden]
+
+
+def _directive(name: str) -> str:
+    lines = [f"::: grainlike.{name}", "    options:"]
+    if name in _WITHOUT_MEMBERS:
+        lines.append("      members: false")
+    if name in _WITH_INHERITED:
+        lines.append("      inherited_members: true")
+    if name in _HIDDEN:
+        lines.append(f'      filters: ["!^_", "!^({_HIDDEN[name].replace(" ", "|")})$"]')
+    return "\n".join(lines if len(lines) > 2 else lines[:1]) + "\n"
+
+
 def _page(title: str, about: str, names: list[str]) -> str:
-    return f"# {title}\n\n{about}\n\n" + "\n".join(f"::: grainlike.{name}\n" for name in names)
+    return f"# {title}\n\n{about}\n\n" + "\n".join(map(_directive, names))

@@ -425,7 +425,7 @@ class Executor(ExecutorBase):
         """Return where a placeholder stands and what it waits for, read from the scheduler's state; `str` of it is a
         sentence.
 
-        It starts nothing.
+        It starts nothing, and cancelling it changes nothing.
 
         Raises:
             GraphError: the placeholder belongs to another executor, and has not finished.
