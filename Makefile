@@ -52,7 +52,7 @@ begin_launch = $(if $(1),beside launch-$(firstword $(1)) env GRAINLIKE_TEST_LAUN
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-engines test-launch test-dashboard test-long test-kernel bugs check house lint format bench clean
+.PHONY: help demo test test-engines test-launch test-dashboard test-long test-kernel bugs check house docs lint format bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,7 +93,7 @@ else
 	GRAINLIKE_TEST_LAUNCH="$(SYSTEMS)" $(BIN)/python -m pytest tests/launch $(ARGS)
 endif
 
-test-dashboard: $(VENV)/.browser  ## look at the dashboard's pages in a real Chromium, from Debian's package; to install that takes root
+test-dashboard: $(VENV)/.browser  ## look at the dashboard's pages, and at the site that `make docs` built, in a real Chromium, from Debian's package; to install that takes root
 	@command -v chromium >/dev/null || { echo "Installing $(BROWSER) ..."; test "$$(id -u)" = 0 \
 			&& { apt-get install -y -q --no-install-recommends $(BROWSER) \
 				|| { apt-get update -q && apt-get install -y -q --no-install-recommends $(BROWSER); }; } >/dev/null; } \
@@ -105,6 +105,11 @@ $(VENV)/.browser: $(VENV)/.dev
 	@$(PIP) --group browser
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/.dev
+	@echo "Installing what builds the site into $(VENV) (once) ..."
+	@$(PIP) --group docs
+	@touch $@
+
 $(VENV)/gridengine/.unpacked: | $(VENV)/.pip
 	@echo "Unpacking $(GRID_ENGINE) ..."
 	@test "$$(id -u)" = 0 || { echo "the tests of launching take root" >&2; exit 2; }
@@ -114,12 +119,13 @@ $(VENV)/gridengine/.unpacked: | $(VENV)/.pip
 	@for package in $(@D)/packages/*.deb; do dpkg-deb -x "$$package" $(@D) || exit; done
 	@touch $@
 
-test-long: bugs  ## what takes hours: SEEDS=100000 worlds and broken journals, EXAMPLES=20000 of STEPS=200 of both minds, KILLS=5000 of processes, ROUNDS=5 of signals to blocks on a real Slurm (as root), every seeded bug
+test-long: bugs  ## what takes hours: SEEDS=100000 worlds and broken journals, EXAMPLES=20000 of STEPS=200 of both minds, KILLS=5000 of processes, ROUNDS=5 of signals to blocks on a real Slurm (as root), 10 000 values, every seeded bug
 	GRAINLIKE_TEST_SEEDS=$(SEEDS) GRAINLIKE_TEST_REPLAYS=10 $(BIN)/python -m pytest tests/simulation
 	GRAINLIKE_TEST_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/unit/journal
 	GRAINLIKE_TEST_WORLDS=$$(($(SEEDS) / 5)) $(BIN)/python -m pytest tests/virtual
 	GRAINLIKE_TEST_KILLS=$(KILLS) GRAINLIKE_TEST_FUZZ=$(SEEDS) $(BIN)/python -m pytest -s tests/chaos
 	GRAINLIKE_TEST_HOSTILE=$(SEEDS) $(BIN)/python -m pytest tests/integration/faults/test_faults_hostile.py
+	GRAINLIKE_TEST_VALUES=10000 $(BIN)/python -m pytest tests/integration/faults/test_faults_values.py -k resident_memory
 	GRAINLIKE_TEST_ROUNDS=$(ROUNDS) $(MAKE) test-launch ARGS="$(ARGS) -k 'signals_to_all or others_end'" SYSTEMS=slurm
 	GRAINLIKE_TEST_EXAMPLES=$(EXAMPLES) GRAINLIKE_TEST_STEPS=$(STEPS) $(BIN)/python -m pytest tests/machines
 
@@ -139,6 +145,13 @@ check: lint  ## style, types, and the walls between the rooms
 
 house: $(VENV)/.dev  ## print figures of the source tree, beside what they were and are to be (ARGS="--list circles" for what makes up a row)
 	$(BIN)/python tests/architecture/house.py $(ARGS)
+
+docs: $(VENV)/.docs  ## build the site into build/site/index.html, and refuse dead links, pages without a place and addresses elsewhere
+	@$(BIN)/python docs/_site/stage.py build/site-source
+	@NO_COLOR=1 $(BIN)/python -m zensical build --clean --strict >build/site.log 2>&1 || { cat build/site.log; exit 1; }
+	@! grep -E "^(griffe|mkdocstrings):" build/site.log
+	@$(BIN)/python docs/_site/check.py mkdocs.yml
+	@echo "The site is in build/site/index.html."
 
 lint: $(VENV)/.dev  ## style alone
 	$(BIN)/ruff check

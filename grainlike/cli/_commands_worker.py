@@ -87,6 +87,14 @@ def _worker_start(
     idle: Annotated[
         str | None, typer.Option(metavar="TIME", help="End after so long without a job: 0:10:00, or seconds.")
     ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT|off",
+            help="Where other workers get large values from this one. By default any port of the address by which it "
+            "reaches its head; none without TLS. Off, or where nobody reaches it: they pass the head.",
+        ),
+    ] = None,
 ) -> None:
     """Run a worker in the foreground until its head closes, or SIGTERM or Ctrl-C.
 
@@ -105,6 +113,7 @@ def _worker_start(
             wait=wait,
             patience=patience,
             idle=idle,
+            data=data,
         )
     )
 

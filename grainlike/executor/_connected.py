@@ -195,7 +195,7 @@ class ConnectedExecutor(Executor):
 
     async def forget(self, *names: str) -> None:
         """Drop what is kept under these names, and wait until the head has acknowledged that. Calls that run
-        continue.
+        continue. Cancelled, it does not wait; the head may have dropped them.
 
         Raises:
             SessionError: a name is not there; or there is no session.

@@ -156,6 +156,7 @@ class ActionExecutor:
                 self._settling.revive(action.jobs)
             case ValuesForgotten():
                 self._settling.forget(action.values)
+                self._mover.forget(action.values)
             case ReplicasSpared():
                 pass  # no worker gives up replicas by itself yet
             case ReplicationReached():

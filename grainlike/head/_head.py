@@ -82,6 +82,7 @@ from grainlike.wire import (
     Numbered,
     Output,
     Parcel,
+    Pulled,
     ReplicaCredit,
     ReplicaPart,
     Report,
@@ -142,6 +143,7 @@ class Head:
         self._alarm = alarm
         self._now = now
         self.values = ValueMover(self.state, self.object_store, self._tell)
+        self.view.arrived = self.values.progress
         self.program_values = ProgramValues(self.state, self.history, self.values, self._tell)
         self._maker = JobFactory(self.state, self.object_store)
         self._settling = ResultHandler(self.state, outcomes, self.observers, self.history, self._tell, now)
@@ -335,7 +337,7 @@ class Head:
         self.history.joined(peer.name)
         for observer in self.observers:
             observer.joined(peer)
-        self._tell(WorkerJoined(peer.number, peer.name, peer.offer, hello.left_s))
+        self._tell(WorkerJoined(peer.number, peer.name, peer.offer, hello.left_s, bool(hello.data)))
         return peer
 
     def now(self) -> float:
@@ -462,6 +464,8 @@ class Head:
                     self.withdraw_for(peer, message)
                 case ReplicaPart() | ReplicaCredit() | Fetched() | Unsent():
                     self.values.hear(peer, message, buffers)
+                case Pulled():
+                    self.values.direct.hear_progress(peer, message)
                 case Leaving():
                     logger.info("worker %s is leaving: %s", peer.name, message.reason)
                     peer.leaving = True

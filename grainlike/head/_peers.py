@@ -125,4 +125,5 @@ class WorkerConnection(Connection):
         hello, silent = self.hello, now - self.heard
         logical, tier = tuple(hello.logical), hello.memory_tier
         seen = hello.pid, running, self.beats, silent
-        return WorkerInfo(self.name, self.offer, logical, *seen, tier, shut, shared, hello.block, hello.host, stored)
+        where = hello.block, hello.host
+        return WorkerInfo(self.name, self.offer, logical, *seen, tier, shut, shared, *where, stored, data=hello.data)

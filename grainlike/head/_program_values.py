@@ -31,7 +31,6 @@ class ProgramValues:
         mover.given = self.given
         self._tell = tell
         self.fetcher: Fetcher | None = None
-        self._replicating: dict[int, list[Callable[[ValueLostError | None], object]]] = {}
 
     # --- from the fetcher --------------------------------------------------------------------------------------------
 
@@ -47,18 +46,21 @@ class ProgramValues:
         """The program refers to these no more."""
         self._tell(ValuesReleased(list(values)))
 
-    def replicate(self, value: int, copies: int, ended: Callable[[ValueLostError | None], object]) -> None:
-        """Keep at least so many replicas of a value, 0 for one at every worker. `ended` is called once there are as
-        many as there can be now, with None; or with the error if the value is lost before.
+    def replicate(self, values: Sequence[int], copies: int) -> None:
+        """Keep at least so many replicas of each of these, 0 for one at every worker; each is answered by `replicated`
+        or `lost`.
         """
-        self._replicating.setdefault(value, []).append(ended)
-        self._tell(ReplicationAsked([value], copies))
+        self._tell(ReplicationAsked(list(values), copies))
 
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted."""
         peers = self._state.peers
         workers = self._state.scheduler.replicas_of(value)
         return tuple(sorted(peers[worker].name for worker in workers if worker in peers))
+
+    def why_lost(self, value: int) -> str:
+        """Return why a value is at no worker and can never be made again; empty where it is, or can be."""
+        return self._state.scheduler.why_lost(value)
 
     # --- from the head -----------------------------------------------------------------------------------------------
 
@@ -69,17 +71,12 @@ class ProgramValues:
 
     def replicated(self, values: Sequence[int]) -> None:
         """There are as many replicas of these values as were asked for, or as there can be."""
-        for value in values:
-            self._end_replicating(value, None)
-
-    def _end_replicating(self, value: int, error: ValueLostError | None) -> None:
-        for ended in self._replicating.pop(value, ()):
-            ended(error)
+        if self.fetcher is not None:
+            for value in values:
+                self.fetcher.replicated(value)
 
     def lost(self, values: Sequence[int], why: str) -> None:
         """Wanted values are gone, and cannot be made again."""
-        for value in self._replicating.keys() & set(values):
-            self._end_replicating(value, self.error(value, why))
         if self.fetcher is not None:
             for value in values:
                 self.fetcher.lost(value, self.error(value, why))

@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable, Sequence
 from math import isfinite
 
 from grainlike.errors import ProtocolError
+from grainlike.net import TcpAddress, parse_address
 from grainlike.wire import (
     RECORD_BYTES,
     AskDepart,
@@ -28,13 +29,14 @@ from grainlike.wire import (
     Message,
     Output,
     OutputStream,
+    Pulled,
     Report,
     Submit,
     Wait,
     checked_pattern,
 )
 
-__all__ = ["check_frames", "check_hello", "refusal_of_question"]
+__all__ = ["check_data", "check_frames", "check_hello", "refusal_of_question"]
 
 _CODE_MOST = max(Code)
 _WAIT_MOST = max(Wait)
@@ -42,6 +44,8 @@ _STREAM_MOST = max(OutputStream)
 _PATTERNS_MOST = 1000
 _BYTES_MOST = 1 << 50
 """More than any machine has."""
+_ADDRESS_MOST = 300
+_KEY_BYTES = 16
 _SECONDS_MOST = 1e12
 """Times beyond this, on any clock, are none: sums and squares of them would not be numbers any more."""
 
@@ -57,6 +61,23 @@ def check_hello(hello: Hello) -> None:
             f"worker {hello.name!r} cannot dial anew (received={hello.received}), and this head keeps a journal: it "
             "takes workers alone that can go on with the next head"
         )
+
+
+def check_data(hello: Hello) -> None:
+    """Check where the data server of a worker is said to be.
+
+    Raises:
+        ProtocolError: that is no address to connect to, or its key is none.
+    """
+    if not hello.data:
+        return
+    try:
+        address = parse_address(hello.data)
+    except ValueError:
+        address = None
+    named = len(hello.data) <= _ADDRESS_MOST and hello.data.isprintable() and len(hello.data_key) == _KEY_BYTES
+    if not named or not isinstance(address, TcpAddress) or not address.port or address.is_wildcard:
+        raise ProtocolError(f"worker {hello.name!r} has no data server at {hello.data[:_ADDRESS_MOST]!r}")
 
 
 def check_frames(frames: Iterable[Frame], shapes: Container[int], functions: Container[bytes] | None) -> None:
@@ -84,6 +105,8 @@ def check_frames(frames: Iterable[Frame], shapes: Container[int], functions: Con
                 _check_records(message)
             case Blocked():
                 _check_seconds("Blocked", [message.seconds])
+            case Pulled():
+                _check_lengths("Pulled", len(message.transfers), message.at)
             case Submit():
                 _check_nested(message, buffers, functions, brought)
             case _:

@@ -3,7 +3,8 @@
 Answers: how frames travel between two processes, or two tasks of one (`Link`), and how a session outlives a link that
 breaks (`ResumableSession`; `ReconnectingLink` at the end that connects); where a process can be reached (`Address`),
 how connections are accepted (`Listener`), how the others find that address and prove their role (`Access`,
-`HeadLocator`), how links are encrypted and authenticated (`Tls`), and how a running job reaches its worker (`Uplink`).
+`HeadLocator`), how links are encrypted and authenticated (`Tls`; between data servers `DataTls`), and how a running job
+reaches its worker (`Uplink`).
 
 Never looks into a message: the messages are `wire`'s, their consequences are the scheduler's, and what each role may
 do is the executor's. Neighbours: `wire` makes frames of bytes; `executor` and the worker daemon own the links and
@@ -32,12 +33,21 @@ if TYPE_CHECKING:
     )
     from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_address
     from grainlike.net._byte_link import ByteLink, ClosedLink
-    from grainlike.net._certificates import ROLES, VALID_DAYS, Credentials, Role, holds_from_to, make_credentials
+    from grainlike.net._certificates import (
+        ROLES,
+        VALID_DAYS,
+        Credentials,
+        Role,
+        can_serve,
+        holds_from_to,
+        make_credentials,
+    )
+    from grainlike.net._data_tls import DataTls
     from grainlike.net._dial import adopt, connect
     from grainlike.net._guard import make_private_directory
     from grainlike.net._head_lock import hold_lock, is_left_behind
     from grainlike.net._link import Link, OnFrames
-    from grainlike.net._listener import Handler, Listener, listen
+    from grainlike.net._listener import Handler, Listener, RateLimitedLog, listen, listen_tcp
     from grainlike.net._locator import HeadLocator
     from grainlike.net._memory import memory_pair
     from grainlike.net._process import is_gone, process_id, software
@@ -59,6 +69,7 @@ __all__ = [
     "ByteLink",
     "ClosedLink",
     "Credentials",
+    "DataTls",
     "Handler",
     "HeadLocator",
     "Link",
@@ -66,6 +77,7 @@ __all__ = [
     "NestedSubmitter",
     "OnFrames",
     "ProtocolLink",
+    "RateLimitedLog",
     "ReconnectingLink",
     "Redial",
     "ResumableSession",
@@ -79,6 +91,7 @@ __all__ = [
     "accesses_for",
     "addresses_of",
     "adopt",
+    "can_serve",
     "client_tls",
     "connect",
     "current_folder",
@@ -90,6 +103,7 @@ __all__ = [
     "is_left_behind",
     "left_behind",
     "listen",
+    "listen_tcp",
     "make_credentials",
     "make_private_directory",
     "memory_pair",
@@ -118,6 +132,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "Address": "_address",
             "ByteLink": "_byte_link",
             "Credentials": "_certificates",
+            "DataTls": "_data_tls",
             "Handler": "_listener",
             "ReconnectingLink": "_reconnecting",
             "Link": "_link",
@@ -126,6 +141,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "NestedSubmitter": "_uplink",
             "OnFrames": "_link",
             "ProtocolLink": "_protocol",
+            "RateLimitedLog": "_listener",
             "RETURN_S": "_reconnecting",
             "ROLES": "_certificates",
             "Redial": "_reconnecting",
@@ -142,6 +158,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "accesses_for": "_access",
             "addresses_of": "_reach",
             "adopt": "_dial",
+            "can_serve": "_certificates",
             "client_tls": "_tls",
             "connect": "_dial",
             "current_folder": "_access",
@@ -153,6 +170,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "is_left_behind": "_head_lock",
             "left_behind": "_access",
             "listen": "_listener",
+            "listen_tcp": "_listener",
             "make_credentials": "_certificates",
             "make_private_directory": "_guard",
             "memory_pair": "_memory",

@@ -32,6 +32,7 @@ from grainlike.payload._references import Reference, ReferencedValues, collectin
 from grainlike.payload._replicas import (
     STAY_BYTES,
     map_replica,
+    replica_file,
     replica_name,
     replica_path,
     replica_payload,
@@ -100,6 +101,7 @@ __all__ = [
     "name_function",
     "plain_arguments",
     "private_map",
+    "replica_file",
     "replica_name",
     "replica_path",
     "replica_payload",

@@ -16,7 +16,7 @@ place in `_state`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from grainlike.resources import Missing, Request
 from grainlike.scheduler._attempts import RetryPolicy
@@ -49,7 +49,7 @@ from grainlike.scheduler._events import (
     WorkerSuspected,
     WorkerTimed,
 )
-from grainlike.scheduler._explain import Explanation, explain
+from grainlike.scheduler._explain import Explanation, explain, nothing_arrived
 from grainlike.scheduler._gang_events import GangEvents
 from grainlike.scheduler._job_tree import deepest_first
 from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, note_sizes
@@ -253,23 +253,21 @@ class HeadScheduler:
         """Number of values that somebody needs, or that others may be made of again, and of their copies under way."""
         return len(self._state.values.values) + len(self._state.transfers.known) + len(self._state.transfers.claims)
 
-    def recomputed(self, value: int) -> int:
-        """Return how many times a value was made again."""
-        found = self._state.values.values.get(value)
-        return 0 if found is None else found.recomputed
+    def why_lost(self, value: int) -> str:
+        """Return why a value has no replica and can never be made again; empty where it has one, or can be."""
+        return self._values.why_lost(value)
 
     def pace(self, fn: int) -> float | None:
         """Return the mean seconds of a function whose jobs are known to be tiny and never to wait, else None."""
         times = self._functions[fn].times
         return times.mean if times.known and not times.awaits and times.upper <= TINY_S else None
 
-    def explain(self, job: int, now: float) -> Explanation | None:
-        """Return the state of a job and what it waits for; None for one that has ended, or never was."""
+    def explain(self, job: int, now: float, arrived: Callable[[int, int], int] = nothing_arrived) -> Explanation | None:
+        """Return the state of a job, and what it waits for; None for one that has ended, or never was."""
         found = self.jobs.get(job)
         if found is None:
             return None
-        never = lambda: self.why_never(found.request)  # noqa: E731
-        return explain(found, self.workers.values(), self._planner, never, now, self.paused)
+        return explain(found, self.workers.values(), self._planner, self.why_never, now, self.paused, arrived)
 
     def assembles(self, job: int) -> bool:
         """Return True for the job of a gang of which not all workers have granted their slots yet: it does not run."""

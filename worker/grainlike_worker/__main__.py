@@ -26,6 +26,7 @@ from grainlike.system import block_label, node_rank
 from grainlike.wire import LOST_S
 from grainlike_worker.daemon._check_context import why_not
 from grainlike_worker.daemon._connect import to_head, wait_for_head
+from grainlike_worker.daemon._data_process import check_data_option
 from grainlike_worker.daemon._introduction import check_introduction
 from grainlike_worker.daemon._probe import end_of_batch_job, grace_before_end, offer_of_daemon, warn_of_logical
 from grainlike_worker.daemon._serve import serve_daemon
@@ -58,6 +59,7 @@ def serve(
     patience: float = RETURN_S,
     keep_scratch: str | None = None,
     idle: str | None = None,
+    data: str | None = None,
 ) -> int:
     """Run a worker with the options of the command line; return the exit code, having said why it is not 0."""
     reserve_standard_descriptors()
@@ -76,6 +78,11 @@ def serve(
     except ResourceSpecError as error:
         print(f"grainlike worker: --idle: {error}", file=sys.stderr)  # noqa: T201
         return USAGE
+    try:
+        data = "" if data is None else check_data_option(data)
+    except ValueError as error:
+        print(f"grainlike worker: --data: {error}", file=sys.stderr)  # noqa: T201
+        return USAGE
     _warn_of_slips(offer)
     if keep_scratch is not None:
         os.environ[KEEP] = keep_scratch
@@ -86,7 +93,7 @@ def serve(
     try:
         way = to_head(head, insecure=insecure)
         work = partial(_serve, wait=wait, patience=patience, echo=echo_output, context=context or "")
-        work = partial(work, left_s=end_of_batch_job(offer, chosen=resources is not None), idle_s=idle_s)
+        work = partial(work, left_s=end_of_batch_job(offer, chosen=resources is not None), idle_s=idle_s, data=data)
         return anyio.run(work, way, offer, name or _own_name(), backend_options=loop_options())
     except (GrainlikeError, OSError, ValueError) as error:
         print(f"grainlike worker: {error}", file=sys.stderr)  # noqa: T201
@@ -117,6 +124,7 @@ async def _serve(
     context: str,
     left_s: float | None = None,
     idle_s: float | None = None,
+    data: str = "",
 ) -> int:
     check_introduction(name, offer)
     warn_of_logical(offer)
@@ -130,7 +138,11 @@ async def _serve(
             tasks.start_soon(timer.run)
         end = EndTimer(left_s, 0.0 if left_s is None else grace_before_end(left_s), stop.set)
         tasks.start_soon(end.run)
-        work = partial(serve_daemon, offer=offer, name=name, stop=stop, echo=echo, context=context, idle=timer, end=end)
+        serving = partial(serve_daemon, offer=offer, name=name, stop=stop, echo=echo, context=context)
+
+        async def work(link: Link) -> None:
+            await serving(link, idle=timer, end=end, access=way.access, data=data)
+
         try:
             await _serve_heads(way, work, offer, name, stop, wait=wait, patience=patience)
         except (GrainlikeError, OSError, ValueError) as error:  # kept out of the group, which would wrap it
@@ -236,6 +248,12 @@ def _parser() -> argparse.ArgumentParser:
         default=RETURN_S,
         metavar="SECONDS",
         help="how long to wait for a head that keeps a journal when it is away (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="HOST:PORT|off",
+        help="where other workers get values from this one (default: any port of the address by which it reaches the "
+        "head, and none without TLS; off: they pass the head)",
     )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser

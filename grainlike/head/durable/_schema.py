@@ -103,6 +103,12 @@ def _reach(fields: dict[str, Any]) -> None:
     fields.update(reach=records()["Reach"].cls(*known), coming={})
 
 
+def _add_direct(held: dict[str, Any]) -> None:
+    """Give a head and its scheduler what they need for copies between data servers, and for replication."""
+    held["scheduler"].begin_replication()
+    held.update(direct={}, begun={})
+
+
 _MOVES = Conversion(
     fields={
         "Hello": _put(data="", data_key=b""),
@@ -122,7 +128,7 @@ _MOVES = Conversion(
         "Values": _empty("_leaving", "_replication", "_spares"),
         "SchedulerState": _empty("leaving", "replication", "spares"),
         "HeadScheduler": _empty("_worker_events"),
-        "HeadState": lambda held: held["scheduler"].begin_replication(),
+        "HeadState": _add_direct,
     }
 )
 """Schema 4: values go from worker to worker, and those of clients stay. Workers that came before had no data server."""

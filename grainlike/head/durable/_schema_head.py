@@ -77,8 +77,9 @@ WorkerConnection head._peers.WorkerConnection: number name link hello session ta
     leaving skew receipts follows _functions _classes
 LinkTransfer head.values._transfers.LinkTransfer: attempt begun generation granted memory number paused received
     size source target value waits written
+DirectTransfer head.values._transfers.DirectTransfer: attempt number size source target value written
 HeadState head._state.HeadState: scheduler peers jobs counters functions nested last_job last_peer last_listener
-    transfers last_transfer told_late kept
+    transfers direct begun last_transfer told_late kept
 ClientConnection head.server._client.ClientConnection: number name link hello session taken_over heard tasks
     listening paths reply_to
 KeptFile head.server._sessions.KeptFile: name size checksum

@@ -1,7 +1,8 @@
 """Driver of values that stay at workers: copies replicas between them, brings some to this process, has them dropped.
 
 The head's scheduler decides what is copied where. Here it is done: by the file system where files of workers are in
-memory that this process shares, else through the links of both workers. Which transfers there are is a
+memory that this process shares, else by their data servers (`_direct`) or through the links of both workers. Which
+transfers there are is a
 function of the head's inputs, so a head that is made again from its journal has the same; bytes are in no journal.
 """
 
@@ -19,8 +20,9 @@ from grainlike.head._peers import WorkerConnection
 from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
 from grainlike.head.values._credit import CreditPool
+from grainlike.head.values._direct import DirectCopies
 from grainlike.head.values._transfers import LinkTransfer, number_of
-from grainlike.payload import Payload, is_shared_directory, map_replica, replica_path, replica_payload, stand_in
+from grainlike.payload import Payload, is_shared_directory, map_replica, replica_file, replica_payload, stand_in
 from grainlike.scheduler import (
     FetchReplicas,
     GiveValues,
@@ -49,8 +51,19 @@ _HERE = 0
 
 
 class _Gift(NamedTuple):
+    """Value that has come to this process."""
+
     value: int
     payload: Payload
+
+
+class _ReplicaFile(NamedTuple):
+    """Value in a file of a worker's, which this process reads when it hands it over: one at a time is twice there."""
+
+    value: int
+    attempt: int
+    worker: int
+    path: str
 
 
 class ValueMover:
@@ -69,9 +82,9 @@ class ValueMover:
 
     def __init__(self, state: HeadState, object_store: ObjectStore, tell: Callable[[HeadEvent], object]) -> None:
         self.given: Callable[[int, Payload], object] = _nobody_waits
-        self.moved = self.relayed = self.fetched = 0
-        """Bytes copied between workers; of these, through this process; and brought to it over links."""
-        self.answers: list[HeadEvent | _Gift] = []
+        self.relayed = self.fetched = 0
+        """Bytes copied between workers through this process; and brought to it over links."""
+        self.answers: list[HeadEvent | _Gift | _ReplicaFile] = []
         """Events for the scheduler, and values for this process, that the next `flush` passes on, in order."""
         self._state = state
         self._object_store = object_store
@@ -81,6 +94,12 @@ class ValueMover:
         """Transfers by target and value."""
         self._away: set[int] = set()
         """Workers to which there is no link at the moment."""
+        self.direct = DirectCopies(state, self._answer, self._start)
+
+    @property
+    def moved(self) -> int:
+        """Bytes copied between workers."""
+        return self.relayed + self.direct.moved
 
     # --- what the scheduler says -------------------------------------------------------------------------------------
 
@@ -88,10 +107,16 @@ class ValueMover:
         """Perform an action."""
         match action:
             case FetchReplicas():
-                rows = zip(action.values, action.attempts, action.sizes, action.sources, strict=True)
-                for value, attempt, size, source in rows:
-                    if not self._is_linked(value, attempt, source, action.worker):
+                relayed = action.relayed or [True] * len(action.values)
+                rows = zip(action.values, action.attempts, action.sizes, action.sources, relayed, strict=True)
+                for value, attempt, size, source, passes in rows:
+                    if self._is_linked(value, attempt, source, action.worker):
+                        continue
+                    if passes or not self.direct.can(source, action.worker):
                         self._start(value, attempt, size, source, action.worker)
+                    else:
+                        self._end_other(value, action.worker)
+                        self.direct.start(value, attempt, size, source, action.worker)
             case GiveValues():
                 for value, attempt, size in zip(action.values, action.attempts, action.sizes, strict=True):
                     if not self._is_mapped(value, attempt, action.worker):
@@ -105,26 +130,50 @@ class ValueMover:
         for value in values:
             self._stop(self._by_target.get((_HERE, value)))
         unwanted = set(values)
-        self.answers = [one for one in self.answers if not (isinstance(one, _Gift) and one.value in unwanted)]
+        self.answers = [
+            one for one in self.answers if not (isinstance(one, _Gift | _ReplicaFile) and one.value in unwanted)
+        ]
         self.answers.append(ValuesGiven(values))
         self.flush()
+
+    def progress(self, worker: int, value: int) -> int:
+        """Return how many bytes of a value's copy to a worker are there; 0 where none is under way."""
+        transfer = self._by_target.get((worker, value)) or self.direct.find(worker, value)
+        return 0 if transfer is None else transfer.written
+
+    def forget(self, values: Iterable[int]) -> None:
+        """Nobody needs these values: have what has come of their copies removed."""
+        if self._state.begun:
+            self.direct.forget(values)
 
     def flush(self) -> None:
         """Tell the scheduler what has come of its actions, and hand over the values that have come."""
         while self.answers:
             answers, self.answers = self.answers, []
+            given: list[int] = []
             for answer in answers:
-                if isinstance(answer, _Gift):
-                    self.given(*answer)
-                    self._tell(ValuesGiven([answer.value]))
-                else:
-                    self._tell(answer)
+                gift = self._read(answer) if isinstance(answer, _ReplicaFile) else answer
+                if isinstance(gift, _Gift):
+                    self.given(*gift)
+                    given.append(gift.value)
+                    continue
+                if given:
+                    self._tell(ValuesGiven(given))  # of all that came together at once: each event is a pass
+                    given = []
+                self._tell(gift)
+            if given:
+                self._tell(ValuesGiven(given))
 
     def _drop(self, action: ReplicasDropped) -> None:
         for value, attempt in zip(action.values, action.attempts, strict=True):
             transfer = self._by_target.get((action.worker, value))
             if transfer is not None and transfer.attempt == attempt:
                 self._fail(transfer, "nobody needs it any more")
+            copy = self.direct.find(action.worker, value)
+            if copy is not None and copy.attempt == attempt:
+                self.direct.stop(copy)
+                self._answer(ReplicasFailed(action.worker, [value], [attempt], "nobody needs it any more"))
+        self.direct.dropped(action.values, action.attempts, action.worker)
         peer = self._state.peers.get(action.worker)
         if peer is not None:
             peer.post(DropReplicas(action.values, action.attempts))
@@ -132,50 +181,52 @@ class ValueMover:
     # --- in shared memory --------------------------------------------------------------------------------------------
 
     def _is_mapped(self, value: int, attempt: int, worker: int) -> bool:
-        """Map a wanted value from its worker's file, if this process can; return False if it cannot."""
+        """Have a wanted value read from its worker's file, if this process can; return False if it cannot."""
         directory = self._directory(worker)
-        if directory is None:
-            return False
-        file = replica_path(directory, value, attempt)
+        if directory is not None:
+            self._answer(_ReplicaFile(value, attempt, worker, replica_file(directory, value, attempt)))
+        return directory is not None
+
+    def _read(self, file: _ReplicaFile) -> _Gift | ReplicasGone:
         try:
-            self._answer(_Gift(value, map_replica(file)))
+            return _Gift(file.value, map_replica(file.path))
         except SerializationError:
             with suppress(OSError):
-                file.unlink()  # now, as another name of it may be made here in this turn
-            self._answer(ReplicasGone(worker, [value], [attempt]))
-        return True
+                Path(file.path).unlink()
+            return ReplicasGone(file.worker, [file.value], [file.attempt])
 
     def _is_linked(self, value: int, attempt: int, source: int, target: int) -> bool:
         """Give a worker a name of another's file, if both share memory with this process; return False if not."""
         there, here = self._directory(source), self._directory(target)
         if there is None or here is None:
             return False
-        file = replica_path(there, value, attempt)
+        file = replica_file(there, value, attempt)
         try:
             with suppress(FileExistsError):
-                os.link(file, replica_path(here, value, attempt))
+                os.link(file, replica_file(here, value, attempt))
         except OSError:
-            if file.exists():
+            if os.path.lexists(file):
                 return False  # its directory is not there: what can be done its daemon will say
             self._answer(ReplicasGone(source, [value], [attempt]))
-            self._answer(ReplicasFailed(target, [value], [attempt], f"{file.name} is gone"))
+            self._answer(ReplicasFailed(target, [value], [attempt], f"{Path(file).name} is gone"))
         else:
             self._answer(ReplicasArrived(target, [value], [attempt]))
         return True
 
-    def _directory(self, worker: int) -> Path | None:
+    def _directory(self, worker: int) -> str | None:
         """Return the directory where a worker has its replicas, if this process can read it."""
         hello = self._state.peers[worker].hello
         ours = is_shared_directory(hello.replicas) and self._object_store.maps(hello)
-        return Path(hello.replicas) if ours else None
+        return hello.replicas if ours else None
 
     # --- through links -----------------------------------------------------------------------------------------------
 
     def _start(self, value: int, attempt: int, size: int, source: int, target: int) -> None:
         """Begin a transfer. It takes the place of one of the same value to the same target."""
-        self._stop(self._by_target.get((target, value)))
+        self._end_other(value, target)
         self._state.last_transfer += 1
         transfer = LinkTransfer(self._state.last_transfer, value, attempt, size, source, target)
+        transfer.granted = transfer.received = transfer.written = self.direct.left_off(value, attempt, size, target)
         if target == _HERE:
             try:
                 transfer.memory = mapped_memory(size) or bytearray(size)
@@ -184,6 +235,11 @@ class ValueMover:
                 return
         self._state.transfers[transfer.number] = self._by_target[target, value] = transfer
         self._begin(transfer)
+
+    def _end_other(self, value: int, target: int) -> None:
+        """End the copy of a value to a worker that is under way, if there is one: another takes its place."""
+        self._stop(self._by_target.get((target, value)))
+        self.direct.stop(self.direct.find(target, value))
 
     def _ask(self, transfer: LinkTransfer, message: SendReplica | ReplicaCredit) -> None:
         self._state.peers[transfer.source].post(message)
@@ -207,7 +263,7 @@ class ValueMover:
         if transfer.target != _HERE:
             self._answer(ReplicasFailed(transfer.target, [transfer.value], [transfer.attempt], why))
 
-    def _answer(self, answer: HeadEvent | _Gift) -> None:
+    def _answer(self, answer: HeadEvent | _Gift | _ReplicaFile) -> None:
         self.answers.append(answer)
 
     # --- what workers say --------------------------------------------------------------------------------------------
@@ -228,6 +284,10 @@ class ValueMover:
             raise ProtocolError(f"there was no transfer {number}")
         transfer = self._state.transfers.get(number)
         if transfer is None:
+            copy = self._state.direct.get(number)
+            if copy is not None:
+                self.direct.hear(peer, copy, message)
+                self.flush()
             return
         match message:
             case ReplicaPart():
@@ -280,7 +340,6 @@ class ValueMover:
             transfer.memory[part.at : part.at + count] = memoryview(buffers[0]).cast("B")
             self._written(transfer, count)
             return
-        self.moved += count
         self.relayed += count
         onward = ReplicaPart(transfer.number, part.value, part.attempt, part.at, part.size)
         self._state.peers[transfer.target].post(onward, buffers)
@@ -304,6 +363,7 @@ class ValueMover:
             transfer.begun = transfer.waits = False
             transfer.granted = transfer.received = transfer.written = 0
             transfer.paused = True
+        self.direct.restore()
 
     # --- workers that come and go ------------------------------------------------------------------------------------
 
@@ -329,6 +389,7 @@ class ValueMover:
         self._away.discard(peer.number)
         for transfer in self._of(peer):
             self._stop(transfer)
+        self.direct.left(peer.number)
 
     def _of(self, peer: WorkerConnection) -> list[LinkTransfer]:
         return [one for one in self._state.transfers.values() if peer.number in (one.source, one.target)]

@@ -1,4 +1,4 @@
-"""Transfers: copies of replicas that pass the head.
+"""Transfers: copies of replicas that pass the head, and those that do not.
 
 Messages with bytes belong to one link, and are not sent again. After a break, a copy goes on from the last byte that
 came through; what is still sent by credit of before, in an earlier `generation`, is passed over.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from grainlike.wire import GENERATION
 
-__all__ = ["LinkTransfer", "number_of"]
+__all__ = ["DirectTransfer", "LinkTransfer", "number_of"]
 
 
 class LinkTransfer:
@@ -38,6 +38,18 @@ class LinkTransfer:
     def leg(self) -> int:
         """The number by which its source knows it; its target knows it by its own."""
         return self.generation * GENERATION + self.number
+
+
+class DirectTransfer:
+    """A copy from the data server of worker `source` to worker `target`, which has `written` bytes of it."""
+
+    __slots__ = ("attempt", "number", "size", "source", "target", "value", "written")
+
+    def __init__(self, number: int, value: int, attempt: int, size: int, source: int, target: int, at: int) -> None:
+        self.number = number
+        self.value, self.attempt, self.size = value, attempt, size
+        self.source, self.target = source, target
+        self.written = at
 
 
 def number_of(leg: int) -> tuple[int, int]:

@@ -372,6 +372,14 @@ class Values:
         users = (value.users or {}).values()
         return bool(value.asked or value.unreached) or any(not job.worker and here.get(job.id) is job for job in users)
 
+    def why_lost(self, number: int) -> str:
+        """Return why a value is nowhere and cannot be made again; empty where it is somewhere, or can be."""
+        value = self._table.values.get(number)
+        if value is None:
+            return _NOT_KEPT
+        why = "" if value.replicas or value.maker is not None else self._why_not(value)
+        return f"{value.why}, and {why}" if why else ""
+
     def _why_not(self, value: ValueState) -> str:
         """Return why a value cannot be made again; empty if it can."""
         if not value.fn.losses:

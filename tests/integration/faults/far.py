@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,21 @@ _ELSEWHERE = "import grainlike.payload as p\np.memory_id = lambda: {name!r}"
 
 @asynccontextmanager
 async def far_workers(
-    start_worker: Callable[..., Any], *names: str, resources: str = "cores=2"
+    start_worker: Callable[..., Any],
+    *names: str,
+    resources: str = "cores=2",
+    first: Mapping[str, str] | None = None,
+    more: tuple[str, ...] = (),
 ) -> AsyncIterator[tuple[Executor, dict[str, Any]]]:
-    """Open an executor with these workers, each as on a machine of its own."""
+    """Open an executor with these workers, each as on a machine of its own. They have `more` options, and some run code
+    `first`; `resources` may say {name}.
+    """
+    code = {name: f"{_ELSEWHERE.format(name=name)}\n{(first or {}).get(name, '')}" for name in names}
     async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
         workers = {
-            name: start_worker(executor.address, name=name, resources=resources, first=_ELSEWHERE.format(name=name))
+            name: start_worker(
+                executor.address, name=name, resources=resources.format(name=name), first=code[name], more=more
+            )
             for name in names
         }
         await executor.wait_for_workers(len(names))

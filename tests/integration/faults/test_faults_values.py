@@ -26,6 +26,7 @@ from grainlike import (
     delayed,
     gather,
     info,
+    replicate,
     start,
     wait,
 )
@@ -34,6 +35,7 @@ from grainlike.scheduler.values import _reach
 pytestmark = pytest.mark.asyncio
 
 LARGE = 5_000_000
+COUNT = int(os.environ.get("GRAINLIKE_TEST_VALUES", "1000"))
 
 
 @delayed
@@ -209,13 +211,55 @@ async def test_a_function_that_runs_once_is_never_run_again(start_worker, tmp_pa
         await wait(a_)
         (home,) = info(a_).where
         await lose(executor, workers, home)
-        with pytest.raises(ValueLostError, match=rf"once .*{home}.*losses") as told:
+        told = str(await executor.explain(a_))  # before anybody needs it
+        assert f"bytes, is lost at all workers, and can never be made again: worker {home} was lost with it" in told
+        assert "losses=0" in told
+        with pytest.raises(ValueLostError, match=rf"once .*{home}.*losses") as lost:
             await a_
-        assert "replicate" not in str(told.value)  # there is no such function
+        assert "`await replicate(r_, 2)` keeps a second replica" in str(lost.value)
         with pytest.raises(ValueLostError, match="once"):
             await (size_of @ Cores(1))(a_)
         assert len(lines(log)) == 1
         assert info(a_).state == "succeeded"
+
+
+async def test_a_replica_that_was_asked_for_outlives_a_worker_and_is_made_good(start_worker, tmp_path):
+    log = tmp_path / "log"
+    async with far_workers(start_worker, "n1", "n2", "n3") as (executor, workers):
+        values = [(make @ Cores(1))(LARGE, str(log))]
+        await replicate(values, 2)
+        assert len(info(values[0]).where) == 2
+        assert executor.report().fetched == 0
+        lost, kept = info(values[0]).where
+        await lose(executor, workers, lost)
+        await until(lambda: len(info(values[0]).where) == 2)  # made good at the third
+        assert lost not in info(values[0]).where
+        await lose(executor, workers, kept)
+        assert await gather((size_of @ Cores(1))(*values) for _ in range(4)) == [LARGE] * 4
+        assert len(await values[0]) == LARGE
+        assert (len(lines(log)), executor.report().recomputed) == (1, 0)
+        await replicate(values, "all")  # as many as there can be
+        values.clear()
+        await at_rest(executor)
+
+
+async def test_values_of_a_worker_that_is_drained_go_elsewhere_and_nothing_runs_again(start_worker, tmp_path):
+    log = tmp_path / "log"
+    async with far_workers(start_worker, "n1", "n2") as (executor, workers):
+        parts = [(make @ Cores(1))(LARGE, str(log)) for _ in range(4)]
+        await replicate(parts[:1], 2)
+        await wait(parts)
+        assert len(info(parts[0]).where) == 2
+        leaving = info(parts[1]).where[0]
+        (left,) = {"n1", "n2"} - {leaving}
+        head_of(executor).send_off(
+            [p.number for p in head_of(executor).peers.values() if p.name == leaving], kill=False
+        )
+        code, said = await workers[leaving].exit()
+        assert code == 0, said
+        assert [info(r_).where for r_ in parts] == [(left,)] * 4
+        assert await (size_of @ Cores(1))(*parts) == 4 * LARGE
+        assert (len(lines(log)), executor.report().recomputed) == (4, 0)
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------
@@ -394,3 +438,30 @@ async def test_a_reference_takes_little_of_the_head(monkeypatch):
         assert grown / len(kept) < 6_400
         del kept
         await at_rest(executor)
+
+
+async def test_the_resident_memory_of_a_program_hardly_grows_with_values_that_stay(script):
+    """`GRAINLIKE_TEST_VALUES` of them, as `make test-long` has 10 000."""
+    program = script(
+        "import asyncio, gc, sys\n"
+        "import psutil\n"
+        "from grainlike import *\n"
+        "def make(): return bytes(100_000)\n"
+        "async def main(count):\n"
+        "    async with Executor(local=Cores(2)) as executor:\n"
+        "        job = delayed(make) @ Cores(1)\n"
+        "        await wait(job() for _ in range(200))\n"
+        "        gc.collect()\n"
+        "        before = psutil.Process().memory_info()\n"
+        "        kept = await wait(job() for _ in range(count))\n"
+        "        after = psutil.Process().memory_info()\n"
+        "        there = sum(info(r_).size > 100_000 and info(r_).where == ('local',) for r_ in kept)\n"
+        "        print(there, after.rss - after.shared - before.rss + before.shared)\n"
+        "asyncio.run(main(int(sys.argv[1])))\n",
+        COUNT,
+    )
+    said, complained = await asyncio.to_thread(program.communicate)
+    assert (program.returncode, complained) == (0, "")
+    there, grown = map(int, said.split())
+    assert there == COUNT
+    assert grown <= max(64e6 * COUNT / 10_000, 16e6)

@@ -15,6 +15,7 @@ from contextlib import closing
 from functools import partial
 from itertools import compress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
@@ -85,6 +86,7 @@ from grainlike.wire import (
     Output,
     OutputStream,
     Parcel,
+    PullReplica,
     Ready,
     Renew,
     ReplicaCredit,
@@ -120,6 +122,9 @@ from grainlike_worker.daemon._stops import EndTimer, IdleTimer
 from grainlike_worker.daemon._transfers import ReplicaTransfers
 from grainlike_worker.linux._worker_cgroups import claimed_cgroups
 from grainlike_worker.runner.common._job_directories import warn_of_unknown_keep
+
+if TYPE_CHECKING:  # it needs what waits on sockets, of which an embedded worker has none
+    from grainlike_worker.daemon._data_process import DataProcess
 
 __all__ = ["core_locks", "serve_embedded"]
 
@@ -174,6 +179,7 @@ class _Daemon:
         in_program: bool = False,
         keeper: KeeperClient | None = None,
         replicas: WorkerReplicas | None = None,
+        data: DataProcess | None = None,
     ) -> None:
         self._link = link
         self._scheduler = mind
@@ -202,7 +208,7 @@ class _Daemon:
         self._relay = StreamRelay(self._say)
         self._outputs = Outputs(self._say, self._parcels, show)
         self._replicas = replicas if replicas is not None else WorkerReplicas(None)
-        self._transfers = ReplicaTransfers(self._replicas, self._say)
+        self._transfers = ReplicaTransfers(self._replicas, self._say, data)
         self._records = RecordRelay(self._say, link.unacknowledged, in_program=in_program)
         self._idle: anyio.Event | None = None
         self._idle_timer: IdleTimer | None = None
@@ -231,6 +237,7 @@ class _Daemon:
             self._tasks = tasks
             tasks.start_soon(self._alarm.run)
             tasks.start_soon(self._beat)
+            tasks.start_soon(self._transfers.run)
             if stop is not None:
                 tasks.start_soon(self._stop_at, stop)
             self._link.post(self._handshake.hello)
@@ -324,7 +331,7 @@ class _Daemon:
                     runner.post(message, buffers)
             case Beat():
                 pass
-            case ReplicaPart() | ReplicaCredit() | SendReplica() | StopTransfer():
+            case ReplicaPart() | ReplicaCredit() | SendReplica() | PullReplica() | StopTransfer():
                 self._transfers.hear(message, buffers)
             case DropReplicas(values=values, attempts=attempts):
                 self._replicas.drop(values, attempts)
@@ -564,8 +571,9 @@ class _Daemon:
     async def _hold_barrier(self, action: RaiseBarrier) -> None:
         await anyio.sleep(BARRIER_S)
         runner = self._runners.get(action.runner)
-        started = runner.started() if runner is not None else -1
-        if started >= 0:  # else the lease has just ended, and its last outcomes are on their way
+        # If the lease has just ended, its last outcomes are on their way, or the next one is there already.
+        started = runner.started() if runner is not None and runner.holds(action.lease) else -1
+        if started >= 0:
             assert runner is not None
             runner.works_on_only(started)
             self._tell(BarrierHeld(action.runner, action.lease, started))

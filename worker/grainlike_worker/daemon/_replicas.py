@@ -6,11 +6,12 @@ file, however far it had come: its runner removes what it has written, and this 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from grainlike.payload import SharedDirectory, replica_path
+from grainlike.payload import SharedDirectory, replica_file, replica_path
 from grainlike.wire import Code, Completed
 
 __all__ = ["WorkerReplicas", "open_replicas"]
@@ -30,6 +31,8 @@ class WorkerReplicas:
         self.path = path
         self.sizes: dict[tuple[int, int], int] = {}
         """Bytes of each replica."""
+        self.begun: dict[tuple[int, int], int] = {}
+        """Bytes that are here of replicas which could not be got whole: the next attempt goes on with them."""
         self._overdue: set[tuple[int, int]] = set()
         """Attempts that were told to have ended while they went on, and may write a value yet."""
 
@@ -84,12 +87,14 @@ class WorkerReplicas:
             self._discard(noted, attempt)
 
     def _discard(self, value: int, attempt: int) -> None:
-        self.sizes.pop((value, attempt), None)
+        whole = self.sizes.pop((value, attempt), None)
+        if self.begun:
+            self.begun.pop((value, attempt), None)
         if self.path is not None:
-            path = self.file(value, attempt)
-            for file in (path, path.with_name(f"{path.name}.part")):
+            file = replica_file(str(self.path), value, attempt)
+            for path in (file,) if whole else (file, f"{file}.part"):
                 with suppress(OSError):
-                    file.unlink()
+                    os.unlink(path)  # noqa: PTH108 - a `Path` for each costs as much as all else
 
 
 @contextmanager

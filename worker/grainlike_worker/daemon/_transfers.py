@@ -2,7 +2,7 @@
 
 The head gives credit, so no more than that waits to be sent here; parts are mapped, not read, and written as they come,
 each in about a millisecond. Sends belong to one link: on the next one the head asks anew, from where it wants. What has
-come so far stays, as the head goes on with it.
+come so far stays, as the head goes on with it. Copies between data servers pass here as orders alone (`_pulls`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from grainlike.errors import ProtocolError
 from grainlike.payload import private_map
@@ -18,13 +19,18 @@ from grainlike.wire import (
     Buffer,
     Fetched,
     Message,
+    PullReplica,
     ReplicaCredit,
     ReplicaPart,
     SendReplica,
     StopTransfer,
     Unsent,
 )
+from grainlike_worker.daemon._pulls import ReplicaPulls
 from grainlike_worker.daemon._replicas import WorkerReplicas
+
+if TYPE_CHECKING:  # it needs what waits on sockets, of which an embedded worker has none
+    from grainlike_worker.daemon._data_process import DataProcess
 
 __all__ = ["ReplicaTransfers"]
 
@@ -35,7 +41,7 @@ Post = Callable[[Message, Sequence[Buffer]], object]
 
 
 class ReplicaTransfers:
-    """Transfers by their numbers. What they have to say goes to `post`.
+    """Transfers by their numbers. What they have to say goes to `post`, and `data` gets replicas from other workers.
 
     Example::
 
@@ -44,14 +50,23 @@ class ReplicaTransfers:
         transfers.close()
     """
 
-    def __init__(self, replicas: WorkerReplicas, post: Post) -> None:
+    def __init__(self, replicas: WorkerReplicas, post: Post, data: DataProcess | None = None) -> None:
         self._replicas = replicas
         self._post = post
+        self._data = data
+        self.pulls = ReplicaPulls(replicas, post, data)
         self._sends: dict[int, _Send] = {}
         self._receives: dict[int, _Receive] = {}
 
+    async def run(self) -> None:
+        """Have a data server when one is called for, until cancelled."""
+        if self._data is not None:
+            await self._data.run(self.pulls)
+
     def hear(
-        self, message: SendReplica | ReplicaCredit | ReplicaPart | StopTransfer, buffers: Sequence[Buffer] = ()
+        self,
+        message: SendReplica | ReplicaCredit | ReplicaPart | PullReplica | StopTransfer,
+        buffers: Sequence[Buffer] = (),
     ) -> None:
         """Take one of the head's messages about transfers."""
         match message:
@@ -63,7 +78,10 @@ class ReplicaTransfers:
                     self._send(send, credit)
             case ReplicaPart():
                 self._receive(message, buffers)
+            case PullReplica():
+                self.pulls.begin(message)
             case StopTransfer(transfer=transfer):
+                self.pulls.stop(transfer)
                 self._sends.pop(transfer % GENERATION, None)
                 self._give_up(transfer)
 
@@ -143,8 +161,10 @@ class ReplicaTransfers:
         if room.f_bavail * room.f_frsize < part.size:
             raise OSError(f"there is no room for {part.size} bytes in {self._replicas.path.parent}")
         path = f"{self._replicas.file(part.value, part.attempt)}.part"
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        receive = self._receives[part.transfer] = _Receive(path, fd)
+        goes_on = 0 < part.at <= self._replicas.begun.pop((part.value, part.attempt), 0)
+        how = 0 if goes_on else os.O_CREAT | os.O_TRUNC
+        fd = os.open(path, os.O_WRONLY | how | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        receive = self._receives[part.transfer] = _Receive(path, fd, part.at if goes_on else 0)
         return receive
 
     def _give_up(self, transfer: int) -> None:
@@ -167,10 +187,10 @@ class _Send:
 class _Receive:
     __slots__ = ("at", "fd", "path")
 
-    def __init__(self, path: str, fd: int) -> None:
+    def __init__(self, path: str, fd: int, at: int) -> None:
         self.path = path
         self.fd = fd
-        self.at = 0
+        self.at = at
         """How many bytes have come without a gap."""
 
 
