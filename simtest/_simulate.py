@@ -103,8 +103,8 @@ def _with_data(
     share = dice.pick((0.0, 0.7, 1.0, 1.0))
     nodes = tuple(replace(node, has_data=dice.chance(share)) for node in nodes)
     network = replace(network, bytes_per_s=dice.pick((1e8, 1e8, 1e9)), relayed_bytes_per_s=dice.pick((None, 3e7)))
-    drain = dice.pick((0.0, 0.0, 0.5, 3.0))
-    return nodes, faults if calm or faults is CALM else replace(faults, drain=drain), network
+    drain, evict = dice.pick((0.0, 0.0, 0.5, 3.0)), dice.pick((0.0, 0.0, 0.02, 0.2))
+    return nodes, faults if calm or faults is CALM else replace(faults, drain=drain, evict=evict), network
 
 
 def _with_crash(faults: Faults, head_crash: float | None) -> Faults:

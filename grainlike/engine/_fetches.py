@@ -152,6 +152,8 @@ class Fetcher:
         self._waiting: dict[int, tuple[RemoteValue, list[Fetch]]] = {}
         self._replicating: dict[int, list[tuple[RemoteValue, Fetch]]] = {}
         """Values of which more replicas are to come, and who waits for that."""
+        self._unreached: set[int] = set()
+        """Those of which the source has not answered, whoever still waits."""
         self._released: deque[int] = deque()
         self._drains = False
         self._closed = _CLOSED
@@ -264,6 +266,7 @@ class Fetcher:
         assert self.source is not None, "whoever asks has checked that it is open"
         for value in values:
             self._replicating.setdefault(value.id, []).append((value, waiting))
+            self._unreached.add(value.id)
         self.source.replicate([value.id for value in values], copies)
 
     def _replicate_no_more(self, value: int, waiting: Fetch) -> None:
@@ -290,11 +293,13 @@ class Fetcher:
 
     def replicated(self, value: int) -> None:
         """There are as many replicas of a value as were asked for, or as there can be now."""
+        self._unreached.discard(value)
         for reference, waiting in self._replicating.pop(value, ()):
             waiting.arrived(reference)
 
     def lost(self, value: int, error: BaseException) -> None:
         """A wanted value is gone, and cannot be made again."""
+        self._unreached.discard(value)
         for reference, replicating in self._replicating.pop(value, ()):
             replicating.arrived(reference, error)
         if value in self._waiting:
@@ -306,11 +311,14 @@ class Fetcher:
         """Nothing is fetched any more: who waits gets an error, as does who comes later; `error` is why the head is
         lost, where it was not the executor that ended.
         """
-        if self.source is None:
+        source, self.source = self.source, None
+        if source is None:
             return
-        self.source = None
         if error is not None:
             self._closed = f"it was at workers alone when the head was lost: {error}"
+        else:  # else values that are lost would be made again, and the end wait for that
+            source.unwant(list(self._waiting))
+            source.release(list(self._unreached))
         for value in [*self._waiting, *self._replicating]:
             self.lost(value, ValueLostError(self._closed) if error is None else error)
 

@@ -42,6 +42,7 @@ from grainlike.scheduler import (
     JobsUnsatisfiable,
     ReleaseWorker,
     ReplicasDropped,
+    ReplicasSpared,
     ReplicationReached,
     RetractJobs,
     ShapesForgotten,
@@ -156,6 +157,8 @@ class ActionExecutor:
             case ValuesForgotten():
                 self._settling.forget(action.values)
                 self._mover.forget(action.values)
+            case ReplicasSpared():
+                pass  # no worker gives up replicas by itself yet
             case ReplicationReached():
                 self._values.replicated(action.values)
             case ReleaseWorker():

@@ -128,9 +128,10 @@ class Head:
         self.state = HeadState(scheduler, self._tell, now() if opened is None else opened)
         self.logs = LogRouter(self._ask, self.state.next_listener)
         self.history = JobHistory(lambda: self.state.jobs, now, ahead=ahead, is_coroutine=self._is_coroutine)
-        self.view = HeadQueries(self.state, self.logs, self.history, now)
-        self.records = RecordRouter(self.state)
         self.object_store = ObjectStore() if object_store is None else object_store
+        self.values = ValueMover(self.state, self.object_store, self._tell)
+        self.view = HeadQueries(self.state, self.logs, self.history, now, self.values.progress)
+        self.records = RecordRouter(self.state)
         self.observers: list[Observer] = []
         self._gathers = False
         self._unplanned = False
@@ -142,8 +143,6 @@ class Head:
         self._outcomes = outcomes
         self._alarm = alarm
         self._now = now
-        self.values = ValueMover(self.state, self.object_store, self._tell)
-        self.view.arrived = self.values.progress
         self.program_values = ProgramValues(self.state, self.history, self.values, self._tell)
         self.client_values = clients = self.program_values.clients
         self._maker = JobFactory(self.state, self.object_store)

@@ -11,6 +11,7 @@ from grainlike.scheduler._value_events import (
     InputsLost,
     JobsRevived,
     ReplicasDropped,
+    ReplicasSpared,
     ReplicationReached,
     ValueEvent,
     ValuesForgotten,
@@ -428,6 +429,7 @@ HeadAction = (
     | FetchReplicas
     | GiveValues
     | ReplicasDropped
+    | ReplicasSpared
     | ReplicationReached
     | ReleaseWorker
     | JobsRevived

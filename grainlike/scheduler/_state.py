@@ -20,6 +20,7 @@ from grainlike.scheduler.planning._planner import Planner
 from grainlike.scheduler.values._homes import Homes
 from grainlike.scheduler.values._leaving import Departures
 from grainlike.scheduler.values._replication import SAFE_COPIES, Replication
+from grainlike.scheduler.values._spares import Spares
 from grainlike.scheduler.values._table import ValueTable
 from grainlike.scheduler.values._transfers import Transfers
 
@@ -31,7 +32,7 @@ class SchedulerState:
 
     __slots__ = (
         "backoffs", "catalogue", "functions", "gangs", "homes", "job_tree", "jobs", "leaving", "planner", "replication",
-        "transfers", "values", "workers",
+        "spares", "transfers", "values", "workers",
     )  # fmt: skip
 
     def __init__(self, seed: int) -> None:
@@ -45,6 +46,7 @@ class SchedulerState:
         self.transfers = Transfers(self.workers, self.values)
         self.leaving = Departures(self.workers, self.values, self.transfers)
         self.replication = Replication(self.workers, self.values, self.transfers, self.leaving)
+        self.spares = Spares(self.values, self.leaving)
         self.homes = Homes(self.workers, self.catalogue, self.values, self.transfers)
         self.planner = Planner(self.workers, self.catalogue.classes, self.job_tree, self.transfers)
         self.gangs = self.planner.gangs
@@ -60,11 +62,13 @@ class SchedulerState:
         """Make the parts that keep several replicas of values, for a state that comes from an image without them."""
         self.leaving = Departures(self.workers, self.values, self.transfers)
         self.replication = Replication(self.workers, self.values, self.transfers, self.leaving)
+        self.spares = Spares(self.values, self.leaving)
         self.values.stored = self.values.bytes_at(self.values.values)
         self.transfers.count_coming()
         for value in self.values.values.values():
             if not value.fn.losses:
                 self.replication.keep(value, SAFE_COPIES)
+            self.values.shift(value)
 
     def lose_members(self) -> None:
         """Record that a worker leaves, or refuses a shape for good."""
@@ -250,6 +254,7 @@ class SchedulerState:
         self.values.check(self.jobs)
         self.transfers.check(self.jobs)
         self.replication.check()
+        self.spares.check()
         self.backoffs.check()
         assert places == dict.fromkeys(self.jobs, 1), "a live job is in exactly one place"
         self.planner.waiting.check()

@@ -116,6 +116,7 @@ class Daemon:
         "rate",
         "runners",
         "scheduler",
+        "spares",
         "store",
         "up",
         "witness",
@@ -136,6 +137,8 @@ class Daemon:
         self.runners: dict[int, Runner] = {}
         self.store: set[tuple[int, int]] = set()
         """Values that stay here, with the attempts that made them."""
+        self.spares: set[tuple[int, int]] = set()
+        """Those of them that it may give up."""
         self.needs: dict[int, list[Need]] = {}
         self.alive = True
         self.frozen = False
@@ -229,8 +232,18 @@ class Daemon:
             self._missed.append(partial(self.drop, replicas))
         elif self.alive:
             self.store.difference_update(replicas)
+            self.spares.difference_update(replicas)
             for value, attempt in replicas:
                 self.witness.removed(self.worker, value, attempt)
+
+    def spare(self, replicas: list[tuple[int, int]], is_spare: bool) -> None:
+        """Take notice of which replicas may be given up, or no longer."""
+        if self.frozen:
+            self._missed.append(partial(self.spare, replicas, is_spare))
+        elif is_spare:
+            self.spares.update(self.store.intersection(replicas))
+        else:
+            self.spares.difference_update(replicas)
 
     def lacks(self, job: int) -> list[int]:
         """Return the values that a job needs and that are not here."""

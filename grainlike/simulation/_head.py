@@ -35,6 +35,7 @@ from grainlike.scheduler import (
     JobsUnsatisfiable,
     ReleaseWorker,
     ReplicasDropped,
+    ReplicasSpared,
     ReplicationReached,
     RetractJobs,
     ShapesForgotten,
@@ -306,6 +307,8 @@ class SimulatedHead:
                 self.values.give(action)
             case ReplicasDropped():
                 self.values.drop(action)
+            case ReplicasSpared():
+                self.values.spare(action)
             case ReplicationReached():
                 for value in action.values:
                     self.witness.replicated(value)

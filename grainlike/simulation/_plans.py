@@ -138,6 +138,7 @@ class Faults(msgspec.Struct, frozen=True):
         blocked: the probability that of two workers one cannot get values from the other, for five seconds at a time:
             directly, or of those that have no data servers at all.
         damage: a value in the store of a worker is damaged.
+        evict: a worker gives up a spare replica for room.
         drain: a worker is to end when its jobs have, and what only it has is elsewhere.
     """
 
@@ -154,6 +155,7 @@ class Faults(msgspec.Struct, frozen=True):
     blocked: float = 0.0
     damage: float = 0.0
     drain: float = 0.0
+    evict: float = 0.0
 
 
 CALM = Faults()

@@ -14,6 +14,7 @@ from grainlike.scheduler import (
     ReplicasDropped,
     ReplicasFailed,
     ReplicasGone,
+    ReplicasSpared,
 )
 from grainlike.simulation._client import Client
 from grainlike.simulation._clock import Clock
@@ -161,6 +162,23 @@ class ValueDriver:
         self._head.witness.dropping(action)
         peer = self._head.members[action.worker]
         peer.down.send(peer.daemon.drop, list(zip(action.values, action.attempts, strict=True)))
+
+    def spare(self, action: ReplicasSpared) -> None:
+        """Let a worker know which replicas it may give up."""
+        self._head.witness.sparing(action)
+        peer = self._head.members[action.worker]
+        replicas = list(zip(action.values, action.attempts, strict=True))
+        peer.down.send(peer.daemon.spare, replicas, action.is_spare)
+
+    def evict(self, daemon: Daemon, dice: Dice) -> None:
+        """Let a worker give up a spare replica that no job of its own uses."""
+        if daemon.spares and daemon.alive and not daemon.frozen:
+            value, attempt = dice.pick(sorted(daemon.spares))
+            if not self._head.witness.is_used(daemon.worker, value):
+                daemon.spares.discard((value, attempt))
+                daemon.store.discard((value, attempt))
+                self._head.witness.evicted(daemon.worker, value, attempt)
+                daemon.up.send(self._gone, daemon.worker, value, attempt)
 
     def give(self, action: GiveValues) -> None:
         """Bring values to the program."""

@@ -9,7 +9,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 from grainlike.resources import Allocation, Missing, Request, parse_allocation
-from grainlike.scheduler import AssembleGang, AssignJobs, CancelJobs, Deadlock, ReplicasDropped, StartLease
+from grainlike.scheduler import (
+    AssembleGang,
+    AssignJobs,
+    CancelJobs,
+    Deadlock,
+    ReplicasDropped,
+    ReplicasSpared,
+    StartLease,
+)
 from grainlike.simulation._clock import Clock
 from grainlike.simulation._plans import JobPlan
 from grainlike.wire import Code, Completed, LeaseStart, LeaseWait
@@ -208,6 +216,17 @@ class Witness:
     ) -> None:
         """Record that the head hears how a copy has ended; one that was `unreachable` found no way to its source."""
         self.seen["unreachable"] += unreachable
+
+    def sparing(self, action: ReplicasSpared) -> None:
+        """Record that a worker is told which replicas it may give up, or no longer."""
+
+    def evicted(self, worker: int, value: int, attempt: int) -> None:
+        """Record that a worker has given up a spare replica."""
+        self.seen["evicted"] += 1
+
+    def is_used(self, worker: int, value: int) -> bool:
+        """Return True if a job that runs at a worker uses a value there."""
+        return False
 
     def replicating(self, value: int, copies: int) -> None:
         """Record that the client asks for replicas of a value, 0 for one at every worker."""

@@ -580,8 +580,8 @@ class Referee(ValueWitness):
 
     def check_values(self, joined: list[int], known: int) -> None:
         """Check that no value is left at the connected workers, and nobody waits for one; `known` are at the head."""
-        self._values.check_rest(joined, known, self._can_run)
-        self._replicas.check_rest()
+        if self._values.check_rest(joined, known, self._can_run):
+            self._replicas.check_rest()
 
     def _can_run(self, job: int) -> bool:
         request = self.plans[job].request

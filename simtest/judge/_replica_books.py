@@ -6,7 +6,8 @@ Raises `AssertionError` when one of these promises is broken:
    workers without data servers, or that did not reach one another within the last minute.
 2. Whoever asks for replicas hears once that they are there: as many as were asked for, or as there are workers for.
 3. A value that lacks replicas is on its way where both ends are free.
-4. A worker that drains is told to end when the values that it has are elsewhere too, if they can be, or after a minute;
+4. Of each value one replica is not spare, and as many as were asked for.
+5. A worker that drains is told to end when the values that it has are elsewhere too, if they can be, or after a minute;
    it is told in the end.
 """
 
@@ -17,6 +18,7 @@ from simtest.judge._value_books import ValueBooks
 
 __all__ = ["ReplicaBooks"]
 
+_FOREVER = float("inf")
 _BLOCKED_S = 60.0
 _REST_S = 61.0
 """Seconds for which a pair rests after a failure at most, and a moment."""
@@ -40,6 +42,8 @@ class ReplicaBooks:
         self._kept: dict[int, int] = {}
         """Replicas that the client asked for, by value."""
         self._waiting: set[int] = set()
+        self._spare: dict[tuple[int, int], set[int]] = {}
+        """Workers that were told that their replica is spare, by value and attempt."""
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
@@ -97,7 +101,7 @@ class ReplicaBooks:
         return {
             worker
             for worker, ends_at in self._joined.items()
-            if ends_at == float("inf") and worker not in self._leaving and worker not in self._suspects
+            if ends_at == _FOREVER and worker not in self._leaving | self._suspects and self._values.lives(worker)
         }
 
     def _staying(self, value: int) -> set[int]:
@@ -150,8 +154,24 @@ class ReplicaBooks:
         """Record that the client hears that a value is lost."""
         self._waiting.discard(value)
 
+    def sparing(self, worker: int, replicas: list[tuple[int, int]], *, is_spare: bool) -> None:
+        """Record what a worker is told of its replicas."""
+        for replica in replicas:
+            spare = self._spare.setdefault(replica, set())
+            if is_spare:
+                spare.add(worker)
+            else:
+                spare.discard(worker)
+
     def decided(self) -> None:
-        """Check that what values lack is on its way, if it can be."""
+        """Check what workers were told of spare replicas, and that what values lack is on its way, if it can be."""
+        known = all(map(self._values.lives, self._joined))  # else the head may count on a worker that is dead
+        for (value, attempt), spare in self._spare.items() if known else ():
+            here = self._values.holders(value)
+            if attempt == self._values.attempt(value) and spare & here and not self._values.was_damaged(value):
+                lasting = sum(self._joined.get(worker) == _FOREVER for worker in here - self._leaving)
+                least = min(self._kept.get(value, 1), lasting or 1)
+                assert len(here - spare) >= least, f"of value {value} too few replicas are kept: {here - spare}"
         for value, copies in self._kept.items():
             here = self._values.holders(value)
             if not here or len(here - self._leaving) >= copies or not self._values.is_needed(value):

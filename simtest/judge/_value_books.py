@@ -6,7 +6,7 @@ Raises `AssertionError` when one of these promises is broken:
 2. A value that nobody needs is at no worker a little later, if links are quiet.
 3. There is one copy of a value to a worker at a time; no more than two (or sixteen small ones for each) go into a
    worker or out of it, and each ends in one way.
-4. A value that is needed keeps its last replica.
+4. A value that is needed keeps its last replica; none is given up for room that is not spare.
 5. A value is made again only if it is needed, no worker that was not given up has it, and its function may be lost.
 6. Whoever wants a value receives it, or hears that it is lost, once.
 7. At rest there is nothing left.
@@ -25,6 +25,9 @@ _SMALL_BYTES = 1 << 20
 _WHOLE = 16
 _QUIET_S = 3.0
 """Seconds after which a value that nobody needs is gone, with the longest that a message travels."""
+
+_SILENT_S = 60.0
+"""Seconds after which it is gone, where links stand still."""
 
 
 class ValueBooks:
@@ -53,6 +56,8 @@ class ValueBooks:
         """The replicas that were there of the inputs of each job when it began, by worker and job."""
         self._reviving: set[int] = set()
         self._loose: dict[int, float] = {}
+        self._went_at: dict[int, float] = {}
+        """Time of the last loss of a replica of each value."""
         self._damaged: set[tuple[int, int]] = set()
         """Worker and value, for all that was damaged: the head may not have heard of it."""
 
@@ -146,6 +151,10 @@ class ValueBooks:
         """Return the workers that have a value, for all that the head has heard."""
         return self._known[value][1] if value in self._known else set()
 
+    def attempt(self, value: int) -> int:
+        """Return the attempt of a value that counts."""
+        return self._known[value][0]
+
     def needed_at(self, worker: int) -> list[int]:
         """Return the values at a worker that somebody needs; those that were never damaged."""
         return [
@@ -157,6 +166,10 @@ class ValueBooks:
     def was_damaged(self, value: int) -> bool:
         """Return True if a replica of a value was damaged somewhere, of which the head may not have heard."""
         return any(damaged == value for _, damaged in self._damaged)
+
+    def lives(self, worker: int) -> bool:
+        """Return True for a worker that is not dead, whether the head knows it or not."""
+        return worker in self._stores
 
     def is_coming(self, value: int) -> bool:
         """Return True if a copy of a value is under way."""
@@ -178,8 +191,10 @@ class ValueBooks:
 
     def gone(self, worker: int) -> None:
         """Record that the head has given up a worker, or that it has died."""
-        for _, workers in self._known.values():
-            workers.discard(worker)
+        for value, (_, workers) in self._known.items():
+            if worker in workers:
+                workers.discard(worker)
+                self._went_at[value] = self._clock.now
         self._copies = {
             key: (source, weight) for key, (source, weight) in self._copies.items() if worker not in (key[1], source)
         }
@@ -221,10 +236,23 @@ class ValueBooks:
     def damaged(self, worker: int, value: int, attempt: int) -> None:
         """Record that a value is damaged at a worker."""
         self._damaged.add((worker, value))
+        self._went_at[value] = self._clock.now
         self._stores.get(worker, set()).discard((value, attempt))
         known = self._known.get(value)
         if known is not None and known[0] == attempt:
             known[1].discard(worker)
+
+    def is_used_at(self, worker: int, value: int) -> bool:
+        """Return True if a job that runs at a worker uses a value there."""
+        return any(at == worker and value in self._needs.get(job, ()) for at, job in self._running)
+
+    def evicted(self, worker: int, value: int, attempt: int) -> None:
+        """Check that a replica which its worker gives up for room is not the last one."""
+        others = self.holders(value) - {worker}
+        told_by = self._went_at.get(value, -_SILENT_S) + (_SILENT_S if self.trouble else _QUIET_S)
+        excused = others or self._clock.now < told_by or not self.is_needed(value)
+        assert excused, f"worker {worker} gives up value {value}, which is nowhere else"
+        self.damaged(worker, value, attempt)
 
     def dropping(self, action: ReplicasDropped) -> None:
         """Check that no replica is removed that counts, of a value that somebody needs."""
@@ -255,6 +283,7 @@ class ValueBooks:
             if (value, attempt) in self._stores.get(target, ()):  # it may be damaged by now
                 known[1].add(target)
             self._reviving.discard(value)  # it need not be made again, then
+        self._look_later(value)
 
     def revived(self, value: int) -> None:
         """Check that a value may be made again."""
@@ -295,11 +324,13 @@ class ValueBooks:
         """Record that a job runs no more."""
         self._running.pop((worker, job), None)
 
-    def check_rest(self, joined: list[int], known: int, can_run: Callable[[int], bool]) -> None:
-        """Check that nothing is left; `joined` are the workers that are connected, `known` values are at the head."""
+    def check_rest(self, joined: list[int], known: int, can_run: Callable[[int], bool]) -> bool:
+        """Check that nothing is left; `joined` are the workers that are connected, `known` values are at the head.
+        Return False if something waits for a worker that may join.
+        """
         waits = any(not can_run(value) for value in self._reviving if self._is_open(value))
         if waits or any(job not in self._outcome for job in self._plans):
-            return  # it waits for a worker that could run it, and its inputs with it
+            return False  # it waits for a worker that could run it, and its inputs with it
         assert not self._wanted, f"values {sorted(self._wanted)} are wanted, and nobody was told"
         reviving = [value for value in self._reviving if self._is_open(value)]
         assert not reviving, f"values {reviving} are made again for ever"
@@ -308,3 +339,4 @@ class ValueBooks:
         for worker in joined:
             assert not self._stores.get(worker), f"worker {worker} has {sorted(self._stores[worker])} left"
         assert not known, f"the head believes that {known} values are needed"
+        return True

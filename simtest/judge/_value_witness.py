@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grainlike.scheduler import ReplicasDropped
+from grainlike.scheduler import ReplicasDropped, ReplicasSpared
 from grainlike.simulation import Witness
 from simtest.judge._replica_books import ReplicaBooks
 from simtest.judge._value_books import ValueBooks
@@ -139,6 +139,22 @@ class ValueWitness(Witness):
         """Record a damaged value."""
         super().damaged(worker, value, attempt)
         self._values.damaged(worker, value, attempt)
+
+    def sparing(self, action: ReplicasSpared) -> None:
+        """Record what a worker is told of its replicas."""
+        super().sparing(action)
+        self._replicas.sparing(
+            action.worker, list(zip(action.values, action.attempts, strict=True)), is_spare=action.is_spare
+        )
+
+    def evicted(self, worker: int, value: int, attempt: int) -> None:
+        """Check that a replica which is given up is not the last one."""
+        super().evicted(worker, value, attempt)
+        self._values.evicted(worker, value, attempt)
+
+    def is_used(self, worker: int, value: int) -> bool:
+        """Return True if a job that runs at a worker uses a value there."""
+        return self._values.is_used_at(worker, value)
 
     def is_reviving(self, job: int) -> bool:
         """Return True while a job makes a value again."""

@@ -15,6 +15,7 @@ _TRANSFERS, _HOMES, _NEAR = (
     "scheduler/values/_homes.py",
     "scheduler/planning/_near.py",
 )
+_SPARES = "scheduler/values/_spares.py"
 _REACH, _REPLICATION, _LEAVING = (
     "scheduler/values/_reach.py",
     "scheduler/values/_replication.py",
@@ -270,6 +271,20 @@ VALUE_BUGS: tuple[Bug, ...] = (
             "        if not owes:\n            return True\n",
             "        if not owes:\n            return False\n",
         ),
+    ),
+    _bug(
+        "spare_what_is_kept",
+        "the oldest replica is spare, too",
+        (
+            _SPARES,
+            "        return tuple(worker for worker in value.replicas if worker not in kept)\n",
+            "        return value.replicas if len(value.replicas) > len(kept) else ()\n",
+        ),
+    ),
+    _bug(
+        "spare_for_ever",
+        "a replica that is the last one now stays spare",
+        (_SPARES, "(worker in spare) != (worker in before)", "(worker in spare) > (worker in before)"),
     ),
     _bug(
         "give_nothing_away",

@@ -79,6 +79,7 @@ LineageDropped scheduler._value_events.LineageDropped: values
 ReplicationAsked scheduler._value_events.ReplicationAsked: values copies
 ReplicationReached scheduler._value_events.ReplicationReached: values
 FetchReplicas scheduler._value_events.FetchReplicas: worker values attempts sizes sources relayed
+ReplicasSpared scheduler._value_events.ReplicasSpared: worker values attempts is_spare
 GiveValues scheduler._value_events.GiveValues: worker values attempts sizes
 ReplicasDropped scheduler._value_events.ReplicasDropped: worker values attempts
 JobsRevived scheduler._value_events.JobsRevived: jobs
@@ -110,7 +111,7 @@ WorkerState scheduler._workers.WorkerState: _fits _log ahead ahead_bytes ahead_i
     draining free gone has_data held holds id kind lasts leases leaving lenders lent name offer recalled shut
     tokens until using version
 SchedulerState scheduler._state.SchedulerState: backoffs catalogue functions gangs homes job_tree jobs leaving planner
-    replication transfers values workers
+    replication spares transfers values workers
 GangEvents scheduler._gang_events.GangEvents: _attempts _books _gangs
 JobState scheduler._states.JobState: 0 1 2 3 4 5
 RunTimes scheduler._statistics.RunTimes: awaits count mean memory variance
@@ -127,15 +128,17 @@ ValueState scheduler.values._records.ValueState: age asked attempt cls copies fn
     maker own owned recomputed replicas size unreached users why
 ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began direct is_safety jobs size source target
     value weight
-ValueTable scheduler.values._table.ValueTable: _workers bare drops ended forgotten idle parked stirred stored
-    unwanted values
+ValueTable scheduler.values._table.ValueTable: _workers bare drops ended forgotten idle moved parked stirred
+    stored unwanted values
+Spares scheduler.values._spares.Spares: _leaving _table _told
 Replication scheduler.values._replication.Replication: _leaving _table _transfers _workers due kept
 LeavingWorker scheduler.values._leaving._LeavingWorker: held owes until
 Departures scheduler.values._leaving.Departures: _table _transfers _workers held wake workers
 Reach scheduler.values._reach.Reach: _blocked _direct_rate _relayed_rate _rests _workers
 Transfers scheduler.values._transfers.Transfers: _going_in _going_out _waiting _workers claims coming is_due known
     reach table wake
-Values scheduler.values._values.Values: _books _leaving _replication _table _transfers revived
+Values scheduler.values._values.Values: _books _leaving _replication _spares _table _transfers
+    revived
 WorkerEvents scheduler._worker_events.WorkerEvents: _attempts _books _values
 Patience scheduler.planning._patience.Patience: _classes _is_first unpassed _due _pushed
 Planner scheduler.planning._planner.Planner: _job_tree _lend_to_all log start_limits shares gangs wake whole waiting

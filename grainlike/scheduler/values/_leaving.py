@@ -102,7 +102,10 @@ class Departures:
 
     def retimed(self, worker: WorkerState, now: float) -> None:
         """Record that the end of a worker is another than was known; all values are to be looked at."""
-        if not worker.leaving and self._due(worker) > now:
+        leaving = self.workers.get(worker.id)
+        if leaving is not None and not worker.leaving and self._due(worker) > now:
+            for value in self._fill(worker.id, leaving):
+                self._table.shift(value)
             self.lost(worker.id)
         self.watch(worker, now)
 

@@ -59,6 +59,7 @@ class Replication:
         if value is not None and (value.copies > 1 or value.unreached or self._leaving.workers):
             self.due[value.id] = value
             self._table.stirred = True
+            self._table.shift(value)
 
     def look_at_all(self) -> None:
         """Have all values looked at whose replicas may be too few, as workers have come, or are to go."""

@@ -26,14 +26,15 @@ class ValueTable:
         bare: values that have lost their last replica, or are wanted without one: to be made again, or given up.
         idle: values that nobody needed any more when they were looked at since the last `settle`.
         unwanted: jobs that make a value again which nobody needs any more.
+        moved: values with several replicas, now or before, whose replicas have changed since the last `settle`.
         stored: bytes of the values that each worker has which has any.
         drops: replicas to be removed, value and attempt, by worker.
         forgotten: values that are not known any more.
         stirred: True if any of these is to be looked at.
     """
 
-    __slots__ = ("_workers", "bare", "drops", "ended", "forgotten", "idle", "parked", "stirred", "stored", "unwanted",
-                 "values")  # fmt: skip
+    __slots__ = ("_workers", "bare", "drops", "ended", "forgotten", "idle", "moved", "parked", "stirred", "stored",
+                 "unwanted", "values")  # fmt: skip
 
     def __init__(self, workers: dict[int, WorkerState]) -> None:
         self._workers = workers
@@ -44,6 +45,7 @@ class ValueTable:
         self.idle: dict[int, ValueState] = {}
         self.unwanted: list[int] = []
         self.stored: dict[int, int] = {}
+        self.moved: dict[int, ValueState] = {}
         self.drops: dict[int, list[tuple[int, int]]] = {}
         self.forgotten: list[int] = []
         self.stirred = False
@@ -137,6 +139,8 @@ class ValueTable:
         value = self.values.get(number)
         if value is not None and value.owned:
             value.owned = False
+            if not value.replicas:
+                value.unreached = False  # whoever waits refers to it: it is not made again for nobody
             self.look_at(value)
 
     def look_at(self, value: ValueState) -> None:
@@ -238,7 +242,16 @@ class ValueTable:
         for worker in replicas:
             if worker not in value.replicas:
                 self._count(worker, value.size)
+        if len(value.replicas) > 1 or len(replicas) > 1:
+            self.moved[value.id] = value
+            self.stirred = True
         value.replicas = replicas
+
+    def shift(self, value: ValueState) -> None:
+        """Have it told anew which replicas of a value are spare."""
+        if len(value.replicas) > 1:
+            self.moved[value.id] = value
+            self.stirred = True
 
     def _count(self, worker: int, size: int) -> None:
         stored = self.stored.pop(worker, 0) + size

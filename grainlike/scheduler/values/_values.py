@@ -42,7 +42,7 @@ _NOT_KEPT = "nobody has kept it"
 class Values:
     """Handles what happens to values. `books` is the scheduler's state. `revived`: a job makes a value again."""
 
-    __slots__ = ("_books", "_leaving", "_replication", "_table", "_transfers", "revived")
+    __slots__ = ("_books", "_leaving", "_replication", "_spares", "_table", "_transfers", "revived")
 
     def __init__(self, books: SchedulerState) -> None:
         self.revived = False
@@ -51,6 +51,7 @@ class Values:
         self._transfers = books.transfers
         self._leaving = books.leaving
         self._replication = books.replication
+        self._spares = books.spares
 
     def handle(self, event: ValueEvent, now: float, out: list[HeadAction]) -> None:
         """Handle an event about values."""
@@ -319,6 +320,8 @@ class Values:
         for worker, rows in table.drops.items():
             if worker in self._books.workers:
                 out.append(ReplicasDropped(worker, [number for number, _ in rows], [attempt for _, attempt in rows]))
+        if table.moved:
+            self._spares.tell(out)
         if table.drops or table.forgotten:
             self._transfers.forget_copies()
         if table.forgotten:
