@@ -41,7 +41,7 @@ class Cluster:
     Args:
         nodes: what each node offers. They are called n1, n2, and so on.
         on_failure: as `Executor`'s.
-        timeout: seconds for which workers may take to connect or to end.
+        timeout: seconds that workers may take to connect or to end.
 
     Raises:
         TypeError: a node is no request.
