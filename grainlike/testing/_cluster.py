@@ -5,7 +5,9 @@ from __future__ import annotations
 import secrets
 import shutil
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import AsyncIterator, Generator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -13,9 +15,9 @@ import anyio
 
 from grainlike.client import call
 from grainlike.executor import Executor
-from grainlike.net import accesses_for, make_credentials, parse_address, write_access
+from grainlike.net import accesses_for, find_access, make_credentials, parse_address, write_access
 from grainlike.resources import Cores, Request
-from grainlike.testing._nodes import FIRST_CORE, NodeProcess, with_own_cores
+from grainlike.testing._nodes import FIRST_CORE, NodeProcess, Relay, with_own_cores
 from grainlike.wire import AskJobs, JobsAre
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ class Cluster:
         self._offers = list(nodes)
         self._timeout = timeout
         self._nodes: dict[str, NodeProcess] = {}
+        self._relay: Relay | None = None
         self._started = 0
         self._first_core = FIRST_CORE
         self._directory = Path(tempfile.mkdtemp(prefix="grainlike-testing-"))
@@ -101,6 +104,7 @@ class Cluster:
         try:
             await self.executor
             self._events = self.executor.events()
+            self._relay = await Relay.start(int(str(self.executor.address).rpartition(":")[2]))
             with anyio.fail_after(self._timeout):
                 for offer in self._offers:
                     await self._start(offer)
@@ -125,6 +129,8 @@ class Cluster:
             await self.executor.aclose()
             for node in self._nodes.values():
                 await node.end(within=self._timeout)
+            if self._relay is not None:
+                await self._relay.end()
         self._nodes.clear()
         shutil.rmtree(self._directory, ignore_errors=True)
 
@@ -185,12 +191,48 @@ class Cluster:
         await node.end(within=self._timeout)
         return name
 
+    @asynccontextmanager
+    async def partition(self, name: str) -> AsyncIterator[None]:
+        """Let no byte pass between a worker and the head while the block lasts, as where a network is cut.
+
+        What they send waits, and passes after the block, in order and without loss. The head gives a silent worker no
+        new jobs after 15 s, and loses it after 30 s: then its jobs run elsewhere. Other workers notice nothing. Large
+        values that pass from worker to worker do not use this link.
+
+        However the block ends, by cancellation too, the link is released.
+
+        Raises:
+            KeyError: there is no worker of that name.
+
+        Example::
+
+            async with cluster.partition("n1"):
+                assert await (train @ GPUs(1))("small") == 3  # n2 has the devices
+        """
+        if name not in self._nodes:
+            raise KeyError(f"no worker {name!r}; there are {', '.join(self._nodes) or 'none'}")
+        await self._links.ask("hold", name)
+        try:
+            yield
+        finally:
+            await self._links.ask("release", name)
+
     async def _start(self, offer: Request) -> str:
         self._started += 1
         name = f"n{self._started}"
         text, self._first_core = with_own_cores(offer, self._first_core)
-        self._nodes[name] = await NodeProcess.start(name, text, self._directory)
+        access = self._directory / f"{name}.json"
+        port = await self._links.ask("open", name)
+        address = parse_address(f"tcp://127.0.0.1:{port}")
+        write_access(replace(find_access(self._directory / "worker.json"), addresses=(address,)), access)
+        self._nodes[name] = await NodeProcess.start(name, text, access)
         return name
+
+    @property
+    def _links(self) -> Relay:
+        if self._relay is None:
+            raise RuntimeError("the cluster is not open")
+        return self._relay
 
     async def _connected(self) -> None:
         """Wait until all nodes have connected, or one has ended."""

@@ -1,19 +1,23 @@
-"""Nodes of a test's cluster: processes of worker daemons."""
+"""Nodes of a test's cluster: processes of worker daemons, and the relay of their links."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import anyio
 from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
 
 from grainlike.resources import Request
 
-__all__ = ["FIRST_CORE", "NodeProcess", "with_own_cores"]
+__all__ = ["FIRST_CORE", "NodeProcess", "Relay", "with_own_cores"]
+
+StreamT = TypeVar("StreamT")
 
 FIRST_CORE = 32768
 """First id of a core that no machine has: it is given out and shown, and nothing is pinned to it."""
@@ -28,10 +32,10 @@ class NodeProcess:
         self._log = log
 
     @classmethod
-    async def start(cls, name: str, offer: str, directory: Path) -> Self:
-        """Start a worker of the head whose access files are in a directory."""
-        command = [sys.executable, "-m", "grainlike_worker", "--head", str(directory / "worker.json")]
-        path = directory / f"{name}.log"
+    async def start(cls, name: str, offer: str, access: Path) -> Self:
+        """Start a worker of the head that an access file names; its log is beside that."""
+        command = [sys.executable, "-m", "grainlike_worker", "--head", str(access)]
+        path = access.with_suffix(".log")
         with path.open("wb") as log:
             process = await anyio.open_process(
                 [*command, "--name", name, "--resources", offer],
@@ -60,6 +64,43 @@ class NodeProcess:
             await self._process.wait()
         self.kill()
         await self._process.wait()
+
+
+class Relay:
+    """A process through which the links of all nodes pass."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._answers = BufferedByteReceiveStream(_piped(process.stdout))
+        self._commands = _piped(process.stdin)
+        self._turn = anyio.Lock()
+
+    @classmethod
+    async def start(cls, head_port: int) -> Self:
+        """Start it for a head on this machine's loopback."""
+        script = Path(__file__).with_name("_relay.py")
+        return cls(await anyio.open_process([sys.executable, str(script), str(head_port)], stderr=None))
+
+    async def ask(self, command: str, name: str) -> str:
+        """Give it a command, and return its answer. Cancelled, it waits for the answer first."""
+        answer = b""
+        with anyio.CancelScope(shield=True):
+            async with self._turn:
+                await self._commands.send(f"{command} {name}\n".encode())
+                answer = await self._answers.receive_until(b"\n", 100)
+        return answer.decode()
+
+    async def end(self) -> None:
+        """End it with all links, and wait until it has exited."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.aclose()
+
+
+def _piped(stream: StreamT | None) -> StreamT:
+    if stream is None:
+        raise RuntimeError("a relay was started without pipes")
+    return stream
 
 
 def with_own_cores(offer: Request, first: int) -> tuple[str, int]:

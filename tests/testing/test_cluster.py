@@ -69,12 +69,34 @@ async def test_jobs_of_a_killed_worker_run_elsewhere():
 
 
 @pytest.mark.anyio
-async def test_a_worker_that_does_not_start_is_told_of_with_its_log(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", "/dev/null")
-    monkeypatch.setattr(sys, "executable", "/bin/false")
+async def test_in_a_partition_nothing_passes_and_afterwards_all_does(tmp_path):
+    mark = tmp_path / "mark"
+
+    @delayed
+    def leave_mark():
+        mark.touch()
+        return GVAR.instance
+
     with anyio.fail_after(LIMIT_S):
-        cluster = Cluster([Cores(1)])
-        with pytest.raises(RuntimeError, match="worker n1 ended before it had connected"):
+        async with Cluster([GPUs(1), Cores(1)]) as cluster:
+            async with cluster.partition("n1"):
+                r_ = start((leave_mark @ GPUs(1))())
+                for _ in range(3):  # the way to the other worker and back is as long as that to the mark
+                    assert (await (place @ Cores(1))())[0] == "n2"
+                assert not mark.exists()
+            assert await r_ == "n1"
+            assert mark.exists()
+            assert cluster.executor.workers()[0].shut == ""
+            with pytest.raises(KeyError, match="no worker 'n3'"):
+                async with cluster.partition("n3"):
+                    pass
+
+
+@pytest.mark.anyio
+async def test_a_worker_that_does_not_start_is_told_of_with_its_log():
+    with anyio.fail_after(LIMIT_S):
+        cluster = Cluster([Cores(1) | GPUs(1)])  # a choice is no offer, says the worker
+        with pytest.raises(RuntimeError, match=r"worker n1 ended before it had connected:\n.*a choice is for requests"):
             await cluster
         assert not cluster._directory.exists()
         assert not cluster.executor.is_open
