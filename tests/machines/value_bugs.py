@@ -287,6 +287,15 @@ VALUE_BUGS: tuple[Bug, ...] = (
         (_SPARES, "(worker in spare) != (worker in before)", "(worker in spare) > (worker in before)"),
     ),
     _bug(
+        "give_away_to_those_who_leave",
+        "values of a worker that leaves go to others that leave",
+        (
+            _LEAVING,
+            "return worker.id not in self.workers and not worker.leaving and",
+            "return",
+        ),
+    ),
+    _bug(
         "give_nothing_away",
         "a replica at a worker that leaves counts as one that stays",
         (_LEAVING, "        return worker not in self.workers\n", "        return worker in self._workers\n"),
