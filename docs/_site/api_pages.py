@@ -41,6 +41,11 @@ _SUBJECTS: dict[str, tuple[str, str, str]] = {
         "Workers from batch systems, by SSH and on this machine: [a page with examples](../launching.md).",
         "launch.Local launch.Slurm launch.PBS launch.LSF launch.SGE launch.SSH launch.Kubernetes launch.load",
     ),
+    "testing": (
+        "Testing kit",
+        "Clusters of workers on one machine, and fixtures of pytest: [a page with examples](../how-to/testing.md).",
+        "testing.Cluster testing.plugin.executor testing.plugin.executor_offer testing.plugin.cluster",
+    ),
     "adapters": (
         "Interfaces of others",
         "Executors of `concurrent.futures`, joblib and Dask on grainlike, and observers of calls.",

@@ -118,6 +118,7 @@ async def list_workers(caller: HeadClient, *, as_json: bool, most: int | None = 
         print("no workers")  # noqa: T201
     else:
         stored = any(worker.stored for worker in found.workers)
+        data = any(worker.data for worker in found.workers)
         rows = [
             (
                 w.name,
@@ -130,10 +131,12 @@ async def list_workers(caller: HeadClient, *, as_json: bool, most: int | None = 
                 w.memory_tier,
                 w.shut or "-",
                 *([bytes_text(w.stored) or "-"] if stored else []),
+                *([w.data or "-"] if data else []),
             )
             for w in found.workers
         ]
-        print_table([*_WORKER_COLUMNS, *(["stored"] if stored else [])], rows, most=most)
+        columns = [*_WORKER_COLUMNS, *(["stored"] if stored else []), *(["data"] if data else [])]
+        print_table(columns, rows, most=most)
         for w in found.workers[:most]:
             if w.shared:
                 ids = ",".join(map(str, w.shared))

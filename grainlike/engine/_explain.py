@@ -52,4 +52,4 @@ def _whereabouts(value: RemoteValue) -> str:
         left = "; this program has it" if here else ""
         return f"is lost at all workers, and can never be made again: {lost}{left}"
     here_too = "in this program, and " if here else ""
-    return f"is {here_too}at no worker now: if a job needs it, it is made again"
+    return f"is {here_too}at no worker now: if a job needs it, it is made again where it can be"

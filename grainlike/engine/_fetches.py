@@ -152,8 +152,15 @@ class Fetcher:
         self._waiting: dict[int, tuple[RemoteValue, list[Fetch]]] = {}
         self._replicating: dict[int, list[tuple[RemoteValue, Fetch]]] = {}
         """Values of which more replicas are to come, and who waits for that."""
+        self._unreached: set[int] = set()
+        """Those of which the source has not answered, whoever still waits."""
         self._released: deque[int] = deque()
         self._drains = False
+        self._closed = _CLOSED
+
+    def renewed(self) -> Fetcher:
+        """Return a fetcher for values of another head: those of this one have nothing to do with it."""
+        return Fetcher(self._check_loop, self._later, self._limit)
 
     @property
     def is_open(self) -> bool:
@@ -216,7 +223,7 @@ class Fetcher:
     def check(self, size: int) -> None:
         """Raise unless values of so many bytes may be fetched from here, now."""
         if self.source is None:
-            raise ValueLostError(_CLOSED)
+            raise ValueLostError(self._closed)
         self._check_loop()
         limit = self._limit()
         if limit and size > limit:
@@ -259,6 +266,7 @@ class Fetcher:
         assert self.source is not None, "whoever asks has checked that it is open"
         for value in values:
             self._replicating.setdefault(value.id, []).append((value, waiting))
+            self._unreached.add(value.id)
         self.source.replicate([value.id for value in values], copies)
 
     def _replicate_no_more(self, value: int, waiting: Fetch) -> None:
@@ -285,11 +293,13 @@ class Fetcher:
 
     def replicated(self, value: int) -> None:
         """There are as many replicas of a value as were asked for, or as there can be now."""
+        self._unreached.discard(value)
         for reference, waiting in self._replicating.pop(value, ()):
             waiting.arrived(reference)
 
     def lost(self, value: int, error: BaseException) -> None:
         """A wanted value is gone, and cannot be made again."""
+        self._unreached.discard(value)
         for reference, replicating in self._replicating.pop(value, ()):
             replicating.arrived(reference, error)
         if value in self._waiting:
@@ -297,11 +307,20 @@ class Fetcher:
             for one in waiting:
                 one.arrived(reference, error)
 
-    def close(self) -> None:
-        """Nothing is fetched any more: who waits gets an error, as does who comes later."""
-        self.source = None
+    def close(self, error: Exception | None = None) -> None:
+        """Nothing is fetched any more: who waits gets an error, as does who comes later; `error` is why the head is
+        lost, where it was not the executor that ended.
+        """
+        source, self.source = self.source, None
+        if source is None:
+            return
+        if error is not None:
+            self._closed = f"it was at workers alone when the head was lost: {error}"
+        else:  # else values that are lost would be made again, and the end wait for that
+            source.unwant(list(self._waiting))
+            source.release(list(self._unreached))
         for value in [*self._waiting, *self._replicating]:
-            self.lost(value, ValueLostError(_CLOSED))
+            self.lost(value, ValueLostError(self._closed) if error is None else error)
 
 
 class InputFetches:

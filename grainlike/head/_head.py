@@ -128,9 +128,10 @@ class Head:
         self.state = HeadState(scheduler, self._tell, now() if opened is None else opened)
         self.logs = LogRouter(self._ask, self.state.next_listener)
         self.history = JobHistory(lambda: self.state.jobs, now, ahead=ahead, is_coroutine=self._is_coroutine)
-        self.view = HeadQueries(self.state, self.logs, self.history, now)
-        self.records = RecordRouter(self.state)
         self.object_store = ObjectStore() if object_store is None else object_store
+        self.values = ValueMover(self.state, self.object_store, self._tell)
+        self.view = HeadQueries(self.state, self.logs, self.history, now, self.values.progress)
+        self.records = RecordRouter(self.state)
         self.observers: list[Observer] = []
         self._gathers = False
         self._unplanned = False
@@ -142,11 +143,10 @@ class Head:
         self._outcomes = outcomes
         self._alarm = alarm
         self._now = now
-        self.values = ValueMover(self.state, self.object_store, self._tell)
-        self.view.arrived = self.values.progress
         self.program_values = ProgramValues(self.state, self.history, self.values, self._tell)
+        self.client_values = clients = self.program_values.clients
         self._maker = JobFactory(self.state, self.object_store)
-        self._settling = ResultHandler(self.state, outcomes, self.observers, self.history, self._tell, now)
+        self._settling = ResultHandler(self.state, outcomes, self.observers, self.history, clients, self._tell, now)
         self._acting = ActionExecutor(
             self.state,
             self._settling,
@@ -197,8 +197,7 @@ class Head:
 
     def totals(self) -> Totals:
         """Return how jobs have ended since this head was first started."""
-        values = self.values
-        totals = self.counters.totals(self._now())
+        values, totals = self.values, self.counters.totals(self._now())
         return dataclasses.replace(totals, moved=values.moved, relayed=values.relayed, fetched=values.fetched)
 
     # --- from the engine ---------------------------------------------------------------------------------------------
@@ -462,10 +461,8 @@ class Head:
                     self.state.nested.submit(peer, message, buffers)
                 case Withdraw():
                     self.withdraw_for(peer, message)
-                case ReplicaPart() | ReplicaCredit() | Fetched() | Unsent():
+                case ReplicaPart() | ReplicaCredit() | Fetched() | Unsent() | Pulled():
                     self.values.hear(peer, message, buffers)
-                case Pulled():
-                    self.values.direct.hear_progress(peer, message)
                 case Leaving():
                     logger.info("worker %s is leaving: %s", peer.name, message.reason)
                     peer.leaving = True
@@ -581,8 +578,9 @@ class Head:
         return [job.child for job in gone]
 
     def withdraw_all(self, reply_to: ReplyTo) -> None:
-        """Cancel everything that a client which has left submitted."""
+        """Cancel everything that a client which has left submitted, and release its values."""
         self.history.unwanted(self.state.nested.withdraw_all(reply_to))
+        self.client_values.leave(reply_to)
 
     def release_for(self, owner: int, digests: Sequence[bytes] | None = None) -> None:
         """Release functions of a client: these digests, or all if None."""

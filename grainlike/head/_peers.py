@@ -48,6 +48,11 @@ class Connection:
         """True if the remote end has said goodbye."""
         return self.session is not None and self.session.over is not None
 
+    @property
+    def taker(self) -> Connection | None:
+        """Connection that takes the bytes of values that stay; None for a worker, whose jobs own none."""
+        return None
+
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         """Send a message; what a broken link swallows goes with the next one, or it is lost."""
         if self.session is None:

@@ -9,6 +9,7 @@ from grainlike.errors import ValueLostError
 from grainlike.head._errors import value_lost
 from grainlike.head._history import JobHistory
 from grainlike.head._state import HeadState
+from grainlike.head.values._client_values import ClientValues
 from grainlike.head.values._mover import ValueMover
 from grainlike.payload import Payload
 from grainlike.scheduler import HeadEvent, ReplicationAsked, ValuesReleased, ValuesWanted
@@ -20,7 +21,9 @@ __all__ = ["ProgramValues"]
 
 
 class ProgramValues:
-    """Source of a program's `Fetcher`, at its head. `mover` brings values; `tell` passes events to the scheduler."""
+    """Source of a program's `Fetcher`, at its head. `mover` brings values; `tell` passes events to the scheduler.
+    `clients` is that of the values of other programs.
+    """
 
     def __init__(
         self, state: HeadState, history: JobHistory, mover: ValueMover, tell: Callable[[HeadEvent], object]
@@ -31,6 +34,7 @@ class ProgramValues:
         mover.given = self.given
         self._tell = tell
         self.fetcher: Fetcher | None = None
+        self.clients = ClientValues(state, mover, tell, self.error)
 
     # --- from the fetcher --------------------------------------------------------------------------------------------
 
@@ -71,14 +75,16 @@ class ProgramValues:
 
     def replicated(self, values: Sequence[int]) -> None:
         """There are as many replicas of these values as were asked for, or as there can be."""
+        mine = self.clients.replicated(values)
         if self.fetcher is not None:
-            for value in values:
+            for value in mine:
                 self.fetcher.replicated(value)
 
     def lost(self, values: Sequence[int], why: str) -> None:
         """Wanted values are gone, and cannot be made again."""
+        mine = self.clients.lost(values, why)
         if self.fetcher is not None:
-            for value in values:
+            for value in mine:
                 self.fetcher.lost(value, self.error(value, why))
 
     def error(self, value: int, why: str) -> ValueLostError:

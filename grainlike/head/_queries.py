@@ -21,7 +21,7 @@ from grainlike.head._peers import WorkerConnection
 from grainlike.head._state import HeadState
 from grainlike.jobs import Job, LogLine, WorkerInfo
 from grainlike.resources import EMPTY, Allocation, Request
-from grainlike.scheduler import Explanation, HeadJob, JobState, PoolOffer, nothing_arrived, wanted_in_pools
+from grainlike.scheduler import Explanation, HeadJob, JobState, PoolOffer, wanted_in_pools
 from grainlike.wire import AskJobs, JobRow
 
 __all__ = ["HeadQueries"]
@@ -40,15 +40,24 @@ _STATES = {
 
 
 class HeadQueries:
-    """Answers of one head, from its `head_state`, `logs` and `history`. `now` is its clock."""
+    """Answers of one head, from its `head_state`, `logs` and `history`. `now` is its clock.
 
-    def __init__(self, head_state: HeadState, logs: LogRouter, history: JobHistory, now: Callable[[], float]) -> None:
+    `arrived(worker, value)` returns how many bytes of a value's copy to a worker are there.
+    """
+
+    def __init__(
+        self,
+        head_state: HeadState,
+        logs: LogRouter,
+        history: JobHistory,
+        now: Callable[[], float],
+        arrived: Callable[[int, int], int],
+    ) -> None:
         self._state = head_state
         self._logs = logs
         self._history = history
         self._now = now
-        self.arrived: Callable[[int, int], int] = nothing_arrived
-        """Function that returns how many bytes of a value's copy to a worker are there."""
+        self._arrived = arrived
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
@@ -205,7 +214,7 @@ class HeadQueries:
 
     def explain_job(self, number: int) -> Explanation | None:
         """Return where a job stands and what it waits for; None for one that has ended, or never was."""
-        return self._state.scheduler.explain(number, self._now(), self.arrived)
+        return self._state.scheduler.explain(number, self._now(), self._arrived)
 
     def logs_of(self, number: int, *, follow: bool) -> AsyncGenerator[LogLine, None] | None:
         """Return an iterator over the output of a job, past and future; None for one that never was."""

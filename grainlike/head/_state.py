@@ -8,6 +8,7 @@ from grainlike.head._functions import FunctionTable
 from grainlike.head._kept_calls import KeptCalls
 from grainlike.head._nested import RelayedJobs
 from grainlike.head._peers import WorkerConnection
+from grainlike.head.values._owners import ValueOwners
 from grainlike.head.values._transfers import DirectTransfer, LinkTransfer
 from grainlike.jobs import Job, JobCounters
 from grainlike.scheduler import HeadEvent, HeadScheduler
@@ -27,7 +28,8 @@ class HeadState:
         self.jobs: dict[int, Job] = {}
         self.counters = JobCounters(opened)
         self.functions = FunctionTable(tell)
-        self.nested = RelayedJobs(self.jobs, self.functions, self.next_job, tell, self.counters)
+        self.owners = ValueOwners()
+        self.nested = RelayedJobs(self.jobs, self.functions, self.next_job, tell, self.counters, self.owners)
         self.kept = KeptCalls(self.functions)
         self.last_job = 0
         """The highest number that a job has had."""

@@ -10,7 +10,6 @@ from collections.abc import Container, Iterable, Sequence
 from math import isfinite
 
 from grainlike.errors import ProtocolError
-from grainlike.net import TcpAddress, parse_address
 from grainlike.wire import (
     RECORD_BYTES,
     AskDepart,
@@ -71,6 +70,8 @@ def check_data(hello: Hello) -> None:
     """
     if not hello.data:
         return
+    from grainlike.net import TcpAddress, parse_address  # a worker in the program has no address
+
     try:
         address = parse_address(hello.data)
     except ValueError:
@@ -190,6 +191,10 @@ def _check_nested(
         _check_lengths("Submit", len(message.children), message.ages)
     if message.sizes:
         _check_lengths("Submit", len(message.children), message.sizes)
+    if message.inputs:
+        _check_lengths("Submit", len(message.children), message.inputs)
+    if message.parent and (message.inputs or any(spec.stays for spec in message.functions)):
+        raise ProtocolError("calls of a job refer to no values, and their values do not stay")
     _check_range("function", message.fns, 0, len(message.functions) - 1)
     here = sum(spec.here for spec in message.functions)
     if here > len(buffers):

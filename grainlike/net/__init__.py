@@ -3,7 +3,7 @@
 Answers: how frames travel between two processes, or two tasks of one (`Link`), and how a session outlives a link that
 breaks (`ResumableSession`; `ReconnectingLink` at the end that connects); where a process can be reached (`Address`),
 how connections are accepted (`Listener`), how the others find that address and prove their role (`Access`,
-`HeadLocator`), how links are encrypted and authenticated (`Tls`; between data servers `DataTls`), and how a running job
+`HeadLocator`), how links are encrypted and authenticated (`Tls`), and how a running job
 reaches its worker (`Uplink`).
 
 Never looks into a message: the messages are `wire`'s, their consequences are the scheduler's, and what each role may
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
         can_serve,
         holds_from_to,
         make_credentials,
+        name_of,
     )
-    from grainlike.net._data_tls import DataTls
     from grainlike.net._dial import adopt, connect
-    from grainlike.net._guard import make_private_directory
+    from grainlike.net._guard import keep_watch, make_private_directory
     from grainlike.net._head_lock import hold_lock, is_left_behind
     from grainlike.net._link import Link, OnFrames
     from grainlike.net._listener import Handler, Listener, RateLimitedLog, listen, listen_tcp
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from grainlike.net._reconnecting import RETURN_S, ReconnectingLink, Redial, waits
     from grainlike.net._resumable_session import ResumableSession
     from grainlike.net._stream import StreamLink
-    from grainlike.net._tls import Tls, TlsSession, client_tls, server_tls, shake_hands
+    from grainlike.net._tls import Tls, TlsSession, client_tls, role_of, server_tls, shake_hands, tls_context
     from grainlike.net._uplink import NestedSubmitter, Uplink
 
 __all__ = [
@@ -69,7 +69,6 @@ __all__ = [
     "ByteLink",
     "ClosedLink",
     "Credentials",
-    "DataTls",
     "Handler",
     "HeadLocator",
     "Link",
@@ -101,6 +100,7 @@ __all__ = [
     "holds_from_to",
     "is_gone",
     "is_left_behind",
+    "keep_watch",
     "left_behind",
     "listen",
     "listen_tcp",
@@ -108,15 +108,18 @@ __all__ = [
     "make_private_directory",
     "memory_pair",
     "move_access",
+    "name_of",
     "parse_address",
     "process_id",
     "publish_access",
     "read_access",
     "remove_left_behind",
+    "role_of",
     "server_tls",
     "shake_hands",
     "software",
     "state_directory",
+    "tls_context",
     "waits",
     "withdraw_access",
     "write_access",
@@ -132,7 +135,6 @@ if not TYPE_CHECKING:  # else any name would be there
             "Address": "_address",
             "ByteLink": "_byte_link",
             "Credentials": "_certificates",
-            "DataTls": "_data_tls",
             "Handler": "_listener",
             "ReconnectingLink": "_reconnecting",
             "Link": "_link",
@@ -169,6 +171,10 @@ if not TYPE_CHECKING:  # else any name would be there
             "is_gone": "_process",
             "is_left_behind": "_head_lock",
             "left_behind": "_access",
+            "keep_watch": "_guard",
+            "name_of": "_certificates",
+            "role_of": "_tls",
+            "tls_context": "_tls",
             "listen": "_listener",
             "listen_tcp": "_listener",
             "make_credentials": "_certificates",

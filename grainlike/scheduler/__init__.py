@@ -53,7 +53,7 @@ from grainlike.scheduler._events import (
     WorkerSuspected,
     WorkerTimed,
 )
-from grainlike.scheduler._explain import Explanation, Shortage, nothing_arrived
+from grainlike.scheduler._explain import Explanation, Shortage
 from grainlike.scheduler._head import HeadScheduler
 from grainlike.scheduler._records import HeadJob
 from grainlike.scheduler._scale_hint import PoolOffer, Trials, lacks, wanted_in_pools
@@ -207,7 +207,6 @@ __all__ = [
     "WorkerTimed",
     "backoff_s",
     "lacks",
-    "nothing_arrived",
     "transition_table",
     "wanted_in_pools",
 ]

@@ -204,6 +204,10 @@ from grainlike.wire._values import (
     SendReplica,
     StopTransfer,
     Unsent,
+    ValueComes,
+    ValueInterest,
+    ValuesAt,
+    ValuesGone,
 )
 from grainlike.wire._window import WINDOW_BYTES, WINDOW_ITEMS, Debt, Window
 
@@ -367,6 +371,10 @@ __all__ = [
     "Undefine",
     "Unsent",
     "UpIs",
+    "ValueComes",
+    "ValueInterest",
+    "ValuesAt",
+    "ValuesGone",
     "Wait",
     "Want",
     "WantedIs",

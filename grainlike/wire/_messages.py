@@ -32,6 +32,10 @@ from grainlike.wire._values import (
     SendReplica,
     StopTransfer,
     Unsent,
+    ValueComes,
+    ValueInterest,
+    ValuesAt,
+    ValuesGone,
 )
 
 __all__ = ["Message"]
@@ -86,4 +90,8 @@ Message = (
     | PullReplica
     | Pulled
     | DataSetup
+    | ValueInterest
+    | ValueComes
+    | ValuesGone
+    | ValuesAt
 )

@@ -26,17 +26,23 @@ from pathlib import Path
 
 __all__ = ["Block", "blocks_of"]
 
-_BLOCK = re.compile(r"^```(?P<kind>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"""^```(?P<kind>\w*)(?: title="(?P<title>[^"\n]*)")?\n(?P<body>.*?)^```$""", re.MULTILINE | re.DOTALL
+)
 
 
 @dataclass
 class Block:
-    """One block of a page, with the line where it begins, and the output that is shown after it."""
+    """One block of a page, with the line where it begins, and the output that is shown after it.
+
+    One with a title is a file, which does not run by itself.
+    """
 
     kind: str
     line: int
     body: str
     output: str = ""
+    title: str = ""
 
 
 def blocks_of(text: str) -> list[Block]:
@@ -48,7 +54,7 @@ def blocks_of(text: str) -> list[Block]:
         if kind == "text" and found and not between.strip() and found[-1].kind in ("python", "py", "bash"):
             found[-1].output = match["body"]
         else:
-            found.append(Block(kind, text.count("\n", 0, match.start()) + 1, match["body"]))
+            found.append(Block(kind, text.count("\n", 0, match.start()) + 1, match["body"], title=match["title"] or ""))
         end = match.end()
     return found
 
@@ -59,7 +65,7 @@ def _run_pages(directory: Path, pages: list[Path]) -> Iterator[dict[str, object]
         for block in blocks_of(page.read_text()):
             if block.kind == "py":
                 cells.append(block)
-            elif block.kind == "python":
+            elif block.kind == "python" and not block.title:
                 work = directory / f"{page.stem}-{block.line}"
                 work.mkdir()
                 (work / "example.py").write_text(block.body)

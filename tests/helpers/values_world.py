@@ -135,10 +135,7 @@ class World:
             moved = True
         while peer.up:
             message, buffers = peer.up.popleft()
-            if isinstance(message, Pulled):
-                self.mover.direct.hear_progress(peer, message)
-                continue
-            assert isinstance(message, ReplicaPart | ReplicaCredit | Fetched | Unsent)
+            assert isinstance(message, ReplicaPart | ReplicaCredit | Fetched | Unsent | Pulled)
             self.mover.hear(peer, message, [bytes(buffer) for buffer in buffers])
             moved = True
         return moved

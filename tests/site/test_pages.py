@@ -22,7 +22,7 @@ CODE = [
     pytest.param(page, block, id=f"{page.parent.name}/{page.stem}:{block.line}")
     for page in PAGES
     for block in blocks_of(page.read_text())
-    if block.kind in ("python", "py")
+    if block.kind in ("python", "py") and not block.title
 ]
 SCRIPTS = [
     pytest.param(block, id=f"{page.parent.name}/{page.stem}:{block.line}")

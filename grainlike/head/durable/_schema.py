@@ -28,6 +28,7 @@ from grainlike._version import __version__
 from grainlike.errors import JournalError
 from grainlike.head._kept_calls import KeptCalls
 from grainlike.head.durable import _schema_head, _schema_scheduler
+from grainlike.head.values._owners import ValueOwners
 from grainlike.journal import Conversion, Record
 
 __all__ = ["CONVERSIONS", "METHODS", "SCHEMA", "SchemaConversion", "check_schema", "conversions_from", "records"]
@@ -103,10 +104,13 @@ def _reach(fields: dict[str, Any]) -> None:
     fields.update(reach=records()["Reach"].cls(*known), coming={})
 
 
-def _add_direct(held: dict[str, Any]) -> None:
-    """Give a head and its scheduler what they need for copies between data servers, and for replication."""
-    held["scheduler"].begin_replication()
+def _own_values_and_replicas(held: dict[str, Any]) -> None:
+    """Give a head the owners of values that stay, as those of clients did not, and what it needs for replicas that are
+    kept and for copies between data servers.
+    """
     held.update(direct={}, begun={})
+    held["owners"] = held["nested"]._owners = ValueOwners()
+    held["scheduler"].begin_replication()
 
 
 _MOVES = Conversion(
@@ -128,7 +132,10 @@ _MOVES = Conversion(
         "Values": _empty("_leaving", "_replication", "_spares"),
         "SchedulerState": _empty("leaving", "replication", "spares"),
         "HeadScheduler": _empty("_worker_events"),
-        "HeadState": _add_direct,
+        "HeadState": _own_values_and_replicas,
+        "RelayedJobs": _put(_owners=None),
+        "RelayedJob": _put(request=""),
+        "LinkTransfer": _put(client=None, mapped=False),
     }
 )
 """Schema 4: values go from worker to worker, and those of clients stay. Workers that came before had no data server."""

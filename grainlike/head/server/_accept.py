@@ -322,6 +322,7 @@ class ConnectionHandler:
         """Suspect a peer whose link has broken, as it may be alive."""
         if isinstance(connection, ClientConnection):
             logger.info("the link to client %s has broken: %s", connection.name, reason)
+            self._acceptor.head.values.broke(connection)
             return
         logger.warning("the link to worker %s has broken: %s", connection.name, reason)
         self._acceptor.head.suspect(connection, f"its link has broken: {reason}", broke=True)

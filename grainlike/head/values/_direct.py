@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from grainlike.errors import ProtocolError
-from grainlike.head._peers import WorkerConnection
+from grainlike.head._peers import Connection
 from grainlike.head._state import HeadState
 from grainlike.head.values._transfers import DirectTransfer
 from grainlike.payload import replica_name
@@ -108,7 +108,7 @@ class DirectCopies:
 
     # --- what workers say --------------------------------------------------------------------------------------------
 
-    def hear(self, peer: WorkerConnection, copy: DirectTransfer, message: object) -> None:
+    def hear(self, peer: Connection, copy: DirectTransfer, message: object) -> None:
         """Take what a worker says of a copy.
 
         Raises:
@@ -126,7 +126,7 @@ class DirectCopies:
             case _:
                 raise ProtocolError(f"transfer {copy.number} does not pass the head")
 
-    def hear_progress(self, peer: WorkerConnection, message: Pulled) -> None:
+    def hear_progress(self, peer: Connection, message: Pulled) -> None:
         """Take how far copies to a worker are. Raises `ProtocolError` as `hear` does."""
         for number, at in zip(message.transfers, message.at, strict=True):
             copy = self._state.direct.get(number)
@@ -141,7 +141,7 @@ class DirectCopies:
         self.moved += max(0, at - copy.written)
         copy.written = at
 
-    def _unsent(self, peer: WorkerConnection, copy: DirectTransfer, message: Unsent) -> None:
+    def _unsent(self, peer: Connection, copy: DirectTransfer, message: Unsent) -> None:
         self._came(copy, message.at)
         self._end(copy, message.at)
         source = self._state.peers[copy.source]

@@ -16,11 +16,12 @@ from typing import NamedTuple
 
 from grainlike._memory import mapped_memory
 from grainlike.errors import ProtocolError, SerializationError
-from grainlike.head._peers import WorkerConnection
+from grainlike.head._peers import Connection
 from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
 from grainlike.head.values._credit import CreditPool
 from grainlike.head.values._direct import DirectCopies
+from grainlike.head.values._owners import ValueOwner
 from grainlike.head.values._transfers import LinkTransfer, number_of
 from grainlike.payload import Payload, is_shared_directory, map_replica, replica_file, replica_payload, stand_in
 from grainlike.scheduler import (
@@ -37,11 +38,13 @@ from grainlike.wire import (
     Buffer,
     DropReplicas,
     Fetched,
+    Pulled,
     ReplicaCredit,
     ReplicaPart,
     SendReplica,
     StopTransfer,
     Unsent,
+    ValueComes,
 )
 
 __all__ = ["ValueMover"]
@@ -82,8 +85,12 @@ class ValueMover:
 
     def __init__(self, state: HeadState, object_store: ObjectStore, tell: Callable[[HeadEvent], object]) -> None:
         self.given: Callable[[int, Payload], object] = _nobody_waits
+        self.owner_of: Callable[[int], ValueOwner | None] = _nobody_owns
+        """Function that returns the client which owns a value; None for this program's own."""
+        self.told: Callable[[HeadEvent], object] = _nobody_listens
+        """Called with each event of which the scheduler was told."""
         self.relayed = self.fetched = 0
-        """Bytes copied between workers through this process; and brought to it over links."""
+        """Bytes copied between workers through this process; and brought to it, or to clients, over links."""
         self.answers: list[HeadEvent | _Gift | _ReplicaFile] = []
         """Events for the scheduler, and values for this process, that the next `flush` passes on, in order."""
         self._state = state
@@ -119,16 +126,21 @@ class ValueMover:
                         self.direct.start(value, attempt, size, source, action.worker)
             case GiveValues():
                 for value, attempt, size in zip(action.values, action.attempts, action.sizes, strict=True):
-                    if not self._is_mapped(value, attempt, action.worker):
+                    owner = self.owner_of(value)
+                    if owner is not None:
+                        self._give_to(owner.taker, value, attempt, size, action.worker)
+                    elif not self._is_mapped(value, attempt, action.worker):
                         self._start(value, attempt, size, action.worker, _HERE)
             case ReplicasDropped():
                 self._drop(action)
 
     def unwant(self, values: Iterable[int]) -> None:
-        """Nobody in this process waits for these values any more: stop what is under way of them."""
+        """Nobody in this process, or their client, waits for these values any more: stop what is under way of them."""
         values = list(values)
         for value in values:
-            self._stop(self._by_target.get((_HERE, value)))
+            owner = self.owner_of(value)
+            target = _HERE if owner is None or owner.taker is None else owner.taker.number
+            self._stop(self._by_target.get((target, value)))
         unwanted = set(values)
         self.answers = [
             one for one in self.answers if not (isinstance(one, _Gift | _ReplicaFile) and one.value in unwanted)
@@ -161,6 +173,7 @@ class ValueMover:
                     self._tell(ValuesGiven(given))  # of all that came together at once: each event is a pass
                     given = []
                 self._tell(gift)
+                self.told(gift)
             if given:
                 self._tell(ValuesGiven(given))
 
@@ -219,21 +232,40 @@ class ValueMover:
         ours = is_shared_directory(hello.replicas) and self._object_store.maps(hello)
         return hello.replicas if ours else None
 
+    def _give_to(self, client: Connection | None, value: int, attempt: int, size: int, source: int) -> None:
+        """Give a value to a client, which maps the worker's file if it has the same memory."""
+        if client is None:
+            self._answer(ValuesGiven([value]))
+            return
+        transfer = self._new(value, attempt, size, source, client.number)
+        # By what both have said, not by a look at the directory: a replay of the journal has to find the same.
+        hello, memory = self._state.peers[source].hello, client.hello.memory
+        directory = hello.replicas if memory and hello.memory == memory else ""
+        transfer.client, transfer.mapped, transfer.paused = client, bool(directory), True
+        client.post(ValueComes(transfer.number, value, attempt, size, directory))
+        self._begin(transfer)
+
     # --- through links -----------------------------------------------------------------------------------------------
 
-    def _start(self, value: int, attempt: int, size: int, source: int, target: int) -> None:
-        """Begin a transfer. It takes the place of one of the same value to the same target."""
+    def _new(self, value: int, attempt: int, size: int, source: int, target: int) -> LinkTransfer:
+        """Make a transfer. It takes the place of one of the same value to the same target."""
         self._end_other(value, target)
         self._state.last_transfer += 1
         transfer = LinkTransfer(self._state.last_transfer, value, attempt, size, source, target)
         transfer.granted = transfer.received = transfer.written = self.direct.left_off(value, attempt, size, target)
+        self._state.transfers[transfer.number] = self._by_target[target, value] = transfer
+        return transfer
+
+    def _start(self, value: int, attempt: int, size: int, source: int, target: int) -> None:
+        """Begin a transfer to a worker, or to this process."""
+        transfer = self._new(value, attempt, size, source, target)
         if target == _HERE:
             try:
                 transfer.memory = mapped_memory(size) or bytearray(size)
             except (MemoryError, OverflowError):
+                self._end(transfer)
                 self._answer(_Gift(value, Payload(stand_in(size, 0))))
                 return
-        self._state.transfers[transfer.number] = self._by_target[target, value] = transfer
         self._begin(transfer)
 
     def _end_other(self, value: int, target: int) -> None:
@@ -260,7 +292,7 @@ class ValueMover:
     def _fail(self, transfer: LinkTransfer, why: str) -> None:
         """End a transfer before its end; a worker was to have it, as a wanted value stays wanted."""
         self._stop(transfer)
-        if transfer.target != _HERE:
+        if transfer.target != _HERE and transfer.client is None:
             self._answer(ReplicasFailed(transfer.target, [transfer.value], [transfer.attempt], why))
 
     def _answer(self, answer: HeadEvent | _Gift | _ReplicaFile) -> None:
@@ -270,15 +302,18 @@ class ValueMover:
 
     def hear(
         self,
-        peer: WorkerConnection,
-        message: ReplicaPart | ReplicaCredit | Fetched | Unsent,
+        peer: Connection,
+        message: ReplicaPart | ReplicaCredit | Fetched | Unsent | Pulled,
         buffers: Sequence[Buffer] = (),
     ) -> None:
-        """Take what a worker says of a transfer; of one that is over, nothing follows.
+        """Take what a worker, or a client, says of a transfer; of one that is over, nothing follows.
 
         Raises:
             ProtocolError: it was never asked for that, or sends other bytes than it was asked for.
         """
+        if isinstance(message, Pulled):
+            self.direct.hear_progress(peer, message)
+            return
         number, generation = number_of(message.transfer)
         if not 0 < number <= self._state.last_transfer:
             raise ProtocolError(f"there was no transfer {number}")
@@ -301,22 +336,38 @@ class ValueMover:
             case Fetched():
                 if self._is_of(peer, transfer.target, transfer):
                     self._end(transfer)
-                    self._answer(ReplicasArrived(peer.number, [transfer.value], [transfer.attempt]))
+                    if transfer.client is None:
+                        self._answer(ReplicasArrived(peer.number, [transfer.value], [transfer.attempt]))
+                    else:
+                        self._answer(ValuesGiven([transfer.value]))
             case Unsent():
                 self._unsent(peer, transfer, message)
         self.flush()
 
-    def _is_of(self, peer: WorkerConnection, number: int, transfer: LinkTransfer) -> bool:
+    def _is_of(self, peer: Connection, number: int, transfer: LinkTransfer) -> bool:
         if peer.number != number:
-            raise ProtocolError(f"transfer {transfer.number} is another worker's")
+            raise ProtocolError(f"transfer {transfer.number} is another's")
         return True
 
-    def _unsent(self, peer: WorkerConnection, transfer: LinkTransfer, message: Unsent) -> None:
+    def _unsent(self, peer: Connection, transfer: LinkTransfer, message: Unsent) -> None:
         if peer.number not in (transfer.source, transfer.target):
-            raise ProtocolError(f"transfer {transfer.number} is another worker's")
+            raise ProtocolError(f"transfer {transfer.number} is another's")
+        if transfer.client is not None:
+            self._unsent_to_client(peer, transfer, message)
+            return
         if peer.number == transfer.source and (message.gone or transfer.target == _HERE):
             self._gone(transfer)
         self._fail(transfer, f"{peer.name}: {message.why}")
+
+    def _unsent_to_client(self, peer: Connection, transfer: LinkTransfer, message: Unsent) -> None:
+        """Have a client that cannot map a file get the bytes; a replica that is missing or damaged is gone."""
+        if transfer.mapped and peer is transfer.client and not message.gone:
+            transfer.mapped = False
+            peer.post(ValueComes(transfer.number, transfer.value, transfer.attempt, transfer.size))
+            self._begin(transfer)
+            return
+        self._stop(transfer)
+        self._gone(transfer)
 
     def _gone(self, transfer: LinkTransfer) -> None:
         """A transfer's source has no whole replica, as it turns out: what is left of the file goes, too."""
@@ -340,8 +391,12 @@ class ValueMover:
             transfer.memory[part.at : part.at + count] = memoryview(buffers[0]).cast("B")
             self._written(transfer, count)
             return
-        self.relayed += count
         onward = ReplicaPart(transfer.number, part.value, part.attempt, part.at, part.size)
+        if transfer.client is not None:
+            self.fetched += count
+            transfer.client.post(onward, buffers)
+            return
+        self.relayed += count
         self._state.peers[transfer.target].post(onward, buffers)
 
     def _written(self, transfer: LinkTransfer, count: int) -> None:
@@ -367,33 +422,41 @@ class ValueMover:
 
     # --- workers that come and go ------------------------------------------------------------------------------------
 
-    def broke(self, peer: WorkerConnection) -> None:
-        """The link to a worker has broken: what was under way there is lost, and holds up nobody else."""
+    def broke(self, peer: Connection) -> None:
+        """The link to a worker or client has broken: what was under way there is lost, and holds up nobody else."""
         self._away.add(peer.number)
         for transfer in self._of(peer):
             self._credit.rewind(transfer, transfer.received if transfer.source == peer.number else transfer.written)
 
-    def returned(self, peer: WorkerConnection) -> None:
-        """There is another link to a worker: go on with its transfers, as far as their other end can be reached."""
+    def returned(self, peer: Connection) -> None:
+        """There is another link to a worker or client: go on with its transfers, where the other end can be reached."""
         self.broke(peer)
         self._away.discard(peer.number)
         for transfer in self._of(peer):
             self._begin(transfer)
 
     def _begin(self, transfer: LinkTransfer) -> None:
-        if self._away.isdisjoint((transfer.source, transfer.target)):
+        if not transfer.mapped and self._away.isdisjoint((transfer.source, transfer.target)):
             self._credit.start(transfer)
 
-    def left(self, peer: WorkerConnection) -> None:
-        """A worker is lost, as the scheduler knows: so are its transfers."""
+    def left(self, peer: Connection) -> None:
+        """A worker is lost, as the scheduler knows, or a client: so are its transfers."""
         self._away.discard(peer.number)
         for transfer in self._of(peer):
             self._stop(transfer)
         self.direct.left(peer.number)
 
-    def _of(self, peer: WorkerConnection) -> list[LinkTransfer]:
+    def _of(self, peer: Connection) -> list[LinkTransfer]:
         return [one for one in self._state.transfers.values() if peer.number in (one.source, one.target)]
 
 
 def _nobody_waits(value: int, payload: Payload) -> None:
     """Values come to a program alone."""
+
+
+def _nobody_owns(value: int) -> None:  # noqa: ARG001 - as where there are clients
+    return None
+
+
+def _nobody_listens(event: HeadEvent) -> None:
+    """Who listens has clients."""

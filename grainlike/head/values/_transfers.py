@@ -6,17 +6,18 @@ came through; what is still sent by credit of before, in an earlier `generation`
 
 from __future__ import annotations
 
+from grainlike.head._peers import Connection
 from grainlike.wire import GENERATION
 
 __all__ = ["DirectTransfer", "LinkTransfer", "number_of"]
 
 
 class LinkTransfer:
-    """A copy of a replica from worker `source` to worker `target`, or to this process if that is 0."""
+    """A copy of a replica from worker `source` to worker `target`, to this process if that is 0, or to a client."""
 
     __slots__ = (
-        "attempt", "begun", "generation", "granted", "memory", "number", "paused", "received", "size", "source",
-        "target", "value", "waits", "written",
+        "attempt", "begun", "client", "generation", "granted", "mapped", "memory", "number", "paused", "received",
+        "size", "source", "target", "value", "waits", "written",
     )  # fmt: skip
 
     def __init__(self, number: int, value: int, attempt: int, size: int, source: int, target: int) -> None:
@@ -32,7 +33,11 @@ class LinkTransfer:
         self.paused = self.waits = False
         """True while an end of it cannot be reached; and while it waits for its turn to get credit."""
         self.memory: memoryview | bytearray | None = None
-        """Memory that takes a copy to this process; None for one between workers."""
+        """Memory that takes a copy to this process; None for any other."""
+        self.client: Connection | None = None
+        """Client that is the target."""
+        self.mapped = False
+        """True if the client maps the worker's file, so nothing moves."""
 
     @property
     def leg(self) -> int:

@@ -139,6 +139,8 @@ class ValueTable:
         value = self.values.get(number)
         if value is not None and value.owned:
             value.owned = False
+            if not value.replicas:
+                value.unreached = False  # whoever waits refers to it: it is not made again for nobody
             self.look_at(value)
 
     def look_at(self, value: ValueState) -> None:

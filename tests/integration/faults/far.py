@@ -7,13 +7,17 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from limits import LIMIT_S
 from waiting import until
 
-from grainlike import Executor
+from grainlike import Executor, connect
 
-__all__ = ["books", "far_workers", "head_of", "lose", "replicas"]
+__all__ = ["books", "far_workers", "far_workers_of_client", "head_of", "lose", "replicas"]
+
+_heads: WeakKeyDictionary[Executor, Any] = WeakKeyDictionary()
+"""Heads of those executors that are clients of one in this process."""
 
 _ELSEWHERE = "import grainlike.payload as p\np.memory_id = lambda: {name!r}"
 
@@ -41,8 +45,18 @@ async def far_workers(
         yield executor, workers
 
 
+@asynccontextmanager
+async def far_workers_of_client(
+    start_worker: Callable[..., Any], *names: str, resources: str = "cores=2"
+) -> AsyncIterator[tuple[Executor, dict[str, Any]]]:
+    """The same for a program that uses that executor's head by `connect`."""
+    async with far_workers(start_worker, *names, resources=resources) as (head, workers), connect(head.address) as mine:
+        _heads[mine] = head_of(head)
+        yield mine, workers
+
+
 def head_of(executor: Executor) -> Any:
-    return executor._service.head
+    return _heads.get(executor) or executor._service.head
 
 
 def books(executor: Executor) -> dict[int, Any]:

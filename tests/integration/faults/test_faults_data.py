@@ -18,9 +18,10 @@ from waiting import until
 from weather import Weather
 
 from grainlike import Executor, delayed, info, parse, start, wait
-from grainlike.net import DataTls, TcpAddress, find_access, listen_tcp
+from grainlike.net import TcpAddress, find_access, listen_tcp
 from grainlike.wire import Gone, Want, encode_data, read_data
 from grainlike_worker.data._reading import read_exactly
+from grainlike_worker.data._tls import DataTls
 
 pytestmark = pytest.mark.asyncio
 

@@ -585,9 +585,13 @@ async def test_a_fetch_and_a_wait_for_replicas_of_one_value_do_not_end_each_othe
 def test_the_end_of_the_executor_ends_waits_for_replicas() -> None:
     bench = Bench()
     a_ = bench.staying(1)
-    waits = Waits(2, a_)
+    b_ = bench.staying(2)
+    waits, left = Waits(2, a_), Waits(2, b_)
+    left.fetch.cancel()
     bench.fetcher.close()
     assert waits.ends == 1
+    assert left.ends == 0
+    assert sorted(bench.source.released) == [1, 2]  # what is lost of them is not made again for that
     assert isinstance(waits.fetch.error, ValueLostError)
     with pytest.raises(ValueLostError, match="closed"):
         Waits(2, a_)

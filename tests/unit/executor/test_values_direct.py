@@ -328,8 +328,8 @@ def test_what_no_worker_may_say_of_a_copy_is_refused(world: World, source: Peer,
             world.mover.hear(peer, message)  # type: ignore[arg-type]
     for peer, at in ((source, 1), (target, SIZE + 1), (target, -1)):
         with pytest.raises(ProtocolError):
-            world.mover.direct.hear_progress(peer, Pulled([1], [at]))
-    world.mover.direct.hear_progress(target, Pulled([9], [1]))  # it is over
+            world.mover.hear(peer, Pulled([1], [at]))
+    world.mover.hear(target, Pulled([9], [1]))  # it is over
     with pytest.raises(ProtocolError):
         check_frames([Frame(Pulled([1, 2], [1]))], (), None)
     assert world.told == []

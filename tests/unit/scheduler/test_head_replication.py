@@ -215,6 +215,17 @@ def test_a_value_that_is_let_go_while_somebody_waits_for_its_replicas_goes_then(
     assert not world.known
 
 
+def test_a_lost_value_that_is_let_go_is_not_made_again_for_its_replicas():
+    world = cluster(1)
+    value = a_value(world)
+    world.lose(1)
+    replicate(world, value, 2)
+    assert world.revived == [value]
+    world.release(value)
+    assert not world.known
+    assert not world.head.jobs
+
+
 def test_a_value_that_may_not_be_made_again_gets_its_second_replica_again():
     world = cluster()
     value = a_value(world, fn=2)

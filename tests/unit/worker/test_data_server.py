@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 from data_ends import CREDENTIALS, LIMIT_S, TLS, Getter, named, scripted, serving, want_of
 
-from grainlike.net import DataTls, TcpAddress, can_serve, client_tls, listen_tcp, make_credentials
+from grainlike.net import TcpAddress, can_serve, client_tls, listen_tcp, make_credentials
 from grainlike.net import _certificates as certificates
 from grainlike.payload import replica_path
 from grainlike.wire import Busy, Fetched, Gone, Here, Unsent, Want, encode_data, read_data
 from grainlike_worker.data import _pulling, _serving
 from grainlike_worker.data._part_files import PartFile
 from grainlike_worker.data._reading import PART_BYTES, read_exactly
+from grainlike_worker.data._tls import DataTls
 
 LARGE = os.urandom(3_000_000)
 HALF = 5 * PART_BYTES

@@ -18,7 +18,7 @@ from typing import Protocol
 import anyio
 
 from grainlike.errors import GrainlikeError
-from grainlike.net import Access, ByteLink, ReconnectingLink, TcpAddress, adopt, can_serve, listen_tcp, parse_address
+from grainlike.net import Access, ByteLink, ReconnectingLink, TcpAddress, adopt, can_serve, parse_address
 from grainlike.wire import DataSetup, Frame, Message
 from grainlike_worker.daemon._child import describe_exit, start_module
 from grainlike_worker.daemon._keeper_watch import DYING_S, gone
@@ -37,14 +37,16 @@ OFF = "off"
 
 
 class Orders(Protocol):
-    """What a data server is to do."""
+    """Orders for a data server."""
 
     @property
     def busy(self) -> bool:
         """True while anything is pending."""
+        ...
 
     def pending(self) -> Iterable[Message]:
         """Return what a process that begins is told."""
+        ...
 
     def hear(self, frames: list[Frame]) -> None:
         """Take what it says."""
@@ -159,6 +161,8 @@ def open_data_process(
         logger.warning("%s; begin a new cluster to change that", words)
         yield None
         return
+    from grainlike.net import listen_tcp  # not for workers that have no port
+
     wanted = _address(option) if option else TcpAddress(host, 0)
     try:
         listener = listen_tcp(wanted)

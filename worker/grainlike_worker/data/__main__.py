@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from grainlike.errors import ProtocolError
-from grainlike.net import Credentials, DataTls
+from grainlike.net import Credentials
 from grainlike.subprocesses import reset_signals
 from grainlike.wire import (
     TRUSTED,
@@ -32,6 +32,7 @@ from grainlike.wire import (
 )
 from grainlike_worker.data._pulling import Puller
 from grainlike_worker.data._serving import ReplicaServer
+from grainlike_worker.data._tls import DataTls
 from grainlike_worker.ipc._signals import NOTICES
 from grainlike_worker.linux._lifeline import die_with_parent
 
@@ -43,7 +44,7 @@ TELL_S = 0.5
 _READ_BYTES = 64 * 1024
 
 
-class DataProcess:
+class DataServer:
     """The data server of the daemon at the other end of `control`, which others reach by `listener`."""
 
     def __init__(self, control: socket.socket, listener: socket.socket | None) -> None:
@@ -110,7 +111,7 @@ def main(arguments: list[str]) -> NoReturn:
     sys.argv[1:] = []
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     try:
-        DataProcess(control, listener).serve()
+        DataServer(control, listener).serve()
     except OSError:
         pass  # the daemon is dead
     except BaseException as error:  # noqa: BLE001 - the last chance to say why

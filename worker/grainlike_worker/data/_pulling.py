@@ -10,11 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from grainlike.errors import GrainlikeError, ProtocolError
-from grainlike.net import DataTls, TcpAddress, parse_address
+from grainlike.net import TcpAddress, parse_address
 from grainlike.payload import replica_path
 from grainlike.wire import Busy, Fetched, Gone, Here, Pulled, PullReplica, Unsent, Want, encode_data, read_data
 from grainlike_worker.data._part_files import PartFile
 from grainlike_worker.data._reading import PART_BYTES, read_exactly
+from grainlike_worker.data._tls import DataTls
 
 __all__ = ["Puller"]
 

@@ -13,10 +13,11 @@ from hmac import compare_digest
 from pathlib import Path
 
 from grainlike.errors import GrainlikeError, ProtocolError
-from grainlike.net import DataTls, RateLimitedLog
+from grainlike.net import RateLimitedLog
 from grainlike.payload import replica_name, replica_path
 from grainlike.wire import Busy, DataMessage, Gone, Here, Want, encode_data, read_data
 from grainlike_worker.data._reading import PART_BYTES, read_exactly
+from grainlike_worker.data._tls import DataTls
 
 __all__ = ["ReplicaServer"]
 

@@ -8,10 +8,7 @@ import time
 from contextlib import suppress
 
 from grainlike.errors import AuthenticationError
-from grainlike.net._address import TcpAddress
-from grainlike.net._certificates import Credentials, name_of
-from grainlike.net._guard import keep_watch
-from grainlike.net._tls import role_of, tls_context
+from grainlike.net import Credentials, TcpAddress, keep_watch, name_of, role_of, tls_context
 
 __all__ = ["DataTls"]
 
