@@ -52,7 +52,7 @@ begin_launch = $(if $(1),beside launch-$(firstword $(1)) env GRAINLIKE_TEST_LAUN
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-engines test-launch test-dashboard test-long test-kernel bugs check house lint format bench clean
+.PHONY: help demo test test-engines test-launch test-dashboard test-long test-kernel bugs check house docs lint format bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,7 +93,7 @@ else
 	GRAINLIKE_TEST_LAUNCH="$(SYSTEMS)" $(BIN)/python -m pytest tests/launch $(ARGS)
 endif
 
-test-dashboard: $(VENV)/.browser  ## look at the dashboard's pages in a real Chromium, from Debian's package; to install that takes root
+test-dashboard: $(VENV)/.browser  ## look at the dashboard's pages, and at the site that `make docs` built, in a real Chromium, from Debian's package; to install that takes root
 	@command -v chromium >/dev/null || { echo "Installing $(BROWSER) ..."; test "$$(id -u)" = 0 \
 			&& { apt-get install -y -q --no-install-recommends $(BROWSER) \
 				|| { apt-get update -q && apt-get install -y -q --no-install-recommends $(BROWSER); }; } >/dev/null; } \
@@ -103,6 +103,11 @@ test-dashboard: $(VENV)/.browser  ## look at the dashboard's pages in a real Chr
 $(VENV)/.browser: $(VENV)/.dev
 	@echo "Installing what drives a browser into $(VENV) (once) ..."
 	@$(PIP) --group browser
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.dev
+	@echo "Installing what builds the site into $(VENV) (once) ..."
+	@$(PIP) --group docs
 	@touch $@
 
 $(VENV)/gridengine/.unpacked: | $(VENV)/.pip
@@ -140,6 +145,13 @@ check: lint  ## style, types, and the walls between the rooms
 
 house: $(VENV)/.dev  ## print figures of the source tree, beside what they were and are to be (ARGS="--list circles" for what makes up a row)
 	$(BIN)/python tests/architecture/house.py $(ARGS)
+
+docs: $(VENV)/.docs  ## build the site into build/site/index.html, and refuse dead links, pages without a place and addresses elsewhere
+	@$(BIN)/python docs/_site/stage.py build/site-source
+	@NO_COLOR=1 $(BIN)/python -m zensical build --clean --strict >build/site.log 2>&1 || { cat build/site.log; exit 1; }
+	@! grep -E "^(griffe|mkdocstrings):" build/site.log
+	@$(BIN)/python docs/_site/check.py mkdocs.yml
+	@echo "The site is in build/site/index.html."
 
 lint: $(VENV)/.dev  ## style alone
 	$(BIN)/ruff check

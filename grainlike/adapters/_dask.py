@@ -63,7 +63,7 @@ def dask_get(
         Values in the places of their keys; lists of keys give tuples.
 
     Raises:
-        Whatever a task raises, as its own type; the others are cancelled, those that run too.
+        Exception: what a task raises, as its own type; the others are cancelled, those that run too.
         TypeError: `pool` is some other pool, or comes with `head`.
         ValueError: tasks need each other in a circle.
         KeyError: there is no such key.

@@ -116,6 +116,10 @@ class GrainlikePool(FuturesExecutor):
 
         Raises:
             RuntimeError: the pool was shut down.
+
+        Example::
+
+            chunks = np.array_split(data, 4 * pool.slots())
         """
         asked = self.request if request is None else request
         return max(1, sum(worker.resources.N // (asked.N or 1) for worker in self._thread.workers()))
@@ -127,6 +131,11 @@ class GrainlikePool(FuturesExecutor):
             RuntimeError: the pool was shut down; `BrokenProcessPool`, one of these, if its thread was ended or its
                 initializer raised.
             TypeError: `fn` cannot be called, or is a generator function, whose values could not be sent.
+
+        Example::
+
+            future = pool.submit(fit, data)
+            print(future.result())
         """
         return self.submit_as(self.request, fn, *args, **kwargs)
 
@@ -175,7 +184,7 @@ class GrainlikePool(FuturesExecutor):
         Raises:
             ValueError: `chunksize` is less than 1.
             TimeoutError: from the iterator, when a value comes too late.
-            Whatever a call raises, from the iterator, which ends with it.
+            Exception: what a call raises, as it is, from the iterator, which ends with it.
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
@@ -219,6 +228,10 @@ class GrainlikePool(FuturesExecutor):
         Args:
             wait: return when all calls have ended, and no thread and no process of the pool is left.
             cancel_futures: cancel the calls that have not begun.
+
+        Example::
+
+            pool.shutdown(wait=False, cancel_futures=True)
         """
         self._thread.end(cancel=cancel_futures)
         if wait:

@@ -62,7 +62,7 @@ def result(placeholder: Delayed[T], timeout: float | None = None) -> T:
         JobCancelledError: the placeholder or the blocked call was cancelled, or the executor closed.
         RuntimeError: an event loop runs in this thread (write `await r_`); or no executor is open, or several.
         TypeError: `placeholder` is none.
-        Whatever the call raised, as it is.
+        Exception: what the call raised, as it is.
 
     Example::
 

@@ -62,6 +62,8 @@ def connect(
             while no program has it is dropped, and the next one is told how many records that were.
         observers: as `Executor`'s.
 
+    Large values of its jobs stay at workers (`docs/data.md`), and go with the program; those of named calls are kept.
+
     All of `Executor` is there, but `events()` are of this program's own jobs. Leaving the block cancels what still
     runs, unless it belongs to a session, and does not wait until workers have ended it; so does the head when the
     program dies. Streams end with the program in any case, for nobody else could read them.
@@ -195,7 +197,7 @@ class ConnectedExecutor(Executor):
 
     async def forget(self, *names: str) -> None:
         """Drop what is kept under these names, and wait until the head has acknowledged that. Calls that run
-        continue.
+        continue. Cancelled, it does not wait; the head may have dropped them.
 
         Raises:
             SessionError: a name is not there; or there is no session.

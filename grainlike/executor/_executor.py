@@ -265,7 +265,7 @@ class Executor(ExecutorBase):
 
         Raises:
             RuntimeError: the executor is not open, or lives in another event loop.
-            Whatever the call raised, as it is; `GraphError` for a node that another executor has started.
+            Exception: what the call raised, as it is; `GraphError` for a node that another executor has started.
         """
         self._check_loop("awaited")
         return await self._engine.wait(node)
@@ -425,7 +425,7 @@ class Executor(ExecutorBase):
         """Return where a placeholder stands and what it waits for, read from the scheduler's state; `str` of it is a
         sentence.
 
-        It starts nothing.
+        It starts nothing, and cancelling it changes nothing.
 
         Raises:
             GraphError: the placeholder belongs to another executor, and has not finished.

@@ -53,7 +53,7 @@ def run(
     Raises:
         TypeError: `main` is not something to call, or what it gives cannot be awaited.
         RuntimeError: an event loop is running here already.
-        Whatever `main` raises, as it is.
+        Exception: what `main` raises, as it is.
 
     Example::
 

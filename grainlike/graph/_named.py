@@ -315,7 +315,12 @@ class NamedGraph(Mapping[str, Delayed[Any]]):
         return Graph(nodes, edges)
 
     def mermaid(self) -> str:
-        """The graph as a Mermaid flowchart, one job or edge a line."""
+        """Return the graph as a Mermaid flowchart, one job or edge a line.
+
+        Example::
+
+            print(dag.mermaid())
+        """
         return self._graph().mermaid()
 
     def picture(self, path: str | PathLike[str]) -> Path:

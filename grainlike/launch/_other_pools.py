@@ -82,6 +82,12 @@ class SSH(WorkerPool):
         Raises:
             LaunchError: none does, or gives an answer within 30 s.
             ValueError: as `script`.
+
+        Cancelled, it ends what asks the machines.
+
+        Example::
+
+            print(await SSH("cores=16", hosts=["node1", "node2"]).check())
         """
         from grainlike.launch._native import ask_each_whether_taken  # programs that only describe pools do without
 
@@ -176,7 +182,18 @@ class Kubernetes(WorkerPool):
         return json.dumps(self.dialect().manifest(block), indent=2) + "\n"
 
     async def check(self) -> str:
-        """Ask Kubernetes in a dry run whether it would take a block: see `WorkerPool.check`."""
+        """Ask Kubernetes in a dry run whether it would take a block; return its words. Nothing is submitted.
+
+        Raises:
+            LaunchError: it would not, or gives no answer within 30 s.
+            ValueError: as `script`.
+
+        Cancelled, it withdraws the question.
+
+        Example::
+
+            print(await Kubernetes("cores=4", image="registry.example/worker:1").check())
+        """
         from grainlike.launch._kubernetes_session import ask_kubernetes  # programs that only describe pools do without
 
         block = self._example()

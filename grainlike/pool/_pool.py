@@ -204,7 +204,9 @@ class ResourcePool:
         """Acquire for the length of an `async with` block, and release however the block ends.
 
         Raises:
-            As `acquire`.
+            ResourceSpecError: `request` is malformed.
+            UnsatisfiableError: the pool will never have so much.
+            Exception: error of a usage callback.
 
         Example::
 

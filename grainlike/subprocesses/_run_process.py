@@ -65,11 +65,20 @@ async def run_process(
     Args:
         command: program and arguments; text goes to the shell.
         input: bytes for its standard input, instead of `stdin`.
-        stdin, stdout, stderr: as for `subprocess`; output is collected by default.
+        stdin: as for `subprocess`.
+        stdout: as for `subprocess`; collected by default.
+        stderr: as for `subprocess`; collected by default.
         check: raise when it fails.
+        cwd: as for `subprocess`.
         env: its whole environment. A thread width that differs from this process's own stays; others are the job's.
-        cwd, start_new_session, pass_fds, user, group, extra_groups, umask: as for `subprocess`.
-        startupinfo, creationflags: for Windows, where nothing is enforced.
+        startupinfo: for Windows, where nothing is enforced.
+        creationflags: for Windows, where nothing is enforced.
+        start_new_session: as for `subprocess`.
+        pass_fds: as for `subprocess`.
+        user: as for `subprocess`.
+        group: as for `subprocess`.
+        extra_groups: as for `subprocess`.
+        umask: as for `subprocess`.
 
     Returns:
         What it gave: `returncode`, and `stdout` and `stderr` as bytes where they were collected.

@@ -59,7 +59,7 @@ class JobScreen(Screen[None]):
         self._texts = texts
         self._fresh: deque[str] = deque(maxlen=TAIL)
         self._at = 0
-        """Line at the top after the last new ones: a person who has scrolled up is above it."""
+        """Line at the top when its end was last shown: a person who has scrolled up is above it."""
 
     def compose(self) -> ComposeResult:
         """Make the widgets."""
@@ -126,16 +126,17 @@ class JobScreen(Screen[None]):
 
     def _flush(self) -> None:
         log = self.query_one(Log)
-        if not self._fresh or not log.size.height:
+        if not log.size.height:
             return
-        lines = [self._texts.escaped(_COLOURS.sub("", line).expandtabs()) for line in self._fresh]
-        self._fresh.clear()
         follows = log.scroll_offset.y >= self._at or log.is_vertical_scroll_end
-        log.write_lines(lines)
-        if follows:
+        if self._fresh:
+            log.write_lines([self._texts.escaped(_COLOURS.sub("", line).expandtabs()) for line in self._fresh])
+            self._fresh.clear()
+        # Its end also moves without new lines, as its scroll bars come or the terminal changes its size.
+        if follows and log.scroll_offset.y < log.max_scroll_y:
             log.scroll_end(animate=False, immediate=True)
-            self.action_follow()  # once more when it has its scroll bars
-        self._at = log.scroll_offset.y
+        if follows:
+            self._at = log.scroll_offset.y
 
     def action_follow(self) -> None:
         """Go to the end of the log, and stay there while it grows; a person who scrolls up stays where they are."""

@@ -159,6 +159,8 @@ def test_the_page_of_commands_has_every_command_and_no_other() -> None:
 def test_links_inside_the_documentation_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            if target.startswith("reference/"):  # generated with the site, which has its own check
+                continue
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
 
 

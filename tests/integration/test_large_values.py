@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from functools import reduce
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +22,7 @@ from grainlike import (
     SerializationError,
     amap,
     as_completed,
+    connect,
     delayed,
     gather,
     info,
@@ -30,7 +34,31 @@ from grainlike.adapters import GrainlikePool
 
 pytestmark = pytest.mark.anyio
 
+Opened = Callable[[int], AbstractAsyncContextManager[Executor]]
+
 SIZE = 300_000
+
+
+@contextlib.asynccontextmanager
+async def embedded(cores: int) -> AsyncIterator[Executor]:
+    """An executor with a worker of its own."""
+    async with Executor(local=Cores(cores)) as executor:
+        yield executor
+
+
+@contextlib.asynccontextmanager
+async def connected(cores: int) -> AsyncIterator[Executor]:
+    """A client of such an executor."""
+    async with Executor(local=Cores(cores), listen="tcp://127.0.0.1:0") as head, connect(head.address) as client:
+        yield client
+
+
+@pytest.fixture(params=[embedded, connected])
+def opened(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
+    """`async with opened(2)`: an executor with so many cores, its own or those of a head elsewhere."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    made: Opened = request.param
+    return made
 
 
 @delayed
@@ -61,8 +89,8 @@ def fetched(placeholder: object) -> bool:
 
 
 @pytest.mark.parametrize("function", [make, make_here])
-async def test_operators_indices_and_calls_without_resources_get_the_bytes(function) -> None:
-    async with Executor(local=Cores(2)):
+async def test_operators_indices_and_calls_without_resources_get_the_bytes(opened: Opened, function) -> None:
+    async with opened(2):
         a_, b_ = (function @ Cores(1))(1), (function @ Cores(1))(2)
         await wait(a_, b_)
         assert not fetched(a_)
@@ -72,14 +100,14 @@ async def test_operators_indices_and_calls_without_resources_get_the_bytes(funct
         assert await reduce(operator.add, [job(i)[0] for i in range(4)]) == 6
 
 
-async def test_a_map_gives_values_in_order_and_each_as_it_comes() -> None:
-    async with Executor(local=Cores(2)):
+async def test_a_map_gives_values_in_order_and_each_as_it_comes(opened: Opened) -> None:
+    async with opened(2):
         assert [y[0] async for y in amap(job, range(5))] == list(range(5))
         assert sorted([y[0] async for y in amap(job, range(5), ordered=False)]) == list(range(5))
 
 
-async def test_as_completed_fetches_nothing_until_one_is_awaited() -> None:
-    async with Executor(local=Cores(2)):
+async def test_as_completed_fetches_nothing_until_one_is_awaited(opened: Opened) -> None:
+    async with opened(2):
         calls = [job(i) for i in range(4)]
         found = set()
         async for r_ in as_completed(calls):
@@ -88,12 +116,12 @@ async def test_as_completed_fetches_nothing_until_one_is_awaited() -> None:
         assert found == {0, 1, 2, 3}
 
 
-async def test_a_gather_with_errors_has_values_and_errors() -> None:
+async def test_a_gather_with_errors_has_values_and_errors(opened: Opened) -> None:
     @delayed
     def fails() -> bytes:
         raise ValueError("told")
 
-    async with Executor(local=Cores(2)):
+    async with opened(2):
         good, bad = await gather(job(1), (fails @ Cores(1))(), return_exceptions=True)
         assert good == bytes([1]) * SIZE
         assert isinstance(bad, ValueError)
@@ -154,8 +182,8 @@ async def test_an_error_among_the_values_of_a_gather_is_an_item() -> None:
         assert (await good_)[0] == 1
 
 
-async def test_a_blocked_thread_gets_the_value() -> None:
-    async with Executor(local=Cores(1)):
+async def test_a_blocked_thread_gets_the_value(opened: Opened) -> None:
+    async with opened(1):
         a_ = job(3)
         await wait(a_)
 
@@ -166,19 +194,19 @@ async def test_a_blocked_thread_gets_the_value() -> None:
         assert await in_a_thread() == 7
 
 
-async def test_containers_that_look_at_values_have_them(tmp_path: Path) -> None:
+async def test_containers_that_look_at_values_have_them(opened: Opened, tmp_path: Path) -> None:
     @delayed
     def of_set(values: set[bytes]) -> int:
         return len(values)
 
-    async with Executor(local=Cores(2)):
+    async with opened(2):
         a_, b_ = job(1), job(1)
         assert await (of_set @ Cores(1))({a_, b_}) == 1
 
 
-async def test_a_named_graph_reports_what_nobody_else_needs(tmp_path: Path) -> None:
+async def test_a_named_graph_reports_what_nobody_else_needs(opened: Opened, tmp_path: Path) -> None:
     told: dict[str, object] = {}
-    async with Executor(local=Cores(2)):
+    async with opened(2):
         dag = Dag()
         dag.add("a", make, 1, request=Cores(1))
         dag.add("b", make, 2, request=Cores(1))
@@ -189,8 +217,8 @@ async def test_a_named_graph_reports_what_nobody_else_needs(tmp_path: Path) -> N
         assert (await dag["a"])[0] == 1
 
 
-async def test_parts_of_a_graph_pass_large_values_on() -> None:
-    async with Executor(local=Cores(2)):
+async def test_parts_of_a_graph_pass_large_values_on(opened: Opened) -> None:
+    async with opened(2):
         dag = Dag()
         for name, number in (("a", 1), ("b", 2)):
             dag.add(name, make, number, request=Cores(1))
@@ -200,8 +228,8 @@ async def test_parts_of_a_graph_pass_large_values_on() -> None:
         assert (report.succeeded, report["last"].value) == (4, 2)
 
 
-async def test_a_part_gets_the_bytes_of_a_call_before_it() -> None:
-    async with Executor(local=Cores(2)):
+async def test_a_part_gets_the_bytes_of_a_call_before_it(opened: Opened) -> None:
+    async with opened(2):
         a_ = start(job(5))
         await wait(a_)
         dag = Dag()
@@ -212,11 +240,11 @@ async def test_a_part_gets_the_bytes_of_a_call_before_it() -> None:
 
 
 async def test_results_on_disk_are_found_by_the_values_of_inputs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     cached = delayed(last.function.callable, cache="1") @ Cores(1)
-    async with Executor(local=Cores(2)):
+    async with opened(2):
         assert await cached(job(7)) == 7
         again_ = cached(job(7))
         assert await again_ == 7
@@ -250,8 +278,8 @@ async def test_a_function_that_closes_over_a_placeholder_is_told_to_take_it_as_a
             await (delayed(type) @ Cores(1))(SimpleNamespace(here=a_))
 
 
-async def test_many_awaiters_of_one_value_get_one_object() -> None:
-    async with Executor(local=Cores(1)):
+async def test_many_awaiters_of_one_value_get_one_object(opened: Opened) -> None:
+    async with opened(1):
         a_ = job(1)
         got: list[bytes] = []
 

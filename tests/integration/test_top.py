@@ -161,6 +161,9 @@ async def test_on_a_large_terminal_all_is_in_sight_and_a_job_is_opened() -> None
             log = app.screen.query_one(Log)
             assert log.line_count <= TAIL + 1
             assert not any("\x1b" in line for line in log.lines)
+            await pilot.resize_terminal(SIZES[1][0], SIZES[1][1] // 2)
+            await shown(pilot, last)  # its end, although nothing more is written
+            await pilot.resize_terminal(*SIZES[1])
             await pilot.press("1")  # of the screen below: nothing here
             await pilot.press("escape")
             await shown(pilot, *titles)

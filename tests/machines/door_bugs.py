@@ -12,7 +12,7 @@ DOOR_SUITES = {
 }
 
 _TLS = "net/_tls.py"
-_ASKS = "        certificate: dict[str, Any] = self._ssl.getpeercert() or {}\n"
+_ASKS = "        certificate: dict[str, Any] = peer.getpeercert() or {}\n"
 
 
 def _bug(name: str, breaks: str, suite: str, *changes: tuple[str, str, str]) -> Bug:
@@ -32,7 +32,7 @@ DOOR_BUGS: tuple[Bug, ...] = (
         (
             _TLS,
             _ASKS,
-            _ASKS + '        if not certificate:\n            return "worker"\n',
+            _ASKS + '    if not certificate:\n        return "worker"\n',
         ),
     ),
     _bug(
@@ -49,7 +49,7 @@ DOOR_BUGS: tuple[Bug, ...] = (
         (
             _TLS,
             "raise AuthenticationError(f\"the other end's certificate is none of",
-            "return ROLES[0]\n        raise AuthenticationError(f\"the other end's certificate is none of",
+            "return ROLES[0]\n    raise AuthenticationError(f\"the other end's certificate is none of",
         ),
     ),
 )

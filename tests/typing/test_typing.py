@@ -1,5 +1,7 @@
 """Both type checkers read the assertion files of this directory and have nothing to say."""
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,3 +21,19 @@ def test_pyright_agrees_with_every_assertion() -> None:
     command = [sys.executable, "-m", "pyright", "-p", str(HERE), "--pythonpath", sys.executable]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_name_of_the_package_has_an_unknown_type(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--ignoreexternal", "--verifytypes", "grainlike"]
+    own = Path(sys.executable).parent  # what it imports is looked for where `python` of the path has it
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,  # with the checkout's own settings it would look for the package there
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{own}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    counts = json.loads(done.stdout)["typeCompleteness"]["exportedSymbolCounts"]
+    assert counts["withKnownType"] > 800
+    assert counts["withUnknownType"] == 0

@@ -283,6 +283,26 @@ async def test_values_of_a_worker_that_is_drained_go_elsewhere_and_nothing_runs_
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 
+async def test_a_worker_that_drains_gives_away_what_only_it_has_and_goes_then(start_worker, tmp_path):
+    log = tmp_path / "log"
+    async with far_workers(start_worker, "n1", "n2") as (executor, workers):
+        made = [(make @ Cores(1))(size, str(log)) for size in (LARGE, 4 * LARGE)]
+        await wait(made)
+        before = lines(log)
+        (home,) = info(made[1]).where
+        other = {"n1": "n2", "n2": "n1"}[home]
+        assert head_of(executor).release([home], kill=False) == [home]
+        code, said = await workers[home].exit()
+        assert code == 0, said
+        await until(lambda: len(executor.workers()) == 1)
+        assert [info(each).where for each in made] == [(other,)] * 2
+        assert await gather((size_of @ Cores(1))(each) for each in made) == [LARGE, 4 * LARGE]
+        assert executor.report().recomputed == 0
+        assert lines(log) == before
+        del made
+        await at_rest(executor)
+
+
 async def test_a_value_over_half_of_the_memory_is_refused_before_a_byte_moves(far, start_worker, monkeypatch):
     monkeypatch.setattr("grainlike.executor._lifecycle.max_message_bytes", lambda: 2 * LARGE)
     async with far(start_worker, "n1") as (executor, _):

@@ -1,0 +1,280 @@
+"""Cluster of a test: an executor, and worker daemons that are its nodes."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Generator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import anyio
+
+from grainlike.client import call
+from grainlike.executor import Executor
+from grainlike.net import accesses_for, find_access, make_credentials, parse_address, write_access
+from grainlike.resources import Cores, Request
+from grainlike.testing._nodes import FIRST_CORE, NodeProcess, Relay, with_own_cores
+from grainlike.wire import AskJobs, JobsAre
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from grainlike.jobs import Event
+
+__all__ = ["Cluster"]
+
+_LISTEN = "tcp://127.0.0.1:0"
+_MOST_NAMED = 20
+"""Unfinished jobs that an error names."""
+
+
+class Cluster:
+    """Context manager: an executor whose jobs run on workers that are processes of this machine, one for each node.
+
+    Workers are real ones, over TLS on the loopback interface. Their cores have ids of their own from 32768 on, beyond
+    those of the machine, so they are given out and shown, and nothing is pinned to them. It works on asyncio and trio.
+
+    `await Cluster(...)` opens one without a block, for as long as the event loop or until `aclose`.
+
+    Args:
+        nodes: what each node offers. They are called n1, n2, and so on.
+        on_failure: as `Executor`'s.
+        timeout: seconds that workers may take to connect or to end.
+
+    Raises:
+        TypeError: a node is no request.
+        ValueError: there are no nodes.
+        RuntimeError: a worker has ended before it connected; the message has its log.
+        TimeoutError: workers have not connected in time.
+
+    Cancelled while it opens, it ends the workers that it has started.
+
+    Example::
+
+        async with Cluster(nodes=[Cores(4), Cores(4) & GPUs(2)]) as cluster:
+            assert await (train @ GPUs(1))("small") == 3
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Request] = (Cores(2),),
+        *,
+        on_failure: Literal["fail_fast", "continue"] = "fail_fast",
+        timeout: float = 60.0,
+    ) -> None:
+        if not nodes:
+            raise ValueError("a cluster has one node or more")
+        for node in nodes:
+            if not isinstance(node, Request):
+                raise TypeError(f"a node is what it offers, as Cores(4) & GPUs(1), not {node!r}")
+        self._offers = list(nodes)
+        self._timeout = timeout
+        self._nodes: dict[str, NodeProcess] = {}
+        self._relay: Relay | None = None
+        self._started = 0
+        self._first_core = FIRST_CORE
+        self._directory = Path(tempfile.mkdtemp(prefix="grainlike-testing-"))
+        self._write_access_files()
+        head = self._directory / "head.json"
+        self.executor = Executor(listen=_LISTEN, access=head, local=None, on_failure=on_failure)
+        """The executor: `explain`, `history`, `report` and all else are asked of it."""
+
+    def _write_access_files(self) -> None:
+        """Write access files of its own, so that it is not the current head of the user who runs the tests."""
+        cluster = secrets.token_hex(6)
+        for access in accesses_for(cluster, (parse_address(_LISTEN),), make_credentials(cluster, days=1)):
+            write_access(access, self._directory / f"{access.role}.json")
+
+    async def __aenter__(self) -> Self:
+        return await self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __await__(self) -> Generator[Any, Any, Self]:
+        return self._open().__await__()
+
+    async def _open(self) -> Self:
+        try:
+            await self.executor
+            self._events = self.executor.events()
+            self._relay = await Relay.start(int(str(self.executor.address).rpartition(":")[2]))
+            with anyio.fail_after(self._timeout):
+                for offer in self._offers:
+                    await self._start(offer)
+                await self._connected()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.aclose()
+            raise
+        return self
+
+    async def aclose(self) -> None:
+        """Close the executor, and wait until all workers have ended. What still runs is cancelled.
+
+        Cancelling it does not keep it from ending the workers.
+
+        Example::
+
+            cluster = await Cluster()
+            await cluster.aclose()
+        """
+        with anyio.CancelScope(shield=True):
+            await self.executor.aclose()
+            for node in self._nodes.values():
+                await node.end(within=self._timeout)
+            if self._relay is not None:
+                await self._relay.end()
+        self._nodes.clear()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    @property
+    def workers(self) -> list[str]:
+        """Names of the workers that have not been killed."""
+        return list(self._nodes)
+
+    async def start_worker(self, offer: Request = Cores(2)) -> str:  # noqa: B008 - a constant
+        """Start one more worker, wait until it has connected, and return its name.
+
+        Cancelled, it leaves the worker, which goes with the cluster.
+
+        Raises:
+            TypeError: `offer` is no request.
+            RuntimeError: the worker has ended before it connected; the message has its log.
+            TimeoutError: it has not connected in time.
+
+        Example::
+
+            name = await cluster.start_worker(Cores(8))
+        """
+        if not isinstance(offer, Request):
+            raise TypeError(f"a node is what it offers, as Cores(4) & GPUs(1), not {offer!r}")
+        name = await self._start(offer)
+        with anyio.fail_after(self._timeout):
+            await self._connected()
+        return name
+
+    async def kill_worker(self, name: str | None = None) -> str:
+        """Kill a worker with all its processes (SIGKILL), wait until the head has lost it, and return its name.
+
+        Its jobs run elsewhere, as after the failure of a node: while others have room, or when one is started.
+
+        Args:
+            name: name of the worker; by default the last that was started.
+
+        Raises:
+            KeyError: there is no worker of that name, or none at all.
+
+        Cancelled, it does not wait; the worker is killed all the same.
+
+        Example::
+
+            r_ = start((train @ Cores(1))("small"))
+            await cluster.kill_worker("n1")
+            assert await r_ == 3
+        """
+        if name is None:
+            name = next(reversed(self._nodes), "")
+        if name not in self._nodes:
+            raise KeyError(f"no worker {name!r}; there are {', '.join(self._nodes) or 'none'}")
+        node = self._nodes.pop(name)
+        node.kill()
+        await self._event("worker_left", name)
+        await node.end(within=self._timeout)
+        return name
+
+    @asynccontextmanager
+    async def partition(self, name: str) -> AsyncIterator[None]:
+        """Let no byte pass between a worker and the head while the block lasts, as where a network is cut.
+
+        What they send waits, and passes after the block, in order and without loss. The head gives a silent worker no
+        new jobs after 15 s, and loses it after 30 s: then its jobs run elsewhere. Other workers notice nothing. Large
+        values that pass from worker to worker do not use this link.
+
+        However the block ends, by cancellation too, the link is released.
+
+        Raises:
+            KeyError: there is no worker of that name.
+
+        Example::
+
+            async with cluster.partition("n1"):
+                assert await (train @ GPUs(1))("small") == 3  # n2 has the devices
+        """
+        if name not in self._nodes:
+            raise KeyError(f"no worker {name!r}; there are {', '.join(self._nodes) or 'none'}")
+        await self._links.ask("hold", name)
+        try:
+            yield
+        finally:
+            await self._links.ask("release", name)
+
+    async def _start(self, offer: Request) -> str:
+        self._started += 1
+        name = f"n{self._started}"
+        text, self._first_core = with_own_cores(offer, self._first_core)
+        access = self._directory / f"{name}.json"
+        port = await self._links.ask("open", name)
+        address = parse_address(f"tcp://127.0.0.1:{port}")
+        write_access(replace(find_access(self._directory / "worker.json"), addresses=(address,)), access)
+        self._nodes[name] = await NodeProcess.start(name, text, access)
+        return name
+
+    @property
+    def _links(self) -> Relay:
+        if self._relay is None:
+            raise RuntimeError("the cluster is not open")
+        return self._relay
+
+    async def _connected(self) -> None:
+        """Wait until all nodes have connected, or one has ended."""
+        ended: list[NodeProcess] = []
+
+        async def watch(node: NodeProcess) -> None:
+            await node.wait()
+            ended.append(node)
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            for node in self._nodes.values():
+                tasks.start_soon(watch, node)
+            await self.executor.wait_for_workers(len(self._nodes))
+            tasks.cancel_scope.cancel()
+        if ended:
+            raise RuntimeError(f"worker {ended[0].name} ended before it had connected:\n{ended[0].log()}")
+
+    async def _event(self, kind: str, worker: str) -> Event:
+        async for event in self._events:
+            if event.kind == kind and event.worker == worker:
+                return event
+        raise RuntimeError(f"the executor was closed before {worker} had left")
+
+    # --- jobs --------------------------------------------------------------------------------------------------------
+
+    async def assert_all_finished(self) -> None:
+        """Assert that every job that was submitted has ended, well or not: none waits, and none runs.
+
+        Cancelling it changes nothing.
+
+        Raises:
+            AssertionError: some have not ended; the message names them, and says what each waits for.
+
+        Example::
+
+            await cluster.assert_all_finished()
+            assert cluster.executor.report().failed == 0
+        """
+        async with call(self._directory / "client.json") as client:
+            left = await client.ask(AskJobs(0, _MOST_NAMED), JobsAre)
+        if left.total:
+            lines = [f"  job {job.job}, {job.name}: {job.state}" for job in left.jobs]
+            more = [f"  and {left.total - len(lines)} more"] if left.total > len(lines) else []
+            raise AssertionError("\n".join([f"{left.total} jobs have not ended:", *lines, *more]))

@@ -1,0 +1,120 @@
+"""Nodes of a test's cluster: processes of worker daemons, and the relay of their links."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Self, TypeVar
+
+import anyio
+from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from grainlike.resources import Request
+
+__all__ = ["FIRST_CORE", "NodeProcess", "Relay", "with_own_cores"]
+
+StreamT = TypeVar("StreamT")
+
+FIRST_CORE = 32768
+"""First id of a core that no machine has: it is given out and shown, and nothing is pinned to it."""
+
+
+class NodeProcess:
+    """A worker daemon in a process of its own; what it logs is in a file."""
+
+    def __init__(self, name: str, process: Process, log: Path) -> None:
+        self.name = name
+        self._process = process
+        self._log = log
+
+    @classmethod
+    async def start(cls, name: str, offer: str, access: Path) -> Self:
+        """Start a worker of the head that an access file names; its log is beside that."""
+        command = [sys.executable, "-m", "grainlike_worker", "--head", str(access)]
+        path = access.with_suffix(".log")
+        with path.open("wb") as log:
+            process = await anyio.open_process(
+                [*command, "--name", name, "--resources", offer],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
+        return cls(name, process, path)
+
+    def log(self) -> str:
+        """Return what it has logged so far."""
+        return self._log.read_text(errors="replace")
+
+    def kill(self) -> None:
+        """Kill the daemon; its processes end with it."""
+        if self._process.returncode is None:
+            self._process.kill()
+
+    async def wait(self) -> None:
+        """Wait until it has exited."""
+        await self._process.wait()
+
+    async def end(self, *, within: float) -> None:
+        """Wait until it has exited, and kill it when that takes longer than `within` seconds."""
+        with anyio.move_on_after(within):
+            await self._process.wait()
+        self.kill()
+        await self._process.wait()
+
+
+class Relay:
+    """A process through which the links of all nodes pass."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._answers = BufferedByteReceiveStream(_piped(process.stdout))
+        self._commands = _piped(process.stdin)
+        self._turn = anyio.Lock()
+
+    @classmethod
+    async def start(cls, head_port: int) -> Self:
+        """Start it for a head on this machine's loopback."""
+        script = Path(__file__).with_name("_relay.py")
+        return cls(await anyio.open_process([sys.executable, str(script), str(head_port)], stderr=None))
+
+    async def ask(self, command: str, name: str) -> str:
+        """Give it a command, and return its answer. Cancelled, it waits for the answer first."""
+        answer = b""
+        with anyio.CancelScope(shield=True):
+            async with self._turn:
+                await self._commands.send(f"{command} {name}\n".encode())
+                answer = await self._answers.receive_until(b"\n", 100)
+        return answer.decode()
+
+    async def end(self) -> None:
+        """End it with all links, and wait until it has exited."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.aclose()
+
+
+def _piped(stream: StreamT | None) -> StreamT:
+    if stream is None:
+        raise RuntimeError("a relay was started without pipes")
+    return stream
+
+
+def with_own_cores(offer: Request, first: int) -> tuple[str, int]:
+    """Return an offer as text in which a number of cores has become ids from `first` on, and the next free id.
+
+    Example::
+
+        >>> with_own_cores(Cores(2) & GPUs(1), 32768)
+        ('cores=[32768,32769] gpus=1', 32770)
+    """
+    text = str(offer)
+    asked = re.search(r"\bcores=(\d+)\b", text)
+    if asked is None:
+        return text, first
+    following = first + int(asked[1])
+    ids = ",".join(map(str, range(first, following)))
+    return f"{text[: asked.start()]}cores=[{ids}]{text[asked.end() :]}", following

@@ -1,0 +1,131 @@
+"""Plugin of pytest: the fixtures `executor` and `cluster`, for tests of pytest-asyncio and of anyio's plugin.
+
+Asked for in a `conftest.py`, as `pytest_plugins = ["grainlike.testing.plugin"]`. It has no entry point: pytest would
+load it in every run, and rewrite the assertions of the whole package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from grainlike.resources import Cores, Request
+
+if TYPE_CHECKING:
+    from grainlike.executor import Executor
+    from grainlike.testing import Cluster
+
+__all__ = ["cluster", "executor", "executor_offer"]
+
+
+@pytest.fixture
+def executor_offer() -> Request:
+    """Offer of the fixture `executor`: two cores. Override it in a `conftest.py` or a module for another one.
+
+    Example::
+
+        @pytest.fixture
+        def executor_offer():
+            return Cores(4) & GPUs(1) & Memory("2Gi")
+    """
+    return Cores(2)
+
+
+@pytest.fixture
+def executor(request: pytest.FixtureRequest) -> Executor:
+    """Open executor of this process, with `executor_offer`, which calls that the test awaits run on.
+
+    What still runs at the end of the test is cancelled.
+
+    Example::
+
+        @pytest.mark.anyio
+        async def test_square(executor):
+            assert await (square @ Cores(1))(3) == 9
+    """
+    found: Executor = request.getfixturevalue(f"_grainlike_executor_{_plugin_of(request)}")
+    return found
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest) -> Callable[..., Awaitable[Cluster]]:
+    """Return a coroutine function that opens a `grainlike.testing.Cluster`, which is closed after the test.
+
+    Example::
+
+        @pytest.mark.anyio
+        async def test_a_node_fails(cluster):
+            two = await cluster(nodes=[Cores(1), Cores(1)])
+            await two.kill_worker("n1")
+            assert await (square @ Cores(1))(3) == 9
+    """
+    found: Callable[..., Awaitable[Cluster]] = request.getfixturevalue(f"_grainlike_cluster_{_plugin_of(request)}")
+    return found
+
+
+def _plugin_of(request: pytest.FixtureRequest) -> str:
+    """Return the plugin that runs the test, in whose event loop fixtures have to be opened.
+
+    Raises:
+        pytest.UsageError: none does.
+    """
+    node = request.node
+    if node.get_closest_marker("asyncio") is not None:
+        return "asyncio"
+    if node.get_closest_marker("anyio") is not None or "anyio_backend" in request.fixturenames:
+        return "anyio"
+    raise pytest.UsageError(
+        f"{node.nodeid} has no event loop: a test with grainlike's fixtures is `async def`, with "
+        "@pytest.mark.anyio or @pytest.mark.asyncio"
+    )
+
+
+async def _open_executor(executor_offer: Request) -> AsyncIterator[Executor]:
+    from grainlike.executor import Executor  # runs of pytest without a test of ours do without
+
+    opened = await Executor(local=executor_offer)
+    try:
+        yield opened
+    finally:
+        await opened.aclose()
+
+
+async def _open_clusters() -> AsyncIterator[Callable[..., Awaitable[Cluster]]]:
+    from grainlike.testing import Cluster  # runs of pytest without a test of ours do without
+
+    async with AsyncExitStack() as stack:
+
+        async def open_cluster(nodes: Sequence[Request] = (Cores(2),), **options: Any) -> Cluster:
+            return await stack.enter_async_context(Cluster(nodes, **options))
+
+        yield open_cluster
+
+
+@pytest.fixture
+async def _grainlike_executor_anyio(anyio_backend: object, executor_offer: Request) -> AsyncIterator[Executor]:  # noqa: ARG001 - names the loop
+    async for opened in _open_executor(executor_offer):
+        yield opened
+
+
+@pytest.fixture
+async def _grainlike_cluster_anyio(anyio_backend: object) -> AsyncIterator[Callable[..., Awaitable[Cluster]]]:  # noqa: ARG001 - names the loop
+    async for opener in _open_clusters():
+        yield opener
+
+
+if find_spec("pytest_asyncio") is not None:
+    import pytest_asyncio
+
+    @pytest_asyncio.fixture
+    async def _grainlike_executor_asyncio(executor_offer: Request) -> AsyncIterator[Executor]:
+        async for opened in _open_executor(executor_offer):
+            yield opened
+
+    @pytest_asyncio.fixture
+    async def _grainlike_cluster_asyncio() -> AsyncIterator[Callable[..., Awaitable[Cluster]]]:
+        async for opener in _open_clusters():
+            yield opener

@@ -1,0 +1,76 @@
+"""What the reference shows is documented in full: a summary, the errors that it raises, cancellation, an example."""
+
+import ast
+import importlib
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from api_pages import api_pages, shown_members
+
+import grainlike
+
+
+def _shown() -> Iterator[tuple[str, Any]]:
+    text = "\n".join(api_pages().values())
+    for name in re.findall(r"^::: grainlike\.(\S+)", text, re.MULTILINE):
+        room, _, last = name.rpartition(".")
+        owner = importlib.import_module(f"grainlike.{room}") if room else grainlike
+        found = getattr(owner, last)
+        found = found.graph if inspect.ismodule(found) else found
+        yield name, found
+        if isinstance(found, type) and not issubclass(found, BaseException):
+            for member in shown_members(name, found):
+                value = inspect.getattr_static(found, member)
+                value = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+                if inspect.isfunction(value) or isinstance(value, property):
+                    yield f"{name}.{member}", value
+
+
+SHOWN = dict(_shown())
+FUNCTIONS = {name: found for name, found in SHOWN.items() if inspect.isfunction(found)}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_it_has_a_summary(name: str) -> None:
+    first = (inspect.getdoc(SHOWN[name]) or "").split("\n\n")[0]
+    assert len(first.split()) >= 3, first
+    assert first.rstrip().endswith((".", ":", ";"))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_shows_an_example(name: str) -> None:
+    owner, _, last = name.rpartition(".")
+    of_class = inspect.getdoc(SHOWN[owner]) or "" if owner in SHOWN else ""
+    is_overridden = owner == "telemetry.CallObserver"  # its example shows how
+    is_called = f".{last}(" in of_class.partition("Example")[2]
+    assert is_overridden or is_called or re.search(r"Example|>>>", inspect.getdoc(FUNCTIONS[name]) or "")
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_that_raises_says_so(name: str) -> None:
+    missing = _raised(FUNCTIONS[name]) - set(re.findall(r"\w+", inspect.getdoc(FUNCTIONS[name]) or ""))
+    assert missing == set()
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, found in FUNCTIONS.items() if inspect.iscoroutinefunction(found)], ids=str
+)
+def test_a_coroutine_says_what_cancellation_does(name: str) -> None:
+    assert re.search(r"[Cc]ancel", inspect.getdoc(FUNCTIONS[name]) or "")
+
+
+def test_much_is_shown() -> None:
+    assert {"delayed", "Executor.up", "Dag.run", "launch.Slurm", "executor.ConnectedExecutor.name"} <= set(SHOWN)
+    assert "Executor.pause" not in SHOWN
+
+
+def _raised(function: Callable[..., Any]) -> set[str]:
+    """Names of the exceptions that a function raises itself, not by what it calls."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
+    raised = [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise) and node.exc is not None]
+    called = [one.func if isinstance(one, ast.Call) else one for one in raised]
+    return {one.id for one in called if isinstance(one, ast.Name) and one.id.endswith("Error")}

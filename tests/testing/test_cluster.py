@@ -1,0 +1,147 @@
+"""A cluster of the testing kit: nodes that the machine need not have, failures of nodes, and what is left behind."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import psutil
+import pytest
+from blocks import blocks_of
+from limits import LIMIT_S
+
+from grainlike import GVAR, Cores, GPUs, Memory, cancel, delayed, gather, start
+from grainlike.testing import Cluster
+from grainlike.testing._nodes import with_own_cores
+
+ROOT = Path(__file__).parents[2]
+
+
+@delayed
+def place():
+    return GVAR.instance, GVAR.res.cores, GVAR.res.gpus
+
+
+@delayed
+async def forever():
+    await anyio.sleep_forever()
+
+
+async def next_start(events):
+    """Worker and attempt of the job that starts next."""
+    async for event in events:
+        if event.kind == "job_started":
+            return event.worker, event.attempt
+    return None
+
+
+@pytest.mark.anyio
+async def test_jobs_run_on_the_nodes_that_have_what_they_ask_for():
+    with anyio.fail_after(LIMIT_S):
+        async with Cluster([Cores(2), Cores(2) & GPUs(2)]) as cluster:
+            assert cluster.workers == ["n1", "n2"]
+            assert await (place @ (Cores(1) & GPUs(2)))() == ("n2", (32770,), (0, 1))
+            both = await gather([(place @ Cores(2))() for _ in range(2)])
+            assert {cores for _, cores, _ in both} <= {(32768, 32769), (32770, 32771)}
+            await cluster.assert_all_finished()
+            pids = [worker.pid for worker in cluster.executor.workers()]
+        assert not any(map(psutil.pid_exists, pids))
+        assert not cluster._directory.exists()
+
+
+@pytest.mark.anyio
+async def test_jobs_of_a_killed_worker_run_elsewhere():
+    with anyio.fail_after(LIMIT_S):
+        async with Cluster([Cores(1)]) as cluster:
+            events = cluster.executor.events()
+            r_ = start((forever @ Cores(1))())
+            assert await next_start(events) == ("n1", 1)
+            with pytest.raises(AssertionError, match=r"1 jobs have not ended:\n  job 1, forever: running"):
+                await cluster.assert_all_finished()
+            assert await cluster.kill_worker() == "n1"
+            assert cluster.executor.workers() == []
+            assert await cluster.start_worker(Cores(1) & Memory("1Gi")) == "n2"
+            assert await next_start(events) == ("n2", 2)
+            cancel(r_)
+            with pytest.raises(KeyError, match="no worker 'n1'; there are n2"):
+                await cluster.kill_worker("n1")
+
+
+@pytest.mark.anyio
+async def test_in_a_partition_nothing_passes_and_afterwards_all_does(tmp_path):
+    mark = tmp_path / "mark"
+
+    @delayed
+    def leave_mark():
+        mark.touch()
+        return GVAR.instance
+
+    with anyio.fail_after(LIMIT_S):
+        async with Cluster([GPUs(1), Cores(1)]) as cluster:
+            async with cluster.partition("n1"):
+                r_ = start((leave_mark @ GPUs(1))())
+                for _ in range(3):  # the way to the other worker and back is as long as that to the mark
+                    assert (await (place @ Cores(1))())[0] == "n2"
+                assert not mark.exists()
+            assert await r_ == "n1"
+            assert mark.exists()
+            assert cluster.executor.workers()[0].shut == ""
+            with pytest.raises(KeyError, match="no worker 'n3'"):
+                async with cluster.partition("n3"):
+                    pass
+
+
+@pytest.mark.anyio
+async def test_a_worker_that_does_not_start_is_told_of_with_its_log():
+    with anyio.fail_after(LIMIT_S):
+        cluster = Cluster([Cores(1) | GPUs(1)])  # a choice is no offer, says the worker
+        with pytest.raises(RuntimeError, match=r"worker n1 ended before it had connected:\n.*a choice is for requests"):
+            await cluster
+        assert not cluster._directory.exists()
+        assert not cluster.executor.is_open
+
+
+@pytest.mark.parametrize(("nodes", "error"), [([], ValueError), (["cores=1"], TypeError), ([Cores(1), 2], TypeError)])
+def test_what_is_no_node_is_refused_and_leaves_nothing(nodes, error, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(error, match="node"):
+        Cluster(nodes)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("offer", "text", "following"),
+    [
+        (Cores(2) & GPUs(1), "cores=[7,8] gpus=1", 9),
+        (GPUs(1), "gpus=1", 7),
+        (Cores([3]), "cores=[3]", 7),
+    ],
+)
+def test_numbers_of_cores_become_ids_of_a_node(offer, text, following):
+    assert with_own_cores(offer, 7) == (text, following)
+
+
+def test_the_suite_of_the_page_passes_with_both_plugins(tmp_path):
+    page = ROOT / "docs" / "how-to" / "testing.md"
+    files = {block.title: block.body for block in blocks_of(page.read_text()) if block.title}
+    files["pytest.ini"] = "[pytest]\nasyncio_default_fixture_loop_scope = function\nfilterwarnings = error\n"
+    files["test_mistakes.py"] = "def test_without_a_loop(executor): ...\n"
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "worker")])
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "--tb=short"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": paths, "XDG_STATE_HOME": str(tmp_path / "state")},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert "10 passed, 1 error" in ended.stdout, ended.stdout + ended.stderr
+    assert "test_mistakes.py::test_without_a_loop has no event loop" in ended.stdout
+    assert "PASSED test_with_asyncio.py::test_one_call" in ended.stdout
+    assert "PASSED test_sweep.py::test_a_node_fails[asyncio]" in ended.stdout
+    assert "PASSED test_sweep.py::test_a_node_fails[trio]" in ended.stdout
+    assert not (tmp_path / "state" / "grainlike" / "current").exists()
