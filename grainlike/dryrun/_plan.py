@@ -73,6 +73,7 @@ class Plan:
         unsatisfiable: the calls that would never run, by function and request.
         skipped: number of calls of each function that would not run because what they need fails or never runs.
         workers: offer of each worker, by its name.
+        moved: bytes of large values that go from worker to worker; 0 without `sizes=`.
 
     Example::
 
@@ -88,6 +89,7 @@ class Plan:
     unsatisfiable: tuple[Unsatisfiable, ...]
     skipped: Mapping[str, int]
     workers: Mapping[str, Allocation]
+    moved: int = 0
 
     def trace(self, path: str | PathLike[str]) -> None:
         """Write the plan as a trace that ui.perfetto.dev and chrome://tracing open: a row for each core.
@@ -136,6 +138,7 @@ class Plan:
         return (
             f"{_count(len(self.jobs), 'job')} in {_time(self.makespan_s)} on {self._where()}: "
             f"{self.utilisation:.1%} of the cores' time, {self.core_hours:.3g} core-hours"
+            f"{f', {self.moved:,} bytes moved' if self.moved else ''}"
         )
 
     def _where(self) -> str:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from math import isfinite
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from grainlike.errors import GraphError, JobTimeoutError
 from grainlike.graph import Function, Node, Retry, RunsIn
+from grainlike.payload import STAY_BYTES
 from grainlike.resources import EMPTY, Request
 from grainlike.simulation import FunctionPlan, JobPlan, Workload
 
@@ -38,14 +42,17 @@ class DryRunWorkload:
         self.workload = Workload("dry run", (), ())
 
 
-def rehearsed(nodes: Iterable[Node], durations: Durations, default: float | None) -> DryRunWorkload:
-    """Translate unfinished nodes, dependencies first.
+def rehearsed(
+    nodes: Iterable[Node], durations: Durations, default: float | None, sizes: Mapping[str, int] | None = None
+) -> DryRunWorkload:
+    """Translate unfinished nodes, dependencies first. `sizes` are bytes of values, by the name of the function.
 
     Raises:
         GraphError: some functions have no duration.
-        TypeError: a duration is no number.
-        ValueError: a duration is negative or not finite.
+        TypeError: a duration, or a size, is no number.
+        ValueError: a duration, or a size, is negative or not finite.
     """
+    large = {name: size for name, size in _checked_sizes(sizes or {}) if size > STAY_BYTES}
     nodes = list(nodes)
     seconds_of = _Seconds(durations, default, nodes)
     out = DryRunWorkload()
@@ -53,6 +60,7 @@ def rehearsed(nodes: Iterable[Node], durations: Durations, default: float | None
     functions: list[FunctionPlan] = []
     jobs: list[JobPlan] = []
     position: dict[Node, int] = {}
+    collected: set[int] = set()
     for node in nodes:
         if _is_hopeless(node, position):
             out.skipped.update([node.function.name] if node.place is RunsIn.REMOTE else [])
@@ -60,16 +68,32 @@ def rehearsed(nodes: Iterable[Node], durations: Durations, default: float | None
         position[node] = len(jobs)
         out.names.append(node.function.name)
         after = tuple(position[dep] for dep in node.deps if not dep.finished and dep in position)
+        # Jobs take what was only collected as it is: they need that, too, and not only the joint.
+        passed_on = [jobs[at].after for at in after if at in collected]
+        after = tuple(dict.fromkeys(chain(after, *passed_on)))
         if node.place is not RunsIn.REMOTE or node.request is None:
+            if node.function.collects and not node.function.accepts_errors:
+                collected.add(len(jobs))
             jobs.append(JobPlan(0, EMPTY, 0.0, after=after, accepts_failures=node.function.accepts_errors))
             continue
         kind = _kind(node.function)
         if kind not in kinds:
             kinds[kind] = len(functions)
             functions.append(_plan(node.function))
-        jobs.append(_job(node, node.request, kinds[kind], seconds_of(node.function.name, node.request), after))
+        job = _job(node, node.request, kinds[kind], seconds_of(node.function.name, node.request), after)
+        size = 0 if node.function.options.cache is not None else large.get(node.function.name, 0)
+        jobs.append(replace(job, size=size) if size else job)
     out.workload = Workload("dry run", tuple(functions), tuple(jobs))
     return out
+
+
+def _checked_sizes(sizes: Mapping[str, int]) -> Iterable[tuple[str, int]]:
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int):
+            raise TypeError(f"sizes[{name!r}] is a number of bytes, not {type(size).__name__}")
+        if size < 0:
+            raise ValueError(f"sizes[{name!r}] is {size!r}: bytes are not negative")
+        yield name, size
 
 
 def _is_hopeless(node: Node, position: Mapping[Node, int]) -> bool:

@@ -49,6 +49,11 @@ class Rehearsal:
         """Return the seconds times amounts that jobs used while they ran; amounts in billionths."""
         return self._recorder.busy.get(name, 0.0)
 
+    @property
+    def moved(self) -> int:
+        """Bytes of values that were copied from worker to worker."""
+        return self._recorder.moved
+
     def runs(self) -> list[tuple[int, AttemptRun]]:
         """Return all runs in the order of their begins, each with the job's position in the workload."""
         position_of = {number: position for position, number in self._world.head.client.number_of.items()}

@@ -127,8 +127,8 @@ async def test_a_gather_with_errors_has_values_and_errors(opened: Opened) -> Non
         assert isinstance(bad, ValueError)
 
 
-async def test_of_a_gather_only_those_are_fetched_that_are_asked_for() -> None:
-    async with Executor(local=Cores(2)):
+async def test_of_a_gather_only_those_are_fetched_that_are_asked_for(opened: Opened) -> None:
+    async with opened(2):
         calls = [job(i) for i in range(6)]
         all_ = gather(calls)
         assert (await all_[3])[0] == 3
@@ -143,8 +143,8 @@ async def test_of_a_gather_only_those_are_fetched_that_are_asked_for() -> None:
             await all_["a"]
 
 
-async def test_items_of_a_gather_are_references_for_jobs() -> None:
-    async with Executor(local=Cores(2)):
+async def test_items_of_a_gather_are_references_for_jobs(opened: Opened) -> None:
+    async with opened(2):
         a_, b_, small_ = gather(job(1), job(2), (last @ Cores(1))(job(3)))
         assert await (both @ Cores(1))(a_, b_) == bytes([1]) * (SIZE // 2) + bytes([2]) * (SIZE // 2)
         assert [fetched(r_) for r_ in (a_, b_)] == [False, False]
@@ -158,8 +158,8 @@ async def test_items_of_a_gather_are_references_for_jobs() -> None:
         assert await (last @ Cores(1))(gather(a_, b_)[0]) == 1
 
 
-async def test_items_of_a_gather_that_was_fetched_are_had_without_an_executor() -> None:
-    async with Executor(local=Cores(2)):
+async def test_items_of_a_gather_that_was_fetched_are_had_without_an_executor(opened: Opened) -> None:
+    async with opened(2):
         all_ = gather(job(1), job(2))
         values = await all_
         assert await all_[1] is values[1]
@@ -169,12 +169,12 @@ async def test_items_of_a_gather_that_was_fetched_are_had_without_an_executor() 
     assert (await one_)[-1] == await one_[-1] == 1
 
 
-async def test_an_error_among_the_values_of_a_gather_is_an_item() -> None:
+async def test_an_error_among_the_values_of_a_gather_is_an_item(opened: Opened) -> None:
     @delayed
     def fails() -> bytes:
         raise ValueError("told")
 
-    async with Executor(local=Cores(2)):
+    async with opened(2):
         good_, bad_ = gather(job(1), (fails @ Cores(1))(), return_exceptions=True)
         assert isinstance(await bad_, ValueError)
         await wait(good_)
@@ -261,8 +261,8 @@ def test_futures_have_their_values() -> None:
 
 
 @pytest.mark.parametrize("begin", [lambda r_: None, wait, lambda r_: r_], ids=["new", "waited for", "awaited"])
-async def test_a_function_that_closes_over_a_placeholder_is_told_to_take_it_as_an_argument(begin) -> None:
-    async with Executor(local=Cores(2)):
+async def test_a_function_that_closes_over_a_placeholder_is_to_take_it_as_an_argument(opened: Opened, begin) -> None:
+    async with opened(2):
         a_ = job(1)
         begun = begin(a_)
         if begun is not None:

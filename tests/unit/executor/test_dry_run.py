@@ -363,3 +363,52 @@ async def test_what_takes_exceptions_for_values_is_planned_behind_what_fails():
     plan = await dry_run(good_, bad_, workers=[Cores(1)], durations={}, default=5)
     assert starts(plan, "merge") == [2.0]
     assert starts(plan, "wide") == []
+
+
+# --- bytes -----------------------------------------------------------------------------------------------------------
+
+MB = 10**6
+
+
+async def moved(*placeholders, seconds=5.0, **sizes):
+    plan = await dry_run(
+        *placeholders, workers=[Cores(2)] * 2, durations={"fit": 1.0, "wide": seconds, "merge": seconds}, sizes=sizes
+    )
+    assert not plan.unsatisfiable
+    return plan.moved
+
+
+async def test_a_value_is_moved_once_where_that_is_sooner_and_not_where_it_is_not():
+    value_ = (fit @ Cores(1))()
+    readers = [(wide @ Cores(1))(value_) for _ in range(8)]
+    assert await moved(readers, fit=50 * MB) == 50 * MB
+    assert await moved(readers, fit=50 * MB, seconds=0.002) == 0
+    assert await moved(readers) == await moved(readers, fit=1_000) == 0
+
+
+async def test_a_chain_stays_where_it_began():
+    value_ = (fit @ Cores(1))()
+    for _ in range(5):
+        value_ = (wide @ Cores(1))(value_)
+    assert await moved(value_, fit=50 * MB, wide=20 * MB) == 0
+
+
+@pytest.mark.parametrize("way", [lambda parts: parts, gather, lambda parts: [gather(parts)]])
+async def test_what_is_gathered_for_a_job_is_moved_to_it(way):
+    parts = [(fit @ Cores(1))() for _ in range(4)]  # two at each worker
+    assert await moved((merge @ Cores(1))(way(parts)), fit=50 * MB) == 100 * MB
+
+
+async def test_moving_takes_time_and_the_text_says_how_much():
+    parts = [(fit @ Cores(1))() for _ in range(4)]
+    given = {"workers": [Cores(2)] * 2, "durations": {"fit": 1.0, "merge": 5.0}}
+    plan = await dry_run((merge @ Cores(1))(parts), **given, sizes={"fit": 100 * MB})
+    assert 7.0 < plan.makespan_s < 8.5  # 200 MB at 100 MB a second
+    assert ", 200,000,000 bytes moved" in str(plan)
+    assert "moved" not in str(await dry_run((merge @ Cores(1))(parts), **given))
+
+
+@pytest.mark.parametrize(("size", "error"), [(-1, ValueError), (1.5, TypeError), (True, TypeError)])
+async def test_a_size_that_is_none_is_refused(size, error):
+    with pytest.raises(error, match=r"sizes\['fit'\]"):
+        await dry_run((fit @ Cores(1))(), workers=[Cores(1)], durations={}, default=1.0, sizes={"fit": size})
