@@ -9,8 +9,8 @@ _SUBJECTS: dict[str, tuple[str, str, str]] = {
         "Calls and placeholders",
         "Functions whose calls are placeholders, and what is done with placeholders.",
         (
-            "delayed delayed_value Delayed DelayedFn Partition Retry GVAR gather wait replicate as_completed amap start "
-            "later cancel result info graph.Info progress graph"
+            "delayed delayed_value Delayed DelayedFn Partition Retry GVAR gather wait replicate as_completed amap "
+            "start later cancel result info graph.Info progress graph"
         ),
     ),
     "executors": (
