@@ -146,7 +146,7 @@ class HeadScheduler:
                 if self._worker_events.timed(event, now) and self.closed:
                     self._fail_impossible(out)
             case WorkerLeaving():
-                if self._worker_events.leaving(event) and self.closed:
+                if self._worker_events.leaving(event, out) and self.closed:
                     self._fail_impossible(out)
             case WorkerDrained():
                 if self._worker_events.drained(event, out) and self.closed:

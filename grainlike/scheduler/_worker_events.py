@@ -51,13 +51,13 @@ class WorkerEvents:
         self._books.lose_members()
         return True
 
-    def leaving(self, event: WorkerLeaving) -> bool:
+    def leaving(self, event: WorkerLeaving, out: list[HeadAction]) -> bool:
         """Give a worker that stops nothing any more; it gives its values away while it may."""
         worker = self._books.workers.get(event.worker)
         if worker is None:
             return False
         worker.leave()
-        self._values.leaving(worker, held=False)
+        self._values.leaving(worker, out, held=False)
         self._books.lose_members()
         return True
 
@@ -67,7 +67,7 @@ class WorkerEvents:
         if worker is None or worker.leaving:
             return False
         worker.drain()
-        self._values.leaving(worker, held=True)
+        self._values.leaving(worker, out, held=True)
         self._books.lose_members()
         self._books.planner.ahead.recall_all(worker, out)
         return True

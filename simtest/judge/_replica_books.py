@@ -2,8 +2,9 @@
 
 Raises `AssertionError` when one of these promises is broken:
 
-1. Nothing goes through the head that a worker could send directly to its target; and nothing goes directly between
-   workers without data servers, or that did not reach one another within the last minute.
+1. Nothing is copied to a worker that leaves. Nothing goes through the head that a worker could send directly to its
+   target; and nothing goes directly between workers without data servers, or that did not reach one another within the
+   last minute.
 2. Whoever asks for replicas hears once that they are there: as many as were asked for, or as there are workers for.
 3. A value that lacks replicas is on its way where both ends are free.
 4. Of each value one replica is not spare, and as many as were asked for.
@@ -112,6 +113,7 @@ class ReplicaBooks:
     def copying(self, source: int, target: int, value: int, *, relayed: bool) -> None:
         """Check the way of a copy that is asked for."""
         now = self._clock.now
+        assert target not in self._leaving, f"value {value} is copied to worker {target}, which leaves"
         if not relayed:
             assert {source, target} <= self._serving, f"value {value} goes directly from {source} to {target}"
             blocked = now < self._unreachable.get((source, target), -_BLOCKED_S) + _BLOCKED_S

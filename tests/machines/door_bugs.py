@@ -12,7 +12,7 @@ DOOR_SUITES = {
 }
 
 _TLS = "net/_tls.py"
-_ASKS = "        certificate: dict[str, Any] = peer.getpeercert() or {}\n"
+_ASKS = "    certificate: dict[str, Any] = peer.getpeercert() or {}\n"
 
 
 def _bug(name: str, breaks: str, suite: str, *changes: tuple[str, str, str]) -> Bug:

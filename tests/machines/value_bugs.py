@@ -35,8 +35,8 @@ VALUE_BUGS: tuple[Bug, ...] = (
         "a value goes though jobs that have not ended need it",
         (
             _TABLE,
-            "            value.owned = False\n            self.look_at(value)",
-            "            value.owned = False\n            self.drop(value, value.replicas)",
+            "            value.owned = False\n            if not value.replicas:",
+            "            value.owned = False\n            self.drop(value, value.replicas)\n            if not value.replicas:",
         ),
     ),
     _bug(
@@ -285,6 +285,15 @@ VALUE_BUGS: tuple[Bug, ...] = (
         "spare_for_ever",
         "a replica that is the last one now stays spare",
         (_SPARES, "(worker in spare) != (worker in before)", "(worker in spare) > (worker in before)"),
+    ),
+    _bug(
+        "give_away_to_those_who_leave",
+        "values of a worker that leaves go to others that leave",
+        (
+            _LEAVING,
+            "return worker.id not in self.workers and not worker.leaving and",
+            "return",
+        ),
     ),
     _bug(
         "give_nothing_away",

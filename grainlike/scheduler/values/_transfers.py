@@ -127,6 +127,15 @@ class Transfers:
             if not (transfer.jobs or transfer.source or transfer.is_safety):
                 self._forget(transfer)
 
+    def turn_away(self, worker: int) -> list[HeadJob]:
+        """Begin no more copies to a worker that leaves; return the jobs that were sent there and wait for some."""
+        bound = [transfer for transfer in self.known.values() if transfer.target == worker]
+        for transfer in bound:
+            transfer.is_safety = False
+            if not (transfer.jobs or transfer.source):
+                self._forget(transfer)
+        return list({job.id: job for transfer in bound for job in transfer.jobs.values()}.values())
+
     def forget_copies(self) -> None:
         """Ask no more for copies for the safety of values that nobody needs."""
         for transfer in list(self.known.values()):

@@ -234,9 +234,12 @@ class Values:
         self._queue_again(astray, out)
         self.rehome(worker.id, out)
 
-    def leaving(self, worker: WorkerState, *, held: bool) -> None:
-        """Have a worker that leaves give away what only it has, and released then if it is `held`."""
+    def leaving(self, worker: WorkerState, out: list[HeadAction], *, held: bool) -> None:
+        """Have a worker that leaves give away what only it has, and released then if it is `held`. Jobs on their way to
+        it go elsewhere.
+        """
         self._leaving.begin(worker, held=held)
+        self._queue_again(self._transfers.turn_away(worker.id), out)
         self._replication.look_at_all()
 
     def stock(self) -> None:

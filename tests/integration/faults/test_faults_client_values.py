@@ -233,7 +233,10 @@ async def test_a_fetch_goes_on_after_its_link_broke(start_worker, tmp_path):
                 await weather.until_made(count)
                 before = values_of(client).fetched
                 await until(lambda before=before: values_of(client).fetched - before >= 5_000_000)
+                weather.closed = True
                 weather.reset()
+                await until(lambda: head_of(head).values._credit.under_way == 0)  # nobody else waits for that
+                weather.closed = False
             (value,) = await waiting
             assert value == bytearray(size)
             # What was sent and not acknowledged is sent again: four windows at most for each break.

@@ -196,16 +196,16 @@ async def test_no_secret_is_in_what_others_can_see_of_a_worker(
 def no_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Certificates are not looked at."""
     loosen(monkeypatch, verify_mode=ssl.CERT_NONE, check_hostname=False)
-    monkeypatch.setattr(_tls.TlsSession, "_role_in_certificate", lambda self: "worker")
+    monkeypatch.setattr(_tls, "role_of", lambda peer, cluster: "worker")
 
 
 def certificates_are_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     loosen(monkeypatch, verify_mode=ssl.CERT_OPTIONAL)
-    monkeypatch.setattr(_tls.TlsSession, "_role_in_certificate", lambda self: "worker")
+    monkeypatch.setattr(_tls, "role_of", lambda peer, cluster: "worker")
 
 
 def no_look_at_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_tls.TlsSession, "_role_in_certificate", lambda self: "worker")
+    monkeypatch.setattr(_tls, "role_of", lambda peer, cluster: "worker")
 
 
 def old_versions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +230,7 @@ def no_tls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def loosen(monkeypatch: pytest.MonkeyPatch, **settings: object) -> None:
-    make = _tls._context
+    make = _tls.tls_context
 
     def loose(*arguments: object) -> ssl.SSLContext:
         context = make(*arguments)
@@ -238,7 +238,7 @@ def loosen(monkeypatch: pytest.MonkeyPatch, **settings: object) -> None:
             setattr(context, name, settings[name])
         return context
 
-    monkeypatch.setattr(_tls, "_context", loose)
+    monkeypatch.setattr(_tls, "tls_context", loose)
 
 
 @pytest.mark.parametrize(

@@ -149,11 +149,11 @@ async def test_small_values_travel_as_before() -> None:
 NEAR, FAR = Cores(1) & Resource("near", 1), Cores(1) & Resource("far", 1)
 
 
-async def test_between_workers_that_share_no_memory_values_are_relayed(start_worker) -> None:
+async def test_between_workers_that_share_nothing_values_are_relayed(start_worker) -> None:
     async with asyncio.timeout(LIMIT_S), Executor(local=None, listen="tcp://127.0.0.1:0") as executor:
         for name in ("near", "far"):
             resources = f"cores=1 {name}=1"
-            start_worker(executor.address, name=name, resources=resources, first=apart(name))
+            start_worker(executor.address, name=name, resources=resources, first=apart(name), more=("--data", "off"))
         value_ = (made @ NEAR)()
         assert await (total @ FAR)(value_) == TOTAL
         assert info(value_).where == ("far", "near")

@@ -145,6 +145,21 @@ def test_values_go_to_no_worker_that_leaves():
     assert list(world.under_way) == [(value, 3)]
 
 
+def test_a_job_on_its_way_to_a_worker_that_leaves_goes_elsewhere():
+    world = cluster(Cores(1), Cores(1), Cores(1))
+    value = a_value(world)
+    world.call(Cores(1), 100.0, value)
+    reader = world.call(Cores(1), 1.0, value)
+    later(world, 0.6)
+    ((_, target),) = world.under_way
+    world.tell(WorkerDrained(target))
+    later(world, 0.6)
+    (other,) = {2, 3} - {target}
+    assert (value, other) in world.under_way
+    world.arrive(value, other)
+    assert world.started_on[reader] == other
+
+
 def test_all_leave_in_good_order():
     """The last keeps what the others have given away."""
     world = cluster(Cores(1), Cores(1), Cores(1))

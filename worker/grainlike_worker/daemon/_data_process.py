@@ -85,6 +85,7 @@ class DataProcess:
                 await self._serve(orders)
             except OSError as error:
                 logger.warning("the data server of this worker cannot be started: %s", error)
+                orders.pending()  # so that it is not tried for ever
             if orders.busy:
                 self._called.set()
             if anyio.current_time() - begun < AGAIN_S:
