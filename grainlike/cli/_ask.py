@@ -118,6 +118,7 @@ async def list_workers(caller: HeadClient, *, as_json: bool, most: int | None = 
         print("no workers")  # noqa: T201
     else:
         stored = any(worker.stored for worker in found.workers)
+        spilled = any(worker.spilled for worker in found.workers)
         rows = [
             (
                 w.name,
@@ -130,14 +131,18 @@ async def list_workers(caller: HeadClient, *, as_json: bool, most: int | None = 
                 w.memory_tier,
                 w.shut or "-",
                 *([bytes_text(w.stored) or "-"] if stored else []),
+                *([bytes_text(w.spilled) or "-"] if spilled else []),
             )
             for w in found.workers
         ]
-        print_table([*_WORKER_COLUMNS, *(["stored"] if stored else [])], rows, most=most)
+        columns = [*_WORKER_COLUMNS, *(["stored"] if stored else []), *(["on disk"] if spilled else [])]
+        print_table(columns, rows, most=most)
         for w in found.workers[:most]:
             if w.shared:
                 ids = ",".join(map(str, w.shared))
                 print(escaped(f"cores {ids} of {w.name} are offered by another worker of its machine, too"))  # noqa: T201
+            if w.scratch_lost:
+                print(escaped(f"{w.name}: {w.scratch_lost}"))  # noqa: T201
     return OK
 
 

@@ -71,6 +71,7 @@ from grainlike.wire import (
     Buffer,
     Credit,
     Depart,
+    Evicted,
     Fetched,
     Follow,
     Frame,
@@ -85,6 +86,7 @@ from grainlike.wire import (
     ReplicaCredit,
     ReplicaPart,
     Report,
+    Stored,
     Submit,
     TimeLeft,
     Totals,
@@ -142,6 +144,7 @@ class Head:
         self._alarm = alarm
         self._now = now
         self.values = ValueMover(self.state, self.object_store, self._tell)
+        self.view.stores = self.values.stores
         self.program_values = ProgramValues(self.state, self.history, self.values, self._tell)
         self._maker = JobFactory(self.state, self.object_store)
         self._settling = ResultHandler(self.state, outcomes, self.observers, self.history, self._tell, now)
@@ -459,7 +462,7 @@ class Head:
                     self.state.nested.submit(peer, message, buffers)
                 case Withdraw():
                     self.withdraw_for(peer, message)
-                case ReplicaPart() | ReplicaCredit() | Fetched() | Unsent():
+                case ReplicaPart() | ReplicaCredit() | Fetched() | Unsent() | Stored() | Evicted():
                     self.values.hear(peer, message, buffers)
                 case Leaving():
                     logger.info("worker %s is leaving: %s", peer.name, message.reason)

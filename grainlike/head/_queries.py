@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import replace as replaced
 from itertools import islice
 
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from grainlike.head._nested import RelayedJob, ReplyTo
 from grainlike.head._patterns import matcher
 from grainlike.head._peers import WorkerConnection
 from grainlike.head._state import HeadState
+from grainlike.head.values._stores import WorkerStores
 from grainlike.jobs import Job, LogLine, WorkerInfo
 from grainlike.resources import EMPTY, Allocation, Request
 from grainlike.scheduler import Explanation, HeadJob, JobState, PoolOffer, wanted_in_pools
@@ -47,6 +49,8 @@ class HeadQueries:
         self._logs = logs
         self._history = history
         self._now = now
+        self.stores: WorkerStores | None = None
+        """What workers have said of their stores, if anybody hears that."""
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
@@ -56,16 +60,17 @@ class HeadQueries:
         peers = self._state.peers.values()
         offers = Counter((peer.hello.memory, core) for peer in peers for core in peer.real_cores())
         stored = scheduler.stored()
-        return [
-            peer.info(
-                now,
-                scheduler.running(peer.number),
-                scheduler.why_shut(peer.number),
-                _shared(peer, offers),
-                stored.get(peer.number, 0),
-            )
-            for peer in peers
-        ]
+        return [self._worker(peer, now, _shared(peer, offers), stored.get(peer.number, 0)) for peer in peers]
+
+    def _worker(self, peer: WorkerConnection, now: float, shared: tuple[int, ...], stored: int) -> WorkerInfo:
+        scheduler = self._state.scheduler
+        shut = scheduler.why_shut(peer.number)
+        info = peer.info(now, scheduler.running(peer.number), shut, shared, stored)
+        said = None if self.stores is None else self.stores.said.get(peer.number)
+        if said is None:
+            return info
+        in_memory = max(0, stored - said.spilled)
+        return replaced(info, stored=in_memory, spilled=said.spilled, scratch_lost=said.lost)
 
     def wanted(self, offer: Allocation, most: int, within_s: float) -> int:
         """Return how many more workers with this offer would help now."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from replicas import replica_written
 
 from grainlike.head._peers import WorkerConnection
 from grainlike.head._shared_memory import ObjectStore
@@ -14,7 +15,7 @@ from grainlike.head._state import HeadState
 from grainlike.head.values._credit import _ALL_BYTES
 from grainlike.head.values._mover import ValueMover
 from grainlike.net import ClosedLink
-from grainlike.payload import Payload, dump_value, write_replica
+from grainlike.payload import Payload, dump_value
 from grainlike.resources import Cores
 from grainlike.scheduler import (
     FetchReplicas,
@@ -69,8 +70,7 @@ class Peer(WorkerConnection):
 
     def holds(self, value: object, number: int, attempt: int = 1) -> int:
         """Have a replica there; return its size."""
-        size = write_replica(self.replicas.file(number, attempt), dump_value(value))
-        assert size is not None
+        size = replica_written(self.replicas.file(number, attempt), dump_value(value))
         self.replicas.add(number, attempt, size)
         return size
 

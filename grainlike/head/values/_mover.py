@@ -19,6 +19,7 @@ from grainlike.head._peers import WorkerConnection
 from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
 from grainlike.head.values._credit import CreditPool
+from grainlike.head.values._stores import WorkerStores
 from grainlike.head.values._transfers import LinkTransfer, number_of
 from grainlike.payload import Payload, is_shared_directory, map_replica, replica_path, replica_payload, stand_in
 from grainlike.scheduler import (
@@ -34,11 +35,13 @@ from grainlike.scheduler import (
 from grainlike.wire import (
     Buffer,
     DropReplicas,
+    Evicted,
     Fetched,
     ReplicaCredit,
     ReplicaPart,
     SendReplica,
     StopTransfer,
+    Stored,
     Unsent,
 )
 
@@ -76,6 +79,7 @@ class ValueMover:
         self._state = state
         self._object_store = object_store
         self._tell = tell
+        self.stores = WorkerStores(self._answer)
         self._credit = CreditPool(self._ask)
         self._by_target: dict[tuple[int, int], LinkTransfer] = {}
         """Transfers by target and value."""
@@ -151,6 +155,8 @@ class ValueMover:
         if there is None or here is None:
             return False
         file = replica_path(there, value, attempt)
+        if file.is_symlink():
+            return False  # it is on that worker's disk, and goes with it
         try:
             with suppress(FileExistsError):
                 os.link(file, replica_path(here, value, attempt))
@@ -215,14 +221,18 @@ class ValueMover:
     def hear(
         self,
         peer: WorkerConnection,
-        message: ReplicaPart | ReplicaCredit | Fetched | Unsent,
+        message: ReplicaPart | ReplicaCredit | Fetched | Unsent | Stored | Evicted,
         buffers: Sequence[Buffer] = (),
     ) -> None:
-        """Take what a worker says of a transfer; of one that is over, nothing follows.
+        """Take what a worker says of its store, or of a transfer; of one that is over, nothing follows.
 
         Raises:
             ProtocolError: it was never asked for that, or sends other bytes than it was asked for.
         """
+        if isinstance(message, Stored | Evicted):
+            self.stores.hear(peer.number, message)
+            self.flush()
+            return
         number, generation = number_of(message.transfer)
         if not 0 < number <= self._state.last_transfer:
             raise ProtocolError(f"there was no transfer {number}")

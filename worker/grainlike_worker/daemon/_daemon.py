@@ -91,9 +91,11 @@ from grainlike.wire import (
     ReplicaPart,
     Resumed,
     Retract,
+    Room,
     Run,
     SendReplica,
     Setup,
+    SpareReplicas,
     Stop,
     StopReason,
     StopTransfer,
@@ -117,6 +119,8 @@ from grainlike_worker.daemon._replicas import WorkerReplicas, open_replicas
 from grainlike_worker.daemon._report import ReportDraft, StreamRelay
 from grainlike_worker.daemon._runners import RunnerBody, RunnerMaker, processes, runner_at_home
 from grainlike_worker.daemon._stops import EndTimer, IdleTimer
+from grainlike_worker.daemon._store_limits import StoreLimits
+from grainlike_worker.daemon._store_relay import StoreRelay
 from grainlike_worker.daemon._transfers import ReplicaTransfers
 from grainlike_worker.linux._worker_cgroups import claimed_cgroups
 from grainlike_worker.runner.common._job_directories import warn_of_unknown_keep
@@ -138,11 +142,12 @@ FAREWELL_S = 1.0
 """How long a worker that stops tries to get its last words out."""
 
 
-async def serve_embedded(link: Link, offer: Allocation, *, name: str, show: Show | None) -> None:
+async def serve_embedded(link: Link, offer: Allocation, *, name: str, show: Show | None, limits: StoreLimits) -> None:
     """Be a worker inside a user's process, with coroutines in the calling loop. `show` shows what jobs write."""
     warn_of_unknown_keep()
     mind = NodeScheduler(offer, topology(), killable=False)
-    with claimed_cgroups(move=False) as cgroups, closing(core_locks(name, offer)) as locks, open_replicas() as replicas:
+    rooms = open_replicas(limits)
+    with claimed_cgroups(move=False) as cgroups, closing(core_locks(name, offer)) as locks, rooms as replicas:
         async with open_keeper(cgroups) as keeper:
             hello = introduction(name, offer, memory_tier(keeper, cgroups), replicas=replicas.directory)
             make = partial(runner_at_home, processes(keeper, offered_devices(offer).option), show=show)
@@ -203,6 +208,7 @@ class _Daemon:
         self._outputs = Outputs(self._say, self._parcels, show)
         self._replicas = replicas if replicas is not None else WorkerReplicas(None)
         self._transfers = ReplicaTransfers(self._replicas, self._say)
+        self._store = StoreRelay(self._replicas, self._say, mind, self._parcels)
         self._records = RecordRelay(self._say, link.unacknowledged, in_program=in_program)
         self._idle: anyio.Event | None = None
         self._idle_timer: IdleTimer | None = None
@@ -216,6 +222,7 @@ class _Daemon:
     def link_returned(self) -> None:
         """The link to the head has broken, and there is another."""
         self._transfers.link_returned()
+        self._store.link_returned()
 
     async def run(self, stop: anyio.Event | None = None) -> None:
         """Serve until the link ends, or `stop` is set; then end every runner and wait until it is gone."""
@@ -229,6 +236,7 @@ class _Daemon:
         error: GrainlikeError | None = None
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
+            self._replicas.start = tasks.start_soon
             tasks.start_soon(self._alarm.run)
             tasks.start_soon(self._beat)
             if stop is not None:
@@ -326,8 +334,8 @@ class _Daemon:
                 pass
             case ReplicaPart() | ReplicaCredit() | SendReplica() | StopTransfer():
                 self._transfers.hear(message, buffers)
-            case DropReplicas(values=values, attempts=attempts):
-                self._replicas.drop(values, attempts)
+            case DropReplicas() | SpareReplicas():
+                self._store.hear(message)
             case Follow():
                 self._follow(message)
             case _:
@@ -389,6 +397,8 @@ class _Daemon:
                         self._tell(JobAwaits(runner, job, attempt, heard))
                     case GoesOn(job=job, attempt=attempt, heard=heard):
                         self._tell(JobGoesOn(runner, job, attempt, heard))
+                    case Room():
+                        self._store.give_room(message, self._runners[runner].post)
                     case _:
                         raise ProtocolError(f"{type(message).__name__} is nothing that a runner says")
             self._flush()
@@ -422,6 +432,8 @@ class _Daemon:
                 self._completed(action, buffers)
             case TellEnded():
                 self._report.ended.append(action.lease)
+                if self._replicas.uses:
+                    self._replicas.ended_use(action.lease)
                 self._host_files.remove(action.lease)
             case TellWaits():
                 self._report.waits.append(action.wait)
@@ -457,6 +469,8 @@ class _Daemon:
         parcels = [self._parcels[job] for job in action.jobs]
         plain = plain_column(parcels)
         data, counts, buffers = pack_parcels(parcels) if plain is None else (plain, [], [])
+        if self._replicas.sizes or action.needs:
+            self._replicas.used(action.lease, action.needs)
         if self._gangs:
             self._tell_nodes(runner, action)
         if self._in_program and _MANAGERS in sys.modules and action.runner not in self._keyed:
@@ -489,7 +503,7 @@ class _Daemon:
             self._parcels.pop(job, None)
             if self._nests:
                 self._nests.pop(job, None)
-        if completed.sizes or any(completed.codes):
+        if completed.sizes or self._replicas.rooms or any(completed.codes):
             self._replicas.ended(completed)
         if self._relay:
             self._relay.forget(completed.jobs)

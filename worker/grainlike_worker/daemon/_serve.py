@@ -19,6 +19,7 @@ from grainlike_worker.daemon._probe import offered_devices, topology
 from grainlike_worker.daemon._replicas import open_replicas
 from grainlike_worker.daemon._runners import processes, runner_in_process
 from grainlike_worker.daemon._stops import EndTimer, IdleTimer
+from grainlike_worker.daemon._store_limits import StoreLimits
 from grainlike_worker.linux._worker_cgroups import claimed_cgroups
 from grainlike_worker.runner.common._job_directories import warn_of_unknown_keep
 
@@ -37,13 +38,14 @@ async def serve_daemon(
     context: str = "",
     idle: IdleTimer | None = None,
     end: EndTimer | None = None,
+    limits: StoreLimits,
 ) -> None:
     """Be a worker at the other end of `link`, with all jobs in processes of their own, until the head says goodbye.
 
     When `stop` is set, it takes no more jobs, ends those it has as a cancellation would, hands them back, and returns.
     What jobs write is kept for those who ask; with `echo`, this process's own streams show it too. `context` names a
     context manager, as `module:factory`, for each process that runs jobs; the current directory is searched too.
-    `idle` and `end` stop it; see `_stops`.
+    `idle` and `end` stop it; see `_stops`. `limits` are those of its values.
 
     Raises:
         HeadLostError: the head fell silent, or the connection broke before it let us in.
@@ -53,7 +55,8 @@ async def serve_daemon(
 
     warn_of_unknown_keep()
     mind = NodeScheduler(offer, topology())
-    with claimed_cgroups(move=True) as cgroups, closing(core_locks(name, offer)) as locks, open_replicas() as replicas:
+    rooms = open_replicas(limits)
+    with claimed_cgroups(move=True) as cgroups, closing(core_locks(name, offer)) as locks, rooms as replicas:
         async with open_keeper(cgroups, early=True) as keeper:
             make = partial(runner_in_process, processes(keeper, offered_devices(offer).option))
             if keeper is not None and isinstance(link, ReconnectingLink):

@@ -8,11 +8,12 @@ come so far stays, as the head goes on with it.
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from pathlib import Path
 
-from grainlike.errors import ProtocolError
-from grainlike.payload import private_map
+from grainlike.errors import ProtocolError, SerializationError
+from grainlike.payload import ReplicaSource
 from grainlike.wire import (
     GENERATION,
     Buffer,
@@ -81,7 +82,7 @@ class ReplicaTransfers:
 
     def _begin(self, message: SendReplica) -> None:
         try:
-            send = _Send(message, self._mapped(message))
+            send = _Send(message, self._open_source(message))
         except (OSError, ValueError) as error:  # `ValueError` if nothing is in it, from Python 3.13 on
             self._post(Unsent(message.transfer, f"it is not here: {error}", gone=True), ())
             return
@@ -92,22 +93,23 @@ class ReplicaTransfers:
         self._sends[message.transfer % GENERATION] = send
         self._send(send, message.credit)
 
-    def _mapped(self, message: SendReplica) -> memoryview:
+    def _open_source(self, message: SendReplica) -> ReplicaSource:
         if self._replicas.path is None:
             raise FileNotFoundError("there is no shared memory")
-        path = self._replicas.file(message.value, message.attempt)
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            return private_map(fd, os.fstat(fd).st_size)
-        finally:
-            os.close(fd)
+        return ReplicaSource(self._replicas.file(message.value, message.attempt), message.at)
 
     def _send(self, send: _Send, credit: int) -> None:
         until = min(send.at + credit, send.size)
         while send.at < until:
             end = min(send.at + PART_BYTES, until)
             part = ReplicaPart(send.transfer, send.value, send.attempt, send.at, send.size)
-            self._post(part, [send.view[send.at : end]])
+            try:
+                data = send.source.read(send.at, end)
+            except (OSError, SerializationError) as error:
+                del self._sends[send.transfer % GENERATION]
+                self._post(Unsent(send.transfer, str(error), gone=True), ())
+                return
+            self._post(part, [data])
             send.at = end
         if send.at == send.size:
             del self._sends[send.transfer % GENERATION]
@@ -123,9 +125,9 @@ class ReplicaTransfers:
             if part.at > receive.at:
                 raise OSError(f"bytes {receive.at} to {part.at} have not come")
             _write(receive.fd, data, part.at)
-            receive.at = max(receive.at, part.at + data.nbytes)
+            receive.take(data[receive.at - part.at :])
             if receive.at == part.size:
-                os.rename(receive.path, self._replicas.file(part.value, part.attempt))  # noqa: PTH104 - texts are quicker
+                self._replicas.whole(part.value, part.attempt, part.size, receive.crc, receive.room)
         except OSError as error:
             self._give_up(part.transfer)
             self._post(Unsent(part.transfer, f"it cannot be written: {error}"), ())
@@ -133,45 +135,52 @@ class ReplicaTransfers:
         self._post(ReplicaCredit(part.transfer, data.nbytes), ())
         if receive.at == part.size:
             os.close(self._receives.pop(part.transfer).fd)
-            self._replicas.add(part.value, part.attempt, part.size)
             self._post(Fetched(part.transfer, part.value, part.attempt), ())
 
     def _open(self, part: ReplicaPart) -> _Receive:
         if self._replicas.path is None:
             raise FileNotFoundError("there is no shared memory")
-        room = os.statvfs(self._replicas.path)
-        if room.f_bavail * room.f_frsize < part.size:
-            raise OSError(f"there is no room for {part.size} bytes in {self._replicas.path.parent}")
-        path = f"{self._replicas.file(part.value, part.attempt)}.part"
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        receive = self._receives[part.transfer] = _Receive(path, fd)
+        room = self._replicas.room_for(part.value, part.attempt, part.size)
+        if room is None:
+            raise OSError(f"there is no room for {part.size} bytes")
+        try:
+            fd = os.open(room, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError:
+            self._replicas.give_back(part.value, part.attempt)
+            raise
+        receive = self._receives[part.transfer] = _Receive((part.value, part.attempt), room, fd)
         return receive
 
     def _give_up(self, transfer: int) -> None:
         receive = self._receives.pop(transfer, None)
         if receive is not None:
             os.close(receive.fd)
-            with suppress(OSError):
-                os.unlink(receive.path)  # noqa: PTH108 - as above
+            self._replicas.give_back(*receive.replica)
 
 
 class _Send:
-    __slots__ = ("at", "attempt", "size", "transfer", "value", "view")
+    __slots__ = ("at", "attempt", "size", "source", "transfer", "value")
 
-    def __init__(self, message: SendReplica, view: memoryview) -> None:
+    def __init__(self, message: SendReplica, source: ReplicaSource) -> None:
         self.transfer, self.value, self.attempt, self.at = message.transfer, message.value, message.attempt, message.at
-        self.view = view
-        self.size = view.nbytes
+        self.source = source
+        self.size = source.size
 
 
 class _Receive:
-    __slots__ = ("at", "fd", "path")
+    __slots__ = ("at", "crc", "fd", "replica", "room")
 
-    def __init__(self, path: str, fd: int) -> None:
-        self.path = path
+    def __init__(self, replica: tuple[int, int], room: Path, fd: int) -> None:
+        self.replica = replica
+        self.room = room
         self.fd = fd
-        self.at = 0
-        """How many bytes have come without a gap."""
+        self.at = self.crc = 0
+        """How many bytes have come without a gap, and their CRC-32, for a file on disk."""
+
+    def take(self, data: memoryview) -> None:
+        """Bytes have come that follow those which are here."""
+        self.at += data.nbytes
+        self.crc = zlib.crc32(data, self.crc)
 
 
 def _write(fd: int, data: memoryview, at: int) -> None:
