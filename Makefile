@@ -114,12 +114,13 @@ $(VENV)/gridengine/.unpacked: | $(VENV)/.pip
 	@for package in $(@D)/packages/*.deb; do dpkg-deb -x "$$package" $(@D) || exit; done
 	@touch $@
 
-test-long: bugs  ## what takes hours: SEEDS=100000 worlds and broken journals, EXAMPLES=20000 of STEPS=200 of both minds, KILLS=5000 of processes, ROUNDS=5 of signals to blocks on a real Slurm (as root), every seeded bug
+test-long: bugs  ## what takes hours: SEEDS=100000 worlds and broken journals, EXAMPLES=20000 of STEPS=200 of both minds, KILLS=5000 of processes, ROUNDS=5 of signals to blocks on a real Slurm (as root), 10 000 values, every seeded bug
 	GRAINLIKE_TEST_SEEDS=$(SEEDS) GRAINLIKE_TEST_REPLAYS=10 $(BIN)/python -m pytest tests/simulation
 	GRAINLIKE_TEST_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/unit/journal
 	GRAINLIKE_TEST_WORLDS=$$(($(SEEDS) / 5)) $(BIN)/python -m pytest tests/virtual
 	GRAINLIKE_TEST_KILLS=$(KILLS) GRAINLIKE_TEST_FUZZ=$(SEEDS) $(BIN)/python -m pytest -s tests/chaos
 	GRAINLIKE_TEST_HOSTILE=$(SEEDS) $(BIN)/python -m pytest tests/integration/faults/test_faults_hostile.py
+	GRAINLIKE_TEST_VALUES=10000 $(BIN)/python -m pytest tests/integration/faults/test_faults_values.py -k resident_memory
 	GRAINLIKE_TEST_ROUNDS=$(ROUNDS) $(MAKE) test-launch ARGS="$(ARGS) -k 'signals_to_all or others_end'" SYSTEMS=slurm
 	GRAINLIKE_TEST_EXAMPLES=$(EXAMPLES) GRAINLIKE_TEST_STEPS=$(STEPS) $(BIN)/python -m pytest tests/machines
 

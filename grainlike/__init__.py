@@ -82,7 +82,7 @@ if TYPE_CHECKING:
         later,
         start,
     )
-    from grainlike.maps import amap, as_completed, wait
+    from grainlike.maps import amap, as_completed, replicate, wait
     from grainlike.pool import ResourcePool
     from grainlike.subprocesses import run_process
 
@@ -150,6 +150,7 @@ __all__ = [
     "later",
     "parse",
     "progress",
+    "replicate",
     "result",
     "run",
     "run_process",
@@ -196,6 +197,7 @@ _LAZY = {
     "run": _EXECUTOR,
     "run_process": _LAUNCH,
     "start": _GRAPH,
+    "replicate": _MAPS,
     "wait": _MAPS,
 }
 

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from grainlike.simulation import CALM, QUICK, Delay, Dice, Faults, Network
+from grainlike.simulation import CALM, QUICK, Delay, Dice, Faults, Network, NodePlan
 from simtest._outcome import Outcome
 from simtest._trial import Trial
+from simtest._value_workloads import VALUE_WORKLOADS
 from simtest._workloads import BENCHMARKS, draw_nodes, draw_workload, equal_nodes
 
 __all__ = ["simulate"]
@@ -58,12 +59,16 @@ def simulate(
     plan = draw_workload(dice.fork("workload"), workload, drawn_jobs if jobs is None else jobs)
     nodes = draw_nodes(dice.fork("nodes"), drawn_workers if workers is None else workers, drift=_DRIFT)
     weather = dice.fork("weather")
+    drawn = _draw_faults(weather) if faults is None else faults
+    network = _STORMY if weather.chance(0.5) else Network()
+    if plan.name in VALUE_WORKLOADS:
+        nodes, drawn, network = _with_data(dice.fork("data"), nodes, drawn, network, calm=faults is not None)
     return Trial(
         seed,
         plan,
         nodes,
-        faults=_with_crash(_draw_faults(weather) if faults is None else faults, head_crash),
-        network=_STORMY if weather.chance(0.5) else Network(),
+        faults=_with_crash(drawn, head_crash),
+        network=network,
         closed=weather.chance(0.2),
         judged=judged,
         show=show,
@@ -89,6 +94,17 @@ def _draw_faults(dice: Dice) -> Faults:
         blocked=dice.fork("blocked").pick((0.0, 0.0, 0.2, 0.6)),
         damage=dice.fork("damage").pick((0.0, 0.0, 0.5)),
     )
+
+
+def _with_data(
+    dice: Dice, nodes: tuple[NodePlan, ...], faults: Faults, network: Network, *, calm: bool
+) -> tuple[tuple[NodePlan, ...], Faults, Network]:
+    """Return nodes of which all, some or none have a data server, rates of copies, and workers that are drained."""
+    share = dice.pick((0.0, 0.7, 1.0, 1.0))
+    nodes = tuple(replace(node, has_data=dice.chance(share)) for node in nodes)
+    network = replace(network, bytes_per_s=dice.pick((1e8, 1e8, 1e9)), relayed_bytes_per_s=dice.pick((None, 3e7)))
+    drain, evict = dice.pick((0.0, 0.0, 0.5, 3.0)), dice.pick((0.0, 0.0, 0.02, 0.2))
+    return nodes, faults if calm or faults is CALM else replace(faults, drain=drain, evict=evict), network
 
 
 def _with_crash(faults: Faults, head_crash: float | None) -> Faults:

@@ -85,6 +85,11 @@ class Trial(World):
         ):
             if mean:
                 self._strike_later(chance, mean, strike)
+        if faults.evict:
+            evicts = Dice(self.seed).fork("evicts")
+            self._strike_later(evicts, faults.evict, lambda site: self._evict(site, evicts))
+        if faults.drain:
+            self._strike_later(Dice(self.seed).fork("drains"), faults.drain, Site.drain)
         if faults.blink:  # by dice of their own: what else breaks is as it was without them
             dice = Dice(self.seed).fork("blinks")
             self._strike_later(dice, faults.blink, lambda site: site.blink(dice.between(0.0, _LONGEST_BLINK_S)))
@@ -105,6 +110,10 @@ class Trial(World):
     def _damage(self, site: Site, dice: Dice) -> None:
         if site.daemon is not None and site.daemon.worker in self.head.peers:
             self.head.values.damage(site.daemon, dice)
+
+    def _evict(self, site: Site, dice: Dice) -> None:
+        if site.daemon is not None and site.daemon.worker in self.head.peers:
+            self.head.values.evict(site.daemon, dice)
 
     def _strike_later(self, chance: Dice, mean: float, strike: Callable[[Site], None]) -> None:
         at = self.clock.now + chance.between(0.0, 2.0 * mean)

@@ -101,6 +101,9 @@ def values(dice: Dice, count: int) -> Workload:
             tuple(sorted(after)), size=size, wants=dice.chance(0.3), priority=dice.below(8) // 7,
             awaits=fn == 1 and dice.chance(0.3), on_stop=dice.pick(("ends", "ends", "returns", "goes on")),
         )  # fmt: skip
+        kept = dice.fork(f"kept {at}")
+        if kept.chance(0.25):
+            plan = replace(plan, copies=kept.pick((0, 1, 2, 2, 3)), holds=kept.pick((0.0, 0.5, 5.0, 30.0)))
         if dice.chance(0.05):
             plan = replace(plan, raises=dice.pick((1, 2)))
         if dice.chance(0.05):
@@ -119,6 +122,11 @@ def shared_values(dice: Dice, count: int) -> Workload:
     quick = dice.fork("quick").chance(0.4)
     size = dice.pick((2 * MB, 20 * MB, 100 * MB))
     jobs = [JobPlan(dice.pick((0, 0, 2)), Cores(1), 0.05, size=size, wants=dice.chance(0.2)) for _ in range(few)]
+    kept = dice.fork("kept")
+    jobs = [
+        replace(plan, copies=kept.pick((0, 2, 3)), holds=kept.between(0.0, 20.0)) if kept.chance(0.3) else plan
+        for plan in jobs
+    ]
     for at in range(few, count):
         after = tuple(sorted({dice.below(few) for _ in range(1 + dice.below(3))}))
         if at > few + 4 and dice.chance(0.2):

@@ -196,6 +196,9 @@ class LightRunner:
     def started(self) -> int:
         return -1 if self._lease is None else self._at
 
+    def holds(self, lease: int) -> bool:
+        return self._lease is not None and self._lease.lease == lease
+
     def stepping(self) -> tuple[int, float] | None:
         return None
 

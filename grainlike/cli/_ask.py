@@ -119,6 +119,7 @@ async def list_workers(caller: HeadClient, *, as_json: bool, most: int | None = 
     else:
         stored = any(worker.stored for worker in found.workers)
         spilled = any(worker.spilled for worker in found.workers)
+        data = any(worker.data for worker in found.workers)
         rows = [
             (
                 w.name,
@@ -132,10 +133,12 @@ async def list_workers(caller: HeadClient, *, as_json: bool, most: int | None = 
                 w.shut or "-",
                 *([bytes_text(w.stored) or "-"] if stored else []),
                 *([bytes_text(w.spilled) or "-"] if spilled else []),
+                *([w.data or "-"] if data else []),
             )
             for w in found.workers
         ]
-        columns = [*_WORKER_COLUMNS, *(["stored"] if stored else []), *(["on disk"] if spilled else [])]
+        more = {"stored": stored, "on disk": spilled, "data": data}
+        columns = [*_WORKER_COLUMNS, *(title for title, is_shown in more.items() if is_shown)]
         print_table(columns, rows, most=most)
         for w in found.workers[:most]:
             if w.shared:

@@ -99,6 +99,14 @@ def _worker_start(
         str | None,
         typer.Option(metavar="SIZE", help="How much of it they may take. By default 80 % of what is free there."),
     ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT|off",
+            help="Where other workers get large values from this one. By default any port of the address by which it "
+            "reaches its head; none without TLS. Off, or where nobody reaches it: they pass the head.",
+        ),
+    ] = None,
 ) -> None:
     """Run a worker in the foreground until its head closes, or SIGTERM or Ctrl-C.
 
@@ -120,6 +128,7 @@ def _worker_start(
             store=store,
             scratch=scratch,
             scratch_limit=scratch_limit,
+            data=data,
         )
     )
 

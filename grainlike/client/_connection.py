@@ -35,6 +35,7 @@ from grainlike.net import (
     software,
     waits,
 )
+from grainlike.payload import memory_id
 from grainlike.settings import read_settings
 from grainlike.wire import (
     HEARTBEAT_S,
@@ -402,6 +403,7 @@ def _hello(*, lasting: bool = False, session: str = "", name: str = "") -> Hello
         os.getpid(),
         "",
         [],
+        memory=memory_id(),
         process=process_id(),
         received=0 if lasting else -1,
         session=session,

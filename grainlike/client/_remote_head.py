@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -19,7 +19,8 @@ from grainlike.client._connection import LOOK_S, HeadClient, RefusedQueryError, 
 from grainlike.client._events import RemoteFeed, RemoteLeases
 from grainlike.client._remote_fleet import RemoteFleet
 from grainlike.client._remote_jobs import RemoteJobs
-from grainlike.engine import Engine, explain_unsubmitted, retrieved_elsewhere
+from grainlike.client._remote_values import RemoteValues
+from grainlike.engine import Engine, Fetcher, explain_unsubmitted, retrieved_elsewhere
 from grainlike.errors import GrainlikeError, HeadLostError, SessionError
 from grainlike.eventloop import Changes
 from grainlike.graph import Delayed, Node
@@ -104,6 +105,10 @@ class RemoteHead:
         levels = None if job_logging is None else job_logging.levels
         self.runner = RemoteJobs(engine, engine.pump, self._counters, self._leases, self._fetch, levels)
         self.runner.caller_of = engine.caller_of
+        self._values: RemoteValues
+        """Values that stay at workers of the head."""
+        self._fetched = 0
+        """Bytes that came from the heads before."""
         self._fetching = anyio.Semaphore(_AT_ONCE)
         self._client: HeadClient | None = None
         self._workers: list[WorkerInfo] = []
@@ -145,7 +150,8 @@ class RemoteHead:
         """
         locator = self._locator()
         client = self._client_on(locator, await first_link(locator, self._settings.wait))
-        self.runner.go_on(client.link)
+        assert self._engine.fetcher is not None
+        self._go_on(client, self._engine.fetcher)
         self._tasks = tasks
         tasks.start_soon(client.run)
         tasks.start_soon(self._follow, client)
@@ -179,6 +185,13 @@ class RemoteHead:
         self._fleet = RemoteFleet(client, self._changes)
         return client
 
+    def _go_on(self, client: HeadClient, fetcher: Fetcher) -> None:
+        """Have calls run at this head, and their values fetched from there."""
+        self._engine.fetcher = fetcher
+        self._values = RemoteValues(fetcher, client.link, self._counters)
+        self._values.present = frozenset(worker.name for worker in self._workers)
+        self.runner.go_on(client.link, self._values)
+
     async def _introduce(self, client: HeadClient) -> None:
         """Wait until the head has admitted us; then send what jobs import, and query the workers. Raises as
         `welcomed`.
@@ -201,6 +214,7 @@ class RemoteHead:
     def _lose(self, error: HeadLostError, *, goes_on: bool) -> None:
         self._lost = error
         self.runner.lose(error, holds=goes_on and self._settings.wait > 0)
+        self._values.fetcher.close(error)
         self._leases.workers(())
         self._workers = []
         self._changes.notify()
@@ -221,7 +235,8 @@ class RemoteHead:
                     logger.warning("there is no next head yet: %s", said)
             else:
                 self._lost = None
-                self.runner.go_on(client.link)
+                self._fetched += self._values.fetched
+                self._go_on(client, self._values.fetcher.renewed())
                 self._changes.notify()
                 return client
             if error is not None and anyio.current_time() - since >= self._settings.wait:
@@ -278,6 +293,7 @@ class RemoteHead:
 
     def _take_workers(self, told: WorkersAre) -> None:
         self._workers = [worker_info(row) for row in told.workers]
+        self._values.present = frozenset(worker.name for worker in self._workers)
         self._leases.workers(self._workers)
         self._changes.notify()
 
@@ -349,7 +365,8 @@ class RemoteHead:
 
     def report(self) -> Totals:
         """Return how many jobs of this program ended how."""
-        return self._counters.totals(time.monotonic())
+        totals = self._counters.totals(time.monotonic())
+        return replace(totals, fetched=self._fetched + self._values.fetched)
 
     async def history(self, asked: AskHistory) -> HistoryIs:
         """Return a page of the jobs of the head that have ended, those of other programs too."""

@@ -8,6 +8,7 @@ from contextvars import Context, copy_context
 from functools import partial
 
 from grainlike.client._events import RemoteLeases, outcome_of
+from grainlike.client._remote_values import RemoteValues
 from grainlike.engine import buffer_of
 from grainlike.errors import JobCancelledError, JobTimeoutError
 from grainlike.graph import Function, Node, RunsIn, StreamNode
@@ -25,7 +26,11 @@ from grainlike.wire import (
     Numbered,
     Outcomes,
     ReleaseFunctions,
+    ReplicaPart,
     SessionIs,
+    ValueComes,
+    ValuesAt,
+    ValuesGone,
     Warned,
     Withdraw,
     split_by_count,
@@ -109,13 +114,15 @@ class RemoteJobs:
 
     def _send(self, nodes: list[Node]) -> None:
         self._release_functions()
-        batches = pack_calls(nodes, self._number, self._listener, streams=True, copies=SharedCopies())
+        fetcher = self.values.fetcher if self.values.fetcher.used else None
+        batches = pack_calls(nodes, self._number, self._listener, streams=True, copies=SharedCopies(), fetcher=fetcher)
         levels = self._levels
         # As in `FunctionTable.number`: to ask whether the levels have changed costs no call.
         logs = b"" if levels is None else levels.packed if levels.unchanged in levels.cache else levels.read()
-        submit_calls(0, 0, batches, self._shipped, self._link.post, self._refuse, self.names, logs)
+        submit_calls(0, 0, batches, self._shipped, self._link.post, self._refuse, self.names, logs, stays=True)
         for calls in batches.values():
             last = None
+            self._counters.sent += sum([call.size or len(call.parcel[0]) for call in calls])
             for call in calls:
                 if call.node.function is not last:  # as it mostly is, for the calls of one batch are alike
                     last = call.node.function
@@ -216,9 +223,11 @@ class RemoteJobs:
                 self._counters.run_seconds += sum(message.wall)
                 for ended in filter(None, map(self._job, message.children)):
                     self._leases.ended(ended)
-                settle_calls(message, buffers, self._take, self._listener)
+                self._settle(message, buffers)
                 self._pump()
                 self._release_functions()
+            case ValueComes() | ReplicaPart() | ValuesGone() | ValuesAt():
+                self.values.hear(frame)
             case Items():
                 self._items(message, buffers)
             case Numbered():
@@ -234,6 +243,13 @@ class RemoteJobs:
                 warned = self._nodes.get(message.child)
                 caller = None if warned is None else self.caller_of(warned)
                 (caller or copy_context()).copy().run(logger.warning, "%s", message.words)
+
+    def _settle(self, message: Outcomes, buffers: Sequence[Buffer]) -> None:
+        """Settle calls; values that stay at workers, and that nobody wants any more, are released."""
+        unwanted: list[int] = []
+        settle_calls(message, buffers, self._take, self._listener, unwanted.append)
+        if unwanted:
+            self.values.release(unwanted)
 
     def _items(self, message: Items, buffers: Sequence[Buffer]) -> None:
         """Hand items to their stream, if it is still wanted; its reader gives credit as it takes them."""
@@ -281,9 +297,12 @@ class RemoteJobs:
             self._listener.failed(node, error)
         self._pump()
 
-    def go_on(self, link: Link) -> None:
-        """Send calls to this head from now on, first those that were held back. It has none of our functions yet."""
+    def go_on(self, link: Link, values: RemoteValues) -> None:
+        """Send calls to this head from now on, first those that were held back. It has none of our functions yet.
+        `values` are those that stay at its workers.
+        """
         self._link = link
+        self.values = self._listener.values = values
         self._shipped.clear()
         self._lost, self._holds = None, False
         held, self._held = self._held, []
@@ -305,6 +324,7 @@ class _CountingListener:
         self._listener = listener
         self._counters = counters
         self._leases = leases
+        self.values: RemoteValues
 
     def succeeded(self, node: Node, value: object) -> None:
         self._counters.succeeded += 1
@@ -314,6 +334,8 @@ class _CountingListener:
     def stayed(self, node: Node, job: int, size: int) -> None:
         self._counters.succeeded += 1
         self._leases.told(node.record, "succeeded")
+        if isinstance(node.record, Job):
+            self.values.stayed(node.record)
         self._listener.stayed(node, job, size)
 
     def failed(self, node: Node, error: BaseException) -> None:

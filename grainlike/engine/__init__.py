@@ -13,7 +13,7 @@ from grainlike._later import later
 if TYPE_CHECKING:
     from grainlike.engine._engine import Engine
     from grainlike.engine._explain import explain_unsubmitted, value_words
-    from grainlike.engine._fetches import Fetcher, ValueSource, bring
+    from grainlike.engine._fetches import Fetcher, ValueSource, bring, replicate_values
     from grainlike.engine._interfaces import JobRunner
     from grainlike.engine._local_calls import QUIET_S, LocalCall, LocalCalls
     from grainlike.engine._resolver import BaseResolver, Waitable
@@ -36,6 +36,7 @@ __all__ = [
     "bring",
     "buffer_of",
     "explain_unsubmitted",
+    "replicate_values",
     "retrieved_elsewhere",
     "this_call",
     "value_words",
@@ -60,6 +61,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "ThreadCall": "_thread_call",
             "bring": "_fetches",
             "buffer_of": "_streams",
+            "replicate_values": "_fetches",
             "this_call": "_thread_call",
             "value_words": "_explain",
         },

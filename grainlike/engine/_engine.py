@@ -343,9 +343,7 @@ class Engine:
             if self.applied is not None:
                 self.applied(node)
             try:
-                value = node.apply()
-                if self._stays and node.function.collects:
-                    value = node.collected(value)
+                value = node.apply_by_reference() if self._stays else node.apply()
             except BaseException as error:  # noqa: BLE001 - an operator's own error is its awaiters', SystemExit too
                 self._ended.appendleft((node, False, error))
             else:

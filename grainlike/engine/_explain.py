@@ -35,15 +35,21 @@ def value_words(node: Node) -> str:
     value = node.reference
     if type(value) is not RemoteValue:
         return ""
-    where = value.fetcher.where(value.id)
-    there = (
-        f"is at {', '.join(where)}"
-        if where
-        else "is at no worker now: if it is needed, it is made again where it can be"
-    )
-    words = f"Its value, {value.size:,} bytes, {there}{', and in this program' if value.fetched else ''}."
+    words = f"Its value, {value.size:,} bytes, {_whereabouts(value)}."
     again = 0 if node.record is None else node.record.recomputed
     if not again:
         return words
     times = "once" if again == 1 else f"{again} times"
     return f"{words} It ran again {times}: workers were lost that alone had its value."
+
+
+def _whereabouts(value: RemoteValue) -> str:
+    where, here = value.fetcher.where(value.id), value.fetched
+    if where:
+        return f"is at {', '.join(where)}{', and in this program' if here else ''}"
+    lost = value.fetcher.why_lost(value.id)
+    if lost:
+        left = "; this program has it" if here else ""
+        return f"is lost at all workers, and can never be made again: {lost}{left}"
+    here_too = "in this program, and " if here else ""
+    return f"is {here_too}at no worker now: if a job needs it, it is made again where it can be"

@@ -1,4 +1,5 @@
 """Bring values that stay at workers into the program: the one way by which whoever needs their bytes there gets them.
+Replicas are waited for likewise.
 
 Each value is fetched once at a time, for all who wait for it, and given up when none is left.
 """
@@ -15,7 +16,7 @@ from grainlike.eventloop import new_wakeup
 from grainlike.graph import Node, RemoteValue
 from grainlike.payload import Payload, Reference, load_value
 
-__all__ = ["Fetch", "Fetcher", "InputFetches", "ValueSource", "bring", "fetch"]
+__all__ = ["Fetch", "Fetcher", "InputFetches", "ValueSource", "bring", "fetch", "replicate_values"]
 
 _CLOSED = "its executor has closed: a value that stays at workers goes with that, unless it was awaited before"
 
@@ -32,14 +33,23 @@ class ValueSource(Protocol):
     def release(self, values: Sequence[int]) -> None:
         """The program refers to these no more."""
 
+    def replicate(self, values: Sequence[int], copies: int) -> None:
+        """Keep at least so many replicas of each of these, 0 for one at every worker; each is answered by
+        `Fetcher.replicated` or `Fetcher.lost`.
+        """
+
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted."""
         ...
 
+    def why_lost(self, value: int) -> str:
+        """Return why a value is at no worker and can never be made again; empty where it is, or can be."""
+        ...
+
 
 class Fetch:
-    """Wait for the bytes of some values. `done` is called once, when all are here or one is lost (`error`), unless that
-    is so before it has `begun`.
+    """Wait for the bytes of some values, or for replicas of them. `done` is called once, when all are here or one is
+    lost (`error`), unless that is so before it has `begun`.
     """
 
     __slots__ = ("_done", "begun", "error", "missing")
@@ -99,6 +109,30 @@ def fetch(nodes: Iterable[Node], done: Callable[[], object]) -> Fetch:
     return waiting
 
 
+def replicate_values(nodes: Iterable[Node], copies: int, done: Callable[[], object]) -> Fetch:
+    """Begin to keep so many replicas, 0 for one at every worker, of the values of nodes that have finished. `done` is
+    called when there are as many, unless there are: then the `Fetch` has ended already. Nothing is done about values
+    that only the program has.
+
+    Raises:
+        ValueLostError: the executor of one has closed.
+        RuntimeError: one belongs to another event loop.
+    """
+    waiting = Fetch(done)
+    leaves = {id(leaf): leaf for node in nodes if node.reference for leaf in node.reference.leaves()}
+    by_fetcher: dict[Any, list[RemoteValue]] = {}
+    for leaf in leaves.values():
+        if leaf.fetcher.is_open or not leaf.fetched:
+            by_fetcher.setdefault(leaf.fetcher, []).append(leaf)
+    for fetcher in by_fetcher:
+        fetcher.check(0)
+    waiting.missing = {leaf for values in by_fetcher.values() for leaf in values}
+    for fetcher, values in by_fetcher.items():
+        fetcher.replicate(values, copies, waiting)
+    waiting.begun = True
+    return waiting
+
+
 class Fetcher:
     """Fetches the values of one executor's jobs, from `source` once there is one.
 
@@ -116,8 +150,22 @@ class Fetcher:
         self._later = later
         self._limit = limit
         self._waiting: dict[int, tuple[RemoteValue, list[Fetch]]] = {}
+        self._replicating: dict[int, list[tuple[RemoteValue, Fetch]]] = {}
+        """Values of which more replicas are to come, and who waits for that."""
+        self._unreached: set[int] = set()
+        """Those of which the source has not answered, whoever still waits."""
         self._released: deque[int] = deque()
         self._drains = False
+        self._closed = _CLOSED
+
+    def renewed(self) -> Fetcher:
+        """Return a fetcher for values of another head: those of this one have nothing to do with it."""
+        return Fetcher(self._check_loop, self._later, self._limit)
+
+    @property
+    def is_open(self) -> bool:
+        """True until its executor has closed."""
+        return self.source is not None
 
     def stayed(self, job: int, size: int) -> RemoteValue:
         """Return the reference to a value that stays at workers."""
@@ -133,6 +181,10 @@ class Fetcher:
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted; none once the executor has closed."""
         return () if self.source is None else self.source.where(value)
+
+    def why_lost(self, value: int) -> str:
+        """Return why a value is at no worker and can never be made again; empty where it is, or can be."""
+        return _CLOSED if self.source is None else self.source.why_lost(value)
 
     async def wait(self, node: Node) -> Any:
         """Fetch the outcome of a node that has finished, and return it; see `fetch`.
@@ -171,7 +223,7 @@ class Fetcher:
     def check(self, size: int) -> None:
         """Raise unless values of so many bytes may be fetched from here, now."""
         if self.source is None:
-            raise ValueLostError(_CLOSED)
+            raise ValueLostError(self._closed)
         self._check_loop()
         limit = self._limit()
         if limit and size > limit:
@@ -203,8 +255,24 @@ class Fetcher:
                 if not known[1]:
                     del self._waiting[value.id]
                     unwanted.append(value.id)
+            self._replicate_no_more(value.id, waiting)
         if unwanted and self.source is not None:
             self.source.unwant(unwanted)
+
+    # --- replicas ----------------------------------------------------------------------------------------------------
+
+    def replicate(self, values: Sequence[RemoteValue], copies: int, waiting: Fetch) -> None:
+        """Have `waiting` told when there are so many replicas of each of these values; 0: one at every worker."""
+        assert self.source is not None, "whoever asks has checked that it is open"
+        for value in values:
+            self._replicating.setdefault(value.id, []).append((value, waiting))
+            self._unreached.add(value.id)
+        self.source.replicate([value.id for value in values], copies)
+
+    def _replicate_no_more(self, value: int, waiting: Fetch) -> None:
+        others = [one for one in self._replicating.pop(value, ()) if one[1] is not waiting]
+        if others:
+            self._replicating[value] = others
 
     # --- from the source ---------------------------------------------------------------------------------------------
 
@@ -223,18 +291,36 @@ class Fetcher:
         for one in waiting:
             one.arrived(reference, error)
 
+    def replicated(self, value: int) -> None:
+        """There are as many replicas of a value as were asked for, or as there can be now."""
+        self._unreached.discard(value)
+        for reference, waiting in self._replicating.pop(value, ()):
+            waiting.arrived(reference)
+
     def lost(self, value: int, error: BaseException) -> None:
         """A wanted value is gone, and cannot be made again."""
+        self._unreached.discard(value)
+        for reference, replicating in self._replicating.pop(value, ()):
+            replicating.arrived(reference, error)
         if value in self._waiting:
             reference, waiting = self._waiting.pop(value)
             for one in waiting:
                 one.arrived(reference, error)
 
-    def close(self) -> None:
-        """Nothing is fetched any more: who waits gets an error, as does who comes later."""
-        self.source = None
-        for value in list(self._waiting):
-            self.lost(value, ValueLostError(_CLOSED))
+    def close(self, error: Exception | None = None) -> None:
+        """Nothing is fetched any more: who waits gets an error, as does who comes later; `error` is why the head is
+        lost, where it was not the executor that ended.
+        """
+        source, self.source = self.source, None
+        if source is None:
+            return
+        if error is not None:
+            self._closed = f"it was at workers alone when the head was lost: {error}"
+        else:  # else values that are lost would be made again, and the end wait for that
+            source.unwant(list(self._waiting))
+            source.release(list(self._unreached))
+        for value in [*self._waiting, *self._replicating]:
+            self.lost(value, ValueLostError(self._closed) if error is None else error)
 
 
 class InputFetches:

@@ -47,6 +47,7 @@ class ReadyResolver:
     async def wait(self, node: Node) -> Any:
         """Apply the node, and return its value or raise its error."""
         self.start([node])
+        node.unwrap()  # an item of a `gather` whose values were fetched
         return node.result()
 
     def cancel(self, node: Node) -> None:

@@ -15,7 +15,7 @@ from grainlike.graph._numpy import NumpyProtocols
 from grainlike.graph._operators import Operators, binary, operate
 from grainlike.graph._placeholder import Placeholder, rebind
 from grainlike.graph._refusals import Refusals
-from grainlike.graph._remote_value import UNFETCHED
+from grainlike.graph._remote_value import UNFETCHED, RemoteList
 from grainlike.graph._serial import hint_at_serial_loop
 from grainlike.graph._shown import shown_call
 from grainlike.graph._state import RunsIn, State
@@ -30,7 +30,7 @@ _LAZY, _INLINE = State.LAZY, RunsIn.INLINE
 
 def _pick(value: Any, index: int, nout: int) -> Any:
     """Return one of the `nout` values that were promised."""
-    values = value if isinstance(value, tuple | list) else tuple(value)
+    values = value if isinstance(value, tuple | list | RemoteList) else tuple(value)
     if len(values) != nout:
         raise ValueError(f"nout={nout} was promised, but there are {len(values)} values")
     return values[index]
@@ -55,8 +55,8 @@ _NO_FUTURE = (
 
 _CALL = operation(operator.call, "call")
 _GETATTR = operation(getattr, "getattr")
-_GETITEM = operation(operator.getitem, "getitem")
-_PICK = operation(_pick, "getitem")
+_GETITEM = operation(operator.getitem, "getitem", picks=True)
+_PICK = operation(_pick, "getitem", picks=True)
 _SETITEM = operation(_with_item, "setitem")
 _DELITEM = operation(_without_item, "delitem")
 

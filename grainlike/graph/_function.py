@@ -134,6 +134,7 @@ class Function:
         many: whether one call stands for many: its one argument is a list of packed arguments.
         most: how many positional arguments a call may have, where that is known.
         options: the checked options.
+        picks: whether it takes items out of its first argument by the others: of a `gather`, those that stay may stay.
     """
 
     __slots__ = (
@@ -149,6 +150,7 @@ class Function:
         "most",
         "name",
         "options",
+        "picks",
     )
 
     accepts_errors: bool
@@ -162,6 +164,7 @@ class Function:
     many: bool
     most: int
     options: Options
+    picks: bool
 
     def __init__(
         self,
@@ -173,6 +176,7 @@ class Function:
         accepts_errors: bool = False,
         alone: bool = False,
         collects: bool = False,
+        picks: bool = False,
     ) -> None:
         self.accepts_errors = accepts_errors
         self.alone = alone
@@ -180,6 +184,7 @@ class Function:
         self.collects = collects
         self.many = many
         self.options = options
+        self.picks = picks
         self.least, self.most = positional_counts(callable)
         self.name = name or options.name or _name_of(callable)
         self.is_stream = _gives(callable, inspect.isasyncgenfunction)
@@ -214,10 +219,11 @@ def operation(
     *,
     accepts_errors: bool = False,
     collects: bool = False,
+    picks: bool = False,
 ) -> Function:
     """A function that the resolver itself applies: an operator, `gather`, a NumPy function."""
     options = _NO_OPTIONS if nout is None else Options(nout=nout)
-    return Function(callable, options, name=name, accepts_errors=accepts_errors, collects=collects)
+    return Function(callable, options, name=name, accepts_errors=accepts_errors, collects=collects, picks=picks)
 
 
 def _gives(callable: Callable[..., Any], test: Callable[[object], bool]) -> bool:  # noqa: A002

@@ -188,14 +188,24 @@ class Node(msgspec.Struct, eq=False):
         staying = [dep for dep in self.deps if type(dep._outcome) in UNFETCHED]
         if not staying or (self.function.collects and not any(type(item) is Template for item in self._args)):
             return []
+        if self.function.picks:
+            return [dep for dep in staying if dep is not self._args[0] or type(dep._outcome) is not RemoteList]
         if fetcher is None or self.request is None or self.function.options.cache is not None:
             return staying
         looked_at: set[Node] = set()
         _find_looked_at((*self._args, *(self._outcome or {}).values()), looked_at, by_reference=True)
         return [dep for dep in staying if dep in looked_at or dep._outcome.fetcher is not fetcher]
 
-    def collected(self, values: list[Any]) -> Any:
-        """Return what a node that collects gives for these arguments: with references where there are some."""
+    def apply_by_reference(self) -> Any:
+        """Return what `apply` returns; where it only collects, or picks of what was collected, with references where
+        there are some.
+        """
+        function, first = self.function, self._args[0] if self._args else None
+        if function.picks and type(first) is Node and type(first.reference) is RemoteList:
+            return function.callable(first.reference, *self.arguments()[0][1:])
+        return self._collected(self.apply()) if function.collects else self.apply()
+
+    def _collected(self, values: list[Any]) -> Any:
         items = [
             item._args[0] if type(item) is Node and item.state == _SUCCEEDED and item._args else value
             for item, value in zip(self._args, values, strict=True)

@@ -27,7 +27,8 @@ class Info:
     `grainlike explain` and `grainlike logs` take it: 0 until it has one, and for calls that are no jobs; a job is told
     those of its own jobs when they have ended.
 
-    `size` is how many bytes the value has as it travels: None before the job has ended, and for calls that are no jobs.
+    `size` is how many bytes the value has as it travels: None before the job has ended, and for calls that are no jobs,
+    but for an item of a `gather` that stays at workers.
     `where` are the names of the workers that have a whole replica of it, sorted; `()` where only the program has it.
     `recomputed` is how often the call ran again because its value was lost with a worker.
     """
@@ -64,12 +65,10 @@ def info(placeholder: Delayed[object] | Stream[object]) -> Info:
     """
     node = node_behind(placeholder)
     known, name, state = node.record, node.function.name, node.state.label
-    if known is None:
-        return Info(name, state, error=node.error)
-    facts = {fact: getattr(known, fact) for fact in _FACTS}
+    facts: dict[str, Any] = {} if known is None else {fact: getattr(known, fact) for fact in _FACTS}
     reference = node.reference
     if type(reference) is RemoteValue:
-        facts["where"] = reference.fetcher.where(reference.id)
+        facts["size"], facts["where"] = reference.size, reference.fetcher.where(reference.id)
     return Info(name, state, error=node.error, **facts)
 
 

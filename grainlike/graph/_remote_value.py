@@ -13,6 +13,11 @@ __all__ = ["UNFETCHED", "RemoteList", "RemoteValue", "ValueFetcher"]
 class ValueFetcher(Protocol):
     """Interface of what brings the values of one executor into the program, as far as the graph uses it."""
 
+    @property
+    def is_open(self) -> bool:
+        """True until its executor has closed."""
+        ...
+
     def release(self, value: int) -> None:
         """Record that the program refers to a value no more. From any thread, and in a destructor."""
 
@@ -22,6 +27,10 @@ class ValueFetcher(Protocol):
 
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted."""
+        ...
+
+    def why_lost(self, value: int) -> str:
+        """Return why a value is at no worker and can never be made again; empty where it is, or can be."""
         ...
 
     async def wait(self, node: Any) -> Any:
@@ -68,6 +77,18 @@ class RemoteList:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (self.items,)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return an item, or some: as references where they stay at workers."""
+        found = self.items[index]
+        some = isinstance(index, slice) and not UNFETCHED.isdisjoint(map(type, found))
+        return RemoteList(found) if some else found
 
     def leaves(self) -> Iterator[RemoteValue]:
         """Give the values that have to be fetched for this one: those of its items."""

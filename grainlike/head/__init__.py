@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from grainlike.head._recorder import HERE, MOST, Recorder
     from grainlike.head._shared_memory import ObjectStore
     from grainlike.head._state import HeadState
-    from grainlike.head._validation import check_hello, refusal_of_question
+    from grainlike.head._validation import check_data, check_hello, refusal_of_question
 
 __all__ = [
     "FAREWELL_S",
@@ -41,6 +41,7 @@ __all__ = [
     "Recorder",
     "ReplyTo",
     "WorkerConnection",
+    "check_data",
     "check_hello",
     "limits_are",
     "queue_is",
@@ -65,6 +66,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "Connection": "_peers",
             "WorkerConnection": "_peers",
             "Recorder": "_recorder",
+            "check_data": "_validation",
             "check_hello": "_validation",
             "refusal_of_question": "_validation",
             "limits_are": "_live",

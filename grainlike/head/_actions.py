@@ -40,7 +40,10 @@ from grainlike.scheduler import (
     JobsSettled,
     JobsStarted,
     JobsUnsatisfiable,
+    ReleaseWorker,
     ReplicasDropped,
+    ReplicasSpared,
+    ReplicationReached,
     RetractJobs,
     ShapesForgotten,
     ValuesForgotten,
@@ -54,12 +57,14 @@ from grainlike.wire import (
     Began,
     Cancel,
     ClassSpec,
+    Depart,
     Gang,
     Hold,
     LeaseStart,
     NodeSpec,
     Parcel,
     Retract,
+    SpareReplicas,
     Warned,
     fit_together,
     pack_parcels,
@@ -152,6 +157,13 @@ class ActionExecutor:
                 self._settling.revive(action.jobs)
             case ValuesForgotten():
                 self._settling.forget(action.values)
+                self._mover.forget(action.values)
+            case ReplicasSpared(worker=worker, values=values, attempts=attempts, is_spare=is_spare):
+                self._post(worker, SpareReplicas(values, attempts, is_spare))
+            case ReplicationReached():
+                self._values.replicated(action.values)
+            case ReleaseWorker():
+                self._post(action.worker, Depart(kill=False))
             case ValuesLost():
                 self._values.lost(action.values, action.why)
             case InputsLost():
@@ -182,7 +194,7 @@ class ActionExecutor:
         for observer in self._observers:
             observer.quarantined(peer, why)
 
-    def _post(self, worker: int, message: Cancel | Retract) -> None:
+    def _post(self, worker: int, message: Cancel | Depart | Retract | SpareReplicas) -> None:
         self._state.peers[worker].post(message)
 
     def _assemble(self, action: AssembleGang) -> None:

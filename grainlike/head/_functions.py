@@ -146,8 +146,8 @@ class FunctionTable:
                 raise ProtocolError(f"{spec.name} is called, and was never sent")
             self._hold(spec.digest, data)
             owned[spec.digest] = None
-        key = (spec.digest, spec.name, spec.is_async, spec.timeout, spec.retry, spec.many, spec.keep, paths)
-        return self._intern(key, spec.logs)
+        plain = (spec.digest, spec.name, spec.is_async, spec.timeout, spec.retry, spec.many, spec.keep, paths)
+        return self._intern((*plain, True) if spec.stays else plain, spec.logs)
 
     def owned_by(self, client: int) -> Container[bytes]:
         """Return the digests of the functions that a client has sent and not released."""
@@ -189,6 +189,14 @@ class FunctionTable:
     def shipment(self, fn: int) -> tuple[FunctionSpec, bytes]:
         """Return the definition of a function for a worker: spec and bytes."""
         return self._specs[fn]
+
+    def losses(self, fn: int) -> int:
+        """Return how many losses of its worker a function may have and be run again."""
+        for key in self._blobs[self._specs[fn][0].digest].keys:
+            if self._numbers[key] == fn:
+                fields = key[0] if isinstance(key[0], tuple) else key  # without the levels of loggers
+                return next(field.losses for field in fields if isinstance(field, RetrySpec))
+        raise KeyError(fn)
 
     # --- owners ------------------------------------------------------------------------------------------------------
 

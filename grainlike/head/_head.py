@@ -83,6 +83,7 @@ from grainlike.wire import (
     Numbered,
     Output,
     Parcel,
+    Pulled,
     ReplicaCredit,
     ReplicaPart,
     Report,
@@ -129,12 +130,12 @@ class Head:
         self.state = HeadState(scheduler, self._tell, now() if opened is None else opened)
         self.logs = LogRouter(self._ask, self.state.next_listener)
         self.history = JobHistory(lambda: self.state.jobs, now, ahead=ahead, is_coroutine=self._is_coroutine)
-        self.view = HeadQueries(self.state, self.logs, self.history, now)
-        self.records = RecordRouter(self.state)
         self.object_store = ObjectStore() if object_store is None else object_store
+        self.values = ValueMover(self.state, self.object_store, self._tell)
+        self.view = HeadQueries(self.state, self.logs, self.history, now, self.values)
+        self.records = RecordRouter(self.state)
         self.observers: list[Observer] = []
-        self._gathers = False
-        self._unplanned = False
+        self._gathers = self._unplanned = False
         self._noted_until = -math.inf
         self.counted: Callable[[int], None] | None = None
         """Called with the number of jobs that have not ended, whenever it may have changed."""
@@ -143,11 +144,10 @@ class Head:
         self._outcomes = outcomes
         self._alarm = alarm
         self._now = now
-        self.values = ValueMover(self.state, self.object_store, self._tell)
-        self.view.stores = self.values.stores
         self.program_values = ProgramValues(self.state, self.history, self.values, self._tell)
+        self.client_values = clients = self.program_values.clients
         self._maker = JobFactory(self.state, self.object_store)
-        self._settling = ResultHandler(self.state, outcomes, self.observers, self.history, self._tell, now)
+        self._settling = ResultHandler(self.state, outcomes, self.observers, self.history, clients, self._tell, now)
         self._acting = ActionExecutor(
             self.state,
             self._settling,
@@ -198,8 +198,7 @@ class Head:
 
     def totals(self) -> Totals:
         """Return how jobs have ended since this head was first started."""
-        values = self.values
-        totals = self.counters.totals(self._now())
+        values, totals = self.values, self.counters.totals(self._now())
         return dataclasses.replace(totals, moved=values.moved, relayed=values.relayed, fetched=values.fetched)
 
     # --- from the engine ---------------------------------------------------------------------------------------------
@@ -338,7 +337,7 @@ class Head:
         self.history.joined(peer.name)
         for observer in self.observers:
             observer.joined(peer)
-        self._tell(WorkerJoined(peer.number, peer.name, peer.offer, hello.left_s))
+        self._tell(WorkerJoined(peer.number, peer.name, peer.offer, hello.left_s, bool(hello.data)))
         return peer
 
     def now(self) -> float:
@@ -391,8 +390,9 @@ class Head:
         """Ask these workers to exit."""
         for peer in map(self.peers.__getitem__, workers):
             logger.info("worker %s was asked to end%s", peer.name, ", and its jobs" if kill else " when its jobs have")
-            self._tell(WorkerDrained(peer.number))
-            peer.post(Depart(kill))
+            self._tell(WorkerDrained(peer.number))  # which is told to go when it may: `ReleaseWorker`
+            if kill:
+                peer.post(Depart(kill))
 
     def tell_time_left(self, worker: int, left_s: float, grace_s: float) -> None:
         """Let a worker stop in `left_s` seconds, with `grace_s` for what then runs; no job starts there that needs
@@ -462,7 +462,7 @@ class Head:
                     self.state.nested.submit(peer, message, buffers)
                 case Withdraw():
                     self.withdraw_for(peer, message)
-                case ReplicaPart() | ReplicaCredit() | Fetched() | Unsent() | Stored() | Evicted():
+                case ReplicaPart() | ReplicaCredit() | Fetched() | Unsent() | Pulled() | Stored() | Evicted():
                     self.values.hear(peer, message, buffers)
                 case Leaving():
                     logger.info("worker %s is leaving: %s", peer.name, message.reason)
@@ -579,8 +579,9 @@ class Head:
         return [job.child for job in gone]
 
     def withdraw_all(self, reply_to: ReplyTo) -> None:
-        """Cancel everything that a client which has left submitted."""
+        """Cancel everything that a client which has left submitted, and release its values."""
         self.history.unwanted(self.state.nested.withdraw_all(reply_to))
+        self.client_values.leave(reply_to)
 
     def release_for(self, owner: int, digests: Sequence[bytes] | None = None) -> None:
         """Release functions of a client: these digests, or all if None."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from grainlike.graph import Retry
 from grainlike.head._functions import FunctionTable
 from grainlike.jobs import Job
 from grainlike.payload import is_stored
@@ -59,14 +58,14 @@ class KeptCalls:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def keep(self, job: Job, request: str, retry: Retry) -> list[int]:
+    def keep(self, job: Job, request: str, *, again: bool) -> list[int]:
         """Keep the call of a job that has ended; return those that are given up for it, or itself.
 
-        A function that may not run again after a loss is not kept.
+        Not kept is the call of a function that may not run `again` after a loss.
         """
         data, buffers = job.parcel
         nbytes = len(data) + sum(memoryview(buffer).nbytes for buffer in buffers)
-        if nbytes > CALL_MOST or is_stored(data) or retry.losses == 0:
+        if nbytes > CALL_MOST or is_stored(data) or not again:
             job.close()
             return [job.id]
         job.node = None

@@ -7,15 +7,17 @@ their outcomes go.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 from typing import Any, Protocol
 
-from grainlike.errors import GrainlikeError, ProtocolError
+from grainlike.errors import GrainlikeError, ProtocolError, ValueLostError
 from grainlike.head._functions import FunctionTable, Owner
+from grainlike.head.values._owners import UNKNOWN, ValueOwner, ValueOwners
 from grainlike.jobs import NO_PARCEL, Job, JobCounters, outcomes_message
 from grainlike.payload import dump_error
 from grainlike.resources import EMPTY, Request, parse
 from grainlike.scheduler import HeadEvent, JobsCancelled, JobsSubmitted
-from grainlike.wire import Buffer, Credit, Message, Parcel, Submit, Window, Withdraw, split_by_bytes, unpack_parcels
+from grainlike.wire import Buffer, Credit, Parcel, Submit, Window, Withdraw, split_by_bytes, unpack_parcels
 
 __all__ = ["RelayedJob", "RelayedJobs", "ReplyTo"]
 
@@ -23,20 +25,14 @@ _Attempt = tuple[int, int, int]
 """The number of the worker, and the parent's job and attempt; the number of a client, and (0, 0)."""
 
 
-class ReplyTo(Protocol):
+class ReplyTo(ValueOwner, Protocol):
     """Submitter of jobs, to which their outcomes are posted: a worker, a client, or a named session."""
-
-    number: int
-    name: str
-
-    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
-        """Send it a message."""
 
 
 class RelayedJob(Job):
     """A job that came over a link. `child` is its number at the submitter: a job on worker `reply_to`, or a client."""
 
-    __slots__ = ("attempt_of", "child", "finished", "name", "reply_to", "timeout", "waiters", "window")
+    __slots__ = ("attempt_of", "child", "finished", "name", "reply_to", "request", "timeout", "waiters", "window")
 
     def __init__(
         self, job: int, fn: int, parcel: Parcel, reply_to: ReplyTo, attempt_of: _Attempt, child: int, name: str
@@ -46,6 +42,8 @@ class RelayedJob(Job):
         self.attempt_of = attempt_of
         self.child = child
         self.name = name
+        self.request = ""
+        """Its request, in words, of a call whose value may stay at its worker."""
         self.timeout: float | None = None
         self.window: Window | None = None
         """Items that were passed on to the client and not taken by its reader; None for a call that is no stream."""
@@ -61,6 +59,10 @@ class RelayedJob(Job):
     def close(self) -> None:
         """Drop the state that only a live job needs, and call the waiters."""
         super().close()
+        self.finish()
+
+    def finish(self) -> None:
+        """Call the waiters: the job has ended."""
         self.finished = True
         waiters, self.waiters = self.waiters, None
         for waiter in waiters or ():
@@ -71,7 +73,7 @@ class RelayedJobs:
     """Nested jobs of one head. `jobs` are all that it has, `tell` passes events to the scheduler, `number` gives new
     numbers.
 
-    Those that end here, without a report of a worker, are counted in `counters`.
+    Those that end here, without a report of a worker, are counted in `counters`. `owners` are those of values.
     """
 
     def __init__(
@@ -81,12 +83,14 @@ class RelayedJobs:
         number: Callable[[], int],
         tell: Callable[[HeadEvent], object],
         counters: JobCounters,
+        owners: ValueOwners,
     ) -> None:
         self._jobs = jobs
         self._functions = functions
         self._number = number
         self._tell = tell
         self._counters = counters
+        self._owners = owners
         self._children: dict[_Attempt, dict[int, int]] = {}
         self.outbox: dict[_Attempt, tuple[ReplyTo, list[tuple[RelayedJob, bool, Parcel]]]] = {}
         """Outcomes that are to be sent, by `flush`."""
@@ -124,6 +128,8 @@ class RelayedJobs:
             job.timeout = spec.timeout
             if spec.stream and not message.parent:
                 job.window = Window()
+            if spec.stays:
+                job.request = message.request
             made.append(job)
             self._jobs[job.id] = job
             self._children.setdefault(attempt_of, {})[child] = job.id
@@ -138,14 +144,25 @@ class RelayedJobs:
         return numbers
 
     def _submit(self, request: Request, message: Submit, made: list[RelayedJob], client: int) -> None:
+        ages, sizes, inputs = message.ages, message.sizes, tuple(map(tuple, message.inputs))
+        if inputs:
+            known = [len(self._owners.owned(client, named)) == len(set(named)) for named in inputs]
+            if not all(known):
+                self._refuse_unknown([job for job, is_known in zip(made, known, strict=True) if not is_known])
+                made, inputs = list(compress(made, known)), tuple(compress(inputs, known))
+                ages, sizes = list(compress(ages, known)), list(compress(sizes, known))
         jobs, fns = [job.id for job in made], [job.fn for job in made]
         parent = (message.parent, message.attempt)
-        ages, sizes = message.ages, message.sizes
-        self._tell(
-            JobsSubmitted(
-                *(request, jobs, fns, message.priority, message.isolate, client, parent), ages=ages, sizes=sizes
-            )
-        )
+        columns = request, jobs, fns, message.priority, message.isolate, client, parent
+        if made:
+            self._tell(JobsSubmitted(*columns, ages=ages, sizes=sizes, inputs=inputs))
+
+    def _refuse_unknown(self, jobs: Iterable[RelayedJob]) -> None:
+        """End jobs of a client that refer to values which it does not own."""
+        for job in jobs:
+            del self._jobs[job.id]
+            self._counters.failed += 1
+            self.ended_by(job, ValueLostError(f"{job.name} needs a value, and {UNKNOWN}"))
 
     def _adopt(self, message: Submit, blobs: Sequence[Buffer], owner: Owner, paths: tuple[str, ...]) -> list[int]:
         """The numbers of the functions that are called."""
@@ -236,6 +253,12 @@ class RelayedJobs:
         self._leave(job)
         job.close()
         self.outbox.setdefault(job.attempt_of, (job.reply_to, []))[1].append((job, good, parcel))
+
+    def stayed(self, job: RelayedJob) -> None:
+        """A job has a value that stays at its worker: word of it goes with the next `flush`."""
+        self._leave(job)
+        job.finish()
+        self.outbox.setdefault(job.attempt_of, (job.reply_to, []))[1].append((job, True, NO_PARCEL))
 
     def ended_by(self, job: RelayedJob, error: BaseException) -> None:
         """End a job that will have no value, with the head's own error."""

@@ -48,6 +48,11 @@ class Connection:
         """True if the remote end has said goodbye."""
         return self.session is not None and self.session.over is not None
 
+    @property
+    def taker(self) -> Connection | None:
+        """Connection that takes the bytes of values that stay; None for a worker, whose jobs own none."""
+        return None
+
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         """Send a message; what a broken link swallows goes with the next one, or it is lost."""
         if self.session is None:
@@ -125,4 +130,5 @@ class WorkerConnection(Connection):
         hello, silent = self.hello, now - self.heard
         logical, tier = tuple(hello.logical), hello.memory_tier
         seen = hello.pid, running, self.beats, silent
-        return WorkerInfo(self.name, self.offer, logical, *seen, tier, shut, shared, hello.block, hello.host, stored)
+        where = hello.block, hello.host
+        return WorkerInfo(self.name, self.offer, logical, *seen, tier, shut, shared, *where, stored, data=hello.data)

@@ -9,9 +9,10 @@ from grainlike.errors import ValueLostError
 from grainlike.head._errors import value_lost
 from grainlike.head._history import JobHistory
 from grainlike.head._state import HeadState
+from grainlike.head.values._client_values import ClientValues
 from grainlike.head.values._mover import ValueMover
 from grainlike.payload import Payload
-from grainlike.scheduler import HeadEvent, ValuesReleased, ValuesWanted
+from grainlike.scheduler import HeadEvent, ReplicationAsked, ValuesReleased, ValuesWanted
 
 if TYPE_CHECKING:
     from grainlike.engine import Fetcher
@@ -20,7 +21,9 @@ __all__ = ["ProgramValues"]
 
 
 class ProgramValues:
-    """Source of a program's `Fetcher`, at its head. `mover` brings values; `tell` passes events to the scheduler."""
+    """Source of a program's `Fetcher`, at its head. `mover` brings values; `tell` passes events to the scheduler.
+    `clients` is that of the values of other programs.
+    """
 
     def __init__(
         self, state: HeadState, history: JobHistory, mover: ValueMover, tell: Callable[[HeadEvent], object]
@@ -31,6 +34,7 @@ class ProgramValues:
         mover.given = self.given
         self._tell = tell
         self.fetcher: Fetcher | None = None
+        self.clients = ClientValues(state, mover, tell, self.error)
 
     # --- from the fetcher --------------------------------------------------------------------------------------------
 
@@ -46,11 +50,21 @@ class ProgramValues:
         """The program refers to these no more."""
         self._tell(ValuesReleased(list(values)))
 
+    def replicate(self, values: Sequence[int], copies: int) -> None:
+        """Keep at least so many replicas of each of these, 0 for one at every worker; each is answered by `replicated`
+        or `lost`.
+        """
+        self._tell(ReplicationAsked(list(values), copies))
+
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted."""
         peers = self._state.peers
         workers = self._state.scheduler.replicas_of(value)
         return tuple(sorted(peers[worker].name for worker in workers if worker in peers))
+
+    def why_lost(self, value: int) -> str:
+        """Return why a value is at no worker and can never be made again; empty where it is, or can be."""
+        return self._state.scheduler.why_lost(value)
 
     # --- from the head -----------------------------------------------------------------------------------------------
 
@@ -59,10 +73,18 @@ class ProgramValues:
         if self.fetcher is not None:
             self.fetcher.given(value, payload)
 
+    def replicated(self, values: Sequence[int]) -> None:
+        """There are as many replicas of these values as were asked for, or as there can be."""
+        mine = self.clients.replicated(values)
+        if self.fetcher is not None:
+            for value in mine:
+                self.fetcher.replicated(value)
+
     def lost(self, values: Sequence[int], why: str) -> None:
         """Wanted values are gone, and cannot be made again."""
+        mine = self.clients.lost(values, why)
         if self.fetcher is not None:
-            for value in values:
+            for value in mine:
                 self.fetcher.lost(value, self.error(value, why))
 
     def error(self, value: int, why: str) -> ValueLostError:

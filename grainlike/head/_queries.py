@@ -20,7 +20,7 @@ from grainlike.head._nested import RelayedJob, ReplyTo
 from grainlike.head._patterns import matcher
 from grainlike.head._peers import WorkerConnection
 from grainlike.head._state import HeadState
-from grainlike.head.values._stores import WorkerStores
+from grainlike.head.values._mover import ValueMover
 from grainlike.jobs import Job, LogLine, WorkerInfo
 from grainlike.resources import EMPTY, Allocation, Request
 from grainlike.scheduler import Explanation, HeadJob, JobState, PoolOffer, wanted_in_pools
@@ -42,15 +42,21 @@ _STATES = {
 
 
 class HeadQueries:
-    """Answers of one head, from its `head_state`, `logs` and `history`. `now` is its clock."""
+    """Answers of one head, from its `head_state`, `logs`, `history` and `values`. `now` is its clock."""
 
-    def __init__(self, head_state: HeadState, logs: LogRouter, history: JobHistory, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        head_state: HeadState,
+        logs: LogRouter,
+        history: JobHistory,
+        now: Callable[[], float],
+        values: ValueMover,
+    ) -> None:
         self._state = head_state
         self._logs = logs
         self._history = history
         self._now = now
-        self.stores: WorkerStores | None = None
-        """What workers have said of their stores, if anybody hears that."""
+        self._values = values
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
@@ -66,7 +72,7 @@ class HeadQueries:
         scheduler = self._state.scheduler
         shut = scheduler.why_shut(peer.number)
         info = peer.info(now, scheduler.running(peer.number), shut, shared, stored)
-        said = None if self.stores is None else self.stores.said.get(peer.number)
+        said = self._values.stores.said.get(peer.number)
         if said is None:
             return info
         in_memory = max(0, stored - said.spilled)
@@ -208,7 +214,7 @@ class HeadQueries:
 
     def explain_job(self, number: int) -> Explanation | None:
         """Return where a job stands and what it waits for; None for one that has ended, or never was."""
-        return self._state.scheduler.explain(number, self._now())
+        return self._state.scheduler.explain(number, self._now(), self._values.progress)
 
     def logs_of(self, number: int, *, follow: bool) -> AsyncGenerator[LogLine, None] | None:
         """Return an iterator over the output of a job, past and future; None for one that never was."""

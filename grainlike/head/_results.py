@@ -18,6 +18,7 @@ from grainlike.head._nested import RelayedJob
 from grainlike.head._peers import WorkerConnection
 from grainlike.head._shared_memory import with_buffers
 from grainlike.head._state import HeadState
+from grainlike.head.values._client_values import ClientValues
 from grainlike.jobs import FirstOfChain, Job, Observer, OutcomeListener, Placement, close_all, nbytes_of
 from grainlike.payload import Payload, load_plain_values, load_value, told_of_error
 from grainlike.scheduler import FunctionTimed, HeadEvent, LineageDropped, ValuesReleased
@@ -36,8 +37,8 @@ _OUTCOMES = {Code.SUCCEEDED: "succeeded", Code.TIMED_OUT: "timed_out"}
 class ResultHandler:
     """Removes jobs from `state` as they end; delivers to `outcomes` those of this program, and to clients theirs.
 
-    `tell` passes events to the scheduler, `now` is the head's clock, `observers` receive the links of chains, and
-    `history` all jobs as they end.
+    `tell` passes events to the scheduler, `now` is the head's clock, `observers` receive the links of chains,
+    `history` all jobs as they end, and `values` those of clients that stay.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class ResultHandler:
         outcomes: OutcomeListener,
         observers: Sequence[Observer],
         history: JobHistory,
+        values: ClientValues,
         tell: Callable[[HeadEvent], object],
         now: Callable[[], float],
     ) -> None:
@@ -53,6 +55,7 @@ class ResultHandler:
         self._outcomes = outcomes
         self._observers = observers
         self._history = history
+        self._values = values
         self._tell = tell
         self._now = now
 
@@ -135,7 +138,7 @@ class ResultHandler:
                 gone += 1
                 self._remade(job, _CODES[code], parcels[row])
             elif node is None:
-                self._relay(job, _CODES[code], parcels[row])
+                self._relay(job, _CODES[code], parcels[row], sizes[row] if sizes else 0)
             elif code:
                 job.close()
                 self._outcome(job, node, _CODES[code], parcels[row])
@@ -161,9 +164,22 @@ class ResultHandler:
         assert job.placement is not None
         job.placement.size = size
         self._state.functions.large.add(job.fn)
-        given_up = self._state.kept.keep(job, str(node.request or ""), node.function.options.retry)
+        again = node.function.options.retry.losses != 0
+        given_up = self._state.kept.keep(job, str(node.request or ""), again=again)
         self._history.ended(job, "succeeded", node=node)
         self._outcomes.stayed(node, job.id, size)
+        if given_up:
+            self._tell(LineageDropped(given_up))
+
+    def _stays_for_client(self, job: RelayedJob, size: int) -> None:
+        """Settle a client's job whose value stays at its worker, and keep its call."""
+        assert job.placement is not None
+        job.placement.size = size
+        again = self._state.functions.losses(job.fn) != 0
+        given_up = self._state.kept.keep(job, job.request, again=again)
+        self._history.ended(job, "succeeded")
+        self._state.nested.stayed(job)
+        self._values.stayed(job, job.reply_to)
         if given_up:
             self._tell(LineageDropped(given_up))
 
@@ -185,14 +201,19 @@ class ResultHandler:
         """Take note of the end of a call that ran again for its value; nobody awaits it."""
         good = code is Code.SUCCEEDED
         job.ends(good=good)
+        if good:
+            self._values.remade(job.former)
         self._state.counters.recomputed += 1
         words = told_of_error(parcel[0]) if code in (Code.FAILED, Code.OUT_OF_MEMORY) else code.name.lower()
         self._history.ended(job, _OUTCOMES.get(code, "failed"), "" if good else words)
 
-    def _relay(self, job: Job, code: Code, parcel: Parcel) -> None:
+    def _relay(self, job: Job, code: Code, parcel: Parcel, size: int) -> None:
         """Deliver the outcome of a job that came over a link to its submitter."""
         assert isinstance(job, RelayedJob)
         counters, nested = self._state.counters, self._state.nested
+        if size and code is Code.SUCCEEDED:
+            self._stays_for_client(job, size)
+            return
         if code in (Code.SUCCEEDED, Code.FAILED, Code.OUT_OF_MEMORY):
             good = code is Code.SUCCEEDED
             counters.failed += not good

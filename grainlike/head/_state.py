@@ -8,7 +8,8 @@ from grainlike.head._functions import FunctionTable
 from grainlike.head._kept_calls import KeptCalls
 from grainlike.head._nested import RelayedJobs
 from grainlike.head._peers import WorkerConnection
-from grainlike.head.values._transfers import LinkTransfer
+from grainlike.head.values._owners import ValueOwners
+from grainlike.head.values._transfers import DirectTransfer, LinkTransfer
 from grainlike.jobs import Job, JobCounters
 from grainlike.scheduler import HeadEvent, HeadScheduler
 
@@ -27,7 +28,8 @@ class HeadState:
         self.jobs: dict[int, Job] = {}
         self.counters = JobCounters(opened)
         self.functions = FunctionTable(tell)
-        self.nested = RelayedJobs(self.jobs, self.functions, self.next_job, tell, self.counters)
+        self.owners = ValueOwners()
+        self.nested = RelayedJobs(self.jobs, self.functions, self.next_job, tell, self.counters, self.owners)
         self.kept = KeptCalls(self.functions)
         self.last_job = 0
         """The highest number that a job has had."""
@@ -36,7 +38,11 @@ class HeadState:
         self.last_listener = 0
         """Number of the last reader of a job's output."""
         self.transfers: dict[int, LinkTransfer] = {}
-        """Copies of replicas that are under way, by number."""
+        """Copies of replicas that pass this head, by number."""
+        self.direct: dict[int, DirectTransfer] = {}
+        """Copies between data servers, by numbers of the same series."""
+        self.begun: dict[tuple[int, int, int], int] = {}
+        """Bytes that a worker has of a value's attempt from direct copies that failed."""
         self.last_transfer = 0
         self.told_late = False
         """True if it was logged that late answers are dropped."""

@@ -29,13 +29,14 @@ from grainlike.wire import (
     Message,
     Output,
     OutputStream,
+    Pulled,
     Report,
     Submit,
     Wait,
     checked_pattern,
 )
 
-__all__ = ["check_frames", "check_hello", "refusal_of_question"]
+__all__ = ["check_data", "check_frames", "check_hello", "refusal_of_question"]
 
 _CODE_MOST = max(Code)
 _WAIT_MOST = max(Wait)
@@ -43,6 +44,8 @@ _STREAM_MOST = max(OutputStream)
 _PATTERNS_MOST = 1000
 _BYTES_MOST = 1 << 50
 """More than any machine has."""
+_ADDRESS_MOST = 300
+_KEY_BYTES = 16
 _SECONDS_MOST = 1e12
 """Times beyond this, on any clock, are none: sums and squares of them would not be numbers any more."""
 
@@ -58,6 +61,25 @@ def check_hello(hello: Hello) -> None:
             f"worker {hello.name!r} cannot dial anew (received={hello.received}), and this head keeps a journal: it "
             "takes workers alone that can go on with the next head"
         )
+
+
+def check_data(hello: Hello) -> None:
+    """Check where the data server of a worker is said to be.
+
+    Raises:
+        ProtocolError: that is no address to connect to, or its key is none.
+    """
+    if not hello.data:
+        return
+    from grainlike.net import TcpAddress, parse_address  # a worker in the program has no address
+
+    try:
+        address = parse_address(hello.data)
+    except ValueError:
+        address = None
+    named = len(hello.data) <= _ADDRESS_MOST and hello.data.isprintable() and len(hello.data_key) == _KEY_BYTES
+    if not named or not isinstance(address, TcpAddress) or not address.port or address.is_wildcard:
+        raise ProtocolError(f"worker {hello.name!r} has no data server at {hello.data[:_ADDRESS_MOST]!r}")
 
 
 def check_frames(frames: Iterable[Frame], shapes: Container[int], functions: Container[bytes] | None) -> None:
@@ -87,6 +109,8 @@ def check_frames(frames: Iterable[Frame], shapes: Container[int], functions: Con
                 _check_lengths("Evicted", len(message.values), message.attempts)
             case Blocked():
                 _check_seconds("Blocked", [message.seconds])
+            case Pulled():
+                _check_lengths("Pulled", len(message.transfers), message.at)
             case Submit():
                 _check_nested(message, buffers, functions, brought)
             case _:
@@ -170,6 +194,10 @@ def _check_nested(
         _check_lengths("Submit", len(message.children), message.ages)
     if message.sizes:
         _check_lengths("Submit", len(message.children), message.sizes)
+    if message.inputs:
+        _check_lengths("Submit", len(message.children), message.inputs)
+    if message.parent and (message.inputs or any(spec.stays for spec in message.functions)):
+        raise ProtocolError("calls of a job refer to no values, and their values do not stay")
     _check_range("function", message.fns, 0, len(message.functions) - 1)
     here = sum(spec.here for spec in message.functions)
     if here > len(buffers):

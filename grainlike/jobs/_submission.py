@@ -11,15 +11,16 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from grainlike.errors import JobMemoryError, JobTimeoutError, SerializationError, UnsatisfiableError
-from grainlike.graph import Function, Node, Retry, StreamNode
+from grainlike.graph import Function, Node, Retry, StreamNode, ValueFetcher
 from grainlike.jobs._interfaces import OutcomeListener
-from grainlike.jobs._job import Job, Placement
+from grainlike.jobs._job import NO_PARCEL, Job, Placement
 from grainlike.jobs._repeated import LARGE, RepeatedArguments, is_big
 from grainlike.jobs._shipped import Shipped
 from grainlike.payload import (
     FunctionBlob,
     Payload,
     SharedCopies,
+    collecting,
     dump_arguments,
     dump_function,
     dump_value,
@@ -50,7 +51,7 @@ _NAMELESS: Mapping[Node, str] = {}
 
 class JobCall(NamedTuple):
     """Call to submit: the number that we give it, its node, its function and its arguments, packed when it was made,
-    with their bytes if they are large, else 0.
+    with their bytes if they are large, else 0, and the values that they refer to.
     """
 
     child: int
@@ -58,6 +59,7 @@ class JobCall(NamedTuple):
     blob: FunctionBlob
     parcel: Parcel
     size: int
+    inputs: Sequence[int] = ()
 
 
 def pack_calls(
@@ -67,10 +69,12 @@ def pack_calls(
     *,
     streams: bool,
     copies: SharedCopies | None = None,
+    fetcher: ValueFetcher | None = None,
 ) -> dict[tuple[Request, int, bool], list[JobCall]]:
     """Pack the arguments of calls; what cannot travel fails at once, alone. Without `streams`, neither can a stream.
 
-    With `copies`, large buffers that several calls have are copied once: for calls that leave this process.
+    With `copies`, large buffers that several calls have are copied once: for calls that leave this process. Values of
+    `fetcher` travel as references.
     """
     batches: dict[tuple[Request, int, bool], list[JobCall]] = {}
     blobs: dict[Function, FunctionBlob] = {}
@@ -83,8 +87,13 @@ def pack_calls(
             if blob is None:
                 blob = blobs[node.function] = dump_function(node.function.callable)
             retry_spec(node.function.options.retry)
-            args, kwargs = node.arguments()
-            payload = dump_arguments(args, kwargs, what=node.function.name)
+            if fetcher is None:
+                args, kwargs = node.arguments()
+                payload, inputs = dump_arguments(args, kwargs, what=node.function.name), list[int]()
+            else:
+                args, kwargs = node.take_arguments(fetcher)
+                with collecting() as inputs:
+                    payload = dump_arguments(args, kwargs, what=node.function.name)
             payload = payload.detached() if copies is None else copies.detached(payload)
             if is_big(payload.data, payload.buffers):
                 repeated.see(node, args, kwargs)
@@ -95,9 +104,8 @@ def pack_calls(
         assert node.request is not None
         rows = batches.setdefault((node.request, options.rank, options.isolate), [])
         size = payload.nbytes if payload.buffers or len(payload.data) > LARGE else 0
-        rows.append(
-            JobCall(number(node), node, blob, (bytes(payload.data), payload.buffers), size if size > LARGE else 0)
-        )
+        parcel = bytes(payload.data), payload.buffers
+        rows.append(JobCall(number(node), node, blob, parcel, size if size > LARGE else 0, inputs))
     return batches
 
 
@@ -110,24 +118,27 @@ def submit_calls(
     refuse: Callable[[int, Node, Exception], object],
     names: Mapping[Node, str] = _NAMELESS,
     logs: bytes = b"",
+    *,
+    stays: bool = False,
 ) -> None:
     """Send packed calls. Functions that are not in `shipped` go along.
 
     `post` sends a message with its buffers. Where it raises, nothing of that message was sent: its calls are sent one
     by one, `refuse` is given number, node and error of those that cannot be sent, and their functions go along with the
     next call of them.
-    `names` are those under which outcomes are to be kept, `logs` the packed levels of the program's loggers.
+    `names` are those under which outcomes are to be kept, `logs` the packed levels of the program's loggers. With
+    `stays`, large values of calls without a name stay at their workers.
     """
     for key, rows in batches.items():
         for first, last in split_by_bytes([call.parcel for call in rows], _spoken_of(rows, names, logs)):
             calls = rows[first:last]
-            error = _post_calls((parent, attempt), key, calls, shipped, post, names, logs)
+            error = _post_calls((parent, attempt), key, calls, shipped, post, names, logs, stays)
             if error is None:
                 continue
             for call in calls:
                 alone: Exception | None = error
                 if len(calls) > 1:
-                    alone = _post_calls((parent, attempt), key, [call], shipped, post, names, logs)
+                    alone = _post_calls((parent, attempt), key, [call], shipped, post, names, logs, stays)
                 if alone is not None:
                     words = f"the call of {call.node.function.name} cannot be sent: {alone}"
                     refuse(call.child, call.node, SerializationError(words))
@@ -141,10 +152,11 @@ def _post_calls(
     post: Callable[[Submit, Sequence[Buffer]], object],
     names: Mapping[Node, str],
     logs: bytes,
+    stays: bool,
 ) -> Exception | None:
     """Send calls in one message. Return the error if that cannot be sent; their functions then count as not sent."""
     request, priority, isolate = key
-    functions, fns, blobs = _functions(calls, shipped, logs)
+    functions, fns, blobs = _functions(calls, shipped, logs, names if stays else None)
     data, counts, buffers = pack_parcels([call.parcel for call in calls])
     children = [call.child for call in calls]
     told = [names.get(call.node, "") for call in calls] if names else []
@@ -154,6 +166,9 @@ def _post_calls(
     sizes = [call.size for call in calls]
     if not any(sizes):
         sizes = []
+    inputs = [list(call.inputs) for call in calls]
+    if not any(inputs):
+        inputs = []
     message = Submit(
         *submitter,
         request=str(request),
@@ -167,6 +182,7 @@ def _post_calls(
         names=told,
         ages=ages,
         sizes=sizes,
+        inputs=inputs,
     )
     try:
         post(message, [*blobs, *buffers])
@@ -179,8 +195,8 @@ def _post_calls(
 
 
 def _spoken_of(calls: Sequence[JobCall], names: Mapping[Node, str], logs: bytes) -> list[int]:
-    """Return how many bytes each call adds: its name, its age, and for the first call of a function the function's
-    description.
+    """Return how many bytes each call adds: its name, its age, its inputs, and for the first call of a function the
+    function's description.
     """
     seen: set[int] = set()
     sizes: list[int] = []
@@ -191,13 +207,15 @@ def _spoken_of(calls: Sequence[JobCall], names: Mapping[Node, str], logs: bytes)
         said = 0
         if new:
             said = _FUNCTION_BYTES + len(retry_spec(function.options.retry).on) + len(function.name) + len(logs)
-        sizes.append(said + 4 * len(names.get(call.node, "")) + 9 * ((call.node.age > 0) + (call.size > 0)))
+        numbers = (call.node.age > 0) + (call.size > 0) + len(call.inputs)
+        sizes.append(said + 4 * len(names.get(call.node, "")) + 9 * numbers)
     return sizes
 
 
 def _functions(
-    calls: Sequence[JobCall], shipped: Shipped | set[bytes], logs: bytes
+    calls: Sequence[JobCall], shipped: Shipped | set[bytes], logs: bytes, names: Mapping[Node, str] | None
 ) -> tuple[list[SubmittedFunction], list[int], list[Buffer]]:
+    """Describe the functions of calls; large values stay but for those with `names`, and all travel if that is None."""
     functions: dict[SubmittedFunction, int] = {}
     blobs: list[Buffer] = []
     fns: list[int] = []
@@ -207,6 +225,8 @@ def _functions(
         if here:
             shipped.add(blob.digest)
             blobs.append(blob.data)
+        is_stream = isinstance(call.node, StreamNode)
+        stays = names is not None and call.node not in names
         spec = SubmittedFunction(
             blob.digest,
             function.name,
@@ -216,22 +236,32 @@ def _functions(
             function.many,
             options.keep,
             here,
-            isinstance(call.node, StreamNode),
+            is_stream,
             logs,
+            stays and not (function.many or is_stream) and options.cache is None,
         )
         fns.append(functions.setdefault(spec, len(functions)))
     return list(functions), fns, blobs
 
 
 def settle_calls(
-    message: Outcomes, buffers: Sequence[Buffer], take: Callable[[int], Node | None], listener: OutcomeListener
+    message: Outcomes,
+    buffers: Sequence[Buffer],
+    take: Callable[[int], Node | None],
+    listener: OutcomeListener,
+    release: Callable[[int], object] | None = None,
 ) -> int:
-    """Hand outcomes to `listener`; `take` gives the node of a number once. How many there were, wanted or not."""
+    """Hand outcomes to `listener`; `take` gives the node of a number once. How many there were, wanted or not.
+
+    `release` is given the jobs of values that stay at workers, and which nobody wants any more.
+    """
     parcels = unpack_parcels(message.data, message.counts, buffers)
     for row, parcel in enumerate(parcels):
         node = take(message.children[row])
         if node is not None:
             _settle(node, message, row, Payload(parcel[0], tuple(parcel[1])), listener)
+        elif release is not None and message.sizes and message.sizes[row]:
+            release(message.jobs[row])
     return len(parcels)
 
 
@@ -242,8 +272,13 @@ def _settle(node: Node, message: Outcomes, row: int, payload: Payload, listener:
         job.id = message.jobs[row]
     job.placement = placement_in(message, row, time.monotonic()) or job.placement
     job.close()
+    stays = message.sizes[row] if message.sizes else 0
+    if message.good[row] and job.placement is not None:
+        job.placement.size = stays or (payload.nbytes if payload.buffers else len(payload.data))
     try:
-        if message.good[row]:
+        if stays:
+            listener.stayed(node, job.id, stays)
+        elif message.good[row]:
             listener.succeeded(node, load_value(payload))
         else:
             listener.failed(node, load_error(payload, job.note(node.function.name) if job.attempt else None))
@@ -275,11 +310,16 @@ def outcomes_message(
     Args:
         parent: the job that submitted them, 0 for a client.
         attempt: the attempt of that job.
-        rows: the submitter's number of each job, the job, whether it has a value, and its value or exception.
+        rows: the submitter's number of each job, the job, whether it has a value, and its value or exception; no
+            payload for a value that stays at its worker.
     """
     children, jobs, good, parcels = zip(*rows, strict=True)
     data, counts, buffers = pack_parcels(parcels)
     placements = [job.placement or _NOWHERE for job in jobs]
+    stay = [
+        job.size or 0 if is_good and parcel == NO_PARCEL else 0
+        for job, is_good, parcel in zip(jobs, good, parcels, strict=True)
+    ]
     used = [placement.used or (0.0, 0.0, 0) for placement in placements]
     message = Outcomes(
         parent,
@@ -295,7 +335,8 @@ def outcomes_message(
         receipts=[placement.receipt for placement in placements],
         data=data,
         counts=counts,
-        jobs=[job.id for job in jobs] if parent else [],
+        jobs=[job.id for job in jobs] if parent or any(stay) else [],
+        sizes=stay if any(stay) else [],
     )
     return message, buffers
 

@@ -7,11 +7,13 @@ from grainlike._later import later
 if TYPE_CHECKING:
     from grainlike.maps._amap import amap
     from grainlike.maps._as_completed import as_completed
+    from grainlike.maps._replicate import replicate
     from grainlike.maps._wait import wait
 
 __all__ = [
     "amap",
     "as_completed",
+    "replicate",
     "wait",
 ]
 
@@ -21,6 +23,7 @@ if not TYPE_CHECKING:  # else any name would be there
         {
             "amap": "_amap",
             "as_completed": "_as_completed",
+            "replicate": "_replicate",
             "wait": "_wait",
         },
     )

@@ -11,7 +11,7 @@ import anyio
 from grainlike.executor import find
 from grainlike.graph import Delayed, Node, node_of
 
-__all__ = ["wait"]
+__all__ = ["listed", "wait"]
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ async def wait(*placeholders: Any) -> list[Delayed[Any]]:
     """
     items = list(placeholders)
     if len(items) == 1 and not isinstance(items[0], Delayed):
-        items = _listed(items[0])
+        items = listed(items[0], "wait")
     left: set[Node] = {node for node in map(node_of, items) if not node.finished}
     if left:
         await _until_ended(left)
@@ -72,10 +72,15 @@ async def _until_ended(left: set[Node]) -> None:
         await executor.pause(ended, lambda: left, release)
 
 
-def _listed(items: Any) -> list[Any]:
+def listed(items: Any, taker: str) -> list[Any]:
+    """Return the placeholders of an iterable that the function called `taker` was given.
+
+    Raises:
+        TypeError: it is none.
+    """
     if isinstance(items, Mapping | str | bytes) or not isinstance(items, Iterable):
         raise TypeError(
-            f"wait takes placeholders, or one iterable of them, not {type(items).__name__}; "
-            "for a mapping write `wait(d.values())`"
+            f"{taker} takes placeholders, or one iterable of them, not {type(items).__name__}; "
+            f"for a mapping write `{taker}(d.values())`"
         )
     return list(items)

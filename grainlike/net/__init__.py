@@ -3,7 +3,8 @@
 Answers: how frames travel between two processes, or two tasks of one (`Link`), and how a session outlives a link that
 breaks (`ResumableSession`; `ReconnectingLink` at the end that connects); where a process can be reached (`Address`),
 how connections are accepted (`Listener`), how the others find that address and prove their role (`Access`,
-`HeadLocator`), how links are encrypted and authenticated (`Tls`), and how a running job reaches its worker (`Uplink`).
+`HeadLocator`), how links are encrypted and authenticated (`Tls`), and how a running job
+reaches its worker (`Uplink`).
 
 Never looks into a message: the messages are `wire`'s, their consequences are the scheduler's, and what each role may
 do is the executor's. Neighbours: `wire` makes frames of bytes; `executor` and the worker daemon own the links and
@@ -32,12 +33,21 @@ if TYPE_CHECKING:
     )
     from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_address
     from grainlike.net._byte_link import ByteLink, ClosedLink
-    from grainlike.net._certificates import ROLES, VALID_DAYS, Credentials, Role, holds_from_to, make_credentials
+    from grainlike.net._certificates import (
+        ROLES,
+        VALID_DAYS,
+        Credentials,
+        Role,
+        can_serve,
+        holds_from_to,
+        make_credentials,
+        name_of,
+    )
     from grainlike.net._dial import adopt, connect
-    from grainlike.net._guard import make_private_directory
+    from grainlike.net._guard import keep_watch, make_private_directory
     from grainlike.net._head_lock import hold_lock, is_left_behind
     from grainlike.net._link import Link, OnFrames
-    from grainlike.net._listener import Handler, Listener, listen
+    from grainlike.net._listener import Handler, Listener, RateLimitedLog, listen, listen_tcp
     from grainlike.net._locator import HeadLocator
     from grainlike.net._memory import memory_pair
     from grainlike.net._process import is_gone, process_id, software
@@ -46,7 +56,7 @@ if TYPE_CHECKING:
     from grainlike.net._reconnecting import RETURN_S, ReconnectingLink, Redial, waits
     from grainlike.net._resumable_session import ResumableSession
     from grainlike.net._stream import StreamLink
-    from grainlike.net._tls import Tls, TlsSession, client_tls, server_tls, shake_hands
+    from grainlike.net._tls import Tls, TlsSession, client_tls, role_of, server_tls, shake_hands, tls_context
     from grainlike.net._uplink import NestedSubmitter, Uplink
 
 __all__ = [
@@ -66,6 +76,7 @@ __all__ = [
     "NestedSubmitter",
     "OnFrames",
     "ProtocolLink",
+    "RateLimitedLog",
     "ReconnectingLink",
     "Redial",
     "ResumableSession",
@@ -79,6 +90,7 @@ __all__ = [
     "accesses_for",
     "addresses_of",
     "adopt",
+    "can_serve",
     "client_tls",
     "connect",
     "current_folder",
@@ -88,21 +100,26 @@ __all__ = [
     "holds_from_to",
     "is_gone",
     "is_left_behind",
+    "keep_watch",
     "left_behind",
     "listen",
+    "listen_tcp",
     "make_credentials",
     "make_private_directory",
     "memory_pair",
     "move_access",
+    "name_of",
     "parse_address",
     "process_id",
     "publish_access",
     "read_access",
     "remove_left_behind",
+    "role_of",
     "server_tls",
     "shake_hands",
     "software",
     "state_directory",
+    "tls_context",
     "waits",
     "withdraw_access",
     "write_access",
@@ -126,6 +143,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "NestedSubmitter": "_uplink",
             "OnFrames": "_link",
             "ProtocolLink": "_protocol",
+            "RateLimitedLog": "_listener",
             "RETURN_S": "_reconnecting",
             "ROLES": "_certificates",
             "Redial": "_reconnecting",
@@ -142,6 +160,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "accesses_for": "_access",
             "addresses_of": "_reach",
             "adopt": "_dial",
+            "can_serve": "_certificates",
             "client_tls": "_tls",
             "connect": "_dial",
             "current_folder": "_access",
@@ -152,7 +171,12 @@ if not TYPE_CHECKING:  # else any name would be there
             "is_gone": "_process",
             "is_left_behind": "_head_lock",
             "left_behind": "_access",
+            "keep_watch": "_guard",
+            "name_of": "_certificates",
+            "role_of": "_tls",
+            "tls_context": "_tls",
             "listen": "_listener",
+            "listen_tcp": "_listener",
             "make_credentials": "_certificates",
             "make_private_directory": "_guard",
             "memory_pair": "_memory",

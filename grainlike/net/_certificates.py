@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-__all__ = ["ROLES", "VALID_DAYS", "Credentials", "Role", "holds_from_to", "make_credentials", "name_of"]
+__all__ = ["ROLES", "VALID_DAYS", "Credentials", "Role", "can_serve", "holds_from_to", "make_credentials", "name_of"]
 
 Role = Literal["head", "worker", "client"]
 """Role in a cluster: the head that listens, a worker, or a client program; the latter two connect to it."""
@@ -26,6 +26,9 @@ VALID_DAYS = 3 * 365
 
 _DRIFT = timedelta(days=1)
 """Time by which certificates are valid before they are made: for nodes whose clock is behind ours."""
+
+_SERVES = bytes.fromhex("06082b06010505070301")
+"""The purpose "TLS server", 1.3.6.1.5.5.7.3.1, as it stands in a certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,16 @@ def make_credentials(
     return made
 
 
+def can_serve(credentials: Credentials) -> bool:
+    """Return whether the certificate is good for the end of a connection that listens: a head's is, and a worker's
+    unless it was made before workers had data servers. Raises `ValueError` for what is no certificate.
+    """
+    import ssl
+
+    # By its bytes: `cryptography` takes longer to load than all else that a worker does before it has joined.
+    return _SERVES in ssl.PEM_cert_to_DER_cert(credentials.certificate)
+
+
 def holds_from_to(credentials: Credentials) -> tuple[datetime, datetime]:
     """Return when the certificate begins and ends to be valid. Raises `ValueError` for an invalid one."""
     from cryptography import x509
@@ -99,11 +112,15 @@ def _certificate(
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
     name = name_of(role, cluster)
-    purpose = ExtendedKeyUsageOID.SERVER_AUTH if role == "head" else ExtendedKeyUsageOID.CLIENT_AUTH
+    purposes = {
+        "head": [ExtendedKeyUsageOID.SERVER_AUTH],
+        "worker": [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH],  # the latter for its data server
+        "client": [ExtendedKeyUsageOID.CLIENT_AUTH],
+    }
     builder = _builder(_subject(name), authority.subject, key, authority_key, period)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
-    builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=True)
+    builder = builder.add_extension(x509.ExtendedKeyUsage(purposes[role]), critical=True)
     builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
     return _sign(builder, authority_key)
 

@@ -26,7 +26,7 @@ from grainlike.net._pending import PendingConnection, PendingConnections
 from grainlike.net._tls import Tls, TlsSession, shake_hands
 from grainlike.net._unix import UnixListener
 
-__all__ = ["Handler", "Listener", "RateLimitedLog", "listen"]
+__all__ = ["Handler", "Listener", "RateLimitedLog", "listen", "listen_tcp"]
 
 
 Handler = Callable[[Link], Awaitable[object]]
@@ -61,11 +61,12 @@ def listen(address: Address | str, *, tls: Tls | None = None) -> Listener:
         return Listener(door.socket, address, door.remove)
     if tls is None:
         check_loopback(address)
-    sock = _listen_tcp(address)
+    sock = listen_tcp(address)
     return Listener(sock, TcpAddress(address.host, sock.getsockname()[1]), lambda: None, tls)
 
 
-def _listen_tcp(address: TcpAddress) -> socket.socket:
+def listen_tcp(address: TcpAddress) -> socket.socket:
+    """Return a socket that listens at an address, and blocks nobody. Raises `OSError` naming the address."""
     try:
         found = socket.getaddrinfo(address.numeric, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, target = found[0]

@@ -28,6 +28,11 @@ class HeadLocator:
         self._insecure = insecure
         self._access: Access | None = None
 
+    @property
+    def access(self) -> Access | None:
+        """The access by which it connected last."""
+        return self._access
+
     async def first(self) -> ByteLink:
         """Return a link to the head.
 

@@ -83,6 +83,10 @@ class ReconnectingLink(Link):
         self._on_carrier = tell
         tell(self._link)
 
+    def fileno(self) -> int:
+        """Return the descriptor of the socket that carries it now; -1 without one."""
+        return self._link.fileno()
+
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         if isinstance(message, Hello):
             self._hello = message

@@ -16,6 +16,7 @@ from grainlike.wire import (
     Frame,
     Goodbye,
     Message,
+    Pulled,
     Question,
     ReplicaCredit,
     ReplicaPart,
@@ -29,9 +30,9 @@ __all__ = ["ResumableSession"]
 _PASSING = frozenset({Beat, Ack, *get_args(Question), *get_args(Answer)})
 """Messages about a link, queries, and answers: they pass large values that are being sent."""
 
-_OF_THE_LINK = _PASSING | {Goodbye, ClientRecords, SendReplica, ReplicaPart, ReplicaCredit}
-"""Messages about a link and its ends, queries, answers, records of `logging` for clients, and the bytes of replicas,
-which go on where they were: they are not numbered, and never resent.
+_OF_THE_LINK = _PASSING | {Goodbye, ClientRecords, SendReplica, ReplicaPart, ReplicaCredit, Pulled}
+"""Messages about a link and its ends, queries, answers, records of `logging` for clients, and the bytes of replicas
+and how far they have come, which go on where they were: they are not numbered, and never resent.
 """
 
 

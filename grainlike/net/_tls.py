@@ -22,7 +22,7 @@ from grainlike.eventloop import yield_turn
 from grainlike.net._certificates import ROLES, Credentials, Role, name_of
 from grainlike.wire import Buffer
 
-__all__ = ["Tls", "TlsSession", "client_tls", "server_tls", "shake_hands"]
+__all__ = ["Tls", "TlsSession", "client_tls", "role_of", "server_tls", "shake_hands", "tls_context"]
 
 ALPN = "grainlike/1"
 
@@ -55,7 +55,7 @@ def server_tls(cluster: str, credentials: Credentials) -> Tls:
 
     Raises `ValueError` for credentials that are none.
     """
-    context = _context(ssl.PROTOCOL_TLS_SERVER, credentials)
+    context = tls_context(ssl.PROTOCOL_TLS_SERVER, credentials, ALPN)
     # A ticket would let a session go on after its certificate has expired, and is of no use to links that last.
     context.num_tickets = 0
     return Tls(cluster, True, context)
@@ -66,17 +66,20 @@ def client_tls(cluster: str, credentials: Credentials) -> Tls:
 
     Raises `ValueError` for credentials that are none.
     """
-    context = _context(ssl.PROTOCOL_TLS_CLIENT, credentials)
+    context = tls_context(ssl.PROTOCOL_TLS_CLIENT, credentials, ALPN)
     context.check_hostname = True
     return Tls(cluster, False, context)
 
 
-def _context(protocol: int, credentials: Credentials) -> ssl.SSLContext:
+def tls_context(protocol: int, credentials: Credentials, alpn: str) -> ssl.SSLContext:
+    """Return a context that speaks TLS 1.3 alone and verifies the peer. Raises `ValueError` for credentials that are
+    none.
+    """
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.options |= ssl.OP_NO_TICKET
     context.verify_mode = ssl.CERT_REQUIRED
-    context.set_alpn_protocols([ALPN])
+    context.set_alpn_protocols([alpn])
     try:
         context.load_verify_locations(cadata=credentials.authority)
         _load_key(context, credentials)
@@ -136,16 +139,8 @@ class TlsSession:
             raise AuthenticationError(_refusal(error)) from None
         if not _speaks_our_protocol(self._ssl.selected_alpn_protocol()):
             raise AuthenticationError(f"the other end does not speak {ALPN}")
-        self.role = self._role_in_certificate()
+        self.role = role_of(self._ssl, self._tls.cluster)
         return True
-
-    def _role_in_certificate(self) -> Role:
-        certificate: dict[str, Any] = self._ssl.getpeercert() or {}
-        names = {value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"}
-        for role in ROLES:
-            if names == {name_of(role, self._tls.cluster)}:
-                return role
-        raise AuthenticationError(f"the other end's certificate is none of cluster {self._tls.cluster}")
 
     def take(self, data: Buffer) -> None:
         """Take received records; `read` deciphers them."""
@@ -184,6 +179,18 @@ class TlsSession:
     def take_outgoing(self) -> bytes:
         """Return what TLS has to send in the handshake."""
         return self._outgoing.read()
+
+
+def role_of(peer: ssl.SSLObject | ssl.SSLSocket, cluster: str) -> Role:
+    """Return the role of the peer of a TLS connection by its certificate. Raises `AuthenticationError` for one that is
+    none of this cluster.
+    """
+    certificate: dict[str, Any] = peer.getpeercert() or {}
+    names = {value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"}
+    for role in ROLES:
+        if names == {name_of(role, cluster)}:
+            return role
+    raise AuthenticationError(f"the other end's certificate is none of cluster {cluster}")
 
 
 async def shake_hands(sock: socket.socket, tls: Tls) -> TlsSession:

@@ -32,6 +32,7 @@ from grainlike.payload._references import Reference, ReferencedValues, collectin
 from grainlike.payload._replicas import (
     STAY_BYTES,
     map_replica,
+    replica_file,
     replica_name,
     replica_path,
     replica_payload,
@@ -117,6 +118,7 @@ __all__ = [
     "plain_arguments",
     "private_map",
     "remove_replica",
+    "replica_file",
     "replica_name",
     "replica_path",
     "replica_payload",

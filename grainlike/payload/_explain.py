@@ -1,5 +1,6 @@
 """Search for the object inside an object that cannot be pickled: by trying its parts, only on the way to an error."""
 
+import pickle
 import re
 import reprlib
 import threading
@@ -40,13 +41,27 @@ def refusal(what: str, obj: object, travels: Test, error: BaseException) -> Seri
 def _deepest(obj: object, travels: Test, error: BaseException) -> tuple[str, object, BaseException]:
     path, seen = "", {id(obj)}
     for _ in range(_DEEPEST):
-        found = _first_bad_part(obj, travels, seen)
+        found = None if _refuses(obj, error) else _first_bad_part(obj, travels, seen)
         if found is None:
             break
         label, obj, error = found
         path += label
         seen.add(id(obj))
     return path, obj, error
+
+
+def _refuses(obj: object, error: BaseException) -> bool:
+    """Return True if `error` is what an object says itself against its travelling: its parts are not to blame."""
+    reduce = type(obj).__reduce_ex__
+    if not isinstance(error, SerializationError) or reduce is object.__reduce_ex__:
+        return False
+    try:
+        reduce(obj, pickle.HIGHEST_PROTOCOL)
+    except SerializationError:
+        return True
+    except Exception:  # noqa: BLE001 -- a user's object may raise anything
+        return False
+    return False
 
 
 def _first_bad_part(obj: object, travels: Test, seen: set[int]) -> tuple[str, object, BaseException] | None:

@@ -76,7 +76,7 @@ def seal_replica(room: Path, path: Path, crc: int) -> None:
         raise
 
 
-def open_replica(path: Path) -> tuple[int, int | None]:
+def open_replica(path: Path | str) -> tuple[int, int | None]:
     """Open a replica for reading, in shared memory or on disk; return the descriptor, and the CRC-32 of its bytes. None
     in shared memory, where none is kept.
 
@@ -88,7 +88,7 @@ def open_replica(path: Path) -> tuple[int, int | None]:
         spilled = _on_disk(path) if error.errno == errno.ELOOP else None
         if spilled is None:
             raise
-        return os.open(spilled, os.O_RDONLY | _OPEN), int(spilled.name[-8:], 16)
+        return os.open(spilled, os.O_RDONLY | _OPEN), int(spilled[-8:], 16)
 
 
 def check_replica(fd: int, crc: int | None) -> None:
@@ -168,12 +168,12 @@ def copy_replica(path: Path, room: Path) -> int:
         os.close(source)
 
 
-def remove_replica(path: Path) -> None:
+def remove_replica(path: Path | str) -> None:
     """Remove a replica, wherever it is, if it is there."""
     spilled = _on_disk(path)
-    unlink(path)
-    if spilled is not None:
-        unlink(spilled)
+    for one in (path,) if spilled is None else (path, spilled):
+        with suppress(OSError):
+            os.unlink(one)  # noqa: PTH108 - a `Path` for each costs as much as all else
 
 
 def _copied(source: int, room: Path) -> int:
@@ -191,10 +191,11 @@ def _copied(source: int, room: Path) -> int:
     return crc
 
 
-def _on_disk(path: Path) -> Path | None:
+def _on_disk(path: Path | str) -> str | None:
     """Return the file to which a replica's name is a link, if it is a link that `seal_replica` makes."""
-    with suppress(OSError):
-        spilled = path.readlink()
-        if re.fullmatch(re.escape(path.name) + r"\.[0-9a-f]{8}", spilled.name):
-            return spilled
-    return None
+    try:
+        spilled = os.readlink(path)  # noqa: PTH115 - as above
+    except OSError:
+        return None
+    name = re.escape(os.path.basename(path))  # noqa: PTH119 - as above
+    return spilled if re.fullmatch(rf".*/{name}\.[0-9a-f]{{8}}", spilled, re.DOTALL) else None

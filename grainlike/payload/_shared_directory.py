@@ -85,7 +85,8 @@ class SharedDirectory:
 
 def is_shared_directory(path: str) -> bool:
     """Return True if a path that another process has told is that of such a directory, or may be."""
-    return Path(path).parent == _HOME and Path(path).name.startswith(_PREFIX)
+    home, _, name = path.rpartition("/")
+    return home == str(_HOME) and name.startswith(_PREFIX)
 
 
 def memory_id() -> str:

@@ -11,6 +11,8 @@ from grainlike.scheduler._value_events import (
     InputsLost,
     JobsRevived,
     ReplicasDropped,
+    ReplicasSpared,
+    ReplicationReached,
     ValueEvent,
     ValuesForgotten,
     ValuesLost,
@@ -42,6 +44,7 @@ __all__ = [
     "JobsStarted",
     "JobsSubmitted",
     "JobsUnsatisfiable",
+    "ReleaseWorker",
     "RetractJobs",
     "ShapesForgotten",
     "StartsPaused",
@@ -192,7 +195,9 @@ class WorkerLeaving(msgspec.Struct, frozen=True, gc=False):
 
 
 class WorkerDrained(msgspec.Struct, frozen=True, gc=False):
-    """A worker was asked to stop once its running jobs have ended: it gets no more jobs; those not begun come back."""
+    """A worker is to stop once its running jobs have ended: it gets no more jobs; those not begun come back. Answered
+    by `ReleaseWorker`.
+    """
 
     worker: int
 
@@ -307,6 +312,14 @@ class JobsLost(msgspec.Struct, frozen=True, gc=False):
     losses: int
 
 
+class ReleaseWorker(msgspec.Struct, frozen=True, gc=False):
+    """Tell a drained worker to stop: its jobs have ended, and what only it had of values is elsewhere, or cannot get
+    there in time.
+    """
+
+    worker: int
+
+
 class WorkerQuarantined(msgspec.Struct, frozen=True, gc=False):
     """A worker gets no new jobs for a while, because it has failed repeatedly; `why` says how, in words."""
 
@@ -416,6 +429,9 @@ HeadAction = (
     | FetchReplicas
     | GiveValues
     | ReplicasDropped
+    | ReplicasSpared
+    | ReplicationReached
+    | ReleaseWorker
     | JobsRevived
     | ValuesLost
     | ValuesForgotten

@@ -24,7 +24,7 @@ from grainlike.wire import Wait
 if TYPE_CHECKING:
     from grainlike.resources import Amount
 
-__all__ = ["Explanation", "Shortage", "explain"]
+__all__ = ["Explanation", "Shortage", "explain", "nothing_arrived"]
 
 _HOLDERS = 5
 
@@ -102,26 +102,34 @@ class Explanation(msgspec.Struct, frozen=True):
         return self.words or " ".join([*_sentences(self), *([self.pools] if self.pools else [])])
 
 
+def nothing_arrived(worker: int, value: int) -> int:  # noqa: ARG001 - as where bytes are counted
+    """Return 0: where nobody copies bytes, none are there."""
+    return 0
+
+
 def explain(
     job: HeadJob,
     workers: Iterable[WorkerState],
     planner: Planner,
-    why_never: Callable[[], Missing | None],
+    why_never: Callable[[Request], Missing | None],
     now: float,
     paused: str = "",
+    arrived: Callable[[int, int], int] = nothing_arrived,
 ) -> Explanation:
     """Return the state of `job` and what it waits for.
 
     Args:
-        why_never: returns why no worker could ever run it; None if one could, or only the layout is in the way.
+        why_never: returns why no worker could ever run what a request asks for; None if one could, or only the layout
+            is in the way.
         paused: why no job is started for now; empty while jobs are.
+        arrived: returns how many bytes of a value's copy to a worker are there.
     """
     base = Explanation(job.id, job.state.name.lower(), job.attempt, job.request)
     here = list(workers)
     if job.state is JobState.BACKOFF:
         most = job.attempt + job.retries
         return replace(base, reason="backoff", attempts=most, starts_in_s=max(0.0, job.again_at - now))
-    waits = inputs_wait(job, planner.near, {worker.id: worker for worker in here}, now)
+    waits = inputs_wait(job, planner.near, {worker.id: worker for worker in here}, now, arrived)
     if waits is not None and not paused:
         reason, nearest, why, starts_in_s = waits
         return replace(base, reason=reason, nearest=nearest, why=why, starts_in_s=starts_in_s)
@@ -131,7 +139,7 @@ def explain(
         return replace(base, reason="paused", why=paused)
     if not here:
         return replace(base, reason="workers")
-    missing = why_never()
+    missing = why_never(job.request)
     if missing is not None or not any(_fits_ever(shape, here) for shape in job.cls.shapes):
         nearest = None if missing is None else missing.nearest
         return replace(base, reason="never", missing=missing, nearest=nearest)

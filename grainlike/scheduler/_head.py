@@ -16,7 +16,7 @@ place in `_state`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from grainlike.resources import Missing, Request
 from grainlike.scheduler._attempts import RetryPolicy
@@ -49,7 +49,7 @@ from grainlike.scheduler._events import (
     WorkerSuspected,
     WorkerTimed,
 )
-from grainlike.scheduler._explain import Explanation, explain
+from grainlike.scheduler._explain import Explanation, explain, nothing_arrived
 from grainlike.scheduler._gang_events import GangEvents
 from grainlike.scheduler._job_tree import deepest_first
 from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, note_sizes
@@ -57,6 +57,7 @@ from grainlike.scheduler._state import SchedulerState
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import TINY_S
 from grainlike.scheduler._warnings import complain
+from grainlike.scheduler._worker_events import WorkerEvents
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._start_limits import StartLimits
 from grainlike.scheduler.values._values import Values
@@ -103,6 +104,7 @@ class HeadScheduler:
         self._attempts = RetryPolicy(books, closed=closed)
         self._gang_events = GangEvents(books, self._attempts)
         self._values = Values(books)
+        self._worker_events = WorkerEvents(books, self._attempts, self._values)
         self._standstill = DeadlockWatch(books, closed=closed)
         self._now = 0.0
         self._wake: float | None = None
@@ -139,25 +141,20 @@ class HeadScheduler:
                         self.jobs[number].remembered().committed = True
                 return out
             case WorkerJoined():
-                log = self._planner.log
-                worker = WorkerState(event.worker, event.name, event.offer, now, log, event.left_s)
-                self.workers[event.worker] = worker
-                self._planner.reserving.joined(worker)
-                self._attempts.isolate(worker, now, out)
-                self._values.heard(out)
+                self._worker_events.joined(event, now, out)
             case WorkerTimed():
-                if self._state.timed(event.worker, event.left_s, now) and self.closed:
+                if self._worker_events.timed(event, now) and self.closed:
                     self._fail_impossible(out)
             case WorkerLeaving():
-                self._leaving(event, out)
+                if self._worker_events.leaving(event) and self.closed:
+                    self._fail_impossible(out)
             case WorkerDrained():
-                self._drained(event, out)
+                if self._worker_events.drained(event, out) and self.closed:
+                    self._fail_impossible(out)
             case WorkerSuspected():
-                self._suspected(event, out)
+                self._worker_events.suspected(event, now, out)
             case WorkerHeard():
-                if event.worker in self.workers:
-                    self.workers[event.worker].heard_again(now)
-                    self._values.heard(out)
+                self._worker_events.heard(event, now, out)
             case WorkerLost():
                 self._worker_lost(event, out)
             case StartsPaused():
@@ -174,6 +171,9 @@ class HeadScheduler:
             self._wake_at(self._attempts.release(now, out), out)
         if self._gangs.assembling:
             self._gang_events.hurry(now, out)
+        leaving = self._state.leaving
+        if leaving.wake is not None and leaving.wake <= now:
+            self._values.watch(now)
         if self._state.values.stirred:
             self._settle_values(out)
         if not self.paused:
@@ -184,6 +184,9 @@ class HeadScheduler:
             if self._job_tree.waiting and self._planner.whole:
                 self._end_standstill(now, out)
             self._wake_at(self._planner.wake, out)
+        if leaving.held:
+            leaving.release(now, out)
+        self._wake_at(leaving.wake, out)
         transfers = self._state.transfers
         if transfers.is_due or (transfers.wake is not None and transfers.wake <= now):
             transfers.start(now, out)
@@ -199,7 +202,13 @@ class HeadScheduler:
         """Make the parts that keep values at workers, for a scheduler that comes from an image without them."""
         self._state.begin_values()
         self._gang_events = GangEvents(self._state, self._attempts)
+        self.begin_replication()
+
+    def begin_replication(self) -> None:
+        """Make the parts that keep several replicas of values, for a scheduler of an image without them."""
+        self._state.begin_replication()
         self._values = Values(self._state)
+        self._worker_events = WorkerEvents(self._state, self._attempts, self._values)
 
     @property
     def wakes_at(self) -> float | None:
@@ -214,6 +223,10 @@ class HeadScheduler:
     def running(self, worker: int) -> int:
         """Return how many jobs a worker has started and not ended."""
         return sum(job.state is JobState.LEASED for job in self.workers[worker].held.values())
+
+    def may_go(self, worker: int) -> bool:
+        """Return True if a worker has no job, and is not held for values that only it has."""
+        return self.workers[worker].is_idle and not self._state.leaving.holds(worker)
 
     def why_shut(self, worker: int) -> str:
         """Return why a worker gets no jobs, for now or for good; empty for one that does."""
@@ -233,30 +246,28 @@ class HeadScheduler:
 
     def stored(self) -> dict[int, int]:
         """Return the bytes of values that stay at each worker which has any."""
-        return self._state.values.bytes_at(self._state.values.values)
+        return dict(self._state.values.stored)
 
     @property
     def values_known(self) -> int:
         """Number of values that somebody needs, or that others may be made of again, and of their copies under way."""
         return len(self._state.values.values) + len(self._state.transfers.known) + len(self._state.transfers.claims)
 
-    def recomputed(self, value: int) -> int:
-        """Return how many times a value was made again."""
-        found = self._state.values.values.get(value)
-        return 0 if found is None else found.recomputed
+    def why_lost(self, value: int) -> str:
+        """Return why a value has no replica and can never be made again; empty where it has one, or can be."""
+        return self._values.why_lost(value)
 
     def pace(self, fn: int) -> float | None:
         """Return the mean seconds of a function whose jobs are known to be tiny and never to wait, else None."""
         times = self._functions[fn].times
         return times.mean if times.known and not times.awaits and times.upper <= TINY_S else None
 
-    def explain(self, job: int, now: float) -> Explanation | None:
-        """Return the state of a job and what it waits for; None for one that has ended, or never was."""
+    def explain(self, job: int, now: float, arrived: Callable[[int, int], int] = nothing_arrived) -> Explanation | None:
+        """Return the state of a job, and what it waits for; None for one that has ended, or never was."""
         found = self.jobs.get(job)
         if found is None:
             return None
-        never = lambda: self.why_never(found.request)  # noqa: E731
-        return explain(found, self.workers.values(), self._planner, never, now, self.paused)
+        return explain(found, self.workers.values(), self._planner, self.why_never, now, self.paused, arrived)
 
     def assembles(self, job: int) -> bool:
         """Return True for the job of a gang of which not all workers have granted their slots yet: it does not run."""
@@ -313,7 +324,7 @@ class HeadScheduler:
     def _settle_values(self, out: list[HeadAction]) -> None:
         """Draw what follows for values; cancel the jobs that make again what nobody needs."""
         while self._state.values.stirred:
-            self._cancelled(self._values.settle(out), out)
+            self._cancelled(self._values.settle(self._now, out), out)
             if self.closed and self._values.revived:
                 self._values.revived = False
                 self._fail_impossible(out)
@@ -485,7 +496,7 @@ class HeadScheduler:
             timed.times.add(samples)
             timed.times.awaits |= completed.awaited
         if made:
-            self._values.born(worker, completed, made, rows, out)
+            self._values.born(worker, completed, made, rows, self._now, out)
         if back:
             self._state.requeue(back, out)
         if self.closed and (back or Code.UNFIT in codes):
@@ -503,32 +514,6 @@ class HeadScheduler:
         self._wake_at(self._state.backoffs.next, out)
 
     # --- losses ------------------------------------------------------------------------------------------------------
-
-    def _leaving(self, event: WorkerLeaving, out: list[HeadAction]) -> None:
-        worker = self.workers.get(event.worker)
-        if worker is not None:
-            worker.leave()
-            self._state.lose_members()
-            if self.closed:
-                self._fail_impossible(out)
-
-    def _drained(self, event: WorkerDrained, out: list[HeadAction]) -> None:
-        worker = self.workers.get(event.worker)
-        if worker is None or worker.leaving:
-            return
-        worker.drain()
-        self._state.lose_members()
-        self._planner.ahead.recall_all(worker, out)
-        if self.closed:
-            self._fail_impossible(out)
-
-    def _suspected(self, event: WorkerSuspected, out: list[HeadAction]) -> None:
-        """Give a suspected worker nothing new. Jobs sent ahead to it are taken back if others have room."""
-        worker = self.workers.get(event.worker)
-        if worker is not None:
-            worker.shut_for("suspect", "its link has broken" if event.broke else "it is silent")
-            if event.broke:
-                self._attempts.strike(worker, "links", self._now, out)
 
     def _worker_lost(self, event: WorkerLost, out: list[HeadAction]) -> None:
         worker = self.workers.pop(event.worker, None)

@@ -18,6 +18,9 @@ from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._planner import Planner
 from grainlike.scheduler.values._homes import Homes
+from grainlike.scheduler.values._leaving import Departures
+from grainlike.scheduler.values._replication import SAFE_COPIES, Replication
+from grainlike.scheduler.values._spares import Spares
 from grainlike.scheduler.values._table import ValueTable
 from grainlike.scheduler.values._transfers import Transfers
 
@@ -28,8 +31,8 @@ class SchedulerState:
     """All state of one head. `seed` seeds the jitter of the waits between attempts."""
 
     __slots__ = (
-        "backoffs", "catalogue", "functions", "gangs", "homes", "job_tree", "jobs", "planner", "transfers", "values",
-        "workers",
+        "backoffs", "catalogue", "functions", "gangs", "homes", "job_tree", "jobs", "leaving", "planner", "replication",
+        "spares", "transfers", "values", "workers",
     )  # fmt: skip
 
     def __init__(self, seed: int) -> None:
@@ -41,6 +44,9 @@ class SchedulerState:
         self.catalogue = Catalogue(self.workers, self.job_tree.trees)
         self.values = ValueTable(self.workers)
         self.transfers = Transfers(self.workers, self.values)
+        self.leaving = Departures(self.workers, self.values, self.transfers)
+        self.replication = Replication(self.workers, self.values, self.transfers, self.leaving)
+        self.spares = Spares(self.values, self.leaving)
         self.homes = Homes(self.workers, self.catalogue, self.values, self.transfers)
         self.planner = Planner(self.workers, self.catalogue.classes, self.job_tree, self.transfers)
         self.gangs = self.planner.gangs
@@ -52,18 +58,22 @@ class SchedulerState:
         self.homes = Homes(self.workers, self.catalogue, self.values, self.transfers)
         self.planner.begin_near(self.transfers)
 
+    def begin_replication(self) -> None:
+        """Make the parts that keep several replicas of values, for a state that comes from an image without them."""
+        self.leaving = Departures(self.workers, self.values, self.transfers)
+        self.replication = Replication(self.workers, self.values, self.transfers, self.leaving)
+        self.spares = Spares(self.values, self.leaving)
+        self.values.stored = self.values.bytes_at(self.values.values)
+        self.transfers.count_coming()
+        for value in self.values.values.values():
+            if not value.fn.losses:
+                self.replication.keep(value, SAFE_COPIES)
+            self.values.shift(value)
+
     def lose_members(self) -> None:
         """Record that a worker leaves, or refuses a shape for good."""
         self.planner.reserving.members += 1
         self.catalogue.doubt_all()
-
-    def timed(self, number: int, left_s: float, now: float) -> bool:
-        """Record how many seconds a worker has left; return True if more or fewer jobs may fit there than before."""
-        worker = self.workers.get(number)
-        if worker is None or not worker.retime(left_s, now):
-            return False
-        self.lose_members()
-        return True
 
     def current(self, worker: WorkerState, number: int, attempt: int) -> HeadJob | None:
         """Return the job if this worker holds it at this attempt; None for a late or foreign answer."""
@@ -243,6 +253,8 @@ class SchedulerState:
         places.update(job.id for job in self.jobs.values() if job.state is JobState.MOVING)
         self.values.check(self.jobs)
         self.transfers.check(self.jobs)
+        self.replication.check()
+        self.spares.check()
         self.backoffs.check()
         assert places == dict.fromkeys(self.jobs, 1), "a live job is in exactly one place"
         self.planner.waiting.check()

@@ -18,6 +18,7 @@ __all__ = [
     "ReplicasDropped",
     "ReplicasFailed",
     "ReplicasGone",
+    "ReplicasSpared",
     "ReplicationAsked",
     "ReplicationReached",
     "ValueEvent",
@@ -138,6 +139,17 @@ class ReplicasDropped(msgspec.Struct, frozen=True, gc=False):
     worker: int
     values: list[int]
     attempts: list[int]
+
+
+class ReplicasSpared(msgspec.Struct, frozen=True, gc=False):
+    """A worker may give up these replicas for room, as others are kept, and says so by `ReplicasGone`; with `is_spare`
+    False, no longer. Those of which nothing was said are not spare.
+    """
+
+    worker: int
+    values: list[int]
+    attempts: list[int]
+    is_spare: bool
 
 
 class JobsRevived(msgspec.Struct, frozen=True, gc=False):

@@ -81,6 +81,7 @@ class WorkerState:
         "draining",
         "free",
         "gone",
+        "has_data",
         "held",
         "holds",
         "id",
@@ -101,7 +102,15 @@ class WorkerState:
     )
 
     def __init__(
-        self, worker: int, name: str, offer: Allocation, now: float, log: ChangeLog, left_s: float = -1.0
+        self,
+        worker: int,
+        name: str,
+        offer: Allocation,
+        now: float,
+        log: ChangeLog,
+        left_s: float = -1.0,
+        *,
+        has_data: bool = False,
     ) -> None:
         self.id = worker
         self.name = name
@@ -115,6 +124,8 @@ class WorkerState:
         """Which other workers offer as much (`planning._kinds`)."""
         self.free = dict(self.capacity)
         self.gone = False
+        self.has_data = has_data
+        """Others can get its values from its data server."""
         self.version = 0
         """A counter that grows with each change of `free`."""
         self.held: dict[int, HeadJob] = {}

@@ -38,6 +38,7 @@ SECTIONS: dict[str, dict[str, Key]] = {
         "wait": Key(bool, "wait for a head that does not listen yet"),
         "patience": Key(float, "seconds for which a head that keeps a journal may be away"),
         "idle": Key(str, "time without a job after which a worker ends, as `0:10:00`"),
+        "data": Key(str, "where other workers get large values from a worker, as `HOST:PORT`, or `off`"),
         "log_level": Key(str, "how much a worker tells", _LEVELS),
     },
     "cache": {

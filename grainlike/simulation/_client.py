@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from grainlike.resources import Request
-from grainlike.scheduler import HeadEvent, JobsSubmitted, ValuesGiven, ValuesReleased, ValuesWanted
+from grainlike.scheduler import HeadEvent, JobsSubmitted, ReplicationAsked, ValuesGiven, ValuesReleased, ValuesWanted
 from grainlike.simulation._clock import Clock
 from grainlike.simulation._plans import JobPlan, Workload
 from grainlike.simulation._witness import Witness
@@ -78,6 +78,7 @@ class Client:
         self._loose: list[int] = []
         """Those to which it refers no more, and has not said so."""
         self._wants: set[int] = set()
+        self._replicates: set[int] = set()
         self._submitting = False
         self.unsettled = len(workload.jobs)
 
@@ -120,7 +121,18 @@ class Client:
 
     def gave_up(self, value: int) -> None:
         """Record that a value is lost."""
+        self._replicates.discard(self._position_of[value])
         self._has(value)
+
+    def replicated(self, value: int) -> None:
+        """Refer to a value for a while more that has the replicas which were asked for."""
+        position = self._position_of[value]
+        self._head.clock.after(self._plans[position].holds, self._holds_no_more, position)
+
+    def _holds_no_more(self, position: int) -> None:
+        self._replicates.discard(position)
+        self._let_go(position)
+        self.submit_ready()
 
     def _has(self, value: int) -> None:
         position = self._position_of[value]
@@ -129,7 +141,7 @@ class Client:
 
     def _let_go(self, position: int) -> None:
         """Refer to a value no more, once nobody here needs it any more."""
-        if position not in self._stays or position in self._wants:
+        if position not in self._stays or position in self._wants or position in self._replicates:
             return
         needing = self._dependents.get(position, ())
         if all(dependent in self.number_of or dependent in self._done for dependent in needing):
@@ -152,6 +164,7 @@ class Client:
         self._ready.clear()
         self._stays.clear()
         self._loose.clear()
+        self._replicates.clear()
         self.unsettled = 0
 
     def submit_ready(self) -> None:
@@ -200,6 +213,10 @@ class Client:
     def _settle_value(self, position: int) -> None:
         for before in dict.fromkeys(self._plans[position].after):
             self._let_go(before)
+        copies = self._plans[position].copies
+        if position in self._stays and copies is not None:
+            self._replicates.add(position)
+            self._head.clock.after(0.0, self._replicate, self._stays[position], copies)
         if position in self._stays and self._plans[position].wants:
             self._wants.add(position)
             self._head.clock.after(0.0, self._want, self._stays[position])
@@ -209,6 +226,10 @@ class Client:
     def _want(self, value: int) -> None:
         self._head.witness.wanted(value)
         self._head.tell(ValuesWanted([value]))
+
+    def _replicate(self, value: int, copies: int) -> None:
+        self._head.witness.replicating(value, copies)
+        self._head.tell(ReplicationAsked([value], copies))
 
     def _inherit(self, position: int, age: int) -> None:
         if age and age < self._ages.get(position, age + 1):

@@ -14,12 +14,15 @@ _LOOK_S = 0.1
 
 
 class _Copy:
-    __slots__ = ("done", "epoch", "left", "rate", "since", "source", "target")
+    __slots__ = ("done", "epoch", "left", "most", "rate", "since", "source", "target")
 
-    def __init__(self, source: Daemon, target: Daemon | None, size: int, now: float, done: Callable[[], None]) -> None:
+    def __init__(
+        self, source: Daemon, target: Daemon | None, size: float, most: float, now: float, done: Callable[[], None]
+    ) -> None:
         self.source = source
         self.target = target
         self.left = float(size)
+        self.most = most
         self.rate = 0.0
         self.since = now
         self.done = done
@@ -36,10 +39,25 @@ class Copies:
         self._bytes_per_s = bytes_per_s
         self._copies: list[_Copy] = []
 
-    def start(self, source: Daemon, target: Daemon | None, size: int, done: Callable[[], None]) -> None:
-        """Copy `size` bytes to `target`, or to the program; `done` is called when all are there, unless an end dies."""
-        self._copies.append(_Copy(source, target, size, self._clock.now, done))
+    def start(
+        self, source: Daemon, target: Daemon | None, size: float, done: Callable[[], None], most: float | None = None
+    ) -> Callable[[], float | None]:
+        """Copy `size` bytes to `target`, or to the program, `most` a second; `done` is called when all are there,
+        unless an end dies. Return what stops the copy and returns how many bytes were left; None if it is over.
+        """
+        copy = _Copy(source, target, size, self._bytes_per_s if most is None else most, self._clock.now, done)
+        self._copies.append(copy)
         self._share()
+
+        def stop() -> float | None:
+            if copy not in self._copies:
+                return None
+            self._share()
+            self._copies.remove(copy)
+            self._share()
+            return copy.left
+
+        return stop
 
     def stop_all(self) -> None:
         """Stop all copies."""
@@ -69,7 +87,7 @@ class Copies:
             most = going_out[copy.source.worker]
             if copy.target is not None:
                 most = max(most, going_in[copy.target.worker])
-            copy.rate, copy.since = self._bytes_per_s / most, now
+            copy.rate, copy.since = min(copy.most, self._bytes_per_s / most), now
             copy.epoch += 1
             self._clock.after(copy.left / copy.rate, self._end, copy, copy.epoch)
 

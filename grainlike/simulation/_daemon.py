@@ -111,10 +111,12 @@ class Daemon:
         "frozen",
         "needs",
         "network",
+        "on_departure",
         "plan",
         "rate",
         "runners",
         "scheduler",
+        "spares",
         "store",
         "up",
         "witness",
@@ -135,6 +137,8 @@ class Daemon:
         self.runners: dict[int, Runner] = {}
         self.store: set[tuple[int, int]] = set()
         """Values that stay here, with the attempts that made them."""
+        self.spares: set[tuple[int, int]] = set()
+        """Those of them that it may give up."""
         self.needs: dict[int, list[Need]] = {}
         self.alive = True
         self.frozen = False
@@ -149,6 +153,8 @@ class Daemon:
         self._ended: list[int] = []
         self._waits: list[LeaseWait] = []
         self._when_idle: Callable[[Daemon], None] | None = None
+        self.on_departure: Callable[[Daemon], None] | None = None
+        """Function that stops it when the head says that it may end."""
 
     # --- messages received -------------------------------------------------------------------------------------------
 
@@ -158,6 +164,13 @@ class Daemon:
             self._missed.append(partial(self.hear, event))
         elif self.alive:
             self._tell(event)
+
+    def depart(self) -> None:
+        """Handle that the head tells it to end."""
+        if self.frozen:
+            self._missed.append(self.depart)
+        elif self.alive and self.on_departure is not None:
+            self.on_departure(self)
 
     def outcomes(self, parent: int, attempt: int, ends: list[tuple[int, bool]]) -> None:
         """Pass outcomes of a job's own jobs to its runner."""
@@ -219,8 +232,18 @@ class Daemon:
             self._missed.append(partial(self.drop, replicas))
         elif self.alive:
             self.store.difference_update(replicas)
+            self.spares.difference_update(replicas)
             for value, attempt in replicas:
                 self.witness.removed(self.worker, value, attempt)
+
+    def spare(self, replicas: list[tuple[int, int]], is_spare: bool) -> None:
+        """Take notice of which replicas may be given up, or no longer."""
+        if self.frozen:
+            self._missed.append(partial(self.spare, replicas, is_spare))
+        elif is_spare:
+            self.spares.update(self.store.intersection(replicas))
+        else:
+            self.spares.difference_update(replicas)
 
     def lacks(self, job: int) -> list[int]:
         """Return the values that a job needs and that are not here."""

@@ -33,13 +33,17 @@ from grainlike.scheduler import (
     JobsStarted,
     JobsSubmitted,
     JobsUnsatisfiable,
+    ReleaseWorker,
     ReplicasDropped,
+    ReplicasSpared,
+    ReplicationReached,
     RetractJobs,
     ShapesForgotten,
     Ticked,
     ValuesForgotten,
     ValuesLost,
     WakeAt,
+    WorkerDrained,
     WorkerHeard,
     WorkerJoined,
     WorkerLeaving,
@@ -168,7 +172,10 @@ class SimulatedHead:
         down.answers(daemon.up)
         self.peers[daemon.worker] = SimulatedWorker(daemon, down)
         self.witness.joined(daemon.worker, daemon.plan.offer)
-        self._tell(WorkerJoined(daemon.worker, f"n{daemon.worker}", daemon.plan.offer))
+        plan = daemon.plan
+        if plan.has_data:
+            self.witness.serves(daemon.worker)
+        self._tell(WorkerJoined(daemon.worker, f"n{daemon.worker}", plan.offer, has_data=plan.has_data))
 
     def suspect(self, worker: int, *, broke: bool) -> None:
         """Suspect a worker that is silent, or whose link has broken, unless it was given up before."""
@@ -197,6 +204,12 @@ class SimulatedHead:
         if worker in self.peers:
             self.witness.leaving(worker)
             self._tell(WorkerLeaving(worker))
+
+    def drain(self, worker: int) -> None:
+        """Let a worker end when its jobs have."""
+        if worker in self.peers:
+            self.witness.draining(worker)
+            self._tell(WorkerDrained(worker))
 
     def report(
         self,
@@ -294,6 +307,16 @@ class SimulatedHead:
                 self.values.give(action)
             case ReplicasDropped():
                 self.values.drop(action)
+            case ReplicasSpared():
+                self.values.spare(action)
+            case ReplicationReached():
+                for value in action.values:
+                    self.witness.replicated(value)
+                    self.client.replicated(value)
+            case ReleaseWorker():
+                self.witness.let_off(action.worker)
+                peer = self.peers[action.worker]
+                peer.down.send(peer.daemon.depart)
             case JobsRevived():
                 for job in action.jobs:
                     self.witness.revived(job)

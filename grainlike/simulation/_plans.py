@@ -51,6 +51,8 @@ class JobPlan(msgspec.Struct, frozen=True, gc=False):
             before and after, it runs for equal parts of `seconds`. If one of them fails, so does it. Needs `awaits`.
         size: bytes of its value, which stays at its worker; 0 for one that goes to the client.
         wants: True if the client fetches such a value.
+        copies: how many replicas of such a value the client asks for, 0 for one at every worker; None if it asks for
+            none. It refers to the value for `holds` seconds more when they are there.
     """
 
     fn: int
@@ -71,6 +73,8 @@ class JobPlan(msgspec.Struct, frozen=True, gc=False):
     size: int = 0
     wants: bool = False
     sends: int = 0
+    copies: int | None = None
+    holds: float = 0.0
 
 
 class Workload(msgspec.Struct, frozen=True):
@@ -85,7 +89,7 @@ class NodePlan(msgspec.Struct, frozen=True):
     """A machine. Its clock shows `offset + rate * true time`; it joins at `joins_at`.
 
     After `stops_after` seconds it is asked to stop, as by a batch system at the end of its walltime, and does not
-    return.
+    return. With `has_data` others can get its values directly.
     """
 
     offer: Allocation
@@ -93,6 +97,7 @@ class NodePlan(msgspec.Struct, frozen=True):
     offset: float = 0.0
     joins_at: float = 0.0
     stops_after: float | None = None
+    has_data: bool = False
 
 
 class Network(msgspec.Struct, frozen=True):
@@ -107,6 +112,8 @@ class Network(msgspec.Struct, frozen=True):
     """Time from a cancellation that a job obeys until the job has ended."""
     bytes_per_s: float = 100e6
     """Bytes of values that a node sends, and receives, at most."""
+    relayed_bytes_per_s: float | None = None
+    """Bytes of values that go through the head for one copy at most; None for as many as a node sends."""
 
 
 QUICK = Network(Delay(0.0002, 0.0002), Delay(0.00005, 0.00005), Delay(0.05, 0.05), Delay())
@@ -128,8 +135,11 @@ class Faults(msgspec.Struct, frozen=True):
         reset: RST to a connection: messages under way are lost. The worker ends and comes back as after `node_kill`.
         head_crash: the head dies, once, up to twice as many seconds after the beginning (whatever `until` says), with
             all its state: either its process, so that links end, or its machine, so that they are silent.
-        blocked: the probability that of two workers one cannot get values from the other, for five seconds at a time.
+        blocked: the probability that of two workers one cannot get values from the other, for five seconds at a time:
+            directly, or of those that have no data servers at all.
         damage: a value in the store of a worker is damaged.
+        evict: a worker gives up a spare replica for room.
+        drain: a worker is to end when its jobs have, and what only it has is elsewhere.
     """
 
     runner_kill: float = 0.0
@@ -144,6 +154,8 @@ class Faults(msgspec.Struct, frozen=True):
     blink: float = 0.0
     blocked: float = 0.0
     damage: float = 0.0
+    drain: float = 0.0
+    evict: float = 0.0
 
 
 CALM = Faults()

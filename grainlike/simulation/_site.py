@@ -49,6 +49,7 @@ class Site:
         """Start a new daemon, which connects to the head."""
         self.steady = True
         self.daemon = self._stage.new_daemon(self.plan)
+        self.daemon.on_departure = self._depart
         if self._clock.now <= self.plan.joins_at == 0.0:
             self._connected(self.daemon)
         else:
@@ -181,6 +182,18 @@ class Site:
             patience = max(0.001, self._stage.dice.between(-GRACE_S, GRACE_S))  # often at once
         self._clock.after(patience, self._end, daemon)
         daemon.stop(self._end)
+
+    def drain(self) -> None:
+        """Let the head have the worker end when its jobs have."""
+        daemon = self._steady()
+        if daemon is not None:
+            self._stage.head.drain(daemon.worker)
+
+    def _depart(self, daemon: Daemon) -> None:
+        if self.daemon is daemon:
+            self.steady = False
+            self._clock.after(GRACE_S + FAREWELL_S, self._end, daemon)
+            daemon.stop(self._end)
 
     def _time_is_up(self, daemon: Daemon) -> None:
         if self.daemon is daemon:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from grainlike.scheduler import (
     ReplicasDropped,
     ReplicasFailed,
     ReplicasGone,
+    ReplicasSpared,
 )
 from grainlike.simulation._client import Client
 from grainlike.simulation._clock import Clock
@@ -28,6 +29,9 @@ __all__ = ["ValueDriver"]
 
 _REFUSED_S = 0.05
 """Seconds until it is known that one worker cannot reach another."""
+
+_STALLED_S = 10.0
+"""Seconds without a byte after which a copy is given up."""
 
 _WINDOW_S = 5.0
 """Seconds for which a pair of workers can, or cannot, reach one another."""
@@ -61,29 +65,64 @@ class ValueDriver:
         self._seed = seed
         self._faults = faults
         self._copies = Copies(head.clock, network.bytes_per_s)
+        self._relayed = network.relayed_bytes_per_s
+        self._here: dict[tuple[int, int, int], float] = {}
+        """Bytes of a replica that a copy left at its target, by target, value and attempt; another goes on there."""
 
     def fetch(self, action: FetchReplicas) -> None:
         """Begin copies to a worker."""
         target = self._head.members[action.worker].daemon
-        for value, attempt, size, number in zip(
-            action.values, action.attempts, action.sizes, action.sources, strict=True
-        ):
+        columns = action.values, action.attempts, action.sizes, action.sources, action.relayed
+        for value, attempt, size, number, relayed in zip(*columns, strict=True):
             source = self._head.members[number].daemon
-            self._head.witness.copying(number, action.worker, value, attempt, size)
-            if self._is_blocked(number, action.worker):
-                self._head.clock.after(_REFUSED_S, self._failed, number, action.worker, value, attempt)
+            self._head.witness.copying(number, action.worker, value, attempt, size, relayed=relayed)
+            copy = number, action.worker, value, attempt
+            if self._is_blocked(number, action.worker, relayed=relayed):
+                self._head.clock.after(_REFUSED_S, partial(self._failed, *copy, unreachable=not relayed))
             elif (value, attempt) not in source.store:
-                self._head.clock.after(_REFUSED_S, self._missing, number, action.worker, value, attempt)
+                self._head.clock.after(_REFUSED_S, self._missing, *copy)
             else:
+                here = self._here.pop((action.worker, value, attempt), 0.0)
                 arrive = partial(self._arrive, number, target, value, attempt)
-                self._copies.start(source, target, size, arrive)
+                stop = self._copies.start(source, target, size - here, arrive, self._relayed if relayed else None)
+                if self._faults.blocked and not relayed:
+                    self._look_later(stop, size, *copy)
 
-    def _is_blocked(self, source: int, target: int) -> bool:
+    def _is_blocked(self, source: int, target: int, *, relayed: bool) -> bool:
+        """Return True if a worker does not reach another now. Where values are relayed that has no data servers, it
+        cannot be had from there at all for a while; where there are, only the direct way is blocked.
+        """
         now = self._head.clock.now
-        if not self._faults.blocked or now >= self._faults.until:
+        members = self._head.members
+        has_data = members[source].daemon.plan.has_data and members[target].daemon.plan.has_data
+        if not self._faults.blocked or now >= self._faults.until or (relayed and has_data):
             return False
         dice = Dice(self._seed).fork(f"blocked {source} {target} {int(now / _WINDOW_S)}")
         return dice.chance(self._faults.blocked)
+
+    def _look_later(
+        self, stop: Callable[[], float | None], size: int, source: int, target: int, value: int, attempt: int
+    ) -> None:
+        """Look at a direct copy again when its way may be blocked."""
+        clock = self._head.clock
+        window = (int(clock.now / _WINDOW_S) + 1) * _WINDOW_S
+        clock.at(window, self._look, stop, size, source, target, value, attempt)
+
+    def _look(
+        self, stop: Callable[[], float | None], size: int, source: int, target: int, value: int, attempt: int
+    ) -> None:
+        members = self._head.members
+        if not self._head.alive or source not in members or target not in members:
+            return
+        if not self._is_blocked(source, target, relayed=False):
+            if self._head.clock.now < self._faults.until:
+                self._look_later(stop, size, source, target, value, attempt)
+            return
+        left = stop()
+        if left is not None:
+            self._here[target, value, attempt] = size - left
+            failed = partial(self._failed, source, target, value, attempt, unreachable=True)
+            self._head.clock.after(_STALLED_S, failed)
 
     def _arrive(self, source: int, target: Daemon, value: int, attempt: int) -> None:
         target.store.add((value, attempt))
@@ -95,11 +134,11 @@ class ValueDriver:
             self._head.witness.copied(source, target, value, attempt, whole=True)
             self._head.tell(ReplicasArrived(target, [value], [attempt]))
 
-    def _failed(self, source: int, target: int, value: int, attempt: int) -> None:
+    def _failed(self, source: int, target: int, value: int, attempt: int, *, unreachable: bool = False) -> None:
         members = self._head.members
         if self._head.alive and source in members and target in members:
-            self._head.witness.copied(source, target, value, attempt, whole=False)
-            self._head.tell(ReplicasFailed(target, [value], [attempt], "it cannot be reached"))
+            self._head.witness.copied(source, target, value, attempt, whole=False, unreachable=unreachable)
+            self._head.tell(ReplicasFailed(target, [value], [attempt], "it cannot be reached", unreachable))
 
     def _missing(self, source: int, target: int, value: int, attempt: int) -> None:
         if self._head.alive and source in self._head.members:
@@ -123,6 +162,23 @@ class ValueDriver:
         self._head.witness.dropping(action)
         peer = self._head.members[action.worker]
         peer.down.send(peer.daemon.drop, list(zip(action.values, action.attempts, strict=True)))
+
+    def spare(self, action: ReplicasSpared) -> None:
+        """Let a worker know which replicas it may give up."""
+        self._head.witness.sparing(action)
+        peer = self._head.members[action.worker]
+        replicas = list(zip(action.values, action.attempts, strict=True))
+        peer.down.send(peer.daemon.spare, replicas, action.is_spare)
+
+    def evict(self, daemon: Daemon, dice: Dice) -> None:
+        """Let a worker give up a spare replica that no job of its own uses."""
+        if daemon.spares and daemon.alive and not daemon.frozen:
+            value, attempt = dice.pick(sorted(daemon.spares))
+            if not self._head.witness.is_used(daemon.worker, value):
+                daemon.spares.discard((value, attempt))
+                daemon.store.discard((value, attempt))
+                self._head.witness.evicted(daemon.worker, value, attempt)
+                daemon.up.send(self._gone, daemon.worker, value, attempt)
 
     def give(self, action: GiveValues) -> None:
         """Bring values to the program."""

@@ -9,7 +9,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 from grainlike.resources import Allocation, Missing, Request, parse_allocation
-from grainlike.scheduler import AssembleGang, AssignJobs, CancelJobs, Deadlock, ReplicasDropped, StartLease
+from grainlike.scheduler import (
+    AssembleGang,
+    AssignJobs,
+    CancelJobs,
+    Deadlock,
+    ReplicasDropped,
+    ReplicasSpared,
+    StartLease,
+)
 from grainlike.simulation._clock import Clock
 from grainlike.simulation._plans import JobPlan
 from grainlike.wire import Code, Completed, LeaseStart, LeaseWait
@@ -198,13 +206,46 @@ class Witness:
         """Record that a job is queued to make its value again."""
         self.seen["revived"] += 1
 
-    def copying(self, source: int, target: int, value: int, attempt: int, size: int) -> None:
-        """Record that a value is to be copied from worker to worker."""
-        self.seen["copy"] += 1
+    def copying(self, source: int, target: int, value: int, attempt: int, size: int, *, relayed: bool) -> None:
+        """Record that a value is to be copied from worker to worker, through the head if it is `relayed`."""
+        self.seen["copy" if relayed else "direct copy"] += 1
         self.moved += size
 
-    def copied(self, source: int, target: int, value: int, attempt: int, *, whole: bool) -> None:
-        """Record that the head hears how a copy has ended."""
+    def copied(
+        self, source: int, target: int, value: int, attempt: int, *, whole: bool, unreachable: bool = False
+    ) -> None:
+        """Record that the head hears how a copy has ended; one that was `unreachable` found no way to its source."""
+        self.seen["unreachable"] += unreachable
+
+    def sparing(self, action: ReplicasSpared) -> None:
+        """Record that a worker is told which replicas it may give up, or no longer."""
+
+    def evicted(self, worker: int, value: int, attempt: int) -> None:
+        """Record that a worker has given up a spare replica."""
+        self.seen["evicted"] += 1
+
+    def is_used(self, worker: int, value: int) -> bool:
+        """Return True if a job that runs at a worker uses a value there."""
+        return False
+
+    def replicating(self, value: int, copies: int) -> None:
+        """Record that the client asks for replicas of a value, 0 for one at every worker."""
+        self.seen["replicate"] += 1
+
+    def replicated(self, value: int) -> None:
+        """Record that the client hears that a value has its replicas."""
+        self.seen["replicated"] += 1
+
+    def serves(self, worker: int) -> None:
+        """Record that others can get values of a worker directly."""
+
+    def draining(self, worker: int) -> None:
+        """Record that a worker is to end when its jobs have."""
+        self.seen["draining"] += 1
+
+    def let_off(self, worker: int) -> None:
+        """Record that a worker which drains is told to end."""
+        self.seen["let off"] += 1
 
     def giving(self, worker: int, value: int, attempt: int) -> None:
         """Record that a worker is to give a value to the client."""

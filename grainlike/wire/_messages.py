@@ -14,6 +14,7 @@ Times are seconds on the sender's monotonic clock, made comparable by the `sent_
 from __future__ import annotations
 
 from grainlike.wire._connection import Ack, Beat, Goodbye, Hello, Refused, Welcome
+from grainlike.wire._data import DataSetup
 from grainlike.wire._flows import Credit, Follow, Items, Output
 from grainlike.wire._logged import ClientRecords, LoggedRecords
 from grainlike.wire._nested import Outcomes, ReleaseFunctions, Submit, Withdraw
@@ -34,6 +35,10 @@ from grainlike.wire._values import (
     StopTransfer,
     Stored,
     Unsent,
+    ValueComes,
+    ValueInterest,
+    ValuesAt,
+    ValuesGone,
 )
 
 __all__ = ["Message"]
@@ -92,4 +97,9 @@ Message = (
     | Stored
     | SpareReplicas
     | Evicted
+    | DataSetup
+    | ValueInterest
+    | ValueComes
+    | ValuesGone
+    | ValuesAt
 )

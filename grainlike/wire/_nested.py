@@ -113,8 +113,8 @@ class Outcomes(BaseMessage, frozen=True, tag=45):
 
     `good` says whether a parcel is a value or an exception. `workers`, `slots` and `attempts` are where each ran last;
     empty and 0 for one that never did. `jobs` are their numbers at the head, for a job, whose calls are as old as the
-    jobs that they need; clients were told of these when they submitted. `sizes`: bytes of each value that stays at its
-    worker, whose parcel is empty; 0 for others, empty if none stays.
+    jobs that they need, and where a value stays; clients were told of these when they submitted. `sizes`: bytes of each
+    value that stays at its worker, whose parcel is empty; 0 for others, empty if none stays.
     """
 
     parent: int

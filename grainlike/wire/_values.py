@@ -7,6 +7,8 @@ to each copy of a replica on its way.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from grainlike.wire._base import BaseMessage
@@ -26,8 +28,14 @@ __all__ = [
     "StopTransfer",
     "Stored",
     "Unsent",
+    "ValueComes",
+    "ValueInterest",
+    "ValuesAt",
+    "ValuesGone",
 ]
 
+
+_Number = Annotated[int, msgspec.Meta(ge=0)]
 
 GENERATION = 1 << 32
 """Factor of the count in the numbers by which sources know transfers; see `SendReplica`."""
@@ -152,3 +160,47 @@ class Evicted(BaseMessage, frozen=True, tag=177):
 
     values: list[int]
     attempts: list[int]
+
+
+class ValueInterest(BaseMessage, frozen=True, tag=169):
+    """Client to head: of the values of its own jobs, it wants the bytes of some, of some not any more, and refers to
+    some no more. Each that it wants is answered by `ValueComes` or `ValuesGone`. Of those `replicated` at least
+    `copies` replicas are to be kept, 0: one at every worker; answered by `ValuesAt.reached` or `ValuesGone` for each.
+    """
+
+    wanted: list[_Number]
+    unwanted: list[_Number]
+    released: list[_Number]
+    replicated: list[_Number] = msgspec.field(default_factory=list)
+    copies: _Number = 0
+
+
+class ValueComes(BaseMessage, frozen=True, tag=170):
+    """Head to client: this transfer brings a value that it wants, in place of any other of that value. With a
+    `directory` there is a file in it to be mapped; else the bytes come in `ReplicaPart`s, which the client answers by
+    `ReplicaCredit`. Answered by `Fetched`, or by `Unsent`: there is no such file, or (`gone`) the bytes are damaged.
+    """
+
+    transfer: int
+    value: int
+    attempt: int
+    size: int
+    directory: str = ""
+
+
+class ValuesGone(BaseMessage, frozen=True, tag=171):
+    """Head to client: these values, which it wants, or replicas of them, are lost, and why."""
+
+    values: list[int]
+    words: list[str]
+
+
+class ValuesAt(BaseMessage, frozen=True, tag=172):
+    """Head to client: the workers that have these values have changed; `recomputed` is how often each was made again,
+    empty if that has not changed. Of those `reached` there are as many replicas as it asked for, or as there can be.
+    """
+
+    values: list[int]
+    workers: list[list[str]]
+    recomputed: list[int]
+    reached: list[int] = msgspec.field(default_factory=list)

@@ -57,6 +57,7 @@ from simtest.judge._loans import Loans
 from simtest.judge._order import Order
 from simtest.judge._patience import Patience
 from simtest.judge._rationing import Rationing, first_of
+from simtest.judge._replica_books import ReplicaBooks
 from simtest.judge._value_books import ValueBooks
 from simtest.judge._value_witness import ValueWitness
 
@@ -120,6 +121,7 @@ class Referee(ValueWitness):
         self._endings = Endings(clock, self.plans, functions)
         self._aftermath = Aftermath(clock)
         self._values = ValueBooks(clock, self.plans, functions, self.outcome)
+        self._replicas = ReplicaBooks(clock, self._values)
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
@@ -128,11 +130,11 @@ class Referee(ValueWitness):
         self._nodes[worker] = NodeBooks(offer)
         self._values.joined(worker)
         self._until[worker] = self.clock.now + (offer.walltime or float("inf"))
+        self._replicas.joined(worker, self._until[worker])
 
     def given_up(self, worker: int) -> None:
         """Record a worker that the head has given up, and the losses of its jobs."""
         super().given_up(worker)
-        self._values.gone(worker)
         self._count_losses(worker)
         self._gangs.given_up(worker, self.outcome)
         self._rationing.given_up(worker)
@@ -144,7 +146,6 @@ class Referee(ValueWitness):
     def suspected(self, worker: int) -> None:
         """Record that a worker may get nothing new."""
         super().suspected(worker)
-        self._values.trouble = True
         self._suspects.add(worker)
 
     def trusted(self, worker: int) -> None:
@@ -317,6 +318,7 @@ class Referee(ValueWitness):
 
     def decided(self) -> None:
         """Check priorities once all actions of an event are performed."""
+        super().decided()
         self._order.decided()
 
     def _fits(self, worker: int, job: int) -> bool:
@@ -578,7 +580,8 @@ class Referee(ValueWitness):
 
     def check_values(self, joined: list[int], known: int) -> None:
         """Check that no value is left at the connected workers, and nobody waits for one; `known` are at the head."""
-        self._values.check_rest(joined, known, self._can_run)
+        if self._values.check_rest(joined, known, self._can_run):
+            self._replicas.check_rest()
 
     def _can_run(self, job: int) -> bool:
         request = self.plans[job].request

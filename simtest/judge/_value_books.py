@@ -6,7 +6,7 @@ Raises `AssertionError` when one of these promises is broken:
 2. A value that nobody needs is at no worker a little later, if links are quiet.
 3. There is one copy of a value to a worker at a time; no more than two (or sixteen small ones for each) go into a
    worker or out of it, and each ends in one way.
-4. A value that is needed keeps its last replica.
+4. A value that is needed keeps its last replica; none is given up for room that is not spare.
 5. A value is made again only if it is needed, no worker that was not given up has it, and its function may be lost.
 6. Whoever wants a value receives it, or hears that it is lost, once.
 7. At rest there is nothing left.
@@ -25,6 +25,9 @@ _SMALL_BYTES = 1 << 20
 _WHOLE = 16
 _QUIET_S = 3.0
 """Seconds after which a value that nobody needs is gone, with the longest that a message travels."""
+
+_SILENT_S = 60.0
+"""Seconds after which it is gone, where links stand still."""
 
 
 class ValueBooks:
@@ -45,12 +48,16 @@ class ValueBooks:
         """Attempt of each value that the head knows of, and the workers that have it for all that it has heard."""
         self._owned: set[int] = set()
         self._wanted: set[int] = set()
+        self._replicated: set[int] = set()
+        """Values for whose replicas the client waits."""
         self._copies: dict[tuple[int, int], tuple[int, int]] = {}
         """Source and weight of what is under way, by value and target."""
         self._running: dict[tuple[int, int], set[tuple[int, int]]] = {}
         """The replicas that were there of the inputs of each job when it began, by worker and job."""
         self._reviving: set[int] = set()
         self._loose: dict[int, float] = {}
+        self._went_at: dict[int, float] = {}
+        """Time of the last loss of a replica of each value."""
         self._damaged: set[tuple[int, int]] = set()
         """Worker and value, for all that was damaged: the head may not have heard of it."""
 
@@ -58,7 +65,11 @@ class ValueBooks:
 
     def is_needed(self, value: int) -> bool:
         """Return True if somebody needs the bytes of a value."""
-        return value in self._owned or value in self._wanted or self._is_used(value)
+        return value in self._owned or self._is_awaited(value)
+
+    def _is_awaited(self, value: int) -> bool:
+        """Return True if a value is made again when it is lost."""
+        return value in self._wanted or value in self._replicated or self._is_used(value)
 
     def _is_used(self, value: int) -> bool:
         return any(self._is_open(job) for job in self._users.get(value, ()))
@@ -66,7 +77,7 @@ class ValueBooks:
     def _is_open(self, job: int) -> bool:
         """Return True if a job has not ended, for all that the head knows."""
         if job in self._reviving:  # one that nobody needs any more is given up, and nobody hears of it
-            return job in self._wanted or self._is_used(job)
+            return self._is_awaited(job)
         return job not in self._outcome
 
     def needs(self, job: int, values: tuple[int, ...]) -> None:
@@ -114,10 +125,63 @@ class ValueBooks:
         """Record that the client wants a value."""
         self._wanted.add(value)
 
+    def awaited(self, value: int) -> None:
+        """Record that the client waits for replicas of a value."""
+        self._replicated.add(value)
+
+    def is_replicated(self, value: int) -> None:
+        """Record that the client waits for replicas of a value no more."""
+        self._replicated.discard(value)
+
+    def lost(self, value: int) -> None:
+        """Check that the client waited for a value that it hears is lost."""
+        waits = value in self._wanted or value in self._replicated
+        assert waits, f"the client hears that value {value} is lost, which it does not wait for"
+        self._wanted.discard(value)
+        self._replicated.discard(value)
+
     def answered(self, value: int) -> None:
         """Record that the client has a value it wanted, or hears that it is lost."""
         assert value in self._wanted, f"an answer came for value {value}, which nobody wants"
         self._wanted.discard(value)
+
+    # --- for other records -------------------------------------------------------------------------------------------
+
+    def holders(self, value: int) -> set[int]:
+        """Return the workers that have a value, for all that the head has heard."""
+        return self._known[value][1] if value in self._known else set()
+
+    def attempt(self, value: int) -> int:
+        """Return the attempt of a value that counts."""
+        return self._known[value][0]
+
+    def needed_at(self, worker: int) -> list[int]:
+        """Return the values at a worker that somebody needs; those that were never damaged."""
+        return [
+            value
+            for value, (_, workers) in self._known.items()
+            if worker in workers and self.is_needed(value) and not self.was_damaged(value)
+        ]
+
+    def was_damaged(self, value: int) -> bool:
+        """Return True if a replica of a value was damaged somewhere, of which the head may not have heard."""
+        return any(damaged == value for _, damaged in self._damaged)
+
+    def lives(self, worker: int) -> bool:
+        """Return True for a worker that is not dead, whether the head knows it or not."""
+        return worker in self._stores
+
+    def is_coming(self, value: int) -> bool:
+        """Return True if a copy of a value is under way."""
+        return any(copied == value for copied, _ in self._copies)
+
+    def goes_in(self, worker: int) -> bool:
+        """Return True if a copy goes to a worker."""
+        return any(target == worker for _, target in self._copies)
+
+    def goes_out(self, worker: int) -> bool:
+        """Return True if a copy comes from a worker."""
+        return any(source == worker for source, _ in self._copies.values())
 
     # --- replicas ----------------------------------------------------------------------------------------------------
 
@@ -127,8 +191,10 @@ class ValueBooks:
 
     def gone(self, worker: int) -> None:
         """Record that the head has given up a worker, or that it has died."""
-        for _, workers in self._known.values():
-            workers.discard(worker)
+        for value, (_, workers) in self._known.items():
+            if worker in workers:
+                workers.discard(worker)
+                self._went_at[value] = self._clock.now
         self._copies = {
             key: (source, weight) for key, (source, weight) in self._copies.items() if worker not in (key[1], source)
         }
@@ -170,10 +236,23 @@ class ValueBooks:
     def damaged(self, worker: int, value: int, attempt: int) -> None:
         """Record that a value is damaged at a worker."""
         self._damaged.add((worker, value))
+        self._went_at[value] = self._clock.now
         self._stores.get(worker, set()).discard((value, attempt))
         known = self._known.get(value)
         if known is not None and known[0] == attempt:
             known[1].discard(worker)
+
+    def is_used_at(self, worker: int, value: int) -> bool:
+        """Return True if a job that runs at a worker uses a value there."""
+        return any(at == worker and value in self._needs.get(job, ()) for at, job in self._running)
+
+    def evicted(self, worker: int, value: int, attempt: int) -> None:
+        """Check that a replica which its worker gives up for room is not the last one."""
+        others = self.holders(value) - {worker}
+        told_by = self._went_at.get(value, -_SILENT_S) + (_SILENT_S if self.trouble else _QUIET_S)
+        excused = others or self._clock.now < told_by or not self.is_needed(value)
+        assert excused, f"worker {worker} gives up value {value}, which is nowhere else"
+        self.damaged(worker, value, attempt)
 
     def dropping(self, action: ReplicasDropped) -> None:
         """Check that no replica is removed that counts, of a value that somebody needs."""
@@ -204,14 +283,14 @@ class ValueBooks:
             if (value, attempt) in self._stores.get(target, ()):  # it may be damaged by now
                 known[1].add(target)
             self._reviving.discard(value)  # it need not be made again, then
+        self._look_later(value)
 
     def revived(self, value: int) -> None:
         """Check that a value may be made again."""
         attempt, workers = self._known[value]
         assert not workers, f"value {value} (attempt {attempt}) is made again, and workers {sorted(workers)} have it"
         assert self._functions[self._plans[value].fn].losses, f"value {value} is made again, and may not be"
-        needed = value in self._wanted or self._is_used(value)
-        assert needed, f"value {value} is made again, and nobody needs it"
+        assert self._is_awaited(value), f"value {value} is made again, and nobody needs it"
         self._reviving.add(value)
 
     def waits_for_ever(self, job: int, can_run: Callable[[int], bool]) -> bool:
@@ -245,11 +324,13 @@ class ValueBooks:
         """Record that a job runs no more."""
         self._running.pop((worker, job), None)
 
-    def check_rest(self, joined: list[int], known: int, can_run: Callable[[int], bool]) -> None:
-        """Check that nothing is left; `joined` are the workers that are connected, `known` values are at the head."""
+    def check_rest(self, joined: list[int], known: int, can_run: Callable[[int], bool]) -> bool:
+        """Check that nothing is left; `joined` are the workers that are connected, `known` values are at the head.
+        Return False if something waits for a worker that may join.
+        """
         waits = any(not can_run(value) for value in self._reviving if self._is_open(value))
         if waits or any(job not in self._outcome for job in self._plans):
-            return  # it waits for a worker that could run it, and its inputs with it
+            return False  # it waits for a worker that could run it, and its inputs with it
         assert not self._wanted, f"values {sorted(self._wanted)} are wanted, and nobody was told"
         reviving = [value for value in self._reviving if self._is_open(value)]
         assert not reviving, f"values {reviving} are made again for ever"
@@ -258,3 +339,4 @@ class ValueBooks:
         for worker in joined:
             assert not self._stores.get(worker), f"worker {worker} has {sorted(self._stores[worker])} left"
         assert not known, f"the head believes that {known} values are needed"
+        return True

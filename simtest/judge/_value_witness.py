@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grainlike.scheduler import ReplicasDropped
+from grainlike.scheduler import ReplicasDropped, ReplicasSpared
 from grainlike.simulation import Witness
+from simtest.judge._replica_books import ReplicaBooks
 from simtest.judge._value_books import ValueBooks
 
 __all__ = ["ValueWitness"]
 
 
 class ValueWitness(Witness):
-    """Passes what happens to values on to `_values`, which a subclass makes."""
+    """Passes what happens to values on to `_values` and `_replicas`, which a subclass makes."""
 
     _values: ValueBooks
+    _replicas: ReplicaBooks
 
     def needs(self, job: int, values: Sequence[int]) -> None:
         """Record which values a job needs."""
@@ -36,7 +38,8 @@ class ValueWitness(Witness):
     def value_lost(self, value: int) -> None:
         """Check that the client wanted a value that it hears is lost."""
         super().value_lost(value)
-        self._values.answered(value)
+        self._replicas.lost(value)
+        self._values.lost(value)
 
     def made(self, worker: int, value: int, attempt: int) -> None:
         """Record a value that counts."""
@@ -48,15 +51,77 @@ class ValueWitness(Witness):
         super().revived(job)
         self._values.revived(job)
 
-    def copying(self, source: int, target: int, value: int, attempt: int, size: int) -> None:
+    def copying(self, source: int, target: int, value: int, attempt: int, size: int, *, relayed: bool) -> None:
         """Check a copy that is asked for."""
-        super().copying(source, target, value, attempt, size)
+        super().copying(source, target, value, attempt, size, relayed=relayed)
         self._values.copying(source, target, value, attempt, size)
+        self._replicas.copying(source, target, value, relayed=relayed)
 
-    def copied(self, source: int, target: int, value: int, attempt: int, *, whole: bool) -> None:
+    def copied(
+        self, source: int, target: int, value: int, attempt: int, *, whole: bool, unreachable: bool = False
+    ) -> None:
         """Record how a copy has ended."""
-        super().copied(source, target, value, attempt, whole=whole)
+        super().copied(source, target, value, attempt, whole=whole, unreachable=unreachable)
         self._values.copied(target, value, attempt, whole=whole)
+        self._replicas.copied(source, target, whole=whole, unreachable=unreachable)
+
+    def replicating(self, value: int, copies: int) -> None:
+        """Record that the client asks for replicas of a value."""
+        super().replicating(value, copies)
+        self._values.awaited(value)
+        self._replicas.replicating(value, copies)
+
+    def replicated(self, value: int) -> None:
+        """Check that a value has the replicas of which the client hears."""
+        super().replicated(value)
+        self._values.is_replicated(value)
+        self._replicas.replicated(value)
+
+    def decided(self) -> None:
+        """Check that replicas that are lacking are on their way."""
+        super().decided()
+        self._replicas.decided()
+
+    # --- workers -----------------------------------------------------------------------------------------------------
+
+    def serves(self, worker: int) -> None:
+        """Record that a worker has a data server."""
+        super().serves(worker)
+        self._replicas.serves(worker)
+
+    def suspected(self, worker: int) -> None:
+        """Record that the head suspects a worker."""
+        super().suspected(worker)
+        self._values.trouble = True
+        self._replicas.suspected(worker)
+
+    def trusted(self, worker: int) -> None:
+        """Record that the head trusts a worker again."""
+        super().trusted(worker)
+        self._replicas.trusted(worker)
+
+    def leaving(self, worker: int) -> None:
+        """Record that a worker has announced that it stops."""
+        super().leaving(worker)
+        self._replicas.leaving(worker)
+
+    def draining(self, worker: int) -> None:
+        """Record that a worker is to end when its jobs have."""
+        super().draining(worker)
+        self._replicas.draining(worker)
+
+    def let_off(self, worker: int) -> None:
+        """Check that a worker which drains may end."""
+        super().let_off(worker)
+        self._replicas.let_off(worker)
+
+    def given_up(self, worker: int) -> None:
+        """Record that the head has given up a worker."""
+        super().given_up(worker)
+        self._values.gone(worker)
+        self._replicas.gone(worker)
+
+    # --- what is stored ----------------------------------------------------------------------------------------------
 
     def dropping(self, action: ReplicasDropped) -> None:
         """Check that what is removed is not needed."""
@@ -74,6 +139,22 @@ class ValueWitness(Witness):
         """Record a damaged value."""
         super().damaged(worker, value, attempt)
         self._values.damaged(worker, value, attempt)
+
+    def sparing(self, action: ReplicasSpared) -> None:
+        """Record what a worker is told of its replicas."""
+        super().sparing(action)
+        self._replicas.sparing(
+            action.worker, list(zip(action.values, action.attempts, strict=True)), is_spare=action.is_spare
+        )
+
+    def evicted(self, worker: int, value: int, attempt: int) -> None:
+        """Check that a replica which is given up is not the last one."""
+        super().evicted(worker, value, attempt)
+        self._values.evicted(worker, value, attempt)
+
+    def is_used(self, worker: int, value: int) -> bool:
+        """Return True if a job that runs at a worker uses a value there."""
+        return self._values.is_used_at(worker, value)
 
     def is_reviving(self, job: int) -> bool:
         """Return True while a job makes a value again."""

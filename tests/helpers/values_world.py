@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from replicas import replica_written
@@ -31,13 +33,15 @@ from grainlike.wire import (
     Fetched,
     Hello,
     Message,
+    Pulled,
+    PullReplica,
     ReplicaCredit,
     ReplicaPart,
     SendReplica,
     StopTransfer,
     Unsent,
 )
-from grainlike_worker.daemon._replicas import WorkerReplicas
+from grainlike_worker.store._replicas import WorkerReplicas
 from grainlike_worker.daemon._transfers import ReplicaTransfers
 
 Said = tuple[Message, Sequence[Buffer]]
@@ -49,14 +53,18 @@ OF_ONE_LINK = (SendReplica, ReplicaPart, ReplicaCredit)
 class Peer(WorkerConnection):
     """A worker: its end of transfers, and what is under way to it and from it."""
 
-    def __init__(self, number: int, replicas: WorkerReplicas, memory: str) -> None:
+    def __init__(self, number: int, replicas: WorkerReplicas, memory: str, *, has_data: bool = False) -> None:
+        where = (f"tcp://n{number}:7777", bytes([number]) * 16) if has_data else ("", b"")
         hello = Hello(
             "worker", PROTOCOL, PROTOCOL, "3", {}, f"n{number}", "i", 1, "cores=1", [], memory,
-            replicas=replicas.directory,
+            replicas=replicas.directory, data=where[0], data_key=where[1],
         )  # fmt: skip
         super().__init__(number, f"n{number}", ClosedLink("", ""), hello, Cores([0]), 0.0)
         self.replicas = replicas
-        self.transfers = ReplicaTransfers(replicas, self._say)
+        self.orders: list[Message] = []
+        """What its data server was told."""
+        data: Any = SimpleNamespace(post=self.orders.append) if has_data else None
+        self.transfers = ReplicaTransfers(replicas, self._say, data)
         self.down: deque[Said] = deque()
         self.up: deque[Said] = deque()
         self.away = False
@@ -82,7 +90,7 @@ class Peer(WorkerConnection):
         if isinstance(message, DropReplicas):
             self.replicas.drop(message.values, message.attempts)
         else:
-            assert isinstance(message, SendReplica | ReplicaCredit | ReplicaPart | StopTransfer)
+            assert isinstance(message, SendReplica | ReplicaCredit | ReplicaPart | StopTransfer | PullReplica)
             self.transfers.hear(message, buffers)
         return True
 
@@ -103,14 +111,16 @@ class World:
         assert value not in self.given
         self.given[value] = payload
 
-    def worker(self, replicas: WorkerReplicas | None = None, memory: str | None = None) -> Peer:
+    def worker(
+        self, replicas: WorkerReplicas | None = None, memory: str | None = None, *, has_data: bool = False
+    ) -> Peer:
         """A worker more."""
         number = len(self.state.peers) + 1
         if replicas is None:
             path = self._directory / f"n{number}"
             path.mkdir()
             replicas = WorkerReplicas(path)
-        peer = Peer(number, replicas, self._memory if memory is None else memory)
+        peer = Peer(number, replicas, self._memory if memory is None else memory, has_data=has_data)
         self.state.peers[number] = peer
         return peer
 
@@ -125,7 +135,7 @@ class World:
             moved = True
         while peer.up:
             message, buffers = peer.up.popleft()
-            assert isinstance(message, ReplicaPart | ReplicaCredit | Fetched | Unsent)
+            assert isinstance(message, ReplicaPart | ReplicaCredit | Fetched | Unsent | Pulled)
             self.mover.hear(peer, message, [bytes(buffer) for buffer in buffers])
             moved = True
         return moved
@@ -144,7 +154,8 @@ class World:
         return self.mover._credit.under_way
 
     def at_rest(self) -> bool:
-        return not self.state.transfers and not self.mover._by_target and not self.under_way
+        idle = not self.mover._by_target and not self.state.direct and not self.state.begun
+        return not self.state.transfers and idle and not self.under_way
 
 
 LARGE = np.arange(1_500_000, dtype=np.float64)  # 12 MB: more than a window

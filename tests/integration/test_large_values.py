@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from functools import reduce
 from pathlib import Path
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -15,6 +16,7 @@ from grainlike import (
     Dag,
     Executor,
     Partition,
+    SerializationError,
     amap,
     as_completed,
     delayed,
@@ -97,6 +99,61 @@ async def test_a_gather_with_errors_has_values_and_errors() -> None:
         assert isinstance(bad, ValueError)
 
 
+async def test_of_a_gather_only_those_are_fetched_that_are_asked_for() -> None:
+    async with Executor(local=Cores(2)):
+        calls = [job(i) for i in range(6)]
+        all_ = gather(calls)
+        assert (await all_[3])[0] == 3
+        assert await all_[-1].count(5) == SIZE
+        index_ = delayed(int)(1)
+        assert [value[0] for value in await all_[index_:3:index_]] == [1, 2]
+        here = [r_._node.reference.fetched for r_ in calls]  # type: ignore[union-attr]
+        assert here == [False, True, True, True, False, True]
+        with pytest.raises(IndexError, match="list index out of range"):
+            await all_[6]
+        with pytest.raises(TypeError, match="list indices must be integers"):
+            await all_["a"]
+
+
+async def test_items_of_a_gather_are_references_for_jobs() -> None:
+    async with Executor(local=Cores(2)):
+        a_, b_, small_ = gather(job(1), job(2), (last @ Cores(1))(job(3)))
+        assert await (both @ Cores(1))(a_, b_) == bytes([1]) * (SIZE // 2) + bytes([2]) * (SIZE // 2)
+        assert [fetched(r_) for r_ in (a_, b_)] == [False, False]
+        assert info(a_).size > SIZE  # type: ignore[operator]
+        assert info(a_).where == ("local",)
+        assert await small_ == 3
+        inner_ = gather(gather(a_, b_), 7)[0]
+        assert await (last @ Cores(1))(inner_[1]) == 2
+        assert not fetched(b_)
+        assert [value[0] for value in await inner_] == [1, 2]
+        assert await (last @ Cores(1))(gather(a_, b_)[0]) == 1
+
+
+async def test_items_of_a_gather_that_was_fetched_are_had_without_an_executor() -> None:
+    async with Executor(local=Cores(2)):
+        all_ = gather(job(1), job(2))
+        values = await all_
+        assert await all_[1] is values[1]
+        assert await (last @ Cores(1))(all_[0]) == 1
+    one_ = all_[0]
+    assert await one_ is values[0]
+    assert (await one_)[-1] == await one_[-1] == 1
+
+
+async def test_an_error_among_the_values_of_a_gather_is_an_item() -> None:
+    @delayed
+    def fails() -> bytes:
+        raise ValueError("told")
+
+    async with Executor(local=Cores(2)):
+        good_, bad_ = gather(job(1), (fails @ Cores(1))(), return_exceptions=True)
+        assert isinstance(await bad_, ValueError)
+        await wait(good_)
+        assert not fetched(good_)
+        assert (await good_)[0] == 1
+
+
 async def test_a_blocked_thread_gets_the_value() -> None:
     async with Executor(local=Cores(1)):
         a_ = job(3)
@@ -173,6 +230,24 @@ def test_futures_have_their_values() -> None:
             1,
             2,
         ]
+
+
+@pytest.mark.parametrize("begin", [lambda r_: None, wait, lambda r_: r_], ids=["new", "waited for", "awaited"])
+async def test_a_function_that_closes_over_a_placeholder_is_told_to_take_it_as_an_argument(begin) -> None:
+    async with Executor(local=Cores(2)):
+        a_ = job(1)
+        begun = begin(a_)
+        if begun is not None:
+            await begun
+
+        def closes() -> int:
+            return len(a_)
+
+        words = r"closes', at closure variable 'a_': a placeholder \(make\) .* cannot travel: pass it as an argument"
+        with pytest.raises(SerializationError, match=words):
+            await (delayed(closes) @ Cores(1))()
+        with pytest.raises(SerializationError, match=r"argument 0 of type, at \.here: a placeholder .* as an argument"):
+            await (delayed(type) @ Cores(1))(SimpleNamespace(here=a_))
 
 
 async def test_many_awaiters_of_one_value_get_one_object() -> None:

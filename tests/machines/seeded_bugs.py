@@ -96,7 +96,7 @@ _ATTEMPTS, _MOVES, _RECORDS = "scheduler/_attempts.py", "scheduler/_state.py", "
 _PATIENCE, _INDEX = "scheduler/planning/_patience.py", "scheduler/planning/_class_index.py"
 _WAITING, _CATALOGUE = "scheduler/planning/_waiting.py", "scheduler/_catalogue.py"
 _CANDIDATES, _NODE = "scheduler/planning/_candidates.py", "scheduler/node/_scheduler.py"
-_RUNNERS = "scheduler/node/_runners.py"
+_RUNNERS, _WORKER_EVENTS = "scheduler/node/_runners.py", "scheduler/_worker_events.py"
 _DEADLOCK, _LENDING = "scheduler/_deadlock.py", "scheduler/node/_lending.py"
 
 
@@ -263,7 +263,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "a worker that says that it stops goes on getting jobs",
         "judge",
-        (_HEAD, "            worker.leave()\n", ""),
+        (_WORKER_EVENTS, "        worker.leave()\n", ""),
     ),
     # --- the head's amounts ------------------------------------------------------------------------------------------
     _bug(

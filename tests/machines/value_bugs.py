@@ -15,6 +15,12 @@ _TRANSFERS, _HOMES, _NEAR = (
     "scheduler/values/_homes.py",
     "scheduler/planning/_near.py",
 )
+_SPARES = "scheduler/values/_spares.py"
+_REACH, _REPLICATION, _LEAVING = (
+    "scheduler/values/_reach.py",
+    "scheduler/values/_replication.py",
+    "scheduler/values/_leaving.py",
+)
 _HEAD, _STATE, _ATTEMPTS = "scheduler/_head.py", "scheduler/_state.py", "scheduler/_attempts.py"
 _AHEAD = "scheduler/planning/_ahead.py"
 
@@ -86,10 +92,10 @@ VALUE_BUGS: tuple[Bug, ...] = (
     _bug(
         "recompute_at_once",
         "a lost value is made again though nobody needs it",
-        (_VALUES, "        return bool(value.asked) or any(", "        return True or any("),
+        (_VALUES, "        return bool(value.asked or value.unreached) or any(", "        return True or any("),
         (
             _TABLE,
-            "            if value.users or value.asked:\n                self.lacks(value)",
+            "            if value.users or value.asked or value.unreached:\n                self.lacks(value)",
             "            self.lacks(value)",
         ),
     ),
@@ -151,7 +157,7 @@ VALUE_BUGS: tuple[Bug, ...] = (
     _bug(
         "send_everything_at_once",
         "all copies start at once, whatever else goes out of the source",
-        (_TRANSFERS, "best, least = 0, AT_ONCE - transfer.weight + 1", "best, least = 0, 1 << 30"),
+        (_TRANSFERS, "best, least = 0, AT_ONCE - transfer.weight\n", "best, least = 0, 1 << 30\n"),
         (_TRANSFERS, "if source and self._going_in.get(target, 0) + transfer.weight <= AT_ONCE:", "if source:"),
     ),
     _bug(
@@ -190,5 +196,99 @@ VALUE_BUGS: tuple[Bug, ...] = (
             "            if job.cancelled:\n                self.forget(job)\n            else:",
             "            if job.cancelled:\n                self.forget(job)\n            else:\n                self.values.needs_no_more(job)",
         ),
+    ),
+    _bug(
+        "never_block_a_pair",
+        "a pair that did not reach one another copies directly again at once",
+        (_REACH, "self._blocked[source, target] = now + BLOCKED_S", "self._blocked[source, target] = now"),
+    ),
+    _bug(
+        "block_the_other_way",
+        "not the pair that failed is blocked, but the one from its target to its source",
+        (_REACH, "self._blocked[source, target] = now", "self._blocked[target, source] = now"),
+    ),
+    _bug(
+        "relay_what_could_go_directly",
+        "a copy is relayed from the first source that is free",
+        (_TRANSFERS, "        for number in direct or ready:", "        for number in ready:"),
+    ),
+    _bug(
+        "fetch_from_where_nobody_serves",
+        "a copy is direct if one of both ends has a data server",
+        (
+            _REACH,
+            "self._workers[source].has_data and self._workers[target].has_data",
+            "self._workers[source].has_data or self._workers[target].has_data",
+        ),
+    ),
+    _bug(
+        "confuse_attempts",
+        "a copy of another attempt than the one that counts is taken for whole",
+        (
+            _TRANSFERS,
+            "        if value is None or value.attempt != attempt or not value.is_needed:",
+            "        if value is None or not value.is_needed:",
+        ),
+    ),
+    _bug(
+        "never_make_replicas_good",
+        "a replica that goes with its worker is not replaced",
+        (
+            _VALUES,
+            "        self._replication.look_at_all()\n        astray",
+            "        astray",
+        ),
+    ),
+    _bug(
+        "forget_those_who_join",
+        "a worker that joins gets no replica that is lacking",
+        (
+            _VALUES,
+            "        self._transfers.is_due = True\n        self._replication.look_at_all()\n        for value",
+            "        self._transfers.is_due = True\n        for value",
+        ),
+    ),
+    _bug(
+        "answer_before_replicas_are_there",
+        "whoever asked for replicas hears so when they are asked for",
+        (_REPLICATION, "        return not chosen\n", "        return True\n"),
+    ),
+    _bug(
+        "one_replica_too_few",
+        "a value has one replica less than was asked for",
+        (_REPLICATION, "        if here >= value.copies:\n", "        if here >= max(1, value.copies - 1):\n"),
+    ),
+    _bug(
+        "let_go_too_early",
+        "a worker that drains is told to end before what only it has is elsewhere",
+        (_LEAVING, "        return now >= leaving.until\n", "        return True\n"),
+    ),
+    _bug(
+        "hold_for_ever",
+        "a worker that drains is held although it owes nothing",
+        (
+            _LEAVING,
+            "        if not owes:\n            return True\n",
+            "        if not owes:\n            return False\n",
+        ),
+    ),
+    _bug(
+        "spare_what_is_kept",
+        "the oldest replica is spare, too",
+        (
+            _SPARES,
+            "        return tuple(worker for worker in value.replicas if worker not in kept)\n",
+            "        return value.replicas if len(value.replicas) > len(kept) else ()\n",
+        ),
+    ),
+    _bug(
+        "spare_for_ever",
+        "a replica that is the last one now stays spare",
+        (_SPARES, "(worker in spare) != (worker in before)", "(worker in spare) > (worker in before)"),
+    ),
+    _bug(
+        "give_nothing_away",
+        "a replica at a worker that leaves counts as one that stays",
+        (_LEAVING, "        return worker not in self.workers\n", "        return worker in self._workers\n"),
     ),
 )

@@ -25,6 +25,7 @@ def test_no_promise_is_broken(workload, first):
 def test_the_worlds_see_every_path():
     """Copies, losses, values made again and given up: a world without them proves nothing."""
     paths = {"copy", "damage", "give", "input lost", "revived", "value lost", "told INPUT_GONE"}
+    paths |= {"direct copy", "unreachable", "replicated", "let off", "evicted"}
     seen = Counter()
     for seed in range(400):
         seen += Counter(simulate(seed, "values", judged=False).seen)

@@ -21,7 +21,7 @@ ROOMS = {
     "graph": GRAPH_ROOM,
     "executor": "Executor = connect = progress = result = run = object()",
     "dag": "Callbacks = Dag = object()",
-    "maps": "amap = as_completed = wait = object()",
+    "maps": "amap = as_completed = replicate = wait = object()",
     "dryrun": "dry_run = object()",
     "pool": "ResourcePool = object()",
     "backends": "CeleryBackend = DaskBackend = ProcessBackend = RayBackend = ThreadBackend = object()",

@@ -26,12 +26,13 @@ from grainlike.system import block_label, node_rank
 from grainlike.wire import LOST_S
 from grainlike_worker.daemon._check_context import why_not
 from grainlike_worker.daemon._connect import to_head, wait_for_head
+from grainlike_worker.daemon._data_process import check_data_option
 from grainlike_worker.daemon._introduction import check_introduction
 from grainlike_worker.daemon._probe import end_of_batch_job, grace_before_end, offer_of_daemon, warn_of_logical
 from grainlike_worker.daemon._serve import serve_daemon
 from grainlike_worker.daemon._stops import EndTimer, IdleTimer, stop_at_signal
-from grainlike_worker.daemon._store_limits import StoreLimits, StoreOptions, store_limits
 from grainlike_worker.runner.common._job_directories import KEEP, KEEPS
+from grainlike_worker.store._limits import StoreLimits, StoreOptions, store_limits
 
 __all__ = ["main", "serve"]
 
@@ -62,6 +63,7 @@ def serve(
     store: str | None = None,
     scratch: str | None = None,
     scratch_limit: str | None = None,
+    data: str | None = None,
 ) -> int:
     """Run a worker with the options of the command line; return the exit code, having said why it is not 0."""
     reserve_standard_descriptors()
@@ -85,6 +87,11 @@ def serve(
     except ResourceSpecError as error:
         print(f"grainlike worker: --{error}".replace("--scratch_limit", "--scratch-limit", 1), file=sys.stderr)  # noqa: T201
         return USAGE
+    try:
+        data = "" if data is None else check_data_option(data)
+    except ValueError as error:
+        print(f"grainlike worker: --data: {error}", file=sys.stderr)  # noqa: T201
+        return USAGE
     _warn_of_slips(offer)
     if keep_scratch is not None:
         os.environ[KEEP] = keep_scratch
@@ -96,7 +103,7 @@ def serve(
         way = to_head(head, insecure=insecure)
         work = partial(_serve, wait=wait, patience=patience, echo=echo_output, context=context or "")
         work = partial(work, left_s=end_of_batch_job(offer, chosen=resources is not None), idle_s=idle_s)
-        work = partial(work, limits=limits)
+        work = partial(work, limits=limits, data=data)
         return anyio.run(work, way, offer, name or _own_name(), backend_options=loop_options())
     except (GrainlikeError, OSError, ValueError) as error:
         print(f"grainlike worker: {error}", file=sys.stderr)  # noqa: T201
@@ -128,6 +135,7 @@ async def _serve(
     limits: StoreLimits,
     left_s: float | None = None,
     idle_s: float | None = None,
+    data: str = "",
 ) -> int:
     check_introduction(name, offer)
     warn_of_logical(offer)
@@ -141,8 +149,11 @@ async def _serve(
             tasks.start_soon(timer.run)
         end = EndTimer(left_s, 0.0 if left_s is None else grace_before_end(left_s), stop.set)
         tasks.start_soon(end.run)
-        work = partial(serve_daemon, offer=offer, name=name, stop=stop, echo=echo, context=context, idle=timer, end=end)
-        work = partial(work, limits=limits)
+        serving = partial(serve_daemon, offer=offer, name=name, stop=stop, echo=echo, context=context, limits=limits)
+
+        async def work(link: Link) -> None:
+            await serving(link, idle=timer, end=end, access=way.access, data=data)
+
         try:
             await _serve_heads(way, work, offer, name, stop, wait=wait, patience=patience)
         except (GrainlikeError, OSError, ValueError) as error:  # kept out of the group, which would wrap it
@@ -257,6 +268,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--scratch-limit", metavar="SIZE", help="how much of it they may take (default: 80 %% of what is free)"
+    )
+    parser.add_argument(
+        "--data",
+        metavar="HOST:PORT|off",
+        help="where other workers get values from this one (default: any port of the address by which it reaches the "
+        "head, and none without TLS; off: they pass the head)",
     )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser

@@ -58,6 +58,7 @@ from grainlike.wire import (
     Hello,
     LoggedRecords,
     Output,
+    Pulled,
     ReplicaCredit,
     ReplicaPart,
 )
@@ -66,10 +67,10 @@ __all__ = ["DurableHead", "InputLog"]
 
 logger = logging.getLogger("grainlike")
 
-_IDLE_WORDS = (Beat, Output, Blocked, LoggedRecords, ReplicaPart, ReplicaCredit)
+_IDLE_WORDS = (Beat, Output, Blocked, LoggedRecords, ReplicaPart, ReplicaCredit, Pulled)
 """Messages of workers that change nothing here."""
 
-_UNNUMBERED = (Beat, ReplicaPart, ReplicaCredit)
+_UNNUMBERED = (Beat, ReplicaPart, ReplicaCredit, Pulled)
 """Those of them that a session does not count."""
 
 

@@ -28,6 +28,7 @@ from grainlike._version import __version__
 from grainlike.errors import JournalError
 from grainlike.head._kept_calls import KeptCalls
 from grainlike.head.durable import _schema_head, _schema_scheduler
+from grainlike.head.values._owners import ValueOwners
 from grainlike.journal import Conversion, Record
 
 __all__ = ["CONVERSIONS", "METHODS", "SCHEMA", "SchemaConversion", "check_schema", "conversions_from", "records"]
@@ -96,6 +97,22 @@ _VALUES = Conversion(
 )
 """Schema 3: values stay at workers. Those of jobs that came before did not."""
 
+
+def _reach(fields: dict[str, Any]) -> None:
+    """Give the transfers of a scheduler what it knows of the ways between workers."""
+    known = fields["_workers"], fields.pop("_rests"), fields.pop("_rate")
+    fields.update(reach=records()["Reach"].cls(*known), coming={})
+
+
+def _own_values_and_replicas(held: dict[str, Any]) -> None:
+    """Give a head the owners of values that stay, as those of clients did not, and what it needs for replicas that are
+    kept and for copies between data servers.
+    """
+    held.update(direct={}, begun={})
+    held["owners"] = held["nested"]._owners = ValueOwners()
+    held["scheduler"].begin_replication()
+
+
 _MOVES = Conversion(
     fields={
         "Hello": _put(data="", data_key=b""),
@@ -107,6 +124,18 @@ _MOVES = Conversion(
         "WorkerJoined": _put(has_data=False),
         "FetchReplicas": _put(relayed=[]),
         "ReplicasFailed": _put(unreachable=False),
+        "WorkerState": _put(has_data=False),
+        "ReplicaCopy": _put(direct=False, is_safety=False, size=0),
+        "Transfers": _reach,
+        "ValueState": _put(copies=1, unreached=False),
+        "ValueTable": _put(stored={}, moved={}),
+        "Values": _empty("_leaving", "_replication", "_spares"),
+        "SchedulerState": _empty("leaving", "replication", "spares"),
+        "HeadScheduler": _empty("_worker_events"),
+        "HeadState": _own_values_and_replicas,
+        "RelayedJobs": _put(_owners=None),
+        "RelayedJob": _put(request=""),
+        "LinkTransfer": _put(client=None, mapped=False),
     }
 )
 """Schema 4: values go from worker to worker, and those of clients stay. Workers that came before had no data server."""

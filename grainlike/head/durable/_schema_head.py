@@ -57,6 +57,10 @@ ReplicaPart wire._values.ReplicaPart: transfer value attempt at size
 ReplicaCredit wire._values.ReplicaCredit: transfer credit
 Fetched wire._values.Fetched: transfer value attempt
 Unsent wire._values.Unsent: transfer why gone at unreachable
+ValueInterest wire._values.ValueInterest: wanted unwanted released replicated copies
+ValueComes wire._values.ValueComes: transfer value attempt size directory
+ValuesGone wire._values.ValuesGone: values words
+ValuesAt wire._values.ValuesAt: values workers recomputed reached
 PullReplica wire._values.PullReplica: transfer value attempt size at address name
 Pulled wire._values.Pulled: transfers at
 StopTransfer wire._values.StopTransfer: transfer
@@ -73,15 +77,18 @@ FunctionTable head._functions.FunctionTable: _define _numbers _specs _blobs _las
     _by_job _unowned _unowned_bytes _swept_jobs _swept_at dropped_bytes large
 KeptCalls head._kept_calls.KeptCalls: _functions _calls nbytes
 RevivedJob head._kept_calls.RevivedJob: fn id node placement travels former name request timeout
-RelayedJob head._nested.RelayedJob: fn id node placement travels attempt_of child finished name reply_to timeout
-    waiters window
+RelayedJob head._nested.RelayedJob: fn id node placement travels attempt_of child finished name reply_to request
+    timeout waiters window
 RelayedJobs head._nested.RelayedJobs: _jobs _functions _number _tell _counters _children outbox
+    _owners
 WorkerConnection head._peers.WorkerConnection: number name link hello session taken_over heard offer suspect beats
     leaving skew receipts follows _functions _classes
-LinkTransfer head.values._transfers.LinkTransfer: attempt begun generation granted memory number paused received
-    size source target value waits written
+LinkTransfer head.values._transfers.LinkTransfer: attempt begun client generation granted mapped memory number paused
+    received size source target value waits written
+DirectTransfer head.values._transfers.DirectTransfer: attempt number size source target value written
+ValueOwners head.values._owners.ValueOwners: _owners _values wanted replicating
 HeadState head._state.HeadState: scheduler peers jobs counters functions nested last_job last_peer last_listener
-    transfers last_transfer told_late kept
+    transfers direct begun last_transfer told_late kept owners
 ClientConnection head.server._client.ClientConnection: number name link hello session taken_over heard tasks
     listening paths reply_to
 KeptFile head.server._sessions.KeptFile: name size checksum

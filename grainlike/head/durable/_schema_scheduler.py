@@ -64,6 +64,7 @@ WorkerReleased scheduler._events.WorkerReleased: worker
 JobsBackedOff scheduler._events.JobsBackedOff: jobs seconds
 JobsRequeued scheduler._events.JobsRequeued: jobs
 JobsUnsatisfiable scheduler._events.JobsUnsatisfiable: jobs missing
+ReleaseWorker scheduler._events.ReleaseWorker: worker
 JobsPending scheduler._events.JobsPending: request job waiting missing
 JobsDeadlocked scheduler._events.JobsDeadlocked: deadlock failed
 JobsOrphaned scheduler._events.JobsOrphaned: jobs
@@ -78,6 +79,7 @@ LineageDropped scheduler._value_events.LineageDropped: values
 ReplicationAsked scheduler._value_events.ReplicationAsked: values copies
 ReplicationReached scheduler._value_events.ReplicationReached: values
 FetchReplicas scheduler._value_events.FetchReplicas: worker values attempts sizes sources relayed
+ReplicasSpared scheduler._value_events.ReplicasSpared: worker values attempts is_spare
 GiveValues scheduler._value_events.GiveValues: worker values attempts sizes
 ReplicasDropped scheduler._value_events.ReplicasDropped: worker values attempts
 JobsRevived scheduler._value_events.JobsRevived: jobs
@@ -87,6 +89,7 @@ InputsLost scheduler._value_events.InputsLost: jobs value why
 JobsMoved scheduler._events.JobsMoved: job allocation
 HeadScheduler scheduler._head.HeadScheduler: paused closed late _state jobs workers classes shapes _catalogue
     _functions _job_tree _planner _gangs _attempts _standstill _now _wake _gang_events _values
+    _worker_events
 ChildJobs scheduler._records.ChildJobs: children heard lease told waits
 JobTree scheduler._job_tree.JobTree: orphans trees waiting
 Record scheduler._quarantine._Record: kind level strikes until why
@@ -105,10 +108,10 @@ LeaseState scheduler._records.LeaseState: begun client fn id lent root shape
 GangHold scheduler._workers.GangHold: allocation job lease planned_at released shape worker
 ChangeLog scheduler._workers.ChangeLog: entries epoch
 WorkerState scheduler._workers.WorkerState: _fits _log ahead ahead_bytes ahead_in ahead_last ahead_of ahead_s capacity
-    draining free gone held holds id kind lasts leases leaving lenders lent name offer recalled shut
+    draining free gone has_data held holds id kind lasts leases leaving lenders lent name offer recalled shut
     tokens until using version
-SchedulerState scheduler._state.SchedulerState: backoffs catalogue functions gangs homes job_tree jobs planner transfers
-    values workers
+SchedulerState scheduler._state.SchedulerState: backoffs catalogue functions gangs homes job_tree jobs leaving planner
+    replication spares transfers values workers
 GangEvents scheduler._gang_events.GangEvents: _attempts _books _gangs
 JobState scheduler._states.JobState: 0 1 2 3 4 5
 RunTimes scheduler._statistics.RunTimes: awaits count mean memory variance
@@ -121,13 +124,22 @@ WorkerKinds scheduler.planning._kinds.WorkerKinds: _workers _kinds _capacities _
 NearPlacing scheduler.planning._near.NearPlacing: wake now _workers _transfers table _log _admits _elsewhere
 Homes scheduler.values._homes.Homes: _catalogue _table _transfers _workers
 JobInputs scheduler.values._inputs.JobInputs: attempts claim inputs lacks remakes target
-ValueState scheduler.values._records.ValueState: age asked attempt cls fn givers heirs id inputs is_kept last maker own
-    owned recomputed replicas size users why
-ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began jobs source target value weight
-ValueTable scheduler.values._table.ValueTable: _workers bare drops ended forgotten idle parked stirred unwanted values
-Transfers scheduler.values._transfers.Transfers: _going_in _going_out _rate _rests _waiting _workers claims is_due known
-    table wake
-Values scheduler.values._values.Values: _books _table _transfers revived
+ValueState scheduler.values._records.ValueState: age asked attempt cls copies fn givers heirs id inputs is_kept last
+    maker own owned recomputed replicas size unreached users why
+ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began direct is_safety jobs size source target
+    value weight
+ValueTable scheduler.values._table.ValueTable: _workers bare drops ended forgotten idle moved parked stirred
+    stored unwanted values
+Spares scheduler.values._spares.Spares: _leaving _table _told
+Replication scheduler.values._replication.Replication: _leaving _table _transfers _workers due kept
+LeavingWorker scheduler.values._leaving._LeavingWorker: held owes until
+Departures scheduler.values._leaving.Departures: _table _transfers _workers held wake workers
+Reach scheduler.values._reach.Reach: _blocked _direct_rate _relayed_rate _rests _workers
+Transfers scheduler.values._transfers.Transfers: _going_in _going_out _waiting _workers claims coming is_due known
+    reach table wake
+Values scheduler.values._values.Values: _books _leaving _replication _spares _table _transfers
+    revived
+WorkerEvents scheduler._worker_events.WorkerEvents: _attempts _books _values
 Patience scheduler.planning._patience.Patience: _classes _is_first unpassed _due _pushed
 Planner scheduler.planning._planner.Planner: _job_tree _lend_to_all log start_limits shares gangs wake whole waiting
     reserving near ahead _blocked _all_anew _lending _workers _classes _candidates _read

@@ -271,7 +271,7 @@ class FleetDriver:
         for peer in self._head.peers.values():
             place = place_of(peer)
             if place is not None:
-                here[place] = peer.number, scheduler.workers[peer.number].is_idle
+                here[place] = peer.number, scheduler.may_go(peer.number)
         for place in [place for place in self._known if place not in here or here[place][0] != self._known[place][0]]:
             del self._known[place]
             self._tell(Left(*place, "its worker is gone"))

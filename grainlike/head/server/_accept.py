@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 
 from grainlike.errors import BlockEndedError, GrainlikeError, HeadLostError
 from grainlike.eventloop import stays, yield_turn
-from grainlike.head import Connection, Head, WorkerConnection, check_hello
+from grainlike.head import Connection, Head, WorkerConnection, check_data, check_hello
 from grainlike.head.server._client import ClientConnection
 from grainlike.head.server._clients import ClientRegistry
 from grainlike.net import ByteLink, Link, is_gone, process_id, software
@@ -183,6 +183,7 @@ class ConnectionHandler:
                 return
             offer = parse_allocation(hello.offer)  # before the welcome: after that nothing is a refusal any more
             self._check_block(hello)
+            check_data(hello)
             if self._acceptor.returns:
                 check_hello(hello)
             name = self._acceptor.head.free_name(hello.name)
@@ -321,6 +322,7 @@ class ConnectionHandler:
         """Suspect a peer whose link has broken, as it may be alive."""
         if isinstance(connection, ClientConnection):
             logger.info("the link to client %s has broken: %s", connection.name, reason)
+            self._acceptor.head.values.broke(connection)
             return
         logger.warning("the link to worker %s has broken: %s", connection.name, reason)
         self._acceptor.head.suspect(connection, f"its link has broken: {reason}", broke=True)

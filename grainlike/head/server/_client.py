@@ -36,6 +36,11 @@ class ClientConnection(Connection):
         self.reply_to: ReplyTo = self
         """Owner of its jobs: itself, or a named session."""
 
+    @property
+    def taker(self) -> Connection | None:
+        """Connection that takes the bytes of values that stay: this."""
+        return self
+
     def hush(self) -> None:
         """Cancel all answers about logs: the queries went with their link, and are repeated on the next."""
         listening, self.listening = self.listening, {}

@@ -65,6 +65,7 @@ from grainlike.wire import (
     Done,
     EndSessions,
     Enough,
+    Fetched,
     Forget,
     Frame,
     Goodbye,
@@ -76,10 +77,13 @@ from grainlike.wire import (
     Message,
     MetricsAre,
     ReleaseFunctions,
+    ReplicaCredit,
     ReportIs,
     SessionsAre,
     Submit,
     Unable,
+    Unsent,
+    ValueInterest,
     WantedIs,
     Withdraw,
     WorkersAre,
@@ -116,8 +120,19 @@ _Short = (
 )
 """Queries that are answered by one message, in the turn in which they arrive."""
 
-_WANTS = (Submit, Withdraw, Credit, ReleaseFunctions, ImportsFrom, Forget, EndSessions)
-"""Messages of clients about their jobs; all else is queries."""
+_WANTS = (
+    Submit,
+    Withdraw,
+    Credit,
+    ReleaseFunctions,
+    ImportsFrom,
+    Forget,
+    EndSessions,
+    ValueInterest,
+    Fetched,
+    Unsent,
+)
+"""Messages of clients about their jobs and values; all else is queries."""
 
 __all__ = ["ClientRegistry"]
 
@@ -200,6 +215,7 @@ class ClientRegistry:
     def came_back(self, connection: ClientConnection, tasks: TaskGroup) -> None:
         """Resume a client over another link; its tasks run in `tasks` from now on."""
         connection.hush()
+        self._head.values.returned(connection)
         connection.tasks = tasks
         connection.heard = time.monotonic()
         if connection.paths:
@@ -215,6 +231,7 @@ class ClientRegistry:
             self._detach(connection, connection.reply_to)
         else:
             self._head.withdraw_all(connection)
+        self._head.values.left(connection)
         self._head.release_for(connection.number)
         self._records_sent.pop(connection.number, None)
         self.look_whether_alone()
@@ -222,6 +239,7 @@ class ClientRegistry:
     def _detach(self, connection: ClientConnection, session: NamedSession) -> None:
         """Detach a program from its session. Its streams end: nobody else could read them."""
         if session.connection is connection:
+            self._head.client_values.leave(session)
             session.detach(connection)
             session.withdraws(self._head.withdraw_streams(session))
 
@@ -328,6 +346,8 @@ class ClientRegistry:
                     connection.tasks.start_soon(self.pools.ask, connection, message)
                 case Enough():
                     connection.enough(message.ask)
+                case ReplicaCredit():
+                    self._head.client_values.hear(connection, message)
                 case Beat():
                     pass
                 case _ if not isinstance(message, _WANTS):
@@ -380,6 +400,10 @@ class ClientRegistry:
                     self._head.withdraw_for(connection.reply_to, message)
                 case Credit():
                     self._head.credit_for(connection.reply_to, message)
+                case ValueInterest():
+                    self._head.client_values.take(connection.reply_to, message)
+                case Fetched() | Unsent():
+                    self._head.client_values.hear(connection, message)
                 case ReleaseFunctions():
                     self._head.release_for(connection.number, message.digests)
                 case Forget():

@@ -118,6 +118,11 @@ class NamedSession:
         """True if nothing is left of it."""
         return self.connection is None and not self.jobs and not self._calls
 
+    @property
+    def taker(self) -> ClientConnection | None:
+        """Connection that takes the bytes of its values: the program that is attached."""
+        return self.connection
+
     def row(self, now: float, limit: int = 0) -> SessionRow:
         """Return its row in the list of sessions; `limit` is how many bytes all sessions of the head may keep."""
         outcomes = sum(call.outcome is not None for call in self._calls.values())

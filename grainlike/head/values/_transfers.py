@@ -1,4 +1,4 @@
-"""Transfers: copies of replicas that pass the head.
+"""Transfers: copies of replicas that pass the head, and those that do not.
 
 Messages with bytes belong to one link, and are not sent again. After a break, a copy goes on from the last byte that
 came through; what is still sent by credit of before, in an earlier `generation`, is passed over.
@@ -6,17 +6,18 @@ came through; what is still sent by credit of before, in an earlier `generation`
 
 from __future__ import annotations
 
+from grainlike.head._peers import Connection
 from grainlike.wire import GENERATION
 
-__all__ = ["LinkTransfer", "number_of"]
+__all__ = ["DirectTransfer", "LinkTransfer", "number_of"]
 
 
 class LinkTransfer:
-    """A copy of a replica from worker `source` to worker `target`, or to this process if that is 0."""
+    """A copy of a replica from worker `source` to worker `target`, to this process if that is 0, or to a client."""
 
     __slots__ = (
-        "attempt", "begun", "generation", "granted", "memory", "number", "paused", "received", "size", "source",
-        "target", "value", "waits", "written",
+        "attempt", "begun", "client", "generation", "granted", "mapped", "memory", "number", "paused", "received",
+        "size", "source", "target", "value", "waits", "written",
     )  # fmt: skip
 
     def __init__(self, number: int, value: int, attempt: int, size: int, source: int, target: int) -> None:
@@ -32,12 +33,28 @@ class LinkTransfer:
         self.paused = self.waits = False
         """True while an end of it cannot be reached; and while it waits for its turn to get credit."""
         self.memory: memoryview | bytearray | None = None
-        """Memory that takes a copy to this process; None for one between workers."""
+        """Memory that takes a copy to this process; None for any other."""
+        self.client: Connection | None = None
+        """Client that is the target."""
+        self.mapped = False
+        """True if the client maps the worker's file, so nothing moves."""
 
     @property
     def leg(self) -> int:
         """The number by which its source knows it; its target knows it by its own."""
         return self.generation * GENERATION + self.number
+
+
+class DirectTransfer:
+    """A copy from the data server of worker `source` to worker `target`, which has `written` bytes of it."""
+
+    __slots__ = ("attempt", "number", "size", "source", "target", "value", "written")
+
+    def __init__(self, number: int, value: int, attempt: int, size: int, source: int, target: int, at: int) -> None:
+        self.number = number
+        self.value, self.attempt, self.size = value, attempt, size
+        self.source, self.target = source, target
+        self.written = at
 
 
 def number_of(leg: int) -> tuple[int, int]:

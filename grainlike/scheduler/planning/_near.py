@@ -155,7 +155,7 @@ class NearPlacing:
             return True
         if cls.could_since is None:
             cls.could_since = now
-        seconds = self._cost(job, elsewhere)
+        seconds = self._cost(job, elsewhere, now)
         times = job.fn.times
         if times.known and near.using.get(shape.id):
             if cls.queued * times.mean <= seconds * near.using[shape.id]:
@@ -168,15 +168,15 @@ class NearPlacing:
         self.wake = due
         return False
 
-    def _cost(self, job: HeadJob, worker: WorkerState) -> float:
+    def _cost(self, job: HeadJob, worker: WorkerState, now: float) -> float:
         """Return the seconds that moving a job's inputs to a worker takes."""
-        return self.table.missing(job.inputs, worker.id) / self._transfers.bytes_per_s + MOVE_S
+        return self._transfers.seconds(job.inputs, worker.id, now) + MOVE_S
 
     def due(self, job: HeadJob, now: float) -> float:
         """Return when the first job of a class may go elsewhere, if nothing changes; `now` for one that may."""
         since = job.cls.could_since
         options = [self._lacks_least(job, shape, now) for shape in job.cls.shapes]
-        costs = [self._cost(job, worker) for worker in options if worker is not None]
+        costs = [self._cost(job, worker, now) for worker in options if worker is not None]
         return now if since is None or not costs else max(now, since + min(costs))
 
     def _lacks_least(self, job: HeadJob, shape: Shape, now: float) -> WorkerState | None:

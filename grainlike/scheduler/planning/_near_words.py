@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from grainlike.scheduler._records import HeadJob
@@ -23,13 +23,22 @@ class InputsWait(NamedTuple):
     starts_in_s: float | None
 
 
-def inputs_wait(job: HeadJob, near: NearPlacing, workers: Mapping[int, WorkerState], now: float) -> InputsWait | None:
-    """Return why a job that needs values waits, if that is because of them."""
+def inputs_wait(
+    job: HeadJob,
+    near: NearPlacing,
+    workers: Mapping[int, WorkerState],
+    now: float,
+    arrived: Callable[[int, int], int],
+) -> InputsWait | None:
+    """Return why a job that needs values waits, if that is because of them.
+
+    `arrived(worker, value)` returns how many bytes of a copy to a worker are there.
+    """
     if job.data is None:
         return None
     target = workers.get(job.data.target)
     if target is not None and job.data.lacks:
-        return InputsWait("moving", target.name, _on_its_way(job, target, near, workers), None)
+        return InputsWait("moving", target.name, _on_its_way(job, target, near, workers, arrived), None)
     if job.id in near.table.parked:
         return InputsWait("moving", None, _nowhere(job, near, workers), None)
     preferred, since = workers.get(job.cls.near), job.cls.could_since
@@ -41,12 +50,19 @@ def inputs_wait(job: HeadJob, near: NearPlacing, workers: Mapping[int, WorkerSta
     return InputsWait("preferred", preferred.name, why, left)
 
 
-def _on_its_way(job: HeadJob, target: WorkerState, near: NearPlacing, workers: Mapping[int, WorkerState]) -> str:
+def _on_its_way(
+    job: HeadJob,
+    target: WorkerState,
+    near: NearPlacing,
+    workers: Mapping[int, WorkerState],
+    arrived: Callable[[int, int], int],
+) -> str:
     values = [near.table.values[number] for number in job.inputs]
     lacking = [value for value in values if target.id not in value.replicas]
     holders = {number for value in lacking for number in value.replicas[:1] if number in workers}
     names = ", ".join(sorted(workers[number].name for number in holders)) or "nobody yet"
-    return f"{bytes_text(sum(value.size for value in lacking))} from {names}"
+    size, there = sum(value.size for value in lacking), sum(arrived(target.id, value.id) for value in lacking)
+    return f"{bytes_text(size)} from {names}{f', {100 * there // size} % there' if there else ''}"
 
 
 def _nowhere(job: HeadJob, near: NearPlacing, workers: Mapping[int, WorkerState]) -> str:

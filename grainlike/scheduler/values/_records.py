@@ -25,6 +25,8 @@ class ValueState:
         owned: False once whoever submitted the job has released it.
         asked: number of those outside who want it and for whom no worker was told to give it yet.
         givers: the worker that was told to, for each of the others.
+        copies: how many replicas it is to have; further ones are spare.
+        unreached: True while somebody waits until it has so many.
         users: the unfinished jobs that need it.
         heirs: number of known values with this one among the inputs of their lineage.
         is_kept: False once its lineage was given up.
@@ -34,8 +36,8 @@ class ValueState:
     """
 
     __slots__ = (
-        "age", "asked", "attempt", "cls", "fn", "givers", "heirs", "id", "inputs", "is_kept", "last", "maker", "own",
-        "owned", "recomputed", "replicas", "size", "users", "why",
+        "age", "asked", "attempt", "cls", "copies", "fn", "givers", "heirs", "id", "inputs", "is_kept", "last", "maker",
+        "own", "owned", "recomputed", "replicas", "size", "unreached", "users", "why",
     )  # fmt: skip
 
     def __init__(self, job: HeadJob, attempt: int, size: int, worker: int) -> None:
@@ -52,6 +54,8 @@ class ValueState:
         self.owned = True
         self.asked = 0
         self.givers = _NOBODY
+        self.copies = 1
+        self.unreached = False
         self.users: dict[int, HeadJob] | None = None
         self.heirs = 0
         self.maker: HeadJob | None = None
@@ -61,25 +65,36 @@ class ValueState:
     @property
     def is_needed(self) -> bool:
         """True if its bytes are."""
-        return bool(self.owned or self.users or self.asked or self.givers)
+        return bool(self.owned or self.users or self.asked or self.givers or self.unreached)
+
+    @property
+    def is_awaited(self) -> bool:
+        """True if it is made again when it is lost: by those who need its bytes now."""
+        return bool(self.users or self.asked or self.givers or self.unreached)
 
 
 class ReplicaCopy:
     """A copy of a value to a worker, `target`: asked for, and under way once it has a `source`.
 
     Attributes:
-        jobs: the jobs that wait for it; none for a copy that is made for safety.
+        jobs: the jobs that wait for it.
+        is_safety: True for a copy that is made whatever jobs want it, as there are to be more.
         weight: how much it counts against what may go in or out of a worker at once.
+        size: bytes of the value when it was asked for.
         began: when it was sent for.
+        direct: True if it goes from data server to data server, False if through the head.
     """
 
-    __slots__ = ("attempt", "began", "jobs", "source", "target", "value", "weight")
+    __slots__ = ("attempt", "began", "direct", "is_safety", "jobs", "size", "source", "target", "value", "weight")
 
     def __init__(self, value: ValueState, target: int, weight: int) -> None:
         self.value = value
+        self.size = value.size
         self.attempt = value.attempt
         self.target = target
         self.source = 0
         self.jobs: dict[int, HeadJob] = {}
+        self.is_safety = False
         self.weight = weight
         self.began = 0.0
+        self.direct = False

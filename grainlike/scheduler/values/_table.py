@@ -26,12 +26,15 @@ class ValueTable:
         bare: values that have lost their last replica, or are wanted without one: to be made again, or given up.
         idle: values that nobody needed any more when they were looked at since the last `settle`.
         unwanted: jobs that make a value again which nobody needs any more.
+        moved: values with several replicas, now or before, whose replicas have changed since the last `settle`.
+        stored: bytes of the values that each worker has which has any.
         drops: replicas to be removed, value and attempt, by worker.
         forgotten: values that are not known any more.
         stirred: True if any of these is to be looked at.
     """
 
-    __slots__ = ("_workers", "bare", "drops", "ended", "forgotten", "idle", "parked", "stirred", "unwanted", "values")
+    __slots__ = ("_workers", "bare", "drops", "ended", "forgotten", "idle", "moved", "parked", "stirred", "stored",
+                 "unwanted", "values")  # fmt: skip
 
     def __init__(self, workers: dict[int, WorkerState]) -> None:
         self._workers = workers
@@ -41,6 +44,8 @@ class ValueTable:
         self.bare: dict[int, ValueState] = {}
         self.idle: dict[int, ValueState] = {}
         self.unwanted: list[int] = []
+        self.stored: dict[int, int] = {}
+        self.moved: dict[int, ValueState] = {}
         self.drops: dict[int, list[tuple[int, int]]] = {}
         self.forgotten: list[int] = []
         self.stirred = False
@@ -86,11 +91,14 @@ class ValueTable:
         value = self.values.get(job.id)
         if value is None:
             value = self.values[job.id] = ValueState(job, attempt, size, worker)
+            self._count(worker, size)
             for number in value.inputs:
                 self.values[number].heirs += 1
             return value
         value.maker = None
-        value.attempt, value.size, value.replicas, value.why = attempt, size, (worker,), ""
+        self._place(value, ())
+        value.attempt, value.size, value.why = attempt, size, ""
+        self._place(value, (worker,))
         self.bare.pop(value.id, None)
         self.look_at(value)
         return value
@@ -131,6 +139,8 @@ class ValueTable:
         value = self.values.get(number)
         if value is not None and value.owned:
             value.owned = False
+            if not value.replicas:
+                value.unreached = False  # whoever waits refers to it: it is not made again for nobody
             self.look_at(value)
 
     def look_at(self, value: ValueState) -> None:
@@ -141,7 +151,7 @@ class ValueTable:
             self.bare.pop(value.id, None)
             self.idle[value.id] = value
             self.stirred = True
-        if value.maker is not None and not (value.users or value.asked or value.givers):
+        if value.maker is not None and not value.is_awaited:
             self.unwanted.append(value.maker.id)
             self.stirred = True
 
@@ -193,7 +203,8 @@ class ValueTable:
         """Have these workers remove their replicas of a value."""
         for worker in workers:
             self.drop_stale(worker, value.id, value.attempt)
-        value.replicas = tuple(worker for worker in value.replicas if worker not in set(workers))
+        gone = set(workers)
+        self._place(value, tuple(worker for worker in value.replicas if worker not in gone))
 
     def drop_stale(self, worker: int, number: int, attempt: int) -> None:
         """Have a worker remove a replica that does not count, or nobody needs."""
@@ -203,7 +214,7 @@ class ValueTable:
     def whole(self, value: ValueState, worker: int) -> None:
         """Record that a worker has a copy of a value. One that is being made again need not be, then."""
         if worker not in value.replicas:
-            value.replicas += (worker,)
+            self._place(value, (*value.replicas, worker))
         value.why = ""
         self.bare.pop(value.id, None)
         if value.maker is not None:
@@ -214,14 +225,38 @@ class ValueTable:
         """Record that a worker has a replica no more."""
         if worker not in value.replicas:
             return
-        value.replicas = tuple(number for number in value.replicas if number != worker)
+        self._place(value, tuple(number for number in value.replicas if number != worker))
         if worker in value.givers:
             value.asked += value.givers.count(worker)
             value.givers = tuple(number for number in value.givers if number != worker)
         if not value.replicas:
             value.why = why
-            if value.users or value.asked:
+            if value.users or value.asked or value.unreached:
                 self.lacks(value)
+
+    def _place(self, value: ValueState, replicas: tuple[int, ...]) -> None:
+        """Record which workers have a value."""
+        for worker in value.replicas:
+            if worker not in replicas:
+                self._count(worker, -value.size)
+        for worker in replicas:
+            if worker not in value.replicas:
+                self._count(worker, value.size)
+        if len(value.replicas) > 1 or len(replicas) > 1:
+            self.moved[value.id] = value
+            self.stirred = True
+        value.replicas = replicas
+
+    def shift(self, value: ValueState) -> None:
+        """Have it told anew which replicas of a value are spare."""
+        if len(value.replicas) > 1:
+            self.moved[value.id] = value
+            self.stirred = True
+
+    def _count(self, worker: int, size: int) -> None:
+        stored = self.stored.pop(worker, 0) + size
+        if stored:
+            self.stored[worker] = stored
 
     def lacks(self, value: ValueState) -> None:
         """Have a value looked at that is needed and has no replica."""
@@ -247,4 +282,5 @@ class ValueTable:
             assert value.is_needed or value.heirs, f"value {value.id} is known, and nobody needs it"
             assert value.is_needed or not value.replicas, f"value {value.id} has replicas that nobody needs"
             assert all(worker in self._workers for worker in value.replicas), f"value {value.id} is where nobody is"
+        assert self.stored == self.bytes_at(self.values), "bytes are counted where they are not"
         assert not self.stirred, "a turn ended before all was settled"

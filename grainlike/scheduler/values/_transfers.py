@@ -1,18 +1,20 @@
 """Transfers of values from worker to worker: which are under way, which come next, and from where.
 
 At most two go into a worker at once, and two out of one; sixteen small ones count as one. The oldest job's comes first,
-from the replica with fewest going out, and each whole replica is a source at once. A pair of workers that has failed
-rests for a while.
+from the replica with fewest going out, and each whole replica is a source at once. Where a source can be reached
+directly no other is asked; one that is relayed through the head counts as others do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heappop, heappush
 
 from grainlike.scheduler._events import HeadAction
 from grainlike.scheduler._records import HeadJob, order
 from grainlike.scheduler._value_events import FetchReplicas
 from grainlike.scheduler._workers import WorkerState
+from grainlike.scheduler.values._reach import Reach
 from grainlike.scheduler.values._records import ReplicaCopy, ValueState
 from grainlike.scheduler.values._table import ValueTable
 
@@ -29,15 +31,8 @@ SMALL_BYTES = 1 << 20
 LOOKED_AT_MOST = 64
 """Number of transfers to one worker that are looked at for one whose source is free."""
 
-BYTES_PER_S = 100e6
-"""Assumed until a transfer has ended."""
-
-SLOWEST_BYTES_PER_S = 1e5
-
-REST_S = 1.0
-"""Seconds for which a pair of workers rests after its first failure; each further one doubles them."""
-
-REST_MOST_S = 60.0
+_FIRST = -(1 << 40)
+"""Order of what goes before all that jobs wait for."""
 
 _Entry = tuple[tuple[int, int], int]
 """Order of the oldest job that waits for it, and the value."""
@@ -49,11 +44,13 @@ class Transfers:
     Attributes:
         known: asked for or under way, by value and target.
         claims: amounts of the jobs that were sent to a worker and have not started there, by worker.
+        coming: bytes asked for or under way, by target.
+        reach: the ways between workers.
         is_due: True if a transfer may have become possible.
         wake: when a pair of workers that rests may be tried again, if some transfer waits for that.
     """
 
-    __slots__ = ("_going_in", "_going_out", "_rate", "_rests", "_waiting", "_workers", "claims", "is_due", "known",
+    __slots__ = ("_going_in", "_going_out", "_waiting", "_workers", "claims", "coming", "is_due", "known", "reach",
                  "table", "wake")  # fmt: skip
 
     def __init__(self, workers: dict[int, WorkerState], table: ValueTable) -> None:
@@ -61,18 +58,23 @@ class Transfers:
         self.table = table
         self.known: dict[tuple[int, int], ReplicaCopy] = {}
         self.claims: dict[int, dict[str, int]] = {}
+        self.coming: dict[int, int] = {}
         self.is_due = False
         self.wake: float | None = None
         self._waiting: dict[int, list[_Entry]] = {}
         self._going_in: dict[int, int] = {}
         self._going_out: dict[int, int] = {}
-        self._rests: dict[tuple[int, int], tuple[float, float]] = {}
-        self._rate = 0.0
+        self.reach = Reach(workers)
 
-    @property
-    def bytes_per_s(self) -> float:
-        """The measured rate of one transfer."""
-        return self._rate or BYTES_PER_S
+    def seconds(self, inputs: Iterable[int], target: int, now: float) -> float:
+        """Return how long those of these values would take to a worker that it has not, one after another."""
+        found = 0.0
+        for number in inputs:
+            value = self.table.values[number]
+            if target not in value.replicas:
+                direct = any(self.reach.is_direct(source, target, now) for source in value.replicas)
+                found += value.size / self.reach.bytes_per_s(direct=direct)
+        return found
 
     # --- jobs on their way -------------------------------------------------------------------------------------------
 
@@ -122,36 +124,61 @@ class Transfers:
             transfer = self.known.get((number, data.target))
             if transfer is None or transfer.jobs.pop(job.id, None) is None:
                 continue
-            if not (transfer.jobs or transfer.source):
-                del self.known[number, data.target]
+            if not (transfer.jobs or transfer.source or transfer.is_safety):
+                self._forget(transfer)
 
     def forget_copies(self) -> None:
         """Ask no more for copies for the safety of values that nobody needs."""
-        for key, transfer in list(self.known.items()):
+        for transfer in list(self.known.values()):
             if not (transfer.jobs or transfer.source or transfer.value.is_needed):
-                del self.known[key]
+                self._forget(transfer)
 
     # --- what is asked for -------------------------------------------------------------------------------------------
 
-    def copy(self, value: ValueState, target: int) -> None:
-        """Ask for a copy of a value for its safety."""
-        if (value.id, target) not in self.known:
-            self._ask(value, target, (0, value.id))
+    def copy(self, value: ValueState, target: int, *, first: bool = False) -> None:
+        """Ask for a copy of a value for its safety; those that come `first` go before all others, the largest before
+        smaller ones.
+        """
+        when = (_FIRST, -value.size) if first else (0, value.id)
+        transfer = self.known.get((value.id, target))
+        if transfer is None:
+            transfer = self._ask(value, target, when)
+        elif not (transfer.is_safety or transfer.source):
+            self._push(target, when, value)
+        transfer.is_safety = True
 
     def _want(self, value: ValueState, target: int, job: HeadJob) -> None:
         transfer = self.known.get((value.id, target))
         if transfer is None:
             transfer = self._ask(value, target, order(job))
         elif not transfer.source:
-            heappush(self._waiting.setdefault(target, []), (order(job), value.id))
+            self._push(target, order(job), value)
         transfer.jobs[job.id] = job
 
     def _ask(self, value: ValueState, target: int, when: tuple[int, int]) -> ReplicaCopy:
         weight = 1 if value.size < SMALL_BYTES else WHOLE
         transfer = self.known[value.id, target] = ReplicaCopy(value, target, weight)
-        heappush(self._waiting.setdefault(target, []), (when, value.id))
+        self.coming[target] = self.coming.get(target, 0) + transfer.size
+        self._push(target, when, value)
         self.is_due = True
         return transfer
+
+    def _push(self, target: int, when: tuple[int, int], value: ValueState) -> None:
+        heappush(self._waiting.setdefault(target, []), (when, value.id))
+
+    def count_coming(self) -> None:
+        """Count anew what comes to each worker, for transfers that come from an image where that was not counted."""
+        self.coming = {}
+        for transfer in self.known.values():
+            transfer.size, transfer.is_safety = transfer.value.size, not transfer.jobs
+            self.coming[transfer.target] = self.coming.get(transfer.target, 0) + transfer.size
+
+    def _forget(self, transfer: ReplicaCopy) -> None:
+        """Forget a copy that is not under way."""
+        del self.known[transfer.value.id, transfer.target]
+        self.coming[transfer.target] -= transfer.size
+        if not self.coming[transfer.target]:
+            del self.coming[transfer.target]
 
     def start(self, now: float, out: list[HeadAction]) -> None:
         """Start what may go now, the oldest job's first."""
@@ -163,9 +190,8 @@ class Transfers:
         for target, transfers in started.items():
             values = [transfer.value for transfer in transfers]
             columns = [value.id for value in values], [value.attempt for value in values]
-            out.append(
-                FetchReplicas(target, *columns, [value.size for value in values], [one.source for one in transfers])
-            )
+            sizes, sources = [value.size for value in values], [one.source for one in transfers]
+            out.append(FetchReplicas(target, *columns, sizes, sources, [not one.direct for one in transfers]))
 
     def _fill(self, target: int, now: float, started: dict[int, list[ReplicaCopy]]) -> None:
         waiting = self._waiting[target]
@@ -190,30 +216,33 @@ class Transfers:
 
     def _begin(self, transfer: ReplicaCopy, source: int, now: float) -> None:
         transfer.source, transfer.began, transfer.attempt = source, now, transfer.value.attempt
+        transfer.direct = self.reach.is_direct(source, transfer.target, now)
         self._going_in[transfer.target] = self._going_in.get(transfer.target, 0) + transfer.weight
         self._going_out[source] = self._going_out.get(source, 0) + transfer.weight
 
     def _source(self, transfer: ReplicaCopy, now: float) -> int:
-        """Return the worker that a copy is to come from now: the one with least going out; 0 without one."""
-        best, least = 0, AT_ONCE - transfer.weight + 1
-        for number in transfer.value.replicas:
+        """Return the worker that a copy is to come from now: the one with least going out, of those that can be reached
+        directly if there are any, and the youngest replica of several; 0 if none is free.
+        """
+        target, reach = transfer.target, self.reach
+        able = [number for number in transfer.value.replicas if "suspect" not in self._workers[number].shut]
+        ready = [number for number in able if not reach.rests_until(number, target, now)]
+        direct = [number for number in ready if reach.is_direct(number, target, now)]
+        best, least = 0, AT_ONCE - transfer.weight
+        for number in direct or ready:
             going = self._going_out.get(number, 0)
-            if going < least and "suspect" not in self._workers[number].shut:
-                rest = self._rests.get((number, transfer.target))
-                if rest is not None and rest[0] > now:
-                    self.wake = rest[0] if self.wake is None else min(self.wake, rest[0])
-                else:
-                    best, least = number, going
+            if going <= least:
+                best, least = number, going
+        if able and not ready:
+            self._wake_at(min(reach.rests_until(number, target, now) for number in able))
         return best
+
+    def _wake_at(self, at: float) -> None:
+        self.wake = at if self.wake is None else min(self.wake, at)
 
     def rests(self, value: ValueState, target: int, now: float) -> float:
         """Return until when a value cannot go to a worker, as each pair rests that could give it; 0.0 if it can."""
-        ends: list[float] = []
-        for number in value.replicas:
-            rest = self._rests.get((number, target))
-            if rest is None or rest[0] <= now:
-                return 0.0
-            ends.append(rest[0])
+        ends = [self.reach.rests_until(number, target, now) for number in value.replicas]
         return min(ends, default=0.0)
 
     # --- how they end ------------------------------------------------------------------------------------------------
@@ -231,10 +260,9 @@ class Transfers:
         self.table.whole(value, worker)
         if transfer is None:  # its source was given up meanwhile
             return self.is_here(worker, number)
-        self._rests.pop((transfer.source, worker), None)
+        self.reach.worked(transfer.source, worker)
         if transfer.weight == WHOLE and now > transfer.began:
-            rate = max(SLOWEST_BYTES_PER_S, transfer.value.size / (now - transfer.began))
-            self._rate = rate if not self._rate else 0.75 * self._rate + 0.25 * rate
+            self.reach.measured(transfer.value.size, now - transfer.began, direct=transfer.direct)
         return self._ready(transfer)
 
     def is_here(self, worker: int, number: int) -> list[HeadJob]:
@@ -244,7 +272,7 @@ class Transfers:
         transfer = self.known.get((number, worker))
         if transfer is None or transfer.source:
             return []
-        del self.known[number, worker]
+        self._forget(transfer)
         return self._ready(transfer)
 
     def _ready(self, transfer: ReplicaCopy) -> list[HeadJob]:
@@ -256,16 +284,17 @@ class Transfers:
                 ready.append(job)
         return ready
 
-    def failed(self, worker: int, number: int, attempt: int, now: float) -> list[HeadJob]:
-        """Record that a copy cannot be made from where it was to come; return the jobs that waited for it, if nobody
-        else can give it for now.
+    def failed(self, worker: int, number: int, attempt: int, now: float, *, unreachable: bool = False) -> list[HeadJob]:
+        """Record that a copy cannot be made from where it was to come, as the data servers did not reach one another if
+        it is `unreachable`; return the jobs that waited for it, if nobody else can give it for now.
         """
         transfer = self._end(worker, number, attempt)
         if transfer is None:
             return []
-        seconds = self._rests.get((transfer.source, worker), (0.0, REST_S / 2))[1]
-        seconds = min(2 * seconds, REST_MOST_S)
-        self._rests[transfer.source, worker] = now + seconds, seconds
+        if unreachable and transfer.direct:
+            self.reach.unreachable(transfer.source, worker, now)
+        else:
+            self.reach.failed(transfer.source, worker, now)
         return self._again(transfer, now)
 
     def _again(self, transfer: ReplicaCopy, now: float) -> list[HeadJob]:
@@ -276,14 +305,15 @@ class Transfers:
         if not self.table.can_be_had(value) or self.rests(value, transfer.target, now):
             return list(transfer.jobs.values())
         oldest = min(transfer.jobs.values(), key=order)
-        self._ask(value, transfer.target, order(oldest)).jobs = transfer.jobs
+        again = self._ask(value, transfer.target, order(oldest))
+        again.jobs, again.is_safety = transfer.jobs, transfer.is_safety
         return []
 
     def _end(self, worker: int, number: int, attempt: int) -> ReplicaCopy | None:
         transfer = self.known.get((number, worker))
         if transfer is None or not transfer.source or transfer.attempt != attempt:
             return None
-        del self.known[number, worker]
+        self._forget(transfer)
         self._going_in[worker] -= transfer.weight
         self._going_out[transfer.source] -= transfer.weight
         for going, at in ((self._going_in, worker), (self._going_out, transfer.source)):
@@ -301,12 +331,12 @@ class Transfers:
             if transfer.source:
                 self._end(transfer.target, transfer.value.id, transfer.attempt)
             else:
-                del self.known[transfer.value.id, worker]
+                self._forget(transfer)
             waited = transfer.jobs if transfer.target == worker else {job.id: job for job in self._again(transfer, now)}
             jobs.update(waited)
         self._waiting.pop(worker, None)
         self.claims.pop(worker, None)
-        self._rests = {pair: rest for pair, rest in self._rests.items() if worker not in pair}
+        self.reach.left(worker)
         return list(jobs.values())
 
     # --- invariants --------------------------------------------------------------------------------------------------
@@ -323,6 +353,10 @@ class Transfers:
             if transfer.source:
                 going_in[target] = going_in.get(target, 0) + transfer.weight
                 going_out[transfer.source] = going_out.get(transfer.source, 0) + transfer.weight
+        coming: dict[int, int] = {}
+        for transfer in self.known.values():
+            coming[transfer.target] = coming.get(transfer.target, 0) + transfer.size
+        assert coming == self.coming, (coming, self.coming)
         assert going_in == self._going_in, (going_in, self._going_in)
         assert going_out == self._going_out, (going_out, self._going_out)
         assert all(weight <= AT_ONCE for going in (going_in, going_out) for weight in going.values())

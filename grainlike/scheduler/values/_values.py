@@ -1,8 +1,9 @@
 """Values of one head: what its events about them mean, which are made again, and which are given up.
 
-`settle` brings a turn to its end, by worklist: interest of jobs that have ended goes, values that are needed and have
-no replica are made again or given up, and what nobody needs is removed. A value is made again by the job that made it,
-under its number, as its next attempt, if the losses of its function allow that and its lineage is kept.
+How many replicas there are is for `_replication` to see to. `settle` brings a turn to its end, by worklist: interest of
+jobs that have ended goes, values that are needed and have no replica are made again or given up, and what nobody needs
+is removed. A value is made again by the job that made it, under its number, as its next attempt, if the losses of its
+function allow that and its lineage is kept.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from grainlike.scheduler._value_events import (
     ReplicasDropped,
     ReplicasFailed,
     ReplicasGone,
+    ReplicationAsked,
     ValueEvent,
     ValuesForgotten,
     ValuesGiven,
@@ -29,6 +31,7 @@ from grainlike.scheduler._value_events import (
 )
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.values._records import ValueState
+from grainlike.scheduler.values._replication import EVERYWHERE, SAFE_COPIES
 from grainlike.wire import Code, Completed
 
 __all__ = ["Values"]
@@ -39,13 +42,16 @@ _NOT_KEPT = "nobody has kept it"
 class Values:
     """Handles what happens to values. `books` is the scheduler's state. `revived`: a job makes a value again."""
 
-    __slots__ = ("_books", "_table", "_transfers", "revived")
+    __slots__ = ("_books", "_leaving", "_replication", "_spares", "_table", "_transfers", "revived")
 
     def __init__(self, books: SchedulerState) -> None:
         self.revived = False
         self._books = books
         self._table = books.values
         self._transfers = books.transfers
+        self._leaving = books.leaving
+        self._replication = books.replication
+        self._spares = books.spares
 
     def handle(self, event: ValueEvent, now: float, out: list[HeadAction]) -> None:
         """Handle an event about values."""
@@ -66,11 +72,13 @@ class Values:
                         ready += transfers.arrived(event.worker, number, attempt, now)
                         ready += self._parked_for(number)
                         self._give(number, out)
+                        self._came(number, event.worker, now)
                 self._queue_again(ready, out)
             case ReplicasFailed():
                 back: list[HeadJob] = []
                 for number, attempt in zip(event.values, event.attempts, strict=True):
-                    back += transfers.failed(event.worker, number, attempt, now)
+                    back += transfers.failed(event.worker, number, attempt, now, unreachable=event.unreachable)
+                    self._replication.look_at(table.values.get(number))
                 self._queue_again(back, out)
             case ReplicasGone():
                 worker = self._books.workers.get(event.worker)
@@ -82,6 +90,8 @@ class Values:
             case LineageDropped():
                 for number in event.values:
                     table.give_up_lineage(number)
+            case ReplicationAsked():
+                self._replicate(event.values, event.copies or EVERYWHERE, out)
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
@@ -121,6 +131,7 @@ class Values:
         completed: Completed,
         jobs: list[HeadJob | None],
         rows: list[int],
+        now: float,
         out: list[HeadAction],
     ) -> None:
         """Record the values that stay of attempts that succeeded (`rows`); have those of others removed."""
@@ -141,7 +152,8 @@ class Values:
                 value.recomputed += 1
                 self._whole_again(value, out)
             elif not value.fn.losses:
-                self._copy(value)
+                self._replication.keep(value, SAFE_COPIES)
+            self._came(value.id, worker.id, now)
 
     def _queue_again(self, jobs: list[HeadJob], out: list[HeadAction]) -> None:
         """Queue jobs that were on their way, or parked: their inputs are there, or they have to go elsewhere."""
@@ -184,23 +196,57 @@ class Values:
             value.asked -= 1
         self._table.look_at(value)
 
+    def _replicate(self, numbers: list[int], copies: int, out: list[HeadAction]) -> None:
+        """Keep so many replicas of values; whoever asked hears when they are there."""
+        for number in numbers:
+            value = self._table.values.get(number)
+            if value is None:
+                out.append(ValuesLost([number], _NOT_KEPT))
+                continue
+            value.unreached = True
+            self._replication.keep(value, copies)
+            if not value.replicas:
+                self._table.lacks(value)
+
+    def _came(self, number: int, worker: int, now: float) -> None:
+        """Record that a worker has a value: if it leaves, others are to have it in time."""
+        value = self._table.values.get(number)
+        if value is not None:
+            self._leaving.has(value, worker)
+            self._leaving.watch(self._books.workers[worker], now)
+            self._replication.look_at(value)
+
     # --- workers -----------------------------------------------------------------------------------------------------
 
     def left(self, worker: WorkerState, now: float, out: list[HeadAction]) -> None:
         """Record that a worker is lost, and its replicas with it. Its own jobs are queued again by others."""
         table = self._table
         table.drops.pop(worker.id, None)
+        self._leaving.lost(worker.id)
         if not (table.values or self._transfers.known):
             return
         for value in list(table.values.values()):
             if worker.id in value.replicas:
                 table.gone(value, worker.id, f"worker {worker.name} was lost with it")
                 self._give(value.id, out)
-                if not value.fn.losses:
-                    self._copy(value)
+        self._replication.look_at_all()
         astray = self._transfers.left(worker.id, now)
         self._queue_again(astray, out)
         self.rehome(worker.id, out)
+
+    def leaving(self, worker: WorkerState, *, held: bool) -> None:
+        """Have a worker that leaves give away what only it has, and released then if it is `held`."""
+        self._leaving.begin(worker, held=held)
+        self._replication.look_at_all()
+
+    def stock(self) -> None:
+        """Look at how many replicas there are, as there are fewer workers for them, or others."""
+        self._replication.look_at_all()
+
+    def watch(self, now: float) -> None:
+        """Have workers whose end is near give away what only they have."""
+        if self._leaving.look(now):
+            self._replication.look_at_all()
 
     def rehome(self, worker: int, out: list[HeadAction]) -> None:
         """Queue the jobs anew that queue near a worker, which is gone."""
@@ -216,11 +262,10 @@ class Values:
     def heard(self, out: list[HeadAction]) -> None:
         """Record that a suspected worker is back, or one has joined: what only it has can be had again."""
         self._transfers.is_due = True
+        self._replication.look_at_all()
         for value in self._table.values.values():
             if value.asked:
                 self._give(value.id, out)
-            if value.owned and not value.fn.losses:
-                self._copy(value)
         self._queue_again(list(self._table.parked.values()), out)
 
     def missed(self, worker: WorkerState, completed: Completed, out: list[HeadAction]) -> None:
@@ -240,28 +285,20 @@ class Values:
             if value is None or worker.id not in value.replicas:
                 continue
             self._table.gone(value, worker.id, f"worker {worker.name} has it no more")
+            self._replication.look_at(value)
             self._give(number, out)
             here = [job for job in (value.users or {}).values() if job.data is not None]
             self._books.retract([job for job in here if job.worker == worker.id], worker, out)
             self._queue_again([job for job in here if job.data is not None and job.data.target == worker.id], out)
 
-    def _copy(self, value: ValueState) -> None:
-        """Ask for a second replica of a value that may not be made again, where there is a second worker."""
-        table = self._table
-        if not value.is_needed or len(value.replicas) != 1 or not table.can_be_had(value):
-            return
-        others = (worker for worker in self._books.workers.values() if worker.id not in value.replicas)
-        able = [worker for worker in others if not (worker.shut or worker.leaving)]
-        if able and not any((value.id, worker.id) in self._transfers.known for worker in able):
-            self._transfers.copy(value, min(able, key=lambda worker: (len(worker.held), worker.id)).id)
-
     # --- the end of a turn -------------------------------------------------------------------------------------------
 
-    def settle(self, out: list[HeadAction]) -> list[int]:
+    def settle(self, now: float, out: list[HeadAction]) -> list[int]:
         """Draw all conclusions from what has happened. Return jobs to cancel: they make values that nobody needs. More
         may follow from that.
         """
         table = self._table
+        self._replication.make_good(now, out)
         while table.ended or table.bare or table.idle:
             ended, table.ended = table.ended, []
             for job in ended:
@@ -283,9 +320,12 @@ class Values:
         for worker, rows in table.drops.items():
             if worker in self._books.workers:
                 out.append(ReplicasDropped(worker, [number for number, _ in rows], [attempt for _, attempt in rows]))
+        if table.moved:
+            self._spares.tell(out)
         if table.drops or table.forgotten:
             self._transfers.forget_copies()
         if table.forgotten:
+            self._replication.forget(table.forgotten)
             out.append(ValuesForgotten(table.forgotten))
         table.drops, table.forgotten, table.stirred = {}, [], False
         return []
@@ -330,7 +370,15 @@ class Values:
             return False
         here = self._books.jobs
         users = (value.users or {}).values()
-        return bool(value.asked) or any(not job.worker and here.get(job.id) is job for job in users)
+        return bool(value.asked or value.unreached) or any(not job.worker and here.get(job.id) is job for job in users)
+
+    def why_lost(self, number: int) -> str:
+        """Return why a value is nowhere and cannot be made again; empty where it is somewhere, or can be."""
+        value = self._table.values.get(number)
+        if value is None:
+            return _NOT_KEPT
+        why = "" if value.replicas or value.maker is not None else self._why_not(value)
+        return f"{value.why}, and {why}" if why else ""
 
     def _why_not(self, value: ValueState) -> str:
         """Return why a value cannot be made again; empty if it can."""
@@ -344,8 +392,8 @@ class Values:
 
     def _lose(self, value: ValueState, why: str, out: list[HeadAction]) -> None:
         """Give up a value that is needed: those who want it hear that, and jobs that need it can never run."""
-        if value.asked or value.givers:
-            value.asked, value.givers = 0, ()
+        if value.asked or value.givers or value.unreached:
+            value.asked, value.givers, value.unreached = 0, (), False
             out.append(ValuesLost([value.id], why))
         here = self._books.jobs
         jobs = [job for job in (value.users or {}).values() if not job.worker and here.get(job.id) is job]

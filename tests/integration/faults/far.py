@@ -3,37 +3,60 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from limits import LIMIT_S
 from waiting import until
 
-from grainlike import Executor
+from grainlike import Executor, connect
 
-__all__ = ["books", "far_workers", "head_of", "lose", "replicas"]
+__all__ = ["books", "far_workers", "far_workers_of_client", "head_of", "lose", "replicas"]
+
+_heads: WeakKeyDictionary[Executor, Any] = WeakKeyDictionary()
+"""Heads of those executors that are clients of one in this process."""
 
 _ELSEWHERE = "import grainlike.payload as p\np.memory_id = lambda: {name!r}"
 
 
 @asynccontextmanager
 async def far_workers(
-    start_worker: Callable[..., Any], *names: str, resources: str = "cores=2"
+    start_worker: Callable[..., Any],
+    *names: str,
+    resources: str = "cores=2",
+    first: Mapping[str, str] | None = None,
+    more: tuple[str, ...] = (),
 ) -> AsyncIterator[tuple[Executor, dict[str, Any]]]:
-    """Open an executor with these workers, each as on a machine of its own."""
+    """Open an executor with these workers, each as on a machine of its own. They have `more` options, and some run code
+    `first`; `resources` may say {name}.
+    """
+    code = {name: f"{_ELSEWHERE.format(name=name)}\n{(first or {}).get(name, '')}" for name in names}
     async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
         workers = {
-            name: start_worker(executor.address, name=name, resources=resources, first=_ELSEWHERE.format(name=name))
+            name: start_worker(
+                executor.address, name=name, resources=resources.format(name=name), first=code[name], more=more
+            )
             for name in names
         }
         await executor.wait_for_workers(len(names))
         yield executor, workers
 
 
+@asynccontextmanager
+async def far_workers_of_client(
+    start_worker: Callable[..., Any], *names: str, resources: str = "cores=2"
+) -> AsyncIterator[tuple[Executor, dict[str, Any]]]:
+    """The same for a program that uses that executor's head by `connect`."""
+    async with far_workers(start_worker, *names, resources=resources) as (head, workers), connect(head.address) as mine:
+        _heads[mine] = head_of(head)
+        yield mine, workers
+
+
 def head_of(executor: Executor) -> Any:
-    return executor._service.head
+    return _heads.get(executor) or executor._service.head
 
 
 def books(executor: Executor) -> dict[int, Any]:

@@ -10,7 +10,7 @@ from waiting import logged, until, until_called
 from weather import Weather, port, way_through
 
 from grainlike import Cores, Executor, HeadLostError, connect, delayed, gather, info, start
-from grainlike.client import _connection
+from grainlike.client import _connection, _remote_jobs, _remote_values
 from grainlike.client._connection import call
 from grainlike.head.server import _accept, _clients
 from grainlike.scheduler import HeadScheduler
@@ -36,6 +36,10 @@ def stand(visit, name):
     visit(name)
     print("gone", name, flush=True)
     return name
+
+
+async def wait_for(r_):
+    return await r_
 
 
 @pytest.fixture
@@ -82,6 +86,8 @@ async def test_broken_links_of_a_client_lose_nothing_and_do_nothing_twice(how, l
 async def test_one_who_reads_nothing_of_much_is_cut_off_and_goes_on_when_it_reads_again(
     gates, linked, monkeypatch, caplog
 ):
+    submit_calls = _remote_jobs.submit_calls
+    monkeypatch.setattr(_remote_jobs, "submit_calls", lambda *args, stays: submit_calls(*args, stays=not stays))
     clients = []
     join = _clients.ClientRegistry.join
     monkeypatch.setattr(_clients.ClientRegistry, "join", lambda *args: clients.append(join(*args)) or clients[-1])
@@ -130,12 +136,16 @@ async def test_delays_and_short_black_holes_break_nothing(linked):
         assert weather.made == 1
 
 
-async def test_questions_are_answered_while_a_large_value_is_on_its_way(gates, linked):
+@pytest.mark.parametrize("stays", [True, False])
+async def test_questions_are_answered_while_a_large_value_is_on_its_way(stays, gates, linked, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(_remote_values, "is_shared_directory", lambda _: False)
     async with gates() as gate, linked(2) as (_, weather, client):
         weather.hold_down(5_000_000)
         runs_ = start((stand @ Cores(1))(gate.visit, "one"))
         await gate.arrival()
-        large_ = start((delayed(bytes) @ Cores(1))(60_000_000))
+        large_ = (delayed(bytes, cache=None if stays else "1") @ Cores(1))(60_000_000)
+        large = asyncio.create_task(wait_for(large_))
         await weather.held.wait()
         asked = asyncio.create_task(client.explain(runs_))
         for name in ("two", "three"):  # when the last of them has begun the head has heard the question, too
@@ -144,9 +154,10 @@ async def test_questions_are_answered_while_a_large_value_is_on_its_way(gates, l
         assert not asked.done()
         weather.clear_up()
         assert (await asked).state == "leased"
-        assert info(large_).state != "succeeded"
-        assert len(await large_) == 60_000_000
+        assert not large.done()
+        assert len(await large) == 60_000_000
         assert weather.made == 1
+        assert (client.report().fetched > 60_000_000) == stays
 
 
 async def test_a_question_that_went_with_the_link_is_asked_again(gates, linked, monkeypatch):

@@ -270,7 +270,7 @@ async def test_the_disk_of_a_killed_worker_is_swept_by_the_next(disk: Path, star
 async def test_a_job_that_is_cancelled_while_it_waits_for_room_leaves_none(
     disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from grainlike_worker.daemon import _replicas
+    from grainlike_worker.store import _replicas
 
     gate = asyncio.Event()
     loop = asyncio.get_running_loop()

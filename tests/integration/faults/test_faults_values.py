@@ -10,7 +10,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from far import books, far_workers, head_of, lose, replicas
+from far import books, far_workers, far_workers_of_client, head_of, lose, replicas
 from limits import LIMIT_S
 from waiting import until
 
@@ -26,14 +26,22 @@ from grainlike import (
     delayed,
     gather,
     info,
+    replicate,
     start,
     wait,
 )
-from grainlike.scheduler.values import _transfers
+from grainlike.scheduler.values import _reach
 
 pytestmark = pytest.mark.asyncio
 
 LARGE = 5_000_000
+COUNT = int(os.environ.get("GRAINLIKE_TEST_VALUES", "1000"))
+
+
+@pytest.fixture(params=[far_workers, far_workers_of_client], ids=["embedded", "client"])
+def far(request):
+    """Far workers of a program that has a head, or uses one elsewhere."""
+    return request.param
 
 
 @delayed
@@ -78,8 +86,8 @@ async def at_rest(executor: Executor) -> None:
 # --- what moves ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_value_used_on_two_nodes_passes_the_head_once_and_is_not_kept_there(start_worker, gates):
-    async with gates() as gate, far_workers(start_worker, "n1", "n2") as (executor, _):
+async def test_a_value_used_on_two_nodes_moves_once_and_not_through_the_head(far, start_worker, gates):
+    async with gates() as gate, far(start_worker, "n1", "n2") as (executor, _):
         visit = gate.visit
 
         @delayed
@@ -92,7 +100,7 @@ async def test_a_value_used_on_two_nodes_passes_the_head_once_and_is_not_kept_th
         size = info(a_).size
         (home,) = info(a_).where
         assert 50_000_000 < size < 50_001_000
-        assert executor.report().fetched == executor.report().moved == 0
+        assert executor.report().fetched == head_of(executor).totals().moved == 0
         jobs = [start((stand @ Cores(1))(a_)) for _ in range(8)]
         there = [(await gate.arrival()).name for _ in range(4)]  # all slots of both
         assert sorted(there) == ["n1", "n1", "n2", "n2"]
@@ -100,15 +108,15 @@ async def test_a_value_used_on_two_nodes_passes_the_head_once_and_is_not_kept_th
         gate.release_all()
         assert await gather(jobs) == [50_000_000] * 8
         assert info(a_).where == ("n1", "n2")
-        report = executor.report()
-        assert (report.moved, report.relayed, report.fetched) == (size, size, 0)
-        assert report.sent < 100_000
+        moved = head_of(executor).totals()
+        assert (moved.moved, moved.relayed, moved.fetched) == (size, 0, 0)
+        assert (executor.report().fetched, executor.report().sent < 100_000) == (0, True)
         del a_, jobs
         await at_rest(executor)
 
 
-async def test_an_await_brings_a_value_from_afar(start_worker):
-    async with far_workers(start_worker, "n1") as (executor, _):
+async def test_an_await_brings_a_value_from_afar(far, start_worker):
+    async with far(start_worker, "n1") as (executor, _):
         a_ = (make @ Cores(1))(LARGE)
         assert len(await a_) == LARGE
         assert executor.report().fetched == info(a_).size
@@ -117,8 +125,8 @@ async def test_an_await_brings_a_value_from_afar(start_worker):
         assert executor.report().sent < 100_000
 
 
-async def test_a_chain_stays_on_its_worker_while_others_are_idle(start_worker, tmp_path, monkeypatch):
-    async with far_workers(start_worker, "n1", "n2") as (executor, _):
+async def test_a_chain_stays_on_its_worker_while_others_are_idle(far, start_worker, tmp_path, monkeypatch):
+    async with far(start_worker, "n1", "n2") as (executor, _):
         head, most = head_of(executor), 0
         report = head._report
 
@@ -134,24 +142,24 @@ async def test_a_chain_stays_on_its_worker_while_others_are_idle(start_worker, t
             value_ = (more @ Cores(1))(value_, str(log))
         await wait(value_)
         assert len({place for _, place in lines(log)}) == 1
-        assert executor.report().moved == 0
+        assert head_of(executor).totals().moved == 0
         assert most <= 3
         assert (await value_)[0] == 10
         del value_
         await at_rest(executor)
 
 
-async def test_many_quick_readers_move_nothing(start_worker, monkeypatch):
-    monkeypatch.setattr(_transfers, "BYTES_PER_S", 1.0)  # moving takes longer than all readers do
-    async with far_workers(start_worker, "n1", "n2") as (executor, _):
+async def test_many_quick_readers_move_nothing(far, start_worker, monkeypatch):
+    monkeypatch.setattr(_reach, "BYTES_PER_S", 1.0)  # moving takes longer than all readers do
+    async with far(start_worker, "n1", "n2") as (executor, _):
         a_ = (make @ Cores(1))(LARGE)
         await wait(a_)
         assert set(await gather((place @ Cores(1))(a_) for _ in range(400))) == set(info(a_).where)
-        assert executor.report().moved == 0
+        assert head_of(executor).totals().moved == 0
 
 
-async def test_references_in_containers_and_gathers_reach_jobs(start_worker):
-    async with far_workers(start_worker, "n1") as (executor, _):
+async def test_references_in_containers_and_gathers_reach_jobs(far, start_worker):
+    async with far(start_worker, "n1") as (executor, _):
         a_, b_ = (make @ Cores(1))(LARGE), (make @ Cores(1))(LARGE + 1)
 
         @delayed
@@ -167,15 +175,15 @@ async def test_references_in_containers_and_gathers_reach_jobs(start_worker):
 # --- losses ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_lost_value_is_made_again_once_when_it_is_needed_and_right(start_worker, tmp_path):
+async def test_a_lost_value_is_made_again_once_when_it_is_needed_and_right(far, start_worker, tmp_path):
     log = tmp_path / "log"
-    async with far_workers(start_worker, "n1", "n2") as (executor, workers):
+    async with far(start_worker, "n1", "n2") as (executor, workers):
         a_ = (make @ Cores(1))(LARGE, str(log))
         b_ = (more @ Cores(1))(a_, str(log))
         await wait(b_)
         (home,) = info(b_).where
         await lose(executor, workers, home)
-        assert info(b_).where == ()
+        await until(lambda r_=b_: info(r_).where == ())
         assert "is at no worker now" in str(await executor.explain(b_))
         assert len(lines(log)) == 2  # not before somebody needs it
         assert await gather((size_of @ Cores(1))(b_) for _ in range(4)) == [LARGE] * 4
@@ -191,9 +199,9 @@ async def test_a_lost_value_is_made_again_once_when_it_is_needed_and_right(start
         await at_rest(executor)
 
 
-async def test_an_awaiter_brings_a_lost_value_back(start_worker, tmp_path):
+async def test_an_awaiter_brings_a_lost_value_back(far, start_worker, tmp_path):
     log = tmp_path / "log"
-    async with far_workers(start_worker, "n1", "n2") as (executor, workers):
+    async with far(start_worker, "n1", "n2") as (executor, workers):
         a_ = (make @ Cores(1))(LARGE, str(log))
         await wait(a_)
         await lose(executor, workers, info(a_).where[0])
@@ -201,29 +209,83 @@ async def test_an_awaiter_brings_a_lost_value_back(start_worker, tmp_path):
         assert len(lines(log)) == 2
 
 
-async def test_a_function_that_runs_once_is_never_run_again(start_worker, tmp_path):
+async def test_a_function_that_runs_once_is_never_run_again(far, start_worker, tmp_path):
     log = tmp_path / "log"
     once = delayed(make.function.callable, name="once", retries=Retry(0, losses=0)) @ Cores(1)
-    async with far_workers(start_worker, "n1", "n2") as (executor, workers):
+    async with far(start_worker, "n1", "n2") as (executor, workers):
         a_ = once(LARGE, str(log))
         await wait(a_)
         (home,) = info(a_).where
         await lose(executor, workers, home)
-        with pytest.raises(ValueLostError, match=rf"once .*{home}.*losses") as told:
+        told = str(await executor.explain(a_))  # before anybody needs it
+        assert f"bytes, is lost at all workers, and can never be made again: worker {home} was lost with it" in told
+        assert "losses=0" in told
+        with pytest.raises(ValueLostError, match=rf"once .*{home}.*losses") as lost:
             await a_
-        assert "replicate" not in str(told.value)  # there is no such function
+        assert "`await replicate(r_, 2)` keeps a second replica" in str(lost.value)
         with pytest.raises(ValueLostError, match="once"):
             await (size_of @ Cores(1))(a_)
         assert len(lines(log)) == 1
         assert info(a_).state == "succeeded"
 
 
+async def test_a_replica_that_was_asked_for_outlives_a_worker_and_is_made_good(far, start_worker, tmp_path):
+    log = tmp_path / "log"
+    async with far(start_worker, "n1", "n2", "n3") as (executor, workers):
+        values = [(make @ Cores(1))(LARGE, str(log))]
+        await replicate(values, 2)
+        assert len(info(values[0]).where) == 2
+        assert executor.report().fetched == 0
+        lost, kept = info(values[0]).where
+        await lose(executor, workers, lost)
+        await until(lambda: len(info(values[0]).where) == 2)  # made good at the third
+        assert lost not in info(values[0]).where
+        await lose(executor, workers, kept)
+        assert await gather((size_of @ Cores(1))(*values) for _ in range(4)) == [LARGE] * 4
+        assert len(await values[0]) == LARGE
+        assert (len(lines(log)), executor.report().recomputed) == (1, 0)
+        await replicate(values, "all")  # as many as there can be
+        values.clear()
+        await at_rest(executor)
+
+
+async def test_replicas_of_a_lost_value_cannot_be_had(far, start_worker):
+    once = delayed(make.function.callable, retries=Retry(0, losses=0)) @ Cores(1)
+    async with far(start_worker, "n1") as (executor, workers):
+        a_, again_ = once(LARGE), (make @ Cores(1))(LARGE)
+        await wait(a_, again_)
+        await lose(executor, workers, "n1")
+        with pytest.raises(ValueLostError, match="losses=0"):
+            await replicate([again_, a_], 2)
+        assert "losses=0" in str(await executor.explain(a_))
+        assert "made again where it can be" in str(await executor.explain(again_))
+
+
+async def test_values_of_a_worker_that_is_drained_go_elsewhere_and_nothing_runs_again(far, start_worker, tmp_path):
+    log = tmp_path / "log"
+    async with far(start_worker, "n1", "n2") as (executor, workers):
+        parts = [(make @ Cores(1))(LARGE, str(log)) for _ in range(4)]
+        await replicate(parts[:1], 2)
+        await wait(parts)
+        assert len(info(parts[0]).where) == 2
+        leaving = info(parts[1]).where[0]
+        (left,) = {"n1", "n2"} - {leaving}
+        head_of(executor).send_off(
+            [p.number for p in head_of(executor).peers.values() if p.name == leaving], kill=False
+        )
+        code, said = await workers[leaving].exit()
+        assert code == 0, said
+        assert [info(r_).where for r_ in parts] == [(left,)] * 4
+        assert await (size_of @ Cores(1))(*parts) == 4 * LARGE
+        assert (len(lines(log)), executor.report().recomputed) == (4, 0)
+
+
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_value_over_half_of_the_memory_is_refused_before_a_byte_moves(start_worker, monkeypatch):
+async def test_a_value_over_half_of_the_memory_is_refused_before_a_byte_moves(far, start_worker, monkeypatch):
     monkeypatch.setattr("grainlike.executor._lifecycle.max_message_bytes", lambda: 2 * LARGE)
-    async with far_workers(start_worker, "n1") as (executor, _):
+    async with far(start_worker, "n1") as (executor, _):
         big_ = (make @ Cores(1))(2 * LARGE)
         many = [(make @ Cores(1))(LARGE) for _ in range(3)]
         await wait(big_, *many)
@@ -275,9 +337,9 @@ async def test_references_at_the_end_of_the_program_say_nothing_and_leave_nothin
     assert not os.path.exists(said.strip())  # noqa: PTH110, ASYNC240 - it is gone, or the test fails
 
 
-async def test_cancelled_failed_and_retried_jobs_leave_no_bytes(start_worker, gates, tmp_path):
+async def test_cancelled_failed_and_retried_jobs_leave_no_bytes(far, start_worker, gates, tmp_path):
     flag = tmp_path / "flag"
-    async with gates() as gate, far_workers(start_worker, "n1") as (executor, _):
+    async with gates() as gate, far(start_worker, "n1") as (executor, _):
         visit = gate.visit
 
         @delayed(retries=1)
@@ -310,8 +372,8 @@ async def test_cancelled_failed_and_retried_jobs_leave_no_bytes(start_worker, ga
         await at_rest(executor)
 
 
-async def test_a_value_goes_when_its_last_reader_has_ended_and_not_before(start_worker, gates):
-    async with gates() as gate, far_workers(start_worker, "n1") as (executor, _):
+async def test_a_value_goes_when_its_last_reader_has_ended_and_not_before(far, start_worker, gates):
+    async with gates() as gate, far(start_worker, "n1") as (executor, _):
         visit = gate.visit
 
         @delayed
@@ -374,3 +436,30 @@ async def test_a_reference_takes_little_of_the_head(monkeypatch):
         assert grown / len(kept) < 6_400
         del kept
         await at_rest(executor)
+
+
+async def test_the_resident_memory_of_a_program_hardly_grows_with_values_that_stay(script):
+    """`GRAINLIKE_TEST_VALUES` of them, as `make test-long` has 10 000."""
+    program = script(
+        "import asyncio, gc, sys\n"
+        "import psutil\n"
+        "from grainlike import *\n"
+        "def make(): return bytes(100_000)\n"
+        "async def main(count):\n"
+        "    async with Executor(local=Cores(2)) as executor:\n"
+        "        job = delayed(make) @ Cores(1)\n"
+        "        await wait(job() for _ in range(200))\n"
+        "        gc.collect()\n"
+        "        before = psutil.Process().memory_info()\n"
+        "        kept = await wait(job() for _ in range(count))\n"
+        "        after = psutil.Process().memory_info()\n"
+        "        there = sum(info(r_).size > 100_000 and info(r_).where == ('local',) for r_ in kept)\n"
+        "        print(there, after.rss - after.shared - before.rss + before.shared)\n"
+        "asyncio.run(main(int(sys.argv[1])))\n",
+        COUNT,
+    )
+    said, complained = await asyncio.to_thread(program.communicate)
+    assert (program.returncode, complained) == (0, "")
+    there, grown = map(int, said.split())
+    assert there == COUNT
+    assert grown <= max(64e6 * COUNT / 10_000, 16e6)

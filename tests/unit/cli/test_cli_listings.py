@@ -143,6 +143,15 @@ def _workers(*stored):
     return [WorkerRow(f"n{n}", "cores=[0]", [], n, 0, 1, 0.5, stored=size) for n, size in enumerate(stored)]
 
 
+@pytest.mark.parametrize("data", ["tcp://10.0.0.7:4711", ""])
+@pytest.mark.anyio
+async def test_data_servers_are_listed_where_there_are_some(capsys, data) -> None:
+    await list_workers(_Asked(WorkerRow("n1", "cores=[0]", [], 1, 0, 1, 0.5, data=data), *_workers(0)), as_json=False)
+    out = capsys.readouterr().out
+    assert ("data" in out) == bool(data)
+    assert data in out
+
+
 @pytest.mark.parametrize(("stored", "shown"), [((0, 3 << 20), "3Mi"), ((0, 0), "")])
 @pytest.mark.anyio
 async def test_bytes_of_values_are_listed_where_there_are_some(capsys, stored, shown) -> None:

@@ -17,7 +17,7 @@ import pytest
 from anyio import wait_all_tasks_blocked
 
 from grainlike import Cores, ResourceError, ValueLostError
-from grainlike.engine import Engine, Fetcher
+from grainlike.engine import Engine, Fetcher, replicate_values
 from grainlike.graph import Delayed, Node, RemoteList, RemoteValue, delayed, gather, node_of
 from grainlike.payload import collecting, dump_arguments, dump_value
 
@@ -52,6 +52,7 @@ class Source:
         self.wanted: list[int] = []
         self.unwanted: list[int] = []
         self.released: list[int] = []
+        self.replicated: list[tuple[list[int], int]] = []
         fetcher.source = self
 
     def want(self, values: Sequence[int]) -> None:
@@ -63,8 +64,14 @@ class Source:
     def release(self, values: Sequence[int]) -> None:
         self.released += values
 
+    def replicate(self, values: Sequence[int], copies: int) -> None:
+        self.replicated.append((list(values), copies))
+
     def where(self, value: int) -> tuple[str, ...]:
         return (f"n{value}",)
+
+    def why_lost(self, value: int) -> str:
+        return ""
 
 
 class Bench:
@@ -504,3 +511,87 @@ async def _error_of(bench: Bench, r_: Delayed[Any], errors: list[Exception]) -> 
 async def _fails(r_: Delayed[Any], kind: type[Exception]) -> None:
     with pytest.raises(kind):
         await r_
+
+
+# --- replicas --------------------------------------------------------------------------------------------------------
+
+
+class Waits:
+    """Waits for replicas of some values, and how often each has ended."""
+
+    def __init__(self, copies: int, *placeholders: Delayed[Any]) -> None:
+        self.ends = 0
+        self.fetch = replicate_values([node_of(r_) for r_ in placeholders], copies, self.end)
+
+    def end(self) -> None:
+        self.ends += 1
+
+
+def test_all_values_are_asked_for_at_once_and_each_is_waited_for() -> None:
+    bench = Bench()
+    a_, b_ = bench.staying(1), bench.staying(2)
+    both_ = gather(a_, b_, 3)
+    bench.start(both_)
+    waits = Waits(2, both_, a_)
+    assert bench.source.replicated == [([1, 2], 2)]
+    assert bench.source.wanted == []
+    bench.fetcher.replicated(1)
+    assert (waits.ends, waits.fetch.ended) == (0, False)
+    bench.fetcher.replicated(2)
+    assert (waits.ends, waits.fetch.ended, waits.fetch.error) == (1, True, None)
+    assert bench.fetcher._replicating == {}
+
+
+def test_who_waits_for_replicas_of_one_value_ends_with_the_others() -> None:
+    bench = Bench()
+    a_ = bench.staying(1)
+    first, second, third = (Waits(copies, a_) for copies in (2, 0, 3))
+    assert bench.source.replicated == [([1], 2), ([1], 0), ([1], 3)]
+    second.fetch.cancel()
+    bench.fetcher.replicated(1)
+    assert (first.ends, second.ends, third.ends) == (1, 0, 1)
+    assert bench.source.unwanted == []
+
+
+def test_replicas_of_a_lost_value_end_with_its_error_for_all_of_the_wait() -> None:
+    bench = Bench()
+    a_, b_ = bench.staying(1), bench.staying(2)
+    waits, other = Waits(2, a_, b_), Waits(2, b_)
+    lost = ValueLostError("gone")
+    bench.fetcher.lost(1, lost)
+    assert (waits.ends, waits.fetch.ended, waits.fetch.error) == (1, True, lost)
+    assert not other.fetch.ended
+    bench.fetcher.replicated(2)
+    assert (waits.ends, other.ends) == (1, 1)
+
+
+@pytest.mark.anyio
+async def test_a_fetch_and_a_wait_for_replicas_of_one_value_do_not_end_each_other() -> None:
+    bench = Bench()
+    a_ = bench.staying(1)
+    waits = Waits(2, a_)
+    got: list[Any] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_await, a_, got)
+        await wait_all_tasks_blocked()
+        bench.give(1, [7])
+    assert got == [[7]]
+    assert not waits.fetch.ended
+    waits.fetch.cancel()
+    assert bench.source.unwanted == []
+    assert bench.fetcher._replicating == {}
+
+
+def test_the_end_of_the_executor_ends_waits_for_replicas() -> None:
+    bench = Bench()
+    a_ = bench.staying(1)
+    b_ = bench.staying(2)
+    waits, left = Waits(2, a_), Waits(2, b_)
+    left.fetch.cancel()
+    bench.fetcher.close()
+    assert waits.ends == 1
+    assert left.ends == 0
+    assert sorted(bench.source.released) == [1, 2]  # what is lost of them is not made again for that
+    assert isinstance(waits.fetch.error, ValueLostError)
+    with pytest.raises(ValueLostError, match="closed"):
+        Waits(2, a_)

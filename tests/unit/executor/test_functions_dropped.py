@@ -9,6 +9,7 @@ from grainlike.graph import Function
 from grainlike.head import _functions
 from grainlike.head._functions import FunctionTable
 from grainlike.head._nested import RelayedJobs
+from grainlike.head.values._owners import ValueOwners
 from grainlike.jobs._job import NO_PARCEL, FirstOfChain, JobCounters
 from grainlike.jobs._job import Job as HeadJob
 from grainlike.jobs._shipped import Shipped
@@ -236,7 +237,7 @@ class Worker:
 
 def test_calls_of_a_job_that_has_ended_and_whose_functions_are_dropped_are_nothing():
     told, counters, functions = [], JobCounters(0.0), FunctionTable(lambda event: None)
-    nested = RelayedJobs({}, functions, lambda: 1, told.append, counters)
+    nested = RelayedJobs({}, functions, lambda: 1, told.append, counters, ValueOwners())
     late = Submit(100, 1, "cores=1", 0, False, [spec(b"a", here=False)], [1, 2], [0, 0], [b"", b""], [])
     assert nested.submit(Worker(), late, []) == []
     assert (told, counters.cancelled) == ([], 2)

@@ -6,7 +6,9 @@ from itertools import count
 
 import anyio
 import pytest
+from msgspec.structs import astuple
 
+from grainlike.errors import ProtocolError
 from grainlike.head.durable._clients import DurableClients
 from grainlike.head.durable._clock import PersistentClock
 from grainlike.head.durable._head import DurableHead
@@ -14,7 +16,27 @@ from grainlike.head.durable._snapshot import began_here, draw_head, read_head, r
 from grainlike.net import ClosedLink
 from grainlike.resources import Cores, offer_of
 from grainlike.scheduler import HeadScheduler, Ticked, WorkerHeard, WorkerLost, WorkerSuspected
-from grainlike.wire import PROTOCOL, Follow, Frame, Hello, Output, OutputStream, TimeLeft, encode_frame
+from grainlike.wire import (
+    PROTOCOL,
+    Completed,
+    DropReplicas,
+    Fetched,
+    Follow,
+    Frame,
+    Hello,
+    LeaseStart,
+    Output,
+    OutputStream,
+    Report,
+    RetrySpec,
+    Submit,
+    SubmittedFunction,
+    TimeLeft,
+    ValueComes,
+    ValueInterest,
+    ValuesGone,
+    encode_frame,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -34,6 +56,9 @@ class Log:
 
 class Nobody:
     """Hears of no outcomes."""
+
+    def succeeded(self, node, value):
+        raise AssertionError(f"{node} is nobody's here")
 
 
 class Life:
@@ -105,6 +130,52 @@ async def test_what_was_decided_at_one_moment_is_decided_at_that_again(life, mon
     later = Life(look_s=2.0)
     assert later.head.replay(life.log.records, later.clients)
     assert seen[-len(before) :] == before
+
+
+def said(connection):
+    """All that was said to it and not acknowledged."""
+    return [b"".join(map(bytes, pieces)) for pieces, _ in connection.session._transcript._kept]
+
+
+def packed(message):
+    return b"".join(map(bytes, encode_frame(message)))
+
+
+@pytest.mark.parametrize("image", [False, True], ids=["records", "image"])
+async def test_values_of_a_client_are_its_own_again(life, image):
+    """A value is on its way when the head dies; the next has it sent, knows the owner, and lets it go at the end."""
+    life.head.state.last_job = 0
+    hello = Hello("client", PROTOCOL, PROTOCOL, "3", {}, "c", "i2", 1, "", [], received=0)
+    client = life.clients.join(hello, ClosedLink("c", "here"), None)
+    stranger = life.clients.join(Hello(*astuple(hello)), ClosedLink("d", "here"), None)
+    function = SubmittedFunction(b"digest", "f", False, None, RetrySpec(), False, False, True, stays=True)
+    submitted = Submit(0, 0, "cores=1", 0, False, [function], [1], [0], [b"a"], [])
+    life.clients.hear(client, [Frame(submitted, [b"code"])])
+    (job,) = life.head.state.scheduler.jobs.values()
+    lease = LeaseStart(1, job.shape.id, "cores=[0]", [job.id], [1], 1.0)
+    ended = Completed(1, [job.id], [1], [0], [1.0], [0.1], [0.1], [1], [b""], [], 1.0, sizes=[100_000])
+    life.head.hear(life.worker, [Frame(Report(1.0, [lease], [ended], [1], []))])
+    life.clients.hear(client, [Frame(ValueInterest([job.id], [], []))])
+    life.clients.hear(stranger, [Frame(ValueInterest([job.id], [], [job.id]))])
+    assert said(stranger)[-1] == packed(ValuesGone([job.id], ["the head knows no such value of this program"]))
+    later = life.again(image=image)
+    again = later.clients.here[client.number]
+    assert (said(again), said(later.clients.here[stranger.number])) == (said(client), said(stranger))
+    (transfer,) = later.head.state.transfers.values()
+    assert said(again)[-1] == packed(ValueComes(transfer.number, job.id, 1, 100_000))
+    assert transfer.client is again
+    later.head.values.returned(later.worker)
+    later.head.values.returned(again)
+    assert transfer.granted == 100_000
+    with pytest.raises(ProtocolError, match="another's"):
+        later.clients.hear(later.clients.here[stranger.number], [Frame(Fetched(transfer.number, job.id, 1))])
+    later.clients.hear(again, [Frame(Fetched(transfer.number, job.id, 1))])
+    assert not later.head.state.transfers
+    assert not later.head.state.owners.wanted
+    later.clients.leave(again)
+    assert last_said(later.worker) == packed(DropReplicas([job.id], [1]))
+    assert not later.head.state.scheduler.replicas_of(job.id)
+    assert len(later.head.state.kept) == 0
 
 
 @pytest.mark.parametrize("image", [False, True], ids=["records", "image"])

@@ -28,6 +28,7 @@ from grainlike.wire import (
     FROM_WORKER,
     Completed,
     EndSessions,
+    Fetched,
     Forget,
     Frame,
     FrameDecoder,
@@ -39,11 +40,14 @@ from grainlike.wire import (
     Leaving,
     Message,
     Output,
+    ReplicaCredit,
     Report,
     ResendBuffer,
     RetrySpec,
     Submit,
     SubmittedFunction,
+    Unsent,
+    ValueInterest,
     Withdraw,
     encode_frame,
 )
@@ -132,8 +136,11 @@ PASSING = {
     "WorkerConnection": {"beats"},
     "Placement": {"last_words", "blocks_since"},
     "Allocation": {"_text"},
+    "LinkTransfer": {"begun", "generation", "granted", "paused", "received", "waits", "written"},
 }
-"""What heartbeats, output and acknowledgements change, which are not written down; and what is remembered for speed."""
+"""What heartbeats, output, acknowledgements and the bytes of values change, which are not written down; and what is
+remembered for speed.
+"""
 
 
 def comparable(rows):
@@ -253,8 +260,29 @@ def nested(dice, parent=0, attempt=0):
     request = dice.choice(["cores=1", "cores=2", "cores=1", "nodes=2(cores=1)", ""])
     children = [dice.randrange(50), dice.randrange(50, 99)]
     names = [dice.choice(["", "r"]), "s"] if parent == 0 else []
-    message = Submit(parent, attempt, request, 0, False, [FUNCTION], children, [0, 0], [b"a", b""], [0, 1], names)
+    function = FUNCTION if parent else msgspec.structs.replace(FUNCTION, stays=dice.random() < 0.8)
+    message = Submit(parent, attempt, request, 0, False, [function], children, [0, 0], [b"a", b""], [0, 1], names)
+    if parent == 0 and dice.random() < 0.5:
+        message = msgspec.structs.replace(message, inputs=[dice.choices(range(1, 9), k=dice.randrange(3)), []])
     return message, [CODE, b"large"]
+
+
+def about_values(dice, life):
+    """What a client says of values that stay, its own for the most part, and of transfers to it."""
+    known = [*life.head.state.owners._owners, 1]
+    under_way = [*life.head.state.transfers, 1]
+    value, transfer = dice.choice(known), dice.choice(under_way)
+    return dice.choice(
+        [
+            ValueInterest([value], [], []),
+            ValueInterest(known, [], []),
+            ValueInterest([], [value], []),
+            ValueInterest([value], [], [dice.choice(known)]),
+            Fetched(transfer, value, 1),
+            Unsent(transfer, "there is no such file", gone=dice.random() < 0.5),
+            ReplicaCredit(transfer, 1),
+        ]
+    )
 
 
 def report(dice, life, peer):
@@ -270,16 +298,19 @@ def report(dice, life, peer):
     code = dice.choice([0, 0, 1, 2, 4, 5])
     ended = Completed(lease, *numbers, [code], [1.0], [0.1], [0.1], [1], [b""], [1], 1.0)
     waits = [LeaseWait(lease, job.id, job.attempt, dice.randrange(3), 0, True, "cores=[0]")]
+    size = dice.choice([0, 0, 100_000]) if code == 0 else 0
+    if size:
+        ended = msgspec.structs.replace(ended, sizes=[size], counts=[0])
     completed = [ended] if dice.random() < 0.6 else []
     words = Report(1.0, started, completed, [lease] if completed else [], waits if dice.random() < 0.3 else [])
-    return words, [b"value"] * len(completed)
+    return words, [b"value"] * len(completed) * (not size)
 
 
 def honest(dice, life, peer):
     """Something that a worker, or a client, would say."""
     if peer.hello.role == "client":
         child = [dice.randrange(50)]
-        kinds = [nested(dice)] * 3 + [
+        kinds = [nested(dice), (about_values(dice, life), ())] * 3 + [
             (message, ())
             for message in (Withdraw(0, 0, child), Forget(["r"]), EndSessions(["s1"]), ImportsFrom(["/x"]))
         ]
@@ -318,6 +349,8 @@ def a_hello(dice, role, number):
     hello = Hello(role, 1, 1, "3.11", {}, f"n{number}", f"i{number}", 1, "", [], received=0)
     if role == "client" and dice.random() < 0.4:
         hello = msgspec.structs.replace(hello, session="s1")
+    if dice.random() < 0.5:
+        hello = msgspec.structs.replace(hello, memory="m1", replicas="/dev/shm/grainlike-store-1")
     if dice.random() < 0.3:
         fields = {"received": int, "logical": list[int], "memory": str, "memory_tier": str, "process": str, "pid": int}
         name = dice.choice(list(fields))

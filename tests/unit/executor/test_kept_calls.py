@@ -6,15 +6,12 @@ from typing import Any
 
 import pytest
 
-from grainlike import Retry
 from grainlike.graph import Function
 from grainlike.head import _kept_calls
 from grainlike.head._functions import FunctionTable
 from grainlike.head._kept_calls import CALL_MOST, KeptCalls
 from grainlike.jobs import Job, Placement
 from grainlike.payload import dump_plain_arguments
-
-ONCE = Retry(0)
 
 
 def called(x: Any) -> Any:
@@ -42,7 +39,7 @@ def test_a_kept_call_runs_again_with_its_arguments_and_name(functions: FunctionT
     data = dump_plain_arguments((5,))
     assert data is not None
     first = job(7, fn, data)
-    assert kept.keep(first, "cores=2", ONCE) == []
+    assert kept.keep(first, "cores=2", again=True) == []
     again = kept.revive(7)
     assert again is not None
     assert (again.id, again.fn, again.parcel, again.name, again.request) == (7, fn, (data, ()), "called", "cores=2")
@@ -55,7 +52,7 @@ def test_a_kept_call_runs_again_with_its_arguments_and_name(functions: FunctionT
 def test_a_run_that_gives_no_value_changes_nothing_of_the_record(functions: FunctionTable, fn: int) -> None:
     kept = KeptCalls(functions)
     first = job(7, fn)
-    kept.keep(first, "", ONCE)
+    kept.keep(first, "", again=True)
     again = kept.revive(7)
     assert again is not None
     again.placement = Placement("n2", 2)
@@ -65,8 +62,8 @@ def test_a_run_that_gives_no_value_changes_nothing_of_the_record(functions: Func
 
 def test_large_calls_and_those_that_may_not_run_again_are_not_kept(functions: FunctionTable, fn: int) -> None:
     kept = KeptCalls(functions)
-    assert kept.keep(job(1, fn, bytes(CALL_MOST + 1)), "", ONCE) == [1]
-    assert kept.keep(job(2, fn), "", Retry(0, losses=0)) == [2]
+    assert kept.keep(job(1, fn, bytes(CALL_MOST + 1)), "", again=True) == [1]
+    assert kept.keep(job(2, fn), "", again=False) == [2]
     assert (len(kept), kept.nbytes, kept.revive(1), kept.revive(2)) == (0, 0, None, None)
 
 
@@ -74,10 +71,10 @@ def test_the_oldest_is_given_up_for_the_newest(
     functions: FunctionTable, fn: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = KeptCalls(functions)
-    kept.keep(job(1, fn), "", ONCE)
+    kept.keep(job(1, fn), "", again=True)
     monkeypatch.setattr(_kept_calls, "KEPT_MOST", 2 * kept.nbytes)
-    assert kept.keep(job(2, fn), "", ONCE) == []
-    assert kept.keep(job(3, fn), "", ONCE) == [1]
+    assert kept.keep(job(2, fn), "", again=True) == []
+    assert kept.keep(job(3, fn), "", again=True) == [1]
     assert (len(kept), kept.revive(1)) == (2, None)
     assert kept.functions() == {fn}
 
@@ -85,7 +82,7 @@ def test_the_oldest_is_given_up_for_the_newest(
 def test_what_is_released_is_let_go(functions: FunctionTable, fn: int) -> None:
     kept = KeptCalls(functions)
     first = job(1, fn)
-    kept.keep(first, "", ONCE)
+    kept.keep(first, "", again=True)
     kept.release([1, 2])
     assert (len(kept), kept.nbytes, first.travels) == (0, 0, b"")
     assert kept.functions() == set()

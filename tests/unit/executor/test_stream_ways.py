@@ -13,6 +13,7 @@ from grainlike.graph import StreamNode, delayed, node_behind
 from grainlike.head._functions import FunctionTable
 from grainlike.head._nested import RelayedJob, RelayedJobs
 from grainlike.head._results import take_items
+from grainlike.head.values._owners import ValueOwners
 from grainlike.jobs import JobCounters
 from grainlike.jobs._job import Job
 from grainlike.payload import dump_value
@@ -124,7 +125,9 @@ class Program:
 def a_relayed_job(program: Program, *, stream: bool = True) -> tuple[RelayedJobs, RelayedJob]:
     """A call that a program has submitted as its number 3, and that runs on worker n1 as attempt 2."""
     jobs: dict[int, Job] = {}
-    nested = RelayedJobs(jobs, FunctionTable(lambda _: None), lambda: 5, lambda _: None, JobCounters(0.0))
+    nested = RelayedJobs(
+        jobs, FunctionTable(lambda _: None), lambda: 5, lambda _: None, JobCounters(0.0), ValueOwners()
+    )
     function = SubmittedFunction(b"digest", "numbers", True, None, RetrySpec(), False, False, True, stream)
     nested.submit(program, Submit(0, 0, "cores=1", 0, False, [function], [3], [0], [b""], []), [b"code"], 9)
     job = jobs[5]

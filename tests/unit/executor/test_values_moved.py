@@ -22,7 +22,7 @@ from grainlike.scheduler import (
 from grainlike.wire import (
     SendReplica,
 )
-from grainlike_worker.daemon._replicas import WorkerReplicas, open_replicas
+from grainlike_worker.store._replicas import WorkerReplicas, open_replicas
 
 
 @pytest.fixture
@@ -34,10 +34,14 @@ def test_a_replica_is_copied_between_workers_within_the_credit(world: World) -> 
     source, target = world.worker(), world.worker()
     size = source.holds(LARGE, 7)
     fetch(world, 7, size, source, target)
-    most = 0
+    most, there = 0, [world.mover.progress(2, 7)]
     while world.turn(source, target):
         most = max(most, world.under_way)
+        there.append(world.mover.progress(2, 7))
     assert most == _WINDOW_BYTES
+    assert there[:-1] == sorted(there[:-1])
+    assert (there[0], there[-1]) == (0, 0)  # neither at first nor when it is over
+    assert size - _WINDOW_BYTES <= max(there) < size
     assert world.told == [ReplicasArrived(2, [7], [1])]
     assert target.replicas.file(7, 1).read_bytes() == source.replicas.file(7, 1).read_bytes()
     assert (world.mover.moved, world.mover.relayed, world.mover.fetched) == (size, size, 0)
@@ -109,6 +113,15 @@ def test_where_memory_is_shared_a_value_is_mapped_and_nothing_moves(shared: tupl
     assert value[0] == 1
     assert world.told == [ValuesGiven([7])]
     assert world.mover.fetched == 0
+
+
+def test_values_that_come_together_are_told_of_together(shared: tuple[World, Peer, Peer]) -> None:
+    world, source, _ = shared
+    sizes = [source.holds(SMALL, value) for value in (7, 8, 9, 10)]
+    source.replicas.file(9, 1).unlink()
+    world.act(GiveValues(1, [7, 8, 9, 10], [1] * 4, sizes))
+    assert list(world.given) == [7, 8, 10]
+    assert world.told == [ValuesGiven([7, 8]), ReplicasGone(1, [9], [1]), ValuesGiven([10])]
 
 
 def test_where_memory_is_shared_a_copy_is_another_name_for_the_file(shared: tuple[World, Peer, Peer]) -> None:

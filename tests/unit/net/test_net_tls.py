@@ -87,15 +87,12 @@ def test_records_cannot_be_replayed_reordered_or_left_out() -> None:
 
 
 def test_a_certificate_says_its_role_and_its_cluster_and_nothing_of_a_machine() -> None:
-    for role, purpose in (
-        ("head", ExtendedKeyUsageOID.SERVER_AUTH),
-        ("worker", ExtendedKeyUsageOID.CLIENT_AUTH),
-        ("client", ExtendedKeyUsageOID.CLIENT_AUTH),
-    ):
+    listens, dials = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
+    for role, purposes in (("head", [listens]), ("worker", [dials, listens]), ("client", [dials])):
         certificate = x509.load_pem_x509_certificate(MADE[role].certificate.encode())
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         assert [name.value for name in names] == [f"{role}.c1.grainlike"]
-        assert list(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [purpose]
+        assert list(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == purposes
         key = certificate.public_key()
         assert isinstance(key, EllipticCurvePublicKey)
         assert isinstance(key.curve, SECP256R1)

@@ -77,6 +77,16 @@ def test_the_same_bytes_mean_the_same_wherever_they_are(path: Path) -> None:
     assert (load_value(replica_payload(bytearray(path.read_bytes())))[0] == LARGE).all()
 
 
+def test_small_files_are_read_and_large_ones_are_mapped(path: Path) -> None:
+    for count, mapped in ((200_000, False), (400_000, True)):
+        file = path.with_name(str(count))
+        replica_written(file, dump_value(np.ones(count, "u1")))
+        value = load_value(map_replica(file))
+        assert value.sum() == count
+        value += 1
+        assert (str(file) in Path("/proc/self/maps").read_text()) is mapped
+
+
 def test_a_payload_without_buffers_or_bytes(path: Path) -> None:
     size = replica_written(path, Payload(b""))
     assert size == path.stat().st_size

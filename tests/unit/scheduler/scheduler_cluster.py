@@ -20,10 +20,10 @@ class Cluster:
         for offer in offers:
             self.join(offer)
 
-    def join(self, offer):
+    def join(self, offer, **known):
         worker = len(self.free_at_work) + 1
         self.free_at_work[worker] = dict(offer_of(offer, own_cores=range(64)).units)
-        self.tell(WorkerJoined(worker, f"n{worker}", offer_of(offer, own_cores=range(64))))
+        self.tell(WorkerJoined(worker, f"n{worker}", offer_of(offer, own_cores=range(64)), **known))
 
     def function(self, fn, known_s=None):
         self.tell(FunctionDefined(fn))

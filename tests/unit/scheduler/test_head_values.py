@@ -296,11 +296,14 @@ def test_who_wants_a_value_that_cannot_be_made_again_hears_why(because):
     value = a_value(world, fn=2)
     if because == "lineage":
         world.tell(LineageDropped([value]))
+    assert world.head.why_lost(value) == ""  # it is there
     world.lose(1)
+    assert "n1" in world.head.why_lost(value)  # before anybody wants it
     world.tell(ValuesWanted([value]))
     ((lost, why),) = world.lost
     assert lost == value
     assert "n1" in why
+    assert world.head.why_lost(value) == why
     assert ("losses=0" if because == "losses" else "not kept") in why
 
 
@@ -390,17 +393,27 @@ def test_it_is_told_what_a_job_waits_for():
     found = world.head.explain(waiting, world.now)
     assert (found.reason, found.state, found.nearest) == ("moving", "moving", "n2")
     assert str(found) == f"Job {waiting} waits for 2.1 GB from n1, on their way to n2."
+    asked: list[tuple[int, int]] = []
+
+    def arrived(worker: int, value: int) -> int:
+        asked.append((worker, value))
+        return 1_302 * MB
+
+    found = world.head.explain(waiting, world.now, arrived)
+    assert str(found) == f"Job {waiting} waits for 2.1 GB from n1, 62 % there, on their way to n2."
+    assert asked == [(2, big)]
 
 
 def test_it_is_told_that_an_input_is_made_again():
     world = cluster()
     value = a_value(world)
     world.lose(1)
+    assert world.head.why_lost(value) == ""  # it can be made again
     reader = world.call(Cores(1), 1.0, value)
     found = world.head.explain(reader, world.now)
     assert str(found) == f"Job {reader} waits for 1 of its inputs, which is made again (job {value})."
     world.run()
-    assert world.head.recomputed(value) == 1
+    assert world.head._state.values.values[value].recomputed == 1
 
 
 def test_an_input_that_a_job_did_not_find_is_made_again_or_fetched():
@@ -417,4 +430,4 @@ def test_an_input_that_a_job_did_not_find_is_made_again_or_fetched():
     assert world.revived == [value]
     world.run()
     assert world.ended[reader] >= 0.0
-    assert world.head.recomputed(value) == 1
+    assert world.head._state.values.values[value].recomputed == 1

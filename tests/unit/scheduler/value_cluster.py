@@ -9,9 +9,11 @@ from grainlike.scheduler import (
     InputsLost,
     JobsRevived,
     JobsSubmitted,
+    ReleaseWorker,
     ReplicasArrived,
     ReplicasDropped,
     ReplicasFailed,
+    ReplicationReached,
     ValuesForgotten,
     ValuesLost,
     ValuesReleased,
@@ -26,14 +28,16 @@ MB = 10**6
 class ValueCluster(Cluster):
     """As `Cluster`; each job of `sizes` leaves a value of so many bytes. Copies arrive when a test says so."""
 
-    def __init__(self, *offers, closed=False):
+    def __init__(self, *offers, closed=False, has_data=False):
+        self.has_data = has_data
         self.sizes, self.stores, self.under_way, self.inputs = {}, {}, {}, {}
+        self.ways, self.reached, self.released = [], [], []
         self.given, self.lost, self.forgotten, self.revived, self.hopeless = [], [], [], [], []
         super().__init__(*offers, closed=closed)
 
-    def join(self, offer):
+    def join(self, offer, **known):
         self.stores[len(self.free_at_work) + 1] = set()
-        super().join(offer)
+        super().join(offer, **{"has_data": self.has_data, **known})
 
     def call(self, request, seconds, *inputs, fn=1, size=0, n=1):
         """Submit jobs that need these values, and leave one of `size` bytes each."""
@@ -53,16 +57,22 @@ class ValueCluster(Cluster):
     def _note(self, action):
         match action:
             case FetchReplicas():
-                for value, attempt, source in zip(action.values, action.attempts, action.sources, strict=True):
+                columns = action.values, action.attempts, action.sources, action.relayed
+                for value, attempt, source, relayed in zip(*columns, strict=True):
                     assert (value, attempt) in self.stores[source], f"v{value} is fetched from where it is not"
                     key = value, action.worker
                     assert key not in self.under_way, f"v{value} is on its way to n{action.worker} already"
                     self.under_way[key] = attempt, source
+                    self.ways.append((value, source, action.worker, "relayed" if relayed else "direct"))
             case ReplicasDropped():
                 self.stores[action.worker] -= set(zip(action.values, action.attempts, strict=True))
             case GiveValues():
                 assert set(zip(action.values, action.attempts, strict=True)) <= self.stores[action.worker]
                 self.given += [(value, action.worker) for value in action.values]
+            case ReplicationReached():
+                self.reached += action.values
+            case ReleaseWorker():
+                self.released.append(action.worker)
             case ValuesLost():
                 self.lost += [(value, action.why) for value in action.values]
             case ValuesForgotten():
@@ -105,10 +115,16 @@ class ValueCluster(Cluster):
         self.stores[worker].add((value, attempt))
         self.tell(ReplicasArrived(worker, [value], [attempt]))
 
-    def fail(self, value, worker):
+    def arrive_all(self):
+        """Let all copies arrive, and those that follow."""
+        while self.under_way:
+            for value, worker in list(self.under_way):
+                self.arrive(value, worker)
+
+    def fail(self, value, worker, *, unreachable=False):
         """Let a copy that is under way fail."""
         attempt, _ = self.under_way.pop((value, worker))
-        self.tell(ReplicasFailed(worker, [value], [attempt], "the link broke"))
+        self.tell(ReplicasFailed(worker, [value], [attempt], "the link broke", unreachable))
 
     def lose(self, worker):
         """Lose a worker with all that it has and runs."""

@@ -10,7 +10,7 @@ import pytest
 from grainlike import Cores, Memory, ResourceSpecError
 from grainlike.resources import offer_of
 from grainlike.system import free_bytes, is_in_memory, own_memory
-from grainlike_worker.daemon._store_limits import StoreOptions, store_limits
+from grainlike_worker.store._limits import StoreOptions, store_limits
 
 SHARED = Path("/dev/shm")
 OFFER = offer_of(Cores(2) & Memory("1Gi"), own_cores=range(2))
@@ -104,7 +104,7 @@ def test_the_directory_of_another_user_is_refused(tmp_path: Path) -> None:
 
 
 def test_without_a_disk_a_limit_for_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("grainlike_worker.daemon._store_limits._default_place", lambda: None)
+    monkeypatch.setattr("grainlike_worker.store._limits._default_place", lambda: None)
     assert store_limits(StoreOptions(), OFFER).scratch == 0
     with pytest.raises(ResourceSpecError, match="scratch_limit: there is no disk for it"):
         store_limits(StoreOptions(scratch_limit="1G"), OFFER)

@@ -19,8 +19,8 @@ from grainlike.wire import (
     StopTransfer,
     Unsent,
 )
-from grainlike_worker.daemon._replicas import WorkerReplicas, open_replicas
 from grainlike_worker.daemon._transfers import PART_BYTES, ReplicaTransfers
+from grainlike_worker.store._replicas import WorkerReplicas, open_replicas
 
 VALUE = Payload(b"stream", (bytes(range(256)) * 10_000,))
 

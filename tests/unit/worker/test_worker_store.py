@@ -17,9 +17,9 @@ from grainlike import SerializationError
 from grainlike.payload import dump_value, load_value, map_replica, replica_size, write_replica
 from grainlike.scheduler.store import Replica
 from grainlike.wire import Code, Completed, Need
-from grainlike_worker.daemon import _replicas
-from grainlike_worker.daemon._replicas import StoreFull, WorkerReplicas
-from grainlike_worker.daemon._store_limits import StoreLimits
+from grainlike_worker.store import _replicas
+from grainlike_worker.store._limits import StoreLimits
+from grainlike_worker.store._replicas import StoreFull, WorkerReplicas
 
 pytestmark = pytest.mark.anyio
 

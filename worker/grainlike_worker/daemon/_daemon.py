@@ -15,6 +15,7 @@ from contextlib import closing
 from functools import partial
 from itertools import compress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
@@ -56,7 +57,7 @@ from grainlike.scheduler import (
     Ticked,
     WakeAt,
 )
-from grainlike.subprocesses import CoreLocks, NoCoreLocks, open_core_locks
+from grainlike.subprocesses import CoreLocks, NoCoreLocks
 from grainlike.wire import (
     LOST_S,
     Assign,
@@ -85,6 +86,7 @@ from grainlike.wire import (
     Output,
     OutputStream,
     Parcel,
+    PullReplica,
     Ready,
     Renew,
     ReplicaCredit,
@@ -108,24 +110,28 @@ from grainlike.wire import (
     plain_column,
     unpack_parcels,
 )
+from grainlike_worker.daemon._core_locks import core_locks
 from grainlike_worker.daemon._hostfiles import HostFiles
 from grainlike_worker.daemon._introduction import introduction
 from grainlike_worker.daemon._keeper import KeeperClient, memory_tier, open_keeper
 from grainlike_worker.daemon._loop_watch import watched
 from grainlike_worker.daemon._output import LIVE_S, Outputs, Show, Tap
-from grainlike_worker.daemon._probe import logical_in, offered_devices, topology
+from grainlike_worker.daemon._probe import offered_devices, topology
 from grainlike_worker.daemon._record_relay import RecordRelay
-from grainlike_worker.daemon._replicas import WorkerReplicas, open_replicas
 from grainlike_worker.daemon._report import ReportDraft, StreamRelay
 from grainlike_worker.daemon._runners import RunnerBody, RunnerMaker, processes, runner_at_home
 from grainlike_worker.daemon._stops import EndTimer, IdleTimer
-from grainlike_worker.daemon._store_limits import StoreLimits
-from grainlike_worker.daemon._store_relay import StoreRelay
 from grainlike_worker.daemon._transfers import ReplicaTransfers
 from grainlike_worker.linux._worker_cgroups import claimed_cgroups
 from grainlike_worker.runner.common._job_directories import warn_of_unknown_keep
+from grainlike_worker.store._limits import StoreLimits
+from grainlike_worker.store._relay import StoreRelay
+from grainlike_worker.store._replicas import WorkerReplicas, open_replicas
 
-__all__ = ["core_locks", "serve_embedded"]
+if TYPE_CHECKING:  # it needs what waits on sockets, of which an embedded worker has none
+    from grainlike_worker.daemon._data_process import DataProcess
+
+__all__ = ["serve_embedded"]
 
 logger = logging.getLogger("grainlike.worker")
 
@@ -155,16 +161,6 @@ async def serve_embedded(link: Link, offer: Allocation, *, name: str, show: Show
             await made(link, mind, hello, make, show=show, in_program=True).run()
 
 
-def core_locks(name: str, offer: Allocation) -> CoreLocks:
-    """Open the locks on the cores of an offer that this machine has; say once who offers the same."""
-    logical = set(logical_in(offer))
-    locks = open_core_locks(core for core in offer.cores if core not in logical)
-    for pid, cores in locks.overlaps().items():
-        words = "worker %s and process %d both offer cores %s: each takes those that the other does not use, if it can"
-        logger.info(words, name, pid, ",".join(map(str, cores)))
-    return locks
-
-
 class _Daemon:
     def __init__(
         self,
@@ -179,6 +175,7 @@ class _Daemon:
         in_program: bool = False,
         keeper: KeeperClient | None = None,
         replicas: WorkerReplicas | None = None,
+        data: DataProcess | None = None,
     ) -> None:
         self._link = link
         self._scheduler = mind
@@ -207,7 +204,7 @@ class _Daemon:
         self._relay = StreamRelay(self._say)
         self._outputs = Outputs(self._say, self._parcels, show)
         self._replicas = replicas if replicas is not None else WorkerReplicas(None)
-        self._transfers = ReplicaTransfers(self._replicas, self._say)
+        self._transfers = ReplicaTransfers(self._replicas, self._say, data)
         self._store = StoreRelay(self._replicas, self._say, mind, self._parcels)
         self._records = RecordRelay(self._say, link.unacknowledged, in_program=in_program)
         self._idle: anyio.Event | None = None
@@ -239,6 +236,7 @@ class _Daemon:
             self._replicas.start = tasks.start_soon
             tasks.start_soon(self._alarm.run)
             tasks.start_soon(self._beat)
+            tasks.start_soon(self._transfers.run)
             if stop is not None:
                 tasks.start_soon(self._stop_at, stop)
             self._link.post(self._handshake.hello)
@@ -332,7 +330,7 @@ class _Daemon:
                     runner.post(message, buffers)
             case Beat():
                 pass
-            case ReplicaPart() | ReplicaCredit() | SendReplica() | StopTransfer():
+            case ReplicaPart() | ReplicaCredit() | SendReplica() | PullReplica() | StopTransfer():
                 self._transfers.hear(message, buffers)
             case DropReplicas() | SpareReplicas():
                 self._store.hear(message)
@@ -578,8 +576,9 @@ class _Daemon:
     async def _hold_barrier(self, action: RaiseBarrier) -> None:
         await anyio.sleep(BARRIER_S)
         runner = self._runners.get(action.runner)
-        started = runner.started() if runner is not None else -1
-        if started >= 0:  # else the lease has just ended, and its last outcomes are on their way
+        # If the lease has just ended, its last outcomes are on their way, or the next one is there already.
+        started = runner.started() if runner is not None and runner.holds(action.lease) else -1
+        if started >= 0:
             assert runner is not None
             runner.works_on_only(started)
             self._tell(BarrierHeld(action.runner, action.lease, started))

@@ -17,9 +17,9 @@ from grainlike_worker.daemon._probe import logical_in
 
 __all__ = ["check_introduction", "introduction"]
 
-_HELLO_GROWS = 256
-"""Bytes by which an introduction may grow from one connection to the next: its memory tier, its directory, and received
-messages.
+_HELLO_GROWS = 768
+"""Bytes by which an introduction may grow from one connection to the next: its memory tier, its directory, the address
+of its data server, and received messages.
 """
 
 

@@ -240,6 +240,9 @@ class RunnerSupervisor:
         claims = self._claims
         return claims.started if claims is not None else self._last_claim
 
+    def holds(self, lease: int) -> bool:
+        return self._lease is not None and self._lease.run.lease == lease
+
     def stepping(self) -> tuple[int, float] | None:
         if self._own:
             return None

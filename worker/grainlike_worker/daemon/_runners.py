@@ -58,6 +58,12 @@ class RunnerBody(Protocol):
         """The position in its run-list that it claimed last; -1 for none."""
         ...
 
+    def holds(self, lease: int) -> bool:
+        """Return True if this is the lease that it has, of which not all jobs have ended. For one that has one lease
+        at a time.
+        """
+        ...
+
     def stepping(self) -> tuple[int, float] | None:
         """The job whose step is on in a process that many share, 0 for none, and for how many seconds it has been.
 
@@ -149,6 +155,9 @@ class _LoopRunner:
 
     def started(self) -> int:
         return -1
+
+    def holds(self, lease: int) -> bool:  # noqa: ARG002 - many at a time, of which each hands itself back
+        return False
 
     def stepping(self) -> tuple[int, float] | None:
         return None  # it is our own loop: when we look, none is

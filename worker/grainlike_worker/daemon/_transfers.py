@@ -2,7 +2,7 @@
 
 The head gives credit, so no more than that waits to be sent here; parts are mapped, not read, and written as they come,
 each in about a millisecond. Sends belong to one link: on the next one the head asks anew, from where it wants. What has
-come so far stays, as the head goes on with it.
+come so far stays, as the head goes on with it. Copies between data servers pass here as orders alone (`_pulls`).
 """
 
 from __future__ import annotations
@@ -11,21 +11,27 @@ import os
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grainlike.errors import ProtocolError, SerializationError
-from grainlike.payload import ReplicaSource
+from grainlike.payload import ReplicaSource, replica_room
 from grainlike.wire import (
     GENERATION,
     Buffer,
     Fetched,
     Message,
+    PullReplica,
     ReplicaCredit,
     ReplicaPart,
     SendReplica,
     StopTransfer,
     Unsent,
 )
-from grainlike_worker.daemon._replicas import WorkerReplicas
+from grainlike_worker.daemon._pulls import ReplicaPulls
+from grainlike_worker.store._replicas import WorkerReplicas
+
+if TYPE_CHECKING:  # it needs what waits on sockets, of which an embedded worker has none
+    from grainlike_worker.daemon._data_process import DataProcess
 
 __all__ = ["ReplicaTransfers"]
 
@@ -36,7 +42,7 @@ Post = Callable[[Message, Sequence[Buffer]], object]
 
 
 class ReplicaTransfers:
-    """Transfers by their numbers. What they have to say goes to `post`.
+    """Transfers by their numbers. What they have to say goes to `post`, and `data` gets replicas from other workers.
 
     Example::
 
@@ -45,14 +51,23 @@ class ReplicaTransfers:
         transfers.close()
     """
 
-    def __init__(self, replicas: WorkerReplicas, post: Post) -> None:
+    def __init__(self, replicas: WorkerReplicas, post: Post, data: DataProcess | None = None) -> None:
         self._replicas = replicas
         self._post = post
+        self._data = data
+        self.pulls = ReplicaPulls(replicas, post, data)
         self._sends: dict[int, _Send] = {}
         self._receives: dict[int, _Receive] = {}
 
+    async def run(self) -> None:
+        """Have a data server when one is called for, until cancelled."""
+        if self._data is not None:
+            await self._data.run(self.pulls)
+
     def hear(
-        self, message: SendReplica | ReplicaCredit | ReplicaPart | StopTransfer, buffers: Sequence[Buffer] = ()
+        self,
+        message: SendReplica | ReplicaCredit | ReplicaPart | PullReplica | StopTransfer,
+        buffers: Sequence[Buffer] = (),
     ) -> None:
         """Take one of the head's messages about transfers."""
         match message:
@@ -64,7 +79,10 @@ class ReplicaTransfers:
                     self._send(send, credit)
             case ReplicaPart():
                 self._receive(message, buffers)
+            case PullReplica():
+                self.pulls.begin(message)
             case StopTransfer(transfer=transfer):
+                self.pulls.stop(transfer)
                 self._sends.pop(transfer % GENERATION, None)
                 self._give_up(transfer)
 
@@ -140,15 +158,22 @@ class ReplicaTransfers:
     def _open(self, part: ReplicaPart) -> _Receive:
         if self._replicas.path is None:
             raise FileNotFoundError("there is no shared memory")
-        room = self._replicas.room_for(part.value, part.attempt, part.size)
+        room: Path | None
+        replica = (part.value, part.attempt)
+        at = part.at if 0 < part.at <= self._replicas.begun.pop(replica, 0) else 0
+        if at:  # it goes on where a data server has begun, in shared memory
+            room = replica_room(self._replicas.path, self._replicas.file(*replica))
+        else:
+            room = self._replicas.room_for(*replica, part.size)
         if room is None:
             raise OSError(f"there is no room for {part.size} bytes")
         try:
-            fd = os.open(room, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            how = 0 if at else os.O_CREAT | os.O_TRUNC
+            fd = os.open(room, os.O_WRONLY | how | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError:
-            self._replicas.give_back(part.value, part.attempt)
+            self._replicas.give_back(*replica)
             raise
-        receive = self._receives[part.transfer] = _Receive((part.value, part.attempt), room, fd)
+        receive = self._receives[part.transfer] = _Receive(replica, room, fd, at)
         return receive
 
     def _give_up(self, transfer: int) -> None:
@@ -156,6 +181,7 @@ class ReplicaTransfers:
         if receive is not None:
             os.close(receive.fd)
             self._replicas.give_back(*receive.replica)
+            receive.room.unlink(missing_ok=True)
 
 
 class _Send:
@@ -170,12 +196,14 @@ class _Send:
 class _Receive:
     __slots__ = ("at", "crc", "fd", "replica", "room")
 
-    def __init__(self, replica: tuple[int, int], room: Path, fd: int) -> None:
+    def __init__(self, replica: tuple[int, int], room: Path, fd: int, at: int) -> None:
         self.replica = replica
         self.room = room
         self.fd = fd
-        self.at = self.crc = 0
-        """How many bytes have come without a gap, and their CRC-32, for a file on disk."""
+        self.at = at
+        """How many bytes have come without a gap."""
+        self.crc = 0
+        """CRC-32 of them, for a file on disk, of which none have come before."""
 
     def take(self, data: memoryview) -> None:
         """Bytes have come that follow those which are here."""

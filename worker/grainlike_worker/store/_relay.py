@@ -11,7 +11,7 @@ import anyio
 from grainlike.scheduler import NodeScheduler
 from grainlike.scheduler.store import Replica
 from grainlike.wire import DropReplicas, Evicted, Message, Room, RoomIs, SpareReplicas, Stored
-from grainlike_worker.daemon._replicas import StoreFull, WorkerReplicas
+from grainlike_worker.store._replicas import StoreFull, WorkerReplicas
 
 __all__ = ["StoreRelay"]
 

@@ -19,6 +19,7 @@ from grainlike.payload import (
     allocate_replica,
     copy_replica,
     remove_replica,
+    replica_file,
     replica_path,
     replica_room,
     seal_replica,
@@ -50,7 +51,7 @@ from grainlike.scheduler.store import (
 )
 from grainlike.system import free_bytes, spare_memory
 from grainlike.wire import Code, Completed, Need
-from grainlike_worker.daemon._store_limits import StoreLimits
+from grainlike_worker.store._limits import StoreLimits
 
 __all__ = ["StoreFull", "WorkerReplicas", "open_replicas"]
 
@@ -121,6 +122,8 @@ class WorkerReplicas:
         self.uses: dict[int, list[Replica]] = {}
         """Replicas that leases use."""
         self._threads: anyio.CapacityLimiter | None = None
+        self.begun: dict[Replica, int] = {}
+        """Bytes that are here of replicas which could not be got whole: the next attempt goes on with them."""
         self._overdue: set[Replica] = set()
         """Attempts that were told to have ended while they went on, and may write a value yet."""
 
@@ -311,12 +314,13 @@ class WorkerReplicas:
 
     def _discard(self, value: int, attempt: int) -> None:
         replica = (value, attempt)
-        self.sizes.pop(replica, None)
+        whole = self.sizes.pop(replica, None)
+        if self.begun:
+            self.begun.pop(replica, None)
         if self.path is not None:
-            file = self.file(value, attempt)
-            remove_replica(file)
-            for place in (file.parent, *([] if self._scratch is None else [self._scratch.path])):
-                replica_room(place, file).unlink(missing_ok=True)
+            remove_replica(replica_file(str(self.path), value, attempt))
+            if not whole:
+                self._remove_rooms(self.file(value, attempt))
         if replica in self.rooms:
             self.rooms.discard(replica)
             room = self._told.pop(replica, None)
@@ -324,6 +328,10 @@ class WorkerReplicas:
                 room.told.set()
             self._tell(RoomReturned(replica))
         self._tell(ReplicasRemoved([replica]))
+
+    def _remove_rooms(self, file: Path) -> None:
+        for place in (file.parent, *([] if self._scratch is None else [self._scratch.path])):
+            replica_room(place, file).unlink(missing_ok=True)
 
     # --- what the mind says ------------------------------------------------------------------------------------------
 

@@ -1,0 +1,163 @@
+"""Copies of replicas between the data servers of two workers: the head says who gets what from where, and counts.
+
+What a copy needs is said once, over links whose messages outlive a break, so a link that breaks holds up nothing here.
+What has come of a copy that failed stays at its target, where the next one goes on, direct or through the head, until
+the value is dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from grainlike.errors import ProtocolError
+from grainlike.head._peers import Connection
+from grainlike.head._state import HeadState
+from grainlike.head.values._transfers import DirectTransfer
+from grainlike.payload import replica_name
+from grainlike.scheduler import HeadEvent, ReplicasArrived, ReplicasFailed
+from grainlike.wire import DropReplicas, Fetched, Pulled, PullReplica, StopTransfer, Unsent
+
+__all__ = ["DirectCopies"]
+
+logger = logging.getLogger("grainlike")
+
+
+class DirectCopies:
+    """Copies under way between data servers. `answer` takes what the scheduler is to be told; `relay(value, attempt,
+    size, source, target)` begins a copy through the head.
+
+    Example::
+
+        if copies.can(source, target):
+            copies.start(7, 1, 200_064, source, target)
+    """
+
+    def __init__(
+        self,
+        state: HeadState,
+        answer: Callable[[HeadEvent], object],
+        relay: Callable[[int, int, int, int, int], object],
+    ) -> None:
+        self.moved = 0
+        """Bytes that have come."""
+        self._state = state
+        self._answer = answer
+        self._relay = relay
+        self._by_target: dict[tuple[int, int], DirectTransfer] = {}
+        """Copies by target and value."""
+        self._warned: set[int] = set()
+        """Workers of whom it was said that others do not reach their data servers."""
+
+    # --- what the scheduler says -------------------------------------------------------------------------------------
+
+    def can(self, source: int, target: int) -> bool:
+        """Return whether both workers have data servers."""
+        return bool(self._state.peers[source].hello.data and self._state.peers[target].hello.data)
+
+    def start(self, value: int, attempt: int, size: int, source: int, target: int) -> None:
+        """Begin a copy, where the last one to that worker has left off."""
+        self._state.last_transfer += 1
+        at = self.left_off(value, attempt, size, target)
+        copy = DirectTransfer(self._state.last_transfer, value, attempt, size, source, target, at)
+        self._state.direct[copy.number] = self._by_target[target, value] = copy
+        hello = self._state.peers[source].hello
+        name = replica_name(hello.data_key, value, attempt)
+        self._state.peers[target].post(PullReplica(copy.number, value, attempt, size, at, hello.data, name))
+
+    def left_off(self, value: int, attempt: int, size: int, target: int) -> int:
+        """Return how many bytes of a replica a worker has from copies that failed; the next one goes on with them."""
+        at = self._state.begun.pop((target, value, attempt), 0)
+        return at if at < size else 0
+
+    def find(self, target: int, value: int) -> DirectTransfer | None:
+        """Return the copy of a value to a worker that is under way."""
+        return self._by_target.get((target, value))
+
+    def restore(self) -> None:
+        """The state is that of an image. Its copies go on: what they take was said before."""
+        self._by_target = {(one.target, one.value): one for one in self._state.direct.values()}
+
+    def stop(self, copy: DirectTransfer | None) -> None:
+        """End a copy before its end."""
+        if copy is not None:
+            self._end(copy, copy.written)
+            target = self._state.peers.get(copy.target)
+            if target is not None:
+                target.post(StopTransfer(copy.number))
+
+    def dropped(self, values: Iterable[int], attempts: Iterable[int], target: int) -> None:
+        """A worker removes these replicas, and what has come of them."""
+        for value, attempt in zip(values, attempts, strict=True):
+            self._state.begun.pop((target, value, attempt), None)
+
+    def forget(self, values: Iterable[int]) -> None:
+        """Have what has come of these values removed: nobody needs them."""
+        values = set(values)
+        for target, value, attempt in [key for key in self._state.begun if key[1] in values]:
+            del self._state.begun[target, value, attempt]
+            self._state.peers[target].post(DropReplicas([value], [attempt]))
+
+    def left(self, worker: int) -> None:
+        """A worker is lost, and with it the copies that it has a part in."""
+        for copy in [one for one in self._state.direct.values() if worker in (one.source, one.target)]:
+            self.stop(copy)
+        for key in [key for key in self._state.begun if key[0] == worker]:
+            del self._state.begun[key]
+        self._warned.discard(worker)
+
+    # --- what workers say --------------------------------------------------------------------------------------------
+
+    def hear(self, peer: Connection, copy: DirectTransfer, message: object) -> None:
+        """Take what a worker says of a copy.
+
+        Raises:
+            ProtocolError: it is not to say that.
+        """
+        if peer.number != copy.target:
+            raise ProtocolError(f"transfer {copy.number} is another worker's")
+        match message:
+            case Fetched():
+                self._came(copy, copy.size)
+                self._end(copy, 0)
+                self._answer(ReplicasArrived(copy.target, [copy.value], [copy.attempt]))
+            case Unsent():
+                self._unsent(peer, copy, message)
+            case _:
+                raise ProtocolError(f"transfer {copy.number} does not pass the head")
+
+    def hear_progress(self, peer: Connection, message: Pulled) -> None:
+        """Take how far copies to a worker are. Raises `ProtocolError` as `hear` does."""
+        for number, at in zip(message.transfers, message.at, strict=True):
+            copy = self._state.direct.get(number)
+            if copy is not None:
+                if peer.number != copy.target:
+                    raise ProtocolError(f"transfer {number} is another worker's")
+                self._came(copy, at)
+
+    def _came(self, copy: DirectTransfer, at: int) -> None:
+        if not 0 <= at <= copy.size:
+            raise ProtocolError(f"of transfer {copy.number} {at} bytes cannot have come: there are {copy.size}")
+        self.moved += max(0, at - copy.written)
+        copy.written = at
+
+    def _unsent(self, peer: Connection, copy: DirectTransfer, message: Unsent) -> None:
+        self._came(copy, message.at)
+        self._end(copy, message.at)
+        source = self._state.peers[copy.source]
+        if message.gone:
+            # Of its replicas a worker speaks alone: it is asked itself, by way of the head.
+            self._relay(copy.value, copy.attempt, copy.size, copy.source, copy.target)
+            return
+        if message.unreachable and copy.source not in self._warned:
+            self._warned.add(copy.source)
+            words = "worker %s (%s) does not reach the data server of worker %s at %s, so values pass the head: %s"
+            logger.warning(words, peer.name, peer.hello.data, source.name, source.hello.data, message.why)
+        why = f"{peer.name}: {message.why}"
+        unreachable = message.unreachable
+        self._answer(ReplicasFailed(copy.target, [copy.value], [copy.attempt], why, unreachable=unreachable))
+
+    def _end(self, copy: DirectTransfer, at: int) -> None:
+        del self._state.direct[copy.number], self._by_target[copy.target, copy.value]
+        if 0 < at < copy.size and copy.target in self._state.peers:
+            self._state.begun[copy.target, copy.value, copy.attempt] = at

@@ -1,0 +1,83 @@
+"""Owners of values: which client, or named session, refers to which values of its jobs, and which of these it wants.
+
+A client has what it owns, and nothing else: what another owns is as unknown to it as what never was. At its end all of
+that is released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from grainlike.head._peers import Connection
+from grainlike.wire import Buffer, Message
+
+__all__ = ["UNKNOWN", "ValueOwner", "ValueOwners"]
+
+UNKNOWN = "the head knows no such value of this program"
+
+
+class ValueOwner(Protocol):
+    """Submitter of jobs: a client or a named session; jobs of a job own no values."""
+
+    number: int
+    name: str
+
+    @property
+    def taker(self) -> Connection | None:
+        """Connection that takes the bytes of its values; None while there is none."""
+        ...
+
+    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        """Send it a message."""
+
+
+class ValueOwners:
+    """Values of clients, by owner.
+
+    Example::
+
+        owners.add(7, client)
+        owners.owned(client.number, [7, 8])         # [7]
+        owners.release(client.number, [7])
+    """
+
+    __slots__ = ("_owners", "_values", "replicating", "wanted")
+
+    def __init__(self) -> None:
+        self._owners: dict[int, ValueOwner] = {}
+        """Owners by value."""
+        self._values: dict[int, dict[int, None]] = {}
+        """Values by number of the owner."""
+        self.wanted: dict[int, None] = {}
+        """Values of which a client waits for the bytes."""
+        self.replicating: dict[int, None] = {}
+        """Values of which a client waits for replicas."""
+
+    def add(self, value: int, owner: ValueOwner) -> None:
+        """Record that a value has come to stay."""
+        self._owners[value] = owner
+        self._values.setdefault(owner.number, {})[value] = None
+
+    def of(self, value: int) -> ValueOwner | None:
+        """Return the owner of a value; None for one that no client owns."""
+        return self._owners.get(value)
+
+    def owned(self, owner: int, values: Iterable[int]) -> list[int]:
+        """Return those of these values that this owner has, each once."""
+        known = self._values.get(owner, {})
+        return [value for value in dict.fromkeys(values) if value in known]
+
+    def all_of(self, owner: int) -> list[int]:
+        """Return all values of an owner."""
+        return list(self._values.get(owner, ()))
+
+    def release(self, owner: int, values: Iterable[int]) -> None:
+        """Record that an owner refers to values of its own no more."""
+        known = self._values.get(owner, {})
+        for value in values:
+            del known[value], self._owners[value]
+            self.wanted.pop(value, None)
+            self.replicating.pop(value, None)
+        if not known:
+            self._values.pop(owner, None)

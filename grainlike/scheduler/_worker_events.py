@@ -1,0 +1,89 @@
+"""Events of workers: they join, are silent, are heard again, and leave."""
+
+from __future__ import annotations
+
+from grainlike.scheduler._attempts import RetryPolicy
+from grainlike.scheduler._events import (
+    HeadAction,
+    WorkerDrained,
+    WorkerHeard,
+    WorkerJoined,
+    WorkerLeaving,
+    WorkerSuspected,
+    WorkerTimed,
+)
+from grainlike.scheduler._state import SchedulerState
+from grainlike.scheduler._workers import WorkerState
+from grainlike.scheduler.values._values import Values
+
+__all__ = ["WorkerEvents"]
+
+
+class WorkerEvents:
+    """Handles what workers do as a whole. Those methods that return True leave fewer workers than before to run jobs,
+    or other ones.
+    """
+
+    __slots__ = ("_attempts", "_books", "_values")
+
+    def __init__(self, books: SchedulerState, attempts: RetryPolicy, values: Values) -> None:
+        self._books = books
+        self._attempts = attempts
+        self._values = values
+
+    def joined(self, event: WorkerJoined, now: float, out: list[HeadAction]) -> None:
+        """Accept a worker."""
+        books = self._books
+        columns = event.worker, event.name, event.offer, now, books.planner.log, event.left_s
+        worker = books.workers[event.worker] = WorkerState(*columns, has_data=event.has_data)
+        books.planner.reserving.joined(worker)
+        self._attempts.isolate(worker, now, out)
+        books.leaving.watch(worker, now)
+        self._values.heard(out)
+
+    def timed(self, event: WorkerTimed, now: float) -> bool:
+        """Record how many seconds a worker has left."""
+        worker = self._books.workers.get(event.worker)
+        if worker is None or not worker.retime(event.left_s, now):
+            return False
+        self._books.leaving.retimed(worker, now)
+        self._values.stock()
+        self._books.lose_members()
+        return True
+
+    def leaving(self, event: WorkerLeaving) -> bool:
+        """Give a worker that stops nothing any more; it gives its values away while it may."""
+        worker = self._books.workers.get(event.worker)
+        if worker is None:
+            return False
+        worker.leave()
+        self._values.leaving(worker, held=False)
+        self._books.lose_members()
+        return True
+
+    def drained(self, event: WorkerDrained, out: list[HeadAction]) -> bool:
+        """Let a worker end its jobs and give its values away, and release it then."""
+        worker = self._books.workers.get(event.worker)
+        if worker is None or worker.leaving:
+            return False
+        worker.drain()
+        self._values.leaving(worker, held=True)
+        self._books.lose_members()
+        self._books.planner.ahead.recall_all(worker, out)
+        return True
+
+    def suspected(self, event: WorkerSuspected, now: float, out: list[HeadAction]) -> None:
+        """Give a suspected worker nothing new. Jobs sent ahead to it are taken back if others have room."""
+        worker = self._books.workers.get(event.worker)
+        if worker is not None:
+            worker.shut_for("suspect", "its link has broken" if event.broke else "it is silent")
+            self._values.stock()
+            if event.broke:
+                self._attempts.strike(worker, "links", now, out)
+
+    def heard(self, event: WorkerHeard, now: float, out: list[HeadAction]) -> None:
+        """Let a suspected worker go on."""
+        worker = self._books.workers.get(event.worker)
+        if worker is not None:
+            worker.heard_again(now)
+            self._values.heard(out)

@@ -1,0 +1,104 @@
+"""Ways between workers: whether a copy can go from data server to data server, and which pairs rest after a failure.
+
+A pair whose target did not reach the source's data server is blocked for direct copies for a while; what it is to copy
+goes through the head meanwhile. A pair that failed otherwise rests, and copies nothing.
+"""
+
+from __future__ import annotations
+
+from grainlike.scheduler._workers import WorkerState
+
+__all__ = ["Reach"]
+
+REST_S = 1.0
+"""Seconds for which a pair of workers rests after its first failure; each further one doubles them."""
+
+REST_MOST_S = 60.0
+
+BLOCKED_S = 60.0
+"""Seconds for which a pair of workers copies nothing directly after its data servers did not reach one another."""
+
+BYTES_PER_S = 100e6
+"""Rate that is assumed until a copy has ended."""
+
+SLOWEST_BYTES_PER_S = 1e5
+
+_Pair = tuple[int, int]
+"""Source and target."""
+
+
+class Reach:
+    """The ways between the workers of one head, with the rates at which copies went. `workers` is the scheduler's own
+    mapping, not a copy.
+
+    `rests` and `relayed_rate` are what was known before: the end of the rest of each pair that has failed, with its
+    seconds, and the rate through the head; 0.0 if none was measured.
+    """
+
+    __slots__ = ("_blocked", "_direct_rate", "_relayed_rate", "_rests", "_workers")
+
+    def __init__(
+        self,
+        workers: dict[int, WorkerState],
+        rests: dict[_Pair, tuple[float, float]] | None = None,
+        relayed_rate: float = 0.0,
+    ) -> None:
+        self._workers = workers
+        self._rests = {} if rests is None else rests
+        self._blocked: dict[_Pair, float] = {}
+        """Time until which a pair copies nothing directly."""
+        self._direct_rate = 0.0
+        self._relayed_rate = relayed_rate
+
+    # --- where a copy can go -----------------------------------------------------------------------------------------
+
+    def rests_until(self, source: int, target: int, now: float) -> float:
+        """Return the time until which a pair rests; 0.0 if it does not."""
+        rest = self._rests.get((source, target))
+        return rest[0] if rest is not None and rest[0] > now else 0.0
+
+    def is_direct(self, source: int, target: int, now: float) -> bool:
+        """Return True if a copy can go from the data server of a worker to that of another, for all that is known."""
+        if not (self._workers[source].has_data and self._workers[target].has_data):
+            return False
+        return self._blocked.get((source, target), 0.0) <= now
+
+    def bytes_per_s(self, *, direct: bool) -> float:
+        """Return the rate of one copy, as measured."""
+        return (self._direct_rate if direct else self._relayed_rate) or BYTES_PER_S
+
+    @property
+    def slowest(self) -> float:
+        """The lower of the two rates."""
+        return min(self.bytes_per_s(direct=True), self.bytes_per_s(direct=False))
+
+    # --- what happened -----------------------------------------------------------------------------------------------
+
+    def worked(self, source: int, target: int) -> None:
+        """Record that a copy of a pair is whole."""
+        self._rests.pop((source, target), None)
+
+    def measured(self, size: int, seconds: float, *, direct: bool) -> None:
+        """Record how long a copy of so many bytes took."""
+        rate = max(SLOWEST_BYTES_PER_S, size / seconds)
+        before = self._direct_rate if direct else self._relayed_rate
+        rate = 0.75 * before + 0.25 * rate if before else rate
+        if direct:
+            self._direct_rate = rate
+        else:
+            self._relayed_rate = rate
+
+    def failed(self, source: int, target: int, now: float) -> None:
+        """Let a pair rest that has failed."""
+        seconds = self._rests.get((source, target), (0.0, REST_S / 2))[1]
+        seconds = min(2 * seconds, REST_MOST_S)
+        self._rests[source, target] = now + seconds, seconds
+
+    def unreachable(self, source: int, target: int, now: float) -> None:
+        """Block a pair for direct copies: the target did not reach the source's data server."""
+        self._blocked[source, target] = now + BLOCKED_S
+
+    def left(self, worker: int) -> None:
+        """Forget a worker that is lost."""
+        self._rests = {pair: rest for pair, rest in self._rests.items() if worker not in pair}
+        self._blocked = {pair: until for pair, until in self._blocked.items() if worker not in pair}

@@ -1,0 +1,54 @@
+"""Spare replicas: those that a value has beside the ones that are kept, which their workers may give up for room."""
+
+from __future__ import annotations
+
+from grainlike.scheduler._events import HeadAction
+from grainlike.scheduler._value_events import ReplicasSpared
+from grainlike.scheduler.values._leaving import Departures
+from grainlike.scheduler.values._records import ValueState
+from grainlike.scheduler.values._table import ValueTable
+
+__all__ = ["Spares"]
+
+
+class Spares:
+    """Tells workers which of their replicas are spare. The arguments are the scheduler's own, not copies."""
+
+    __slots__ = ("_leaving", "_table", "_told")
+
+    def __init__(self, table: ValueTable, leaving: Departures) -> None:
+        self._table = table
+        self._leaving = leaving
+        self._told: dict[int, tuple[int, tuple[int, ...]]] = {}
+        """Attempt of each value of which some replicas are spare, and the workers that were told so."""
+
+    def tell(self, out: list[HeadAction]) -> None:
+        """Tell which replicas are spare from now on, and which no longer, of the values whose replicas have changed."""
+        moved, self._table.moved = self._table.moved, {}
+        rows: dict[tuple[int, bool], list[ValueState]] = {}
+        for value in moved.values():
+            spare = self._spare(value)
+            attempt, before = self._told.pop(value.id, (value.attempt, ()))
+            if attempt != value.attempt:
+                before = ()
+            if spare:
+                self._told[value.id] = value.attempt, spare
+            for worker in value.replicas:
+                if (worker in spare) != (worker in before):
+                    rows.setdefault((worker, worker in spare), []).append(value)
+        for (worker, is_spare), values in rows.items():
+            columns = [value.id for value in values], [value.attempt for value in values]
+            out.append(ReplicasSpared(worker, *columns, is_spare))
+
+    def _spare(self, value: ValueState) -> tuple[int, ...]:
+        """Return the workers whose replica of a value is spare: all but the oldest of those that stay."""
+        staying = [worker for worker in value.replicas if self._leaving.stays(worker)]
+        kept = (staying or value.replicas)[: value.copies]
+        return tuple(worker for worker in value.replicas if worker not in kept)
+
+    def check(self) -> None:
+        """Raise `AssertionError` unless each worker was told what is so. For tests: walks over all."""
+        found = {
+            value.id: (value.attempt, spare) for value in self._table.values.values() if (spare := self._spare(value))
+        }
+        assert found == self._told, "other replicas are spare than was told"

@@ -1,0 +1,244 @@
+"""Replicas that were asked for: kept, made good, and answered for once they are there."""
+
+import pytest
+from value_cluster import MB, ValueCluster
+
+from grainlike.resources import Cores
+from grainlike.scheduler import (
+    FunctionDefined,
+    JobsCancelled,
+    LineageDropped,
+    ReplicasDropped,
+    ReplicasGone,
+    ReplicationAsked,
+    Ticked,
+    ValuesReleased,
+    WorkerDrained,
+    WorkerHeard,
+    WorkerSuspected,
+)
+
+
+def cluster(count=3, **options):
+    made = ValueCluster(*[Cores(1)] * count, has_data=True, **options)
+    made.function(1)
+    made.tell(FunctionDefined(2, losses=0))
+    return made
+
+
+def a_value(world, size=50 * MB, *, fn=1):
+    job = world.call(Cores(1), 0.0, fn=fn, size=size)
+    world.run(world.now)
+    return job
+
+
+def replicate(world, value, copies):
+    world.tell(ReplicationAsked([value], copies))
+
+
+def later(world, seconds):
+    world.now += seconds
+    world.tell(Ticked())
+
+
+def test_so_many_replicas_are_made_as_were_asked_for():
+    world = cluster()
+    value = a_value(world)
+    replicate(world, value, 2)
+    assert list(world.under_way) == [(value, 2)]
+    assert not world.reached
+    world.arrive(value, 2)
+    assert world.reached == [value]
+    assert world.where(value) == [1, 2]
+    replicate(world, value, 1)
+    assert world.reached == [value, value]
+    assert not world.under_way
+
+
+def test_more_than_there_are_workers_is_reached_with_those_and_made_good_when_one_joins():
+    world = cluster(1)
+    value = a_value(world)
+    replicate(world, value, 2)
+    assert world.reached == [value]
+    world.join(Cores(1))
+    assert list(world.under_way) == [(value, 2)]
+    world.arrive(value, 2)
+    world.join(Cores(1))
+    assert not world.under_way
+    assert world.reached == [value]
+
+
+def test_one_at_every_worker_is_one_at_those_that_join_later_too():
+    world = cluster()
+    value = a_value(world)
+    replicate(world, value, 0)
+    world.arrive_all()
+    assert world.where(value) == [1, 2, 3]
+    world.join(Cores(1))
+    world.arrive_all()
+    assert world.where(value) == [1, 2, 3, 4]
+    assert world.reached == [value]
+
+
+@pytest.mark.parametrize("how", ["lost", "damaged"])
+def test_a_replica_that_goes_is_made_good(how):
+    world = cluster()
+    value = a_value(world)
+    replicate(world, value, 2)
+    world.arrive(value, 2)
+    if how == "lost":
+        world.lose(1)
+        assert list(world.under_way) == [(value, 3)]
+    else:
+        world.stores[1].clear()
+        world.tell(ReplicasGone(1, [value], [1]))
+        assert len(world.under_way) == 1
+    world.arrive_all()
+    assert len(world.where(value)) == 2
+    assert not world.revived
+
+
+def test_a_copy_that_fails_is_asked_for_again_elsewhere():
+    world = cluster()
+    value = a_value(world)
+    replicate(world, value, 2)
+    world.fail(value, 2)
+    assert list(world.under_way) == [(value, 3)]
+    world.fail(value, 3)
+    assert not world.under_way
+    later(world, 1.1)
+    world.arrive_all()
+    assert len(world.where(value)) == 2
+    assert world.reached == [value]
+
+
+def test_a_copy_that_jobs_asked_for_first_is_kept_when_they_go():
+    world = ValueCluster(Cores(1), Cores(8), has_data=True)
+    world.function(1)
+    fillers = [a_value(world) for _ in range(3)]
+    assert {where for filler in fillers for where in world.where(filler)} == {1}
+    replicate(world, fillers[0], 2)
+    replicate(world, fillers[1], 2)
+    world.call(Cores(1), 9.0)
+    reader = world.call(Cores(1), 9.0, fillers[2])
+    later(world, 0.6)
+    assert world.head.jobs[reader].data.target == 2
+    replicate(world, fillers[2], 2)
+    world.tell(JobsCancelled([reader]))
+    world.arrive_all()
+    assert [world.where(filler) for filler in fillers] == [[1, 2]] * 3
+    assert world.reached == fillers
+
+
+def test_copies_for_safety_are_spread_over_the_workers_that_have_least():
+    world = cluster(5)
+    values = [a_value(world) for _ in range(8)]
+    world.tell(ReplicationAsked(values, 2))
+    world.arrive_all()
+    held = [sum(value in [held for held, _ in world.stores[worker]] for value in values) for worker in range(2, 6)]
+    assert held == [2, 2, 2, 2]
+
+
+def test_a_suspect_gets_no_replica_and_loses_none():
+    world = cluster()
+    value = a_value(world)
+    world.tell(WorkerSuspected(2))
+    replicate(world, value, 3)
+    world.arrive_all()
+    assert world.where(value) == [1, 3]
+    assert world.reached == [value]
+    world.tell(WorkerSuspected(3))
+    assert not world.under_way
+    world.tell(WorkerHeard(2))
+    assert list(world.under_way) == [(value, 2)]
+
+
+def test_a_wait_ends_when_the_last_worker_that_could_have_one_is_suspected():
+    world = cluster(2)
+    value = a_value(world)
+    world.tell(WorkerSuspected(2))
+    world.tell(WorkerHeard(2))
+    replicate(world, value, 2)
+    assert not world.reached
+    world.lose(2)
+    assert world.reached == [value]
+
+
+def test_a_value_that_is_not_known_is_lost_at_once():
+    world = cluster()
+    replicate(world, 77, 2)
+    assert [lost for lost, _ in world.lost] == [77]
+
+
+@pytest.mark.parametrize("may_be_made_again", [True, False])
+def test_a_value_that_is_lost_before_it_has_its_replicas(may_be_made_again):
+    world = cluster(2)
+    value = a_value(world)
+    if not may_be_made_again:
+        world.tell(LineageDropped([value]))
+    replicate(world, value, 2)
+    world.lose(1)
+    if may_be_made_again:
+        assert world.revived == [value]
+        world.run(world.now)
+        assert world.reached == [value]
+        assert not world.lost
+    else:
+        assert [lost for lost, _ in world.lost] == [value]
+        assert not world.reached
+        world.tell(ValuesReleased([value]))
+        assert not world.known
+
+
+def test_replicas_go_with_the_interest_and_are_not_made_good_after():
+    world = cluster()
+    value = a_value(world)
+    replicate(world, value, 2)
+    world.arrive_all()
+    world.release(value)
+    assert world.where(value) == []
+    assert sum(len(action.values) for action in world.told(ReplicasDropped)) == 2
+    world.lose(2)
+    world.join(Cores(1))
+    assert not world.under_way
+    assert not world.known
+
+
+def test_a_value_that_is_let_go_while_somebody_waits_for_its_replicas_goes_then():
+    world = cluster()
+    value = a_value(world)
+    replicate(world, value, 2)
+    world.release(value)
+    assert world.where(value) == [1]
+    world.arrive_all()
+    assert world.reached == [value]
+    assert not world.known
+
+
+def test_a_lost_value_that_is_let_go_is_not_made_again_for_its_replicas():
+    world = cluster(1)
+    value = a_value(world)
+    world.lose(1)
+    replicate(world, value, 2)
+    assert world.revived == [value]
+    world.release(value)
+    assert not world.known
+    assert not world.head.jobs
+
+
+def test_a_value_that_may_not_be_made_again_gets_its_second_replica_again():
+    world = cluster()
+    value = a_value(world, fn=2)
+    world.arrive(value, 2)
+    world.lose(1)
+    assert list(world.under_way) == [(value, 3)]
+    assert not world.reached
+
+
+def test_a_worker_that_drains_counts_for_none():
+    world = cluster()
+    value = a_value(world)
+    replicate(world, value, 2)
+    world.arrive(value, 2)
+    world.tell(WorkerDrained(2))
+    assert list(world.under_way) == [(value, 3)]

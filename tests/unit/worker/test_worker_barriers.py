@@ -1,0 +1,55 @@
+"""Barriers of run-lists, as the daemon holds them: what is found behind one is of the lease that it was raised for."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from grainlike.scheduler import BarrierHeld, RaiseBarrier
+from grainlike.wire import Run
+from grainlike_worker.daemon import _daemon
+from grainlike_worker.daemon._output import Outputs
+from grainlike_worker.daemon._runner_supervisor import RunnerSupervisor
+
+pytestmark = pytest.mark.anyio
+
+
+async def never() -> None:
+    raise AssertionError("no process is started here")
+
+
+def runs(lease: int, *jobs: int) -> Run:
+    count = len(jobs)
+    return Run(lease, "cores=[0]", list(jobs), [1] * count, [4] * count, [None] * count, [b""] * count, [0] * count)
+
+
+@pytest.mark.parametrize("next_comes", [False, True])
+async def test_a_barrier_narrows_the_lease_that_it_was_raised_for_alone(
+    next_comes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tap = Outputs(lambda message: None).tap(1)
+    runner = RunnerSupervisor(never, lambda pid: None, tap, own=True)  # type: ignore[arg-type]
+    told: list[Any] = []
+    daemon: Any = SimpleNamespace(_runners={1: runner}, _tell=told.append, _flush=lambda: None)
+
+    def begin(run: Run) -> None:
+        runner.post(run)
+        runner.works_on(run.jobs, run.attempts)
+        runner._last_claim = 0  # it is at the first of them
+
+    async def stands(seconds: float) -> None:
+        assert seconds == _daemon.BARRIER_S
+        if next_comes:
+            begin(runs(2, 20, 21))
+
+    monkeypatch.setattr(_daemon.anyio, "sleep", stands)
+    begin(runs(1, 10, 11, 12))
+    await _daemon._Daemon._hold_barrier(daemon, RaiseBarrier(1, 1))
+    if next_comes:
+        assert told == []
+        assert tap._jobs == [20, 21]
+    else:
+        assert told == [BarrierHeld(1, 1, 0)]
+        assert tap._jobs == [10]

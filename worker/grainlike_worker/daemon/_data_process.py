@@ -1,0 +1,208 @@
+"""The daemon's side of its data server (`data`): the socket where that listens, and the process, as long as it lives.
+
+The daemon binds the socket, so that its address is known before the worker joins, and watches it while there is no
+process. The first connection that comes, or the first replica that is to be got, has one started; so has the next, when
+it was killed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import Protocol
+
+import anyio
+
+from grainlike.errors import GrainlikeError
+from grainlike.net import Access, ByteLink, ReconnectingLink, TcpAddress, adopt, can_serve, parse_address
+from grainlike.wire import DataSetup, Frame, Message
+from grainlike_worker.daemon._child import describe_exit, start_module
+from grainlike_worker.daemon._keeper_watch import DYING_S, gone
+
+__all__ = ["OFF", "DataProcess", "check_data_option", "open_data_process"]
+
+logger = logging.getLogger("grainlike.worker")
+
+PATIENCE_S = 10.0
+"""Seconds without a byte after which another worker's data server counts as unreachable."""
+
+AGAIN_S = 0.5
+"""Seconds between two starts of a process that did not live longer."""
+
+OFF = "off"
+
+
+class Orders(Protocol):
+    """Orders for a data server."""
+
+    @property
+    def busy(self) -> bool:
+        """True while anything is pending."""
+        ...
+
+    def pending(self) -> Iterable[Message]:
+        """Return what a process that begins is told."""
+        ...
+
+    def hear(self, frames: list[Frame]) -> None:
+        """Take what it says."""
+
+
+class DataProcess:
+    """A worker's data server, which others reach at `address`. `setup` is what each process is told first.
+
+    Example::
+
+        with open_data_process(access, link, "", replicas.directory, key) as data:
+            tasks.start_soon(data.run, orders)
+            data.post(PullReplica(...))
+    """
+
+    def __init__(self, listener: socket.socket, address: str, setup: DataSetup) -> None:
+        self.address = address
+        self._listener = listener
+        self._setup = setup
+        self._link: ByteLink | None = None
+        self._called = anyio.Event()
+
+    def post(self, message: Message) -> None:
+        """Tell the process something, or call for one, which is told all that is pending."""
+        if self._link is None:
+            self._called.set()
+        else:
+            self._link.post(message)
+
+    async def run(self, orders: Orders) -> None:
+        """Have a process whenever it is called for, until cancelled."""
+        while True:
+            await self._await_call()
+            begun = anyio.current_time()
+            try:
+                await self._serve(orders)
+            except OSError as error:
+                logger.warning("the data server of this worker cannot be started: %s", error)
+            if orders.busy:
+                self._called.set()
+            if anyio.current_time() - begun < AGAIN_S:
+                await anyio.sleep(AGAIN_S)
+
+    async def _await_call(self) -> None:
+        """Return when a connection waits to be accepted, or a message to be sent."""
+        async with anyio.create_task_group() as tasks:
+
+            async def connection() -> None:
+                await anyio.wait_readable(self._listener)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(connection)
+            await self._called.wait()
+            tasks.cancel_scope.cancel()
+        self._called = anyio.Event()
+
+    async def _serve(self, orders: Orders) -> None:
+        near, far = socket.socketpair()
+        with closing(far):
+            try:
+                fds = {"--fd": far.fileno(), "--listen": self._listener.fileno()}
+                process = start_module("grainlike_worker.data", [], dict(os.environ), fds)
+            except BaseException:
+                near.close()
+                raise
+        logger.debug("the data server is process %d", process.pid)
+        try:
+            link = await adopt(near, "the data server")
+            assert isinstance(link, ByteLink)
+            link.trust()
+            link.post(self._setup)
+            for message in orders.pending():
+                link.post(message)
+            self._link = link
+            try:
+                await link.run(orders.hear)
+            except GrainlikeError as error:
+                logger.warning("the data server said what cannot be: %s", error)
+        finally:
+            self._link = None
+            await _end(process)
+        words = "the data server of this worker has ended (%s); another is started when it is called for"
+        logger.warning(words, describe_exit(process.wait()))
+
+
+async def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process whose link has ended; it has nothing that is not in files."""
+    process.kill()
+    with anyio.move_on_after(DYING_S, shield=True):
+        await gone(process)
+
+
+@contextmanager
+def open_data_process(
+    access: Access | None, link: object, option: str, directory: str, key: bytes
+) -> Iterator[DataProcess | None]:
+    """Bind the socket of a worker's data server; None where there is to be none.
+
+    That takes `access` to a head over TLS, with a certificate that is good for listening, and a `directory` of
+    replicas. `option` is `HOST:PORT`, `off`, or empty: any port of the address by which `link` reaches the head.
+
+    Raises:
+        OSError: nobody can listen at the address of the option.
+    """
+    credentials = None if access is None or option == OFF or not directory else access.credentials
+    host = "" if credentials is None else _own_host(link)
+    if access is None or credentials is None or not host:
+        yield None
+        return
+    if not can_serve(credentials):
+        words = "the access file of this worker was made before workers sent values to each other: theirs pass the head"
+        logger.warning("%s; begin a new cluster to change that", words)
+        yield None
+        return
+    from grainlike.net import listen_tcp  # not for workers that have no port
+
+    wanted = _address(option) if option else TcpAddress(host, 0)
+    try:
+        listener = listen_tcp(wanted)
+    except OSError as error:
+        if option:
+            raise
+        logger.warning("this worker has no data server, and its values pass the head: %s", error)
+        yield None
+        return
+    with closing(listener):
+        reached = TcpAddress(host if wanted.is_wildcard else wanted.host, listener.getsockname()[1])
+        setup = DataSetup(
+            access.cluster, credentials.authority, credentials.certificate, credentials.key, directory, key, PATIENCE_S
+        )
+        yield DataProcess(listener, str(reached), setup)
+
+
+def check_data_option(text: str) -> str:
+    """Return the option `--data` as it is, if it is `off` or `HOST:PORT`. Raises `ValueError`."""
+    if text != OFF:
+        _address(text)
+    return text
+
+
+def _address(text: str) -> TcpAddress:
+    try:
+        address = parse_address(f"tcp://{text.removeprefix('tcp://')}")
+    except ValueError:
+        raise ValueError(f"{text!r} is neither HOST:PORT nor {OFF!r}") from None
+    assert isinstance(address, TcpAddress)
+    return address
+
+
+def _own_host(link: object) -> str:
+    """Return the address of ours by which a link reaches the head; empty where that is nobody else's way to us."""
+    fd = link.fileno() if isinstance(link, ByteLink | ReconnectingLink) else -1
+    if fd < 0:
+        return ""
+    with suppress(OSError), socket.socket(fileno=os.dup(fd)) as sock:
+        if sock.family in (socket.AF_INET, socket.AF_INET6):
+            host = str(sock.getsockname()[0])
+            return "" if "%" in host else host  # an address of one link means another machine elsewhere
+    return ""

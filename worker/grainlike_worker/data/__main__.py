@@ -1,0 +1,124 @@
+"""The data server's process: `python -m grainlike_worker.data --fd N [--listen N] --parent PID`.
+
+Its daemon speaks first, over the socket pair of which `--fd` is an end, and when that ends, so does this process: a
+daemon that was killed takes it along. The listening socket stays the daemon's, so that another process can go on with
+it.
+"""
+
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import NoReturn
+
+from grainlike.errors import ProtocolError
+from grainlike.net import Credentials
+from grainlike.subprocesses import reset_signals
+from grainlike.wire import (
+    TRUSTED,
+    DataSetup,
+    Fetched,
+    Frame,
+    FrameDecoder,
+    Pulled,
+    PullReplica,
+    StopTransfer,
+    Unsent,
+    encode_frame,
+)
+from grainlike_worker.data._pulling import Puller
+from grainlike_worker.data._serving import ReplicaServer
+from grainlike_worker.data._tls import DataTls
+from grainlike_worker.ipc._signals import NOTICES
+from grainlike_worker.linux._lifeline import die_with_parent
+
+__all__ = ["main"]
+
+TELL_S = 0.5
+"""Seconds between two words about how far pulls are."""
+
+_READ_BYTES = 64 * 1024
+
+
+class DataServer:
+    """The data server of the daemon at the other end of `control`, which others reach by `listener`."""
+
+    def __init__(self, control: socket.socket, listener: socket.socket | None) -> None:
+        self._control = control
+        self._listener = listener
+        self._decoder = FrameDecoder(TRUSTED)
+        self._puller: Puller | None = None
+        self._saying = threading.Lock()
+
+    def serve(self) -> None:
+        """Do what the daemon says until it has ended."""
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        while True:
+            busy = self._puller is not None and self._puller.busy
+            if poll.poll(1000 * TELL_S if busy else None):
+                data = self._control.recv(_READ_BYTES)
+                if not data:
+                    return
+                for frame in self._decoder.feed(data):
+                    self._hear(frame)
+            elif self._puller is not None and (told := self._puller.progress()) is not None:
+                self._say(told)
+
+    def _hear(self, frame: Frame) -> None:
+        match frame.message:
+            case DataSetup() as setup if self._puller is None:
+                self._begin(setup)
+            case PullReplica() as order if self._puller is not None:
+                self._puller.pull(order)
+            case StopTransfer(transfer=transfer) if self._puller is not None:
+                self._puller.stop(transfer)
+            case _:
+                raise ProtocolError(f"{type(frame.message).__name__} was not expected here")
+
+    def _begin(self, setup: DataSetup) -> None:
+        tls = DataTls(setup.cluster, Credentials(setup.authority, setup.certificate, setup.key))
+        directory = Path(setup.replicas)
+        self._puller = Puller(tls, directory, self._say, setup.patience_s)
+        if self._listener is not None:
+            server = ReplicaServer(self._listener, tls, directory, setup.data_key)
+            threading.Thread(target=server.serve, daemon=True).start()
+
+    def _say(self, message: Fetched | Unsent | Pulled) -> None:
+        with self._saying:
+            self._control.sendall(b"".join(map(bytes, encode_frame(message))))
+
+
+def main(arguments: list[str]) -> NoReturn:
+    """Serve until the daemon has ended; never returns."""
+    options = dict(zip(arguments[::2], arguments[1::2], strict=True))
+    reset_signals()
+    # Sent to every process of a batch job that shall end, and by terminals: they are the daemon's to obey.
+    for number in (signal.SIGINT, signal.SIGTERM, *NOTICES):
+        signal.signal(number, signal.SIG_IGN)
+    die_with_parent(int(options["--parent"]))
+    control, listener = (
+        socket.socket(fileno=int(options[name])) if name in options else None for name in ("--fd", "--listen")
+    )
+    assert control is not None
+    for end in (control, listener):
+        if end is not None:
+            end.set_inheritable(False)
+    sys.argv[1:] = []
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    try:
+        DataServer(control, listener).serve()
+    except OSError:
+        pass  # the daemon is dead
+    except BaseException as error:  # noqa: BLE001 - the last chance to say why
+        sys.excepthook(type(error), error, error.__traceback__)
+        os._exit(1)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

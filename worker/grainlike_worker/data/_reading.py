@@ -1,0 +1,21 @@
+"""Reads of a connection between data servers."""
+
+from __future__ import annotations
+
+import ssl
+
+__all__ = ["PART_BYTES", "read_exactly"]
+
+PART_BYTES = 256 * 1024
+"""Bytes that are read and written at once."""
+
+
+def read_exactly(peer: ssl.SSLSocket, count: int) -> bytes:
+    """Return so many bytes. Raises `ConnectionError` if the peer hangs up before, and `TimeoutError`."""
+    data = bytearray()
+    while len(data) < count:
+        some = peer.recv(count - len(data))
+        if not some:
+            raise ConnectionAbortedError("the other data server hung up")
+        data += some
+    return bytes(data)
