@@ -324,3 +324,19 @@ async def test_lost_runners_leave_no_room_taken(disk: Path) -> None:
         values = [(made @ Cores(1))(number) for number in range(2)]
         assert await (total @ Cores(1))(*values) == COUNT
         assert in_memory(executor) <= 2 * ROOM
+
+
+async def test_copies_of_values_make_room_for_outputs_and_the_values_stay_where_they_were_made(start_worker) -> None:
+    async with far_workers(start_worker, "n1", resources="cores=1 here=4") as (executor, _):
+        more = ("--store", str(2 * ROOM), "--scratch-limit", "0")
+        start_worker(executor.address, name="n2", resources="cores=1 there=4", more=more, first=_elsewhere("n2"))
+        await executor.wait_for_workers(2)
+        there = Cores(1) & Resource("there", 1)
+        values = [(made @ (Cores(1) & Resource("here", 1)))(number) for number in range(4)]
+        await wait(values)
+        for number, value_ in enumerate(values):  # each has room there once that of another was given up
+            assert await (total @ there)(value_) == number * COUNT
+        outputs = [(made @ there)(number) for number in range(2)]
+        assert await (total @ there)(*outputs) == COUNT
+        await until(lambda: [info(value_).where for value_ in values] == [("n1",)] * 4)
+        assert executor.report().recomputed == 0
