@@ -50,6 +50,7 @@ __all__ = [
     "SerializationError",
     "SessionError",
     "SettingsError",
+    "StoreFullError",
     "UnknownNameError",
     "UnsatisfiableError",
     "ValueLostError",
@@ -64,6 +65,10 @@ class GrainlikeError(Exception):
 
 class ResourceError(GrainlikeError, RuntimeError):
     """Raised when slots are misused: released twice, released to another pool, or taken over capacity."""
+
+
+class StoreFullError(ResourceError):
+    """Raised when a job gave a value for which its worker has no room, in shared memory or on disk; says both sizes."""
 
 
 class UnsatisfiableError(ResourceError):

@@ -118,6 +118,7 @@ async def list_workers(caller: HeadClient, *, as_json: bool, most: int | None = 
         print("no workers")  # noqa: T201
     else:
         stored = any(worker.stored for worker in found.workers)
+        spilled = any(worker.spilled for worker in found.workers)
         data = any(worker.data for worker in found.workers)
         rows = [
             (
@@ -131,16 +132,20 @@ async def list_workers(caller: HeadClient, *, as_json: bool, most: int | None = 
                 w.memory_tier,
                 w.shut or "-",
                 *([bytes_text(w.stored) or "-"] if stored else []),
+                *([bytes_text(w.spilled) or "-"] if spilled else []),
                 *([w.data or "-"] if data else []),
             )
             for w in found.workers
         ]
-        columns = [*_WORKER_COLUMNS, *(["stored"] if stored else []), *(["data"] if data else [])]
+        more = {"stored": stored, "on disk": spilled, "data": data}
+        columns = [*_WORKER_COLUMNS, *(title for title, is_shown in more.items() if is_shown)]
         print_table(columns, rows, most=most)
         for w in found.workers[:most]:
             if w.shared:
                 ids = ",".join(map(str, w.shared))
                 print(escaped(f"cores {ids} of {w.name} are offered by another worker of its machine, too"))  # noqa: T201
+            if w.scratch_lost:
+                print(escaped(f"{w.name}: {w.scratch_lost}"))  # noqa: T201
     return OK
 
 

@@ -87,6 +87,18 @@ def _worker_start(
     idle: Annotated[
         str | None, typer.Option(metavar="TIME", help="End after so long without a job: 0:10:00, or seconds.")
     ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Shared memory for large values, as 8Gi. By default 30 % of its memory."),
+    ] = None,
+    scratch: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="A disk for large values that do not fit there. By default that of $TMPDIR."),
+    ] = None,
+    scratch_limit: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="How much of it they may take. By default 80 % of what is free there."),
+    ] = None,
     data: Annotated[
         str | None,
         typer.Option(
@@ -113,6 +125,9 @@ def _worker_start(
             wait=wait,
             patience=patience,
             idle=idle,
+            store=store,
+            scratch=scratch,
+            scratch_limit=scratch_limit,
             data=data,
         )
     )

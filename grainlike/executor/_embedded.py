@@ -8,12 +8,13 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from functools import partial
 from importlib import import_module
+from os import PathLike
 from typing import Any, Protocol, cast
 
 from grainlike.net import Link, memory_pair
 from grainlike.resources import Allocation, Request
 
-__all__ = ["Show", "embed", "hooked_streams", "offer_for"]
+__all__ = ["Show", "embed", "hooked_streams", "offer_for", "store_limits_for"]
 
 Show = Callable[[int, Any, str], object]
 
@@ -28,9 +29,17 @@ class _WorkerPackage(Protocol):
     def warn_of_logical(self, offer: Allocation) -> None:
         """Log a warning if `offer` has cores that this machine does not have."""
 
-    async def serve(self, link: Link, offer: Allocation, *, name: str, show: Show | None) -> None:
+    def StoreOptions(self, store: str | None, scratch: Any, scratch_limit: str | None) -> Any:  # noqa: N802 - a class
+        """Return wishes for a store."""
+        ...
+
+    def store_limits(self, options: Any, offer: Allocation) -> Any:
+        """Return the limits of a store, by wishes; raises `ResourceSpecError`."""
+        ...
+
+    async def serve(self, link: Link, offer: Allocation, *, name: str, show: Show | None, limits: Any) -> None:
         """Serve as a worker at the other end of `link` until it closes; leave nothing behind. `show` shows what jobs
-        write.
+        write, and `limits` are those of the values that it keeps.
         """
 
     def hooked_streams(self) -> AbstractContextManager[None]:
@@ -59,13 +68,26 @@ def offer_for(what: Request | None) -> Allocation:
     return offer
 
 
-def embed(offer: Allocation, show: Show | None) -> tuple[Link, Callable[[], Coroutine[Any, Any, None]]]:
+def store_limits_for(
+    offer: Allocation, store: str | None, scratch: str | PathLike[str] | None, scratch_limit: str | None
+) -> object:
+    """Return the limits of the values that an embedded worker keeps.
+
+    Raises:
+        ResourceSpecError: there is not so much, or no such directory.
+    """
+    room = _worker_room()
+    return room.store_limits(room.StoreOptions(store, scratch, scratch_limit), offer)
+
+
+def embed(offer: Allocation, show: Show | None, limits: object) -> tuple[Link, Callable[[], Coroutine[Any, Any, None]]]:
     """An embedded worker: the head's end of its link, and what to run in a task for it to be there.
 
-    `show` is called with a job's number, a stream of this process, and what the job has written; from any thread.
+    `limits` are its `store_limits_for` values. `show` is called with a job's number, a stream of this process, and what
+    the job has written; from any thread.
     """
     near, far = memory_pair()
-    return near, partial(_worker_room().serve, far, offer, name="local", show=show)
+    return near, partial(_worker_room().serve, far, offer, name="local", show=show, limits=limits)
 
 
 def _worker_room() -> _WorkerPackage:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -22,7 +21,7 @@ from grainlike.executor._exits import close_at_exit
 from grainlike.executor._lifecycle import ExecutorBase
 from grainlike.executor._local_head import LocalHead
 from grainlike.executor._registry import current, enclosing, entered, left, standing_in
-from grainlike.executor._settings import NOT_GIVEN, NotGiven, settings_for
+from grainlike.executor._settings import NOT_GIVEN, NotGiven, moment_of, settings_for
 from grainlike.graph import Delayed, Node, State, Stream, delayed, node_behind, start
 from grainlike.jobs import Event, LogLine, ended_jobs
 from grainlike.resources import Request
@@ -80,6 +79,8 @@ class Executor(ExecutorBase):
             output; docs/monitoring.md has their schema.
         observers: objects of `grainlike.telemetry.CallObserver`, which learn of this program's jobs, or names of
             installed ones, as `"otel"`. `GRAINLIKE_OBSERVERS` names more. See docs/monitoring.md.
+        store, scratch, scratch_limit: shared memory (`"8Gi"`), a directory on a disk, and how much of that (`"100Gi"`)
+            for large values which stay at the embedded worker; see docs/data.md.
 
     Leaving the block, or cancelling it, cancels what still runs, waits until that has ended, and leaves no process,
     socket, file or thread behind. An exception that leaves the block is the user's own. The executor may be closed in
@@ -92,7 +93,7 @@ class Executor(ExecutorBase):
     `ResourceWarning`.
 
     Raises:
-        ResourceSpecError: `local` is no offer.
+        ResourceSpecError: `local` is no offer, or there can be no such `store`, `scratch` or `scratch_limit`.
         ValueError: `listen` is no address, or `access` no access file of a head; or `backend` does not stand alone.
         TypeError: `backend` is none, or `launch` no pool, or one of `observers` no observer.
         ImportError: `dashboard` or an observer needs packages that are not installed.
@@ -127,6 +128,9 @@ class Executor(ExecutorBase):
         logging: bool = True,
         events: str | PathLike[str] | None = None,
         observers: Iterable[CallObserver | str] = (),
+        store: str | None = None,
+        scratch: str | PathLike[str] | None = None,
+        scratch_limit: str | None = None,
     ) -> None:
         super().__init__(
             settings_for(
@@ -143,6 +147,9 @@ class Executor(ExecutorBase):
                 logging=logging,
                 events=events,
                 observers=observers,
+                store=store,
+                scratch=scratch,
+                scratch_limit=scratch_limit,
             )
         )
         self._tokens: list[Any] = []
@@ -549,7 +556,7 @@ class Executor(ExecutorBase):
             raise ValueError(f"outcomes are {', '.join(OUTCOMES)}; {unknown[0]!r} is none")
         if most < 1:
             raise ValueError(f"most is how many jobs to return, 1 or more; {most!r} is not")
-        asked = AskHistory(0, most, checked_pattern(name), list(dict.fromkeys(outcomes)), _moment(since))
+        asked = AskHistory(0, most, checked_pattern(name), list(dict.fromkeys(outcomes)), moment_of(since))
         return await ended_jobs(self._service.history, asked)
 
     def write_trace(self, path: str | PathLike[str]) -> None:
@@ -606,10 +613,3 @@ class Executor(ExecutorBase):
             return start(placeholder)
         finally:
             current.reset(token)
-
-
-def _moment(since: datetime | timedelta | float | None) -> float:
-    """Return a moment as `time.time()` has it; 0 for none."""
-    if isinstance(since, timedelta):
-        return time.time() - since.total_seconds()
-    return since.timestamp() if isinstance(since, datetime) else float(since or 0)

@@ -87,7 +87,7 @@ class LocalHead:
             self._service.write_events(EventFile(self._settings.events))
         offer = self._settings.offer
         if offer is not None:
-            link, serve = embed(offer, self._show)
+            link, serve = embed(offer, self._show, self._settings.store_limits)
             tasks.start_soon(self._service.admit, link)
             tasks.start_soon(serve)
             await self._changes.until(lambda: bool(self.head.peers))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grainlike.backends import Backend, BackendAdapter
-from grainlike.executor._embedded import offer_for
+from grainlike.executor._embedded import offer_for, store_limits_for
 from grainlike.resources import Allocation, Request
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from grainlike.launch import WorkerPool
     from grainlike.telemetry import CallObserver
 
-__all__ = ["NOT_GIVEN", "NotGiven", "Settings", "settings_for"]
+__all__ = ["NOT_GIVEN", "NotGiven", "Settings", "moment_of", "settings_for"]
 
 
 OBSERVERS = "GRAINLIKE_OBSERVERS"
@@ -52,6 +54,8 @@ class Settings:
     logging: bool
     events: str | PathLike[str] | None = None
     observers: tuple[CallObserver, ...] = ()
+    store_limits: object = None
+    """Those of the values that the embedded worker keeps."""
 
 
 def settings_for(
@@ -69,6 +73,9 @@ def settings_for(
     logging: bool = True,
     events: str | PathLike[str] | None = None,
     observers: Iterable[CallObserver | str] = (),
+    store: str | None = None,
+    scratch: str | PathLike[str] | None = None,
+    scratch_limit: str | None = None,
 ) -> Settings:
     """Validate the user's arguments and return the settings; raises the errors documented at `Executor`."""
     _check_failure_and_record(on_failure, record)
@@ -87,8 +94,13 @@ def settings_for(
     if backend is not None and events is not None:
         raise ValueError("events= are those of a head, and with backend= there is none")
     manner = None if backend is None else BackendAdapter(backend)
+    offer = _offer(local, alone=listen is None and backend is None)
+    wishes = store, scratch, scratch_limit
+    if offer is None and any(wish is not None for wish in wishes):
+        raise ValueError("store=, scratch= and scratch_limit= are of the embedded worker, and there is none")
     return Settings(
-        offer=_offer(local, alone=listen is None and backend is None),
+        offer=offer,
+        store_limits=None if offer is None else store_limits_for(offer, *wishes),
         listen=listen,
         access=None if access is None else Path(access),
         insecure=insecure,
@@ -151,3 +163,10 @@ def _offer(local: Request | NotGiven | None, *, alone: bool) -> Allocation | Non
     if isinstance(local, NotGiven):
         return offer_for(None) if alone else None
     return None if local is None else offer_for(local)
+
+
+def moment_of(since: datetime | timedelta | float | None) -> float:
+    """Return a moment as `time.time()` has it; 0 for none."""
+    if isinstance(since, timedelta):
+        return time.time() - since.total_seconds()
+    return since.timestamp() if isinstance(since, datetime) else float(since or 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator
+from inspect import CO_OPTIMIZED
 from itertools import islice
 from types import FrameType
 from typing import Any
@@ -62,13 +63,23 @@ def hint_at_serial_loop(placeholder: Placeholder, frame: FrameType) -> None:
 
 def _has_more(placeholder: Placeholder, frame: FrameType) -> bool:
     """Return whether a list of the frame has a call behind this one that could run beside it, and was not started."""
-    for items in _lists(list(frame.f_locals.values())):
+    for items in _lists(_locals_of(frame)):
         found = False
         for item in islice(items, _FAR):
             if found and isinstance(item, Placeholder) and _could_run(item):
                 return True
             found = found or item is placeholder
     return False
+
+
+def _locals_of(frame: FrameType) -> list[object]:
+    """Return what the variables of a frame hold, and leave no other reference to it."""
+    names = frame.f_locals
+    values = list(names.values())
+    # Before Python 3.13 a function's frame keeps this dict, a copy of its variables: what it deletes would live on.
+    if frame.f_code.co_flags & CO_OPTIMIZED and type(names) is dict:
+        names.clear()
+    return values
 
 
 def _could_run(placeholder: Placeholder) -> bool:

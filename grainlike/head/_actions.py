@@ -64,6 +64,7 @@ from grainlike.wire import (
     NodeSpec,
     Parcel,
     Retract,
+    SpareReplicas,
     Warned,
     fit_together,
     pack_parcels,
@@ -157,8 +158,8 @@ class ActionExecutor:
             case ValuesForgotten():
                 self._settling.forget(action.values)
                 self._mover.forget(action.values)
-            case ReplicasSpared():
-                pass  # no worker gives up replicas by itself yet
+            case ReplicasSpared(worker=worker, values=values, attempts=attempts, is_spare=is_spare):
+                self._post(worker, SpareReplicas(values, attempts, is_spare))
             case ReplicationReached():
                 self._values.replicated(action.values)
             case ReleaseWorker():
@@ -193,7 +194,7 @@ class ActionExecutor:
         for observer in self._observers:
             observer.quarantined(peer, why)
 
-    def _post(self, worker: int, message: Cancel | Depart | Retract) -> None:
+    def _post(self, worker: int, message: Cancel | Depart | Retract | SpareReplicas) -> None:
         self._state.peers[worker].post(message)
 
     def _assemble(self, action: AssembleGang) -> None:

@@ -71,6 +71,7 @@ from grainlike.wire import (
     Buffer,
     Credit,
     Depart,
+    Evicted,
     Fetched,
     Follow,
     Frame,
@@ -86,6 +87,7 @@ from grainlike.wire import (
     ReplicaCredit,
     ReplicaPart,
     Report,
+    Stored,
     Submit,
     TimeLeft,
     Totals,
@@ -130,11 +132,10 @@ class Head:
         self.history = JobHistory(lambda: self.state.jobs, now, ahead=ahead, is_coroutine=self._is_coroutine)
         self.object_store = ObjectStore() if object_store is None else object_store
         self.values = ValueMover(self.state, self.object_store, self._tell)
-        self.view = HeadQueries(self.state, self.logs, self.history, now, self.values.progress)
+        self.view = HeadQueries(self.state, self.logs, self.history, now, self.values)
         self.records = RecordRouter(self.state)
         self.observers: list[Observer] = []
-        self._gathers = False
-        self._unplanned = False
+        self._gathers = self._unplanned = False
         self._noted_until = -math.inf
         self.counted: Callable[[int], None] | None = None
         """Called with the number of jobs that have not ended, whenever it may have changed."""
@@ -461,7 +462,7 @@ class Head:
                     self.state.nested.submit(peer, message, buffers)
                 case Withdraw():
                     self.withdraw_for(peer, message)
-                case ReplicaPart() | ReplicaCredit() | Fetched() | Unsent() | Pulled():
+                case ReplicaPart() | ReplicaCredit() | Fetched() | Unsent() | Pulled() | Stored() | Evicted():
                     self.values.hear(peer, message, buffers)
                 case Leaving():
                     logger.info("worker %s is leaving: %s", peer.name, message.reason)

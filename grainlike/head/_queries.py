@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import replace as replaced
 from itertools import islice
 
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from grainlike.head._nested import RelayedJob, ReplyTo
 from grainlike.head._patterns import matcher
 from grainlike.head._peers import WorkerConnection
 from grainlike.head._state import HeadState
+from grainlike.head.values._mover import ValueMover
 from grainlike.jobs import Job, LogLine, WorkerInfo
 from grainlike.resources import EMPTY, Allocation, Request
 from grainlike.scheduler import Explanation, HeadJob, JobState, PoolOffer, wanted_in_pools
@@ -40,10 +42,7 @@ _STATES = {
 
 
 class HeadQueries:
-    """Answers of one head, from its `head_state`, `logs` and `history`. `now` is its clock.
-
-    `arrived(worker, value)` returns how many bytes of a value's copy to a worker are there.
-    """
+    """Answers of one head, from its `head_state`, `logs`, `history` and `values`. `now` is its clock."""
 
     def __init__(
         self,
@@ -51,13 +50,13 @@ class HeadQueries:
         logs: LogRouter,
         history: JobHistory,
         now: Callable[[], float],
-        arrived: Callable[[int, int], int],
+        values: ValueMover,
     ) -> None:
         self._state = head_state
         self._logs = logs
         self._history = history
         self._now = now
-        self._arrived = arrived
+        self._values = values
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
@@ -67,16 +66,17 @@ class HeadQueries:
         peers = self._state.peers.values()
         offers = Counter((peer.hello.memory, core) for peer in peers for core in peer.real_cores())
         stored = scheduler.stored()
-        return [
-            peer.info(
-                now,
-                scheduler.running(peer.number),
-                scheduler.why_shut(peer.number),
-                _shared(peer, offers),
-                stored.get(peer.number, 0),
-            )
-            for peer in peers
-        ]
+        return [self._worker(peer, now, _shared(peer, offers), stored.get(peer.number, 0)) for peer in peers]
+
+    def _worker(self, peer: WorkerConnection, now: float, shared: tuple[int, ...], stored: int) -> WorkerInfo:
+        scheduler = self._state.scheduler
+        shut = scheduler.why_shut(peer.number)
+        info = peer.info(now, scheduler.running(peer.number), shut, shared, stored)
+        said = self._values.stores.said.get(peer.number)
+        if said is None:
+            return info
+        in_memory = max(0, stored - said.spilled)
+        return replaced(info, stored=in_memory, spilled=said.spilled, scratch_lost=said.lost)
 
     def wanted(self, offer: Allocation, most: int, within_s: float) -> int:
         """Return how many more workers with this offer would help now."""
@@ -214,7 +214,7 @@ class HeadQueries:
 
     def explain_job(self, number: int) -> Explanation | None:
         """Return where a job stands and what it waits for; None for one that has ended, or never was."""
-        return self._state.scheduler.explain(number, self._now(), self._arrived)
+        return self._state.scheduler.explain(number, self._now(), self._values.progress)
 
     def logs_of(self, number: int, *, follow: bool) -> AsyncGenerator[LogLine, None] | None:
         """Return an iterator over the output of a job, past and future; None for one that never was."""

@@ -19,6 +19,7 @@ from grainlike.wire import (
     Buffer,
     Code,
     Completed,
+    Evicted,
     Frame,
     Hello,
     Items,
@@ -104,6 +105,8 @@ def check_frames(frames: Iterable[Frame], shapes: Container[int], functions: Con
                 _check_range("stream", message.streams, 0, _STREAM_MOST)
             case LoggedRecords():
                 _check_records(message)
+            case Evicted():
+                _check_lengths("Evicted", len(message.values), message.attempts)
             case Blocked():
                 _check_seconds("Blocked", [message.seconds])
             case Pulled():

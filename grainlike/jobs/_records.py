@@ -23,6 +23,7 @@ class WorkerInfo:
     few are free. `host` is the name of its machine; `block` is the label of the block that a launcher started it in,
     empty for one that was started by hand. `stored` and `spilled` are bytes of values that stay there, in shared memory
     and on disk; `data` is where it sends such values to others, empty if it does so through its head alone.
+    `scratch_lost` is why it writes no more of them to disk, empty while it does.
     """
 
     name: str
@@ -40,6 +41,7 @@ class WorkerInfo:
     stored: int = 0
     spilled: int = 0
     data: str = ""
+    scratch_lost: str = ""
 
 
 class LogLine(str):

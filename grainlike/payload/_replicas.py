@@ -1,8 +1,8 @@
 """Replicas: files that each hold one whole value, its stream and its buffers, and say where they begin.
 
-A replica is named by the job that made the value and by its attempt. It is written under another name and renamed when
-it is whole, so nobody sees half of one, and it is never changed afterwards: any number of processes may map it. The
-same bytes mean the same where they arrive by a socket.
+A replica is named by the job that made the value and by its attempt. It is written under another name, in room that was
+allocated for it, and renamed when it is whole, so nobody sees half of one. It is never changed afterwards: any number
+of processes may map it. The same bytes mean the same where they arrive by a socket.
 
 The layout: a head of `_MAGIC`, the length of the stream, the number of buffers and the size of each, and a CRC-32 of
 all that; then the stream and the buffers, each from a multiple of 64 bytes on.
@@ -20,6 +20,7 @@ from pathlib import Path
 from grainlike.errors import SerializationError
 from grainlike.payload._mapping import private_map
 from grainlike.payload._payload import Buffer, Payload
+from grainlike.payload._scratch import check_replica, open_replica, seal_replica
 from grainlike.payload._shared_directory import flat, padded, unlink, write_padded
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "replica_name",
     "replica_path",
     "replica_payload",
+    "replica_size",
     "write_replica",
 ]
 
@@ -74,28 +76,35 @@ def replica_name(key: bytes, value: int, attempt: int) -> bytes:
     return blake2b(b"%d-%d" % (value, attempt), digest_size=16, key=key).digest()
 
 
-def write_replica(path: Path, payload: Payload) -> int | None:
-    """Write a payload to the new file `path`, which comes into being whole; return the size of the file in bytes.
+def replica_size(payload: Payload) -> int:
+    """Return the bytes of the file that holds a payload."""
+    parts = _views(payload)
+    return padded(len(_head(parts))) + sum(padded(part.nbytes) for part in parts)
 
-    None where there is no room, or no such directory. However it ends, no part of a file is left.
+
+def write_replica(room: Path, path: Path, payload: Payload) -> int | None:
+    """Write a payload to the file `room`, which is allocated for it, and let it be the replica `path`, which comes into
+    being whole; return its size in bytes.
+
+    None where that is not possible. However it ends, no part of a file is left.
     """
-    parts = [flat(payload.data), *map(flat, payload.buffers)]
-    head = _head([part.nbytes for part in parts])
-    begun = path.with_name(f"{path.name}.part")
+    parts = _views(payload)
+    parts.insert(0, memoryview(_head(parts)))
+    crc = 0 if room.parent == path.parent else _crc_of(parts)
     try:
-        fd = os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        fd = os.open(room, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            write_padded(fd, [memoryview(head), *parts])
+            write_padded(fd, parts)
         finally:
             os.close(fd)
-        begun.rename(path)
+        seal_replica(room, path, crc)
     except OSError:
-        unlink(begun)
+        unlink(room)
         return None
     except BaseException:  # the job is ended
-        unlink(begun)
+        unlink(room)
         raise
-    return sum(padded(part.nbytes) for part in parts) + padded(len(head))
+    return sum(padded(part.nbytes) for part in parts)
 
 
 def map_replica(path: Path | str) -> Payload:
@@ -104,10 +113,11 @@ def map_replica(path: Path | str) -> Payload:
     Raises `SerializationError` where the file is gone, or damaged.
     """
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd, crc = open_replica(path)
     except OSError as error:
         raise SerializationError(f"the value in {Path(path).name} is gone: {error.strerror}") from error
     try:
+        check_replica(fd, crc)
         size = os.fstat(fd).st_size
         data = _read(fd, size) if size <= _READ_BYTES else private_map(fd, size)
     except OSError as error:
@@ -133,9 +143,22 @@ def _read(fd: int, size: int) -> bytearray:
     return data if count == size else data[:count]  # that it was cut short shows
 
 
-def _head(sizes: list[int]) -> bytes:
-    head = _HEAD.pack(_MAGIC, sizes[0], len(sizes) - 1) + b"".join(map(_SIZE.pack, sizes[1:]))
+def _views(payload: Payload) -> list[memoryview]:
+    return [flat(payload.data), *map(flat, payload.buffers)]
+
+
+def _head(parts: list[memoryview]) -> bytes:
+    head = _HEAD.pack(_MAGIC, parts[0].nbytes, len(parts) - 1)
+    head += b"".join(_SIZE.pack(part.nbytes) for part in parts[1:])
     return head + _CHECK.pack(zlib.crc32(head))
+
+
+def _crc_of(parts: list[memoryview]) -> int:
+    """Return the CRC-32 of parts as they lie in a file."""
+    crc = 0
+    for part in parts:
+        crc = zlib.crc32(bytes(padded(part.nbytes) - part.nbytes), zlib.crc32(part, crc))
+    return crc
 
 
 def _parts(view: memoryview) -> Iterator[memoryview]:

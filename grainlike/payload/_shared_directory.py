@@ -1,4 +1,5 @@
-"""Directories of files in memory that processes of one machine share: made, locked by their maker, removed, swept.
+"""Directories of files that processes of one machine share, in memory or on disk: made, locked by their maker, removed,
+swept.
 
 Such a directory and its files are their owner's alone. Its maker holds a lock in it while it lives, and removes it with
 all that is in it; the next process that makes one removes those of makers that were killed.
@@ -31,7 +32,7 @@ _ALIGNED = 64
 
 
 class SharedDirectory:
-    """A directory of shared memory that this process has made.
+    """A directory of shared memory, or of a disk, that this process has made.
 
     Example::
 
@@ -47,20 +48,32 @@ class SharedDirectory:
         """Held while its maker lives, so that others see that it does; -1 once it was removed."""
 
     @classmethod
-    def make(cls) -> SharedDirectory | None:
-        """A new one, after sweeping what killed processes left; None where there is no shared memory to be had."""
-        if not _HOME.is_dir():
+    def make(cls, home: Path | None = None) -> SharedDirectory | None:
+        """A new one in `home`, by default in shared memory, after sweeping what killed processes left there; None where
+        there can be none.
+        """
+        home = _HOME if home is None else home
+        if not home.is_dir():
             return None
-        _sweep()
+        cls.sweep(home)
         try:
             # By hand, as every program with an executor does it, and `tempfile` takes a while to import.
-            path = _HOME / f"{_PREFIX}{os.urandom(8).hex()}"
+            path = home / f"{_PREFIX}{os.urandom(8).hex()}"
             path.mkdir(mode=0o700)
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError:
             return None
         return cls(path, lock)
+
+    @staticmethod
+    def sweep(home: Path) -> None:
+        """Remove what processes of this user left in `home` that are no more."""
+        with suppress(OSError), os.scandir(home) as entries:
+            ours = (entry for entry in entries if entry.name.startswith(_PREFIX))
+            for path in [Path(entry) for entry in ours if entry.is_dir(follow_symlinks=False)]:
+                if path.lstat().st_uid == os.getuid() and not _has_owner(path):
+                    _remove_all(path)
 
     def remove(self) -> None:
         """Remove the directory with all that is in it. A second time changes nothing."""
@@ -130,14 +143,6 @@ def _remove_all(directory: Path) -> None:
             else:
                 unlink(Path(entry))
         directory.rmdir()
-
-
-def _sweep() -> None:
-    """Remove what processes of this user left that are no more."""
-    with suppress(OSError):
-        for path in _HOME.glob(f"{_PREFIX}*"):
-            if path.stat().st_uid == os.getuid() and not _has_owner(path):
-                _remove_all(path)
 
 
 def _has_owner(directory: Path) -> bool:

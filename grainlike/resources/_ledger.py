@@ -113,6 +113,10 @@ class Ledger:
         """The cores that are granted and not lent, as a mask."""
         return self._all_cores & ~self._cores.free
 
+    def granted(self, name: str) -> int:
+        """Return how much is granted under a name, in nano-units."""
+        return self.capacity.units.get(name, 0) - self.free.get(name, 0)
+
     def fits_ever(self, request: Request) -> bool:
         """Tell whether an idle node could grant it.
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from grainlike.system._cgroup import MEMORY, Cgroup, own_cgroups
     from grainlike.system._late_file import LateFile
     from grainlike.system._limits import cpu_limit, import_paths, max_message_bytes, memory_limit, own_memory
+    from grainlike.system._storage import free_bytes, is_in_memory, spare_memory
 
 __all__ = [
     "BLOCK",
@@ -20,12 +21,15 @@ __all__ = [
     "batch_job",
     "block_label",
     "cpu_limit",
+    "free_bytes",
     "import_paths",
+    "is_in_memory",
     "max_message_bytes",
     "memory_limit",
     "node_rank",
     "own_cgroups",
     "own_memory",
+    "spare_memory",
 ]
 
 if not TYPE_CHECKING:  # else any name would be there
@@ -47,5 +51,8 @@ if not TYPE_CHECKING:  # else any name would be there
             "own_memory": "_limits",
             "import_paths": "_limits",
             "max_message_bytes": "_limits",
+            "free_bytes": "_storage",
+            "is_in_memory": "_storage",
+            "spare_memory": "_storage",
         },
     )

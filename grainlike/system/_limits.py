@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from grainlike.system._cgroup import Cgroup, own_cgroups
 
-__all__ = ["cpu_limit", "import_paths", "max_message_bytes", "memory_limit", "own_memory"]
+__all__ = ["cpu_limit", "free_in_cgroups", "import_paths", "max_message_bytes", "memory_limit", "own_memory"]
 
 
 _SHARE = 2
@@ -44,6 +44,18 @@ def memory_limit(proc: str = "/proc/self") -> int | None:
     """Return the memory limit in bytes; None without a limit."""
     files = ("memory.max", "memory.limit_in_bytes")
     return min((size for group in _above(proc, "memory") for size in _numbers(group, files)), default=None)
+
+
+def free_in_cgroups(proc: str = "/proc/self") -> list[int]:
+    """Return the bytes that each limited cgroup of this process may still use, with caches of files that would go."""
+    found: list[int] = []
+    for group in _above(proc, "memory"):
+        limit = next(_numbers(group, ("memory.max", "memory.limit_in_bytes")), None)
+        used = next(_numbers(group, ("memory.current", "memory.usage_in_bytes")), None)
+        if limit is not None and used is not None:
+            cached = group.numbers("memory.stat").get("inactive_file", 0)
+            found.append(max(0, limit - used + cached))
+    return found
 
 
 def _cpu(group: Cgroup) -> Iterator[float]:

@@ -21,16 +21,19 @@ from grainlike.wire._nested import Outcomes, ReleaseFunctions, Submit, Withdraw
 from grainlike.wire._orders import Assign, Cancel, Define, Depart, Gang, Hold, Retract, TimeLeft, Undefine
 from grainlike.wire._questions import FromClient, ToClient
 from grainlike.wire._reports import Blocked, Completed, Leaving, Report
-from grainlike.wire._runners import Awaits, GoesOn, Ready, Renew, Resumed, Run, Setup, Stop
+from grainlike.wire._runners import Awaits, GoesOn, Ready, Renew, Resumed, Room, RoomIs, Run, Setup, Stop
 from grainlike.wire._values import (
     DropReplicas,
+    Evicted,
     Fetched,
     Pulled,
     PullReplica,
     ReplicaCredit,
     ReplicaPart,
     SendReplica,
+    SpareReplicas,
     StopTransfer,
+    Stored,
     Unsent,
     ValueComes,
     ValueInterest,
@@ -89,6 +92,11 @@ Message = (
     | DropReplicas
     | PullReplica
     | Pulled
+    | Room
+    | RoomIs
+    | Stored
+    | SpareReplicas
+    | Evicted
     | DataSetup
     | ValueInterest
     | ValueComes

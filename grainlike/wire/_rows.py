@@ -25,6 +25,7 @@ class WorkerRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     stored: int = 0
     spilled: int = 0
     data: str = ""
+    scratch_lost: str = ""
 
 
 class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -15,6 +15,8 @@ __all__ = [
     "Ready",
     "Renew",
     "Resumed",
+    "Room",
+    "RoomIs",
     "Run",
     "Setup",
     "Stop",
@@ -113,3 +115,24 @@ class Ready(BaseMessage, frozen=True, tag=71):
     """This process is about to begin its first job, or the first one with a time limit: its start does not count as the
     job's time.
     """
+
+
+class Room(BaseMessage, frozen=True, tag=173):
+    """From a runner to its worker: this attempt gave a value that is to stay, and waits for room to write its `size`
+    bytes; answered by `RoomIs`.
+    """
+
+    job: int
+    attempt: int
+    size: int
+
+
+class RoomIs(BaseMessage, frozen=True, tag=174):
+    """From a worker to its runner: the path of a file for the value, all of whose bytes are allocated. Empty if it is
+    not to stay: because of `full`, for which the job fails, or else it travels with the job's end.
+    """
+
+    job: int
+    attempt: int
+    path: str = ""
+    full: str = ""

@@ -16,6 +16,7 @@ from grainlike.wire._base import BaseMessage
 __all__ = [
     "GENERATION",
     "DropReplicas",
+    "Evicted",
     "Fetched",
     "Need",
     "PullReplica",
@@ -23,7 +24,9 @@ __all__ = [
     "ReplicaCredit",
     "ReplicaPart",
     "SendReplica",
+    "SpareReplicas",
     "StopTransfer",
+    "Stored",
     "Unsent",
     "ValueComes",
     "ValueInterest",
@@ -130,6 +133,30 @@ class StopTransfer(BaseMessage, frozen=True, tag=165):
 
 class DropReplicas(BaseMessage, frozen=True, tag=166):
     """Head to worker: remove these replicas. No job that starts from now on needs them; who has mapped one keeps it."""
+
+    values: list[int]
+    attempts: list[int]
+
+
+class Stored(BaseMessage, frozen=True, tag=175):
+    """Worker to head: so many bytes of its replicas are on disk; 0.1 s late at most. `lost`: why it writes no more of
+    them there; empty while it does.
+    """
+
+    spilled: int
+    lost: str = ""
+
+
+class SpareReplicas(BaseMessage, frozen=True, tag=176):
+    """Head to worker: these replicas may be evicted, as others have them; with `is_spare` False, no longer."""
+
+    values: list[int]
+    attempts: list[int]
+    is_spare: bool = True
+
+
+class Evicted(BaseMessage, frozen=True, tag=177):
+    """Worker to head: these replicas were spare, and made room for others."""
 
     values: list[int]
     attempts: list[int]

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from replicas import replica_written
 
 from grainlike.head._peers import WorkerConnection
 from grainlike.head._shared_memory import ObjectStore
@@ -16,7 +17,7 @@ from grainlike.head._state import HeadState
 from grainlike.head.values._credit import _ALL_BYTES
 from grainlike.head.values._mover import ValueMover
 from grainlike.net import ClosedLink
-from grainlike.payload import Payload, dump_value, write_replica
+from grainlike.payload import Payload, dump_value
 from grainlike.resources import Cores
 from grainlike.scheduler import (
     FetchReplicas,
@@ -40,7 +41,7 @@ from grainlike.wire import (
     StopTransfer,
     Unsent,
 )
-from grainlike_worker.daemon._replicas import WorkerReplicas
+from grainlike_worker.store._replicas import WorkerReplicas
 from grainlike_worker.daemon._transfers import ReplicaTransfers
 
 Said = tuple[Message, Sequence[Buffer]]
@@ -77,8 +78,7 @@ class Peer(WorkerConnection):
 
     def holds(self, value: object, number: int, attempt: int = 1) -> int:
         """Have a replica there; return its size."""
-        size = write_replica(self.replicas.file(number, attempt), dump_value(value))
-        assert size is not None
+        size = replica_written(self.replicas.file(number, attempt), dump_value(value))
         self.replicas.add(number, attempt, size)
         return size
 

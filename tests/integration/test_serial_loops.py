@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -102,3 +103,16 @@ async def test_a_placeholder_may_be_awaited_by_what_is_no_coroutine():
     async with Executor(local=Cores([0])):
         for n in range(3):
             assert await Wrapped(job(n)) == n
+
+
+async def test_what_was_looked_at_goes_when_its_variable_does():
+    class Held:
+        """Something that may be referred to weakly."""
+
+    async with Executor(local=Cores([0])):
+        held = Held()
+        seen = weakref.ref(held)
+        for _ in range(3):  # in one place, so this frame is looked at
+            await job(1)
+        del held
+        assert seen() is None

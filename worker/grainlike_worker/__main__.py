@@ -32,6 +32,7 @@ from grainlike_worker.daemon._probe import end_of_batch_job, grace_before_end, o
 from grainlike_worker.daemon._serve import serve_daemon
 from grainlike_worker.daemon._stops import EndTimer, IdleTimer, stop_at_signal
 from grainlike_worker.runner.common._job_directories import KEEP, KEEPS
+from grainlike_worker.store._limits import StoreLimits, StoreOptions, store_limits
 
 __all__ = ["main", "serve"]
 
@@ -59,6 +60,9 @@ def serve(
     patience: float = RETURN_S,
     keep_scratch: str | None = None,
     idle: str | None = None,
+    store: str | None = None,
+    scratch: str | None = None,
+    scratch_limit: str | None = None,
     data: str | None = None,
 ) -> int:
     """Run a worker with the options of the command line; return the exit code, having said why it is not 0."""
@@ -79,6 +83,11 @@ def serve(
         print(f"grainlike worker: --idle: {error}", file=sys.stderr)  # noqa: T201
         return USAGE
     try:
+        limits = store_limits(StoreOptions(store, scratch, scratch_limit), offer)
+    except ResourceSpecError as error:
+        print(f"grainlike worker: --{error}".replace("--scratch_limit", "--scratch-limit", 1), file=sys.stderr)  # noqa: T201
+        return USAGE
+    try:
         data = "" if data is None else check_data_option(data)
     except ValueError as error:
         print(f"grainlike worker: --data: {error}", file=sys.stderr)  # noqa: T201
@@ -93,7 +102,8 @@ def serve(
     try:
         way = to_head(head, insecure=insecure)
         work = partial(_serve, wait=wait, patience=patience, echo=echo_output, context=context or "")
-        work = partial(work, left_s=end_of_batch_job(offer, chosen=resources is not None), idle_s=idle_s, data=data)
+        work = partial(work, left_s=end_of_batch_job(offer, chosen=resources is not None), idle_s=idle_s)
+        work = partial(work, limits=limits, data=data)
         return anyio.run(work, way, offer, name or _own_name(), backend_options=loop_options())
     except (GrainlikeError, OSError, ValueError) as error:
         print(f"grainlike worker: {error}", file=sys.stderr)  # noqa: T201
@@ -122,6 +132,7 @@ async def _serve(
     patience: float,
     echo: bool,
     context: str,
+    limits: StoreLimits,
     left_s: float | None = None,
     idle_s: float | None = None,
     data: str = "",
@@ -138,7 +149,7 @@ async def _serve(
             tasks.start_soon(timer.run)
         end = EndTimer(left_s, 0.0 if left_s is None else grace_before_end(left_s), stop.set)
         tasks.start_soon(end.run)
-        serving = partial(serve_daemon, offer=offer, name=name, stop=stop, echo=echo, context=context)
+        serving = partial(serve_daemon, offer=offer, name=name, stop=stop, echo=echo, context=context, limits=limits)
 
         async def work(link: Link) -> None:
             await serving(link, idle=timer, end=end, access=way.access, data=data)
@@ -248,6 +259,15 @@ def _parser() -> argparse.ArgumentParser:
         default=RETURN_S,
         metavar="SECONDS",
         help="how long to wait for a head that keeps a journal when it is away (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--store", metavar="SIZE", help="shared memory for large values, as 8Gi (default: 30 %% of its memory)"
+    )
+    parser.add_argument(
+        "--scratch", metavar="DIR", help="a disk for large values that do not fit there (default: that of $TMPDIR)"
+    )
+    parser.add_argument(
+        "--scratch-limit", metavar="SIZE", help="how much of it they may take (default: 80 %% of what is free)"
     )
     parser.add_argument(
         "--data",

@@ -18,6 +18,7 @@ _NUMBERS = frozenset(
         *("job", "latest", "running", "pid", "heard ago", "for", "ran", "cpu", "memory", "ended", "jobs", "names"),
         *("outcomes", "kept", "limit", "since", "results", "size", "records", "newest", "up", "pending", "wanted"),
         *("core-hours", "workers", "submitted ago", "left", "queued", "attempts", "cores", "peak", "stored"),
+        "on disk",
     )
 )
 """Titles of columns with one number in a cell, or a name without blanks in its place: whole, and at the right."""
@@ -25,7 +26,18 @@ _NUMBERS = frozenset(
 _LEAST_VALUE = (
     *("memory kept by", "pid", "heard ago", "client", "called", "names", "outcomes", "nodes", "kind"),
     *("submitted ago", "core-hours", "host", "no jobs for", "block", "cpu", "limit", "ended", "slots", "memory"),
-    *("stored", "ran", "cores busy", "jobs ended", "asked for", "worker", "outcome", "peak memory", "suggested"),
+    *(
+        "stored",
+        "on disk",
+        "ran",
+        "cores busy",
+        "jobs ended",
+        "asked for",
+        "worker",
+        "outcome",
+        "peak memory",
+        "suggested",
+    ),
 )
 """Titles of columns in the order in which they are left out, what a list is read for last; then those at the right, but
 for the first of all."""

@@ -65,6 +65,9 @@ PullReplica wire._values.PullReplica: transfer value attempt size at address nam
 Pulled wire._values.Pulled: transfers at
 StopTransfer wire._values.StopTransfer: transfer
 DropReplicas wire._values.DropReplicas: values attempts
+Stored wire._values.Stored: spilled lost
+SpareReplicas wire._values.SpareReplicas: values attempts is_spare
+Evicted wire._values.Evicted: values attempts
 ResendBuffer wire._resend_buffer.ResendBuffer: _acknowledged _allowed _kept _told _unsaid received sent_in_all size
 Window wire._window.Window: _items _size
 Debt wire._window.Debt: _items _size

@@ -22,6 +22,7 @@ from grainlike.head._state import HeadState
 from grainlike.head.values._credit import CreditPool
 from grainlike.head.values._direct import DirectCopies
 from grainlike.head.values._owners import ValueOwner
+from grainlike.head.values._stores import WorkerStores
 from grainlike.head.values._transfers import LinkTransfer, number_of
 from grainlike.payload import Payload, is_shared_directory, map_replica, replica_file, replica_payload, stand_in
 from grainlike.scheduler import (
@@ -37,12 +38,14 @@ from grainlike.scheduler import (
 from grainlike.wire import (
     Buffer,
     DropReplicas,
+    Evicted,
     Fetched,
     Pulled,
     ReplicaCredit,
     ReplicaPart,
     SendReplica,
     StopTransfer,
+    Stored,
     Unsent,
     ValueComes,
 )
@@ -96,6 +99,7 @@ class ValueMover:
         self._state = state
         self._object_store = object_store
         self._tell = tell
+        self.stores = WorkerStores(self._answer)
         self._credit = CreditPool(self._ask)
         self._by_target: dict[tuple[int, int], LinkTransfer] = {}
         """Transfers by target and value."""
@@ -214,6 +218,8 @@ class ValueMover:
         if there is None or here is None:
             return False
         file = replica_file(there, value, attempt)
+        if os.path.islink(file):  # noqa: PTH114 - a text
+            return False  # it is on that worker's disk, and goes with it
         try:
             with suppress(FileExistsError):
                 os.link(file, replica_file(here, value, attempt))
@@ -303,14 +309,18 @@ class ValueMover:
     def hear(
         self,
         peer: Connection,
-        message: ReplicaPart | ReplicaCredit | Fetched | Unsent | Pulled,
+        message: ReplicaPart | ReplicaCredit | Fetched | Unsent | Pulled | Stored | Evicted,
         buffers: Sequence[Buffer] = (),
     ) -> None:
-        """Take what a worker, or a client, says of a transfer; of one that is over, nothing follows.
+        """Take what a worker says of its store, or it or a client of a transfer; of one that is over, nothing follows.
 
         Raises:
             ProtocolError: it was never asked for that, or sends other bytes than it was asked for.
         """
+        if isinstance(message, Stored | Evicted):
+            self.stores.hear(peer.number, message)
+            self.flush()
+            return
         if isinstance(message, Pulled):
             self.direct.hear_progress(peer, message)
             return

@@ -20,7 +20,7 @@ from collections import deque
 
 from msgspec.structs import replace
 
-from grainlike.resources import Allocation, Grant, Ledger, Topology, parse
+from grainlike.resources import UNIT, Allocation, Grant, Ledger, Topology, parse
 from grainlike.scheduler._events import Ticked
 from grainlike.scheduler._outcomes import told_rows, without_payloads
 from grainlike.scheduler._statistics import TINY_S
@@ -173,6 +173,11 @@ class NodeScheduler:
     def busy_cores(self) -> int:
         """The cores that leases use now, as a mask."""
         return self._ledger.busy_cores
+
+    @property
+    def granted_memory(self) -> int:
+        """Return the bytes of memory that are granted now."""
+        return self._ledger.granted("memory") // UNIT
 
     @property
     def idle(self) -> bool:
@@ -600,9 +605,7 @@ class NodeScheduler:
 
 def _shorter(one_s: float | None, other_s: float | None) -> float | None:
     """Return the shorter of two limits, of which either may be None."""
-    if one_s is None or other_s is None:
-        return other_s if one_s is None else one_s
-    return min(one_s, other_s)
+    return min((limit for limit in (one_s, other_s) if limit is not None), default=None)
 
 
 def _fate(event: RunnerGone, job: NodeJob) -> Code:

@@ -207,7 +207,7 @@ async def test_a_copy_goes_on_when_a_link_breaks_under_it(how, which, start_work
         through = way_through(weather, executor, tmp_path)
         for name in ("near", "far"):
             head = through if name == which else executor.address
-            start_worker(head, name=name, resources=f"cores=1 {name}=1", first=apart(name))
+            start_worker(head, name=name, resources=f"cores=1 {name}=1", first=apart(name), more=("--data", "off"))
         value_ = (much @ NEAR)()
         await wait(value_)
         running = start((total @ FAR)(value_))

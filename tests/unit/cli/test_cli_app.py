@@ -137,6 +137,7 @@ def test_worker_start_hands_its_options_on_and_returns_the_workers_exit_code(ser
     line = ["worker", "start", "--head", "tcp://h:1", "--resources", "cores=2", "--name", "n1"]
     line += ["--log-level", "error", "--insecure", "--context", "module:factory", "--echo-output", "--patience", "7"]
     line += ["--keep-scratch", "failed", "--idle", "0:10:00"]
+    line += ["--store", "8Gi", "--scratch", "/scratch", "--scratch-limit", "100Gi", "--data", "off"]
     assert main(line) == 3
     assert main(["worker", "start"]) == 3
     assert served == [
@@ -152,6 +153,10 @@ def test_worker_start_hands_its_options_on_and_returns_the_workers_exit_code(ser
             "wait": False,
             "patience": 7.0,
             "idle": "0:10:00",
+            "store": "8Gi",
+            "scratch": "/scratch",
+            "scratch_limit": "100Gi",
+            "data": "off",
         },
         {
             "head": None,
@@ -165,6 +170,10 @@ def test_worker_start_hands_its_options_on_and_returns_the_workers_exit_code(ser
             "wait": False,
             "patience": 300.0,
             "idle": None,
+            "store": None,
+            "scratch": None,
+            "scratch_limit": None,
+            "data": None,
         },
     ]
 

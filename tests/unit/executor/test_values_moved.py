@@ -22,7 +22,7 @@ from grainlike.scheduler import (
 from grainlike.wire import (
     SendReplica,
 )
-from grainlike_worker.daemon._replicas import WorkerReplicas, open_replicas
+from grainlike_worker.store._replicas import WorkerReplicas, open_replicas
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from replicas import replica_written
 
 from grainlike import SerializationError
 from grainlike.payload import (
@@ -17,7 +18,6 @@ from grainlike.payload import (
     load_arguments,
     replica_path,
     resolving,
-    write_replica,
 )
 
 LARGE = np.arange(20_000, dtype=np.float64)
@@ -35,7 +35,7 @@ def paths(tmp_path: Path) -> Mapping[int, Path]:
     values = {1: LARGE, 2: {"rows": LARGE * 2}}
     found = {value: replica_path(tmp_path, value, 1) for value in values}
     for value, path in found.items():
-        write_replica(path, dump_value(values[value]))
+        replica_written(path, dump_value(values[value]))
     return found
 
 
@@ -130,7 +130,7 @@ class Unloadable:
 
 def test_a_value_that_cannot_be_rebuilt_is_not_gone(tmp_path: Path) -> None:
     path = replica_path(tmp_path, 3, 1)
-    write_replica(path, dump_value(Unloadable()))
+    replica_written(path, dump_value(Unloadable()))
     with resolving({3: path}) as referenced, pytest.raises(SerializationError, match="value 3 cannot be rebuilt here"):
         load_arguments(sent(Reference(3)))
     assert referenced.gone == []

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from replicas import replica_written
 
-from grainlike.payload import Payload, write_replica
+from grainlike.payload import Payload
 from grainlike.wire import (
     GENERATION,
     Code,
@@ -18,8 +19,8 @@ from grainlike.wire import (
     StopTransfer,
     Unsent,
 )
-from grainlike_worker.daemon._replicas import WorkerReplicas, open_replicas
 from grainlike_worker.daemon._transfers import PART_BYTES, ReplicaTransfers
+from grainlike_worker.store._replicas import WorkerReplicas, open_replicas
 
 VALUE = Payload(b"stream", (bytes(range(256)) * 10_000,))
 
@@ -37,9 +38,7 @@ def replicas(tmp_path: Path) -> WorkerReplicas:
 
 
 def written(replicas: WorkerReplicas, value: int, attempt: int = 1) -> int:
-    size = write_replica(replicas.file(value, attempt), VALUE)
-    assert size is not None
-    return size
+    return replica_written(replicas.file(value, attempt), VALUE)
 
 
 def files(replicas: WorkerReplicas) -> list[str]:

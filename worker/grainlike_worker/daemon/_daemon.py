@@ -57,7 +57,7 @@ from grainlike.scheduler import (
     Ticked,
     WakeAt,
 )
-from grainlike.subprocesses import CoreLocks, NoCoreLocks, open_core_locks
+from grainlike.subprocesses import CoreLocks, NoCoreLocks
 from grainlike.wire import (
     LOST_S,
     Assign,
@@ -93,9 +93,11 @@ from grainlike.wire import (
     ReplicaPart,
     Resumed,
     Retract,
+    Room,
     Run,
     SendReplica,
     Setup,
+    SpareReplicas,
     Stop,
     StopReason,
     StopTransfer,
@@ -108,25 +110,28 @@ from grainlike.wire import (
     plain_column,
     unpack_parcels,
 )
+from grainlike_worker.daemon._core_locks import core_locks
 from grainlike_worker.daemon._hostfiles import HostFiles
 from grainlike_worker.daemon._introduction import introduction
 from grainlike_worker.daemon._keeper import KeeperClient, memory_tier, open_keeper
 from grainlike_worker.daemon._loop_watch import watched
 from grainlike_worker.daemon._output import LIVE_S, Outputs, Show, Tap
-from grainlike_worker.daemon._probe import logical_in, offered_devices, topology
+from grainlike_worker.daemon._probe import offered_devices, topology
 from grainlike_worker.daemon._record_relay import RecordRelay
-from grainlike_worker.daemon._replicas import WorkerReplicas, open_replicas
 from grainlike_worker.daemon._report import ReportDraft, StreamRelay
 from grainlike_worker.daemon._runners import RunnerBody, RunnerMaker, processes, runner_at_home
 from grainlike_worker.daemon._stops import EndTimer, IdleTimer
 from grainlike_worker.daemon._transfers import ReplicaTransfers
 from grainlike_worker.linux._worker_cgroups import claimed_cgroups
 from grainlike_worker.runner.common._job_directories import warn_of_unknown_keep
+from grainlike_worker.store._limits import StoreLimits
+from grainlike_worker.store._relay import StoreRelay
+from grainlike_worker.store._replicas import WorkerReplicas, open_replicas
 
 if TYPE_CHECKING:  # it needs what waits on sockets, of which an embedded worker has none
     from grainlike_worker.daemon._data_process import DataProcess
 
-__all__ = ["core_locks", "serve_embedded"]
+__all__ = ["serve_embedded"]
 
 logger = logging.getLogger("grainlike.worker")
 
@@ -143,26 +148,17 @@ FAREWELL_S = 1.0
 """How long a worker that stops tries to get its last words out."""
 
 
-async def serve_embedded(link: Link, offer: Allocation, *, name: str, show: Show | None) -> None:
+async def serve_embedded(link: Link, offer: Allocation, *, name: str, show: Show | None, limits: StoreLimits) -> None:
     """Be a worker inside a user's process, with coroutines in the calling loop. `show` shows what jobs write."""
     warn_of_unknown_keep()
     mind = NodeScheduler(offer, topology(), killable=False)
-    with claimed_cgroups(move=False) as cgroups, closing(core_locks(name, offer)) as locks, open_replicas() as replicas:
+    rooms = open_replicas(limits)
+    with claimed_cgroups(move=False) as cgroups, closing(core_locks(name, offer)) as locks, rooms as replicas:
         async with open_keeper(cgroups) as keeper:
             hello = introduction(name, offer, memory_tier(keeper, cgroups), replicas=replicas.directory)
             make = partial(runner_at_home, processes(keeper, offered_devices(offer).option), show=show)
             made = partial(_Daemon, locks=locks, keeper=keeper, replicas=replicas)
             await made(link, mind, hello, make, show=show, in_program=True).run()
-
-
-def core_locks(name: str, offer: Allocation) -> CoreLocks:
-    """Open the locks on the cores of an offer that this machine has; say once who offers the same."""
-    logical = set(logical_in(offer))
-    locks = open_core_locks(core for core in offer.cores if core not in logical)
-    for pid, cores in locks.overlaps().items():
-        words = "worker %s and process %d both offer cores %s: each takes those that the other does not use, if it can"
-        logger.info(words, name, pid, ",".join(map(str, cores)))
-    return locks
 
 
 class _Daemon:
@@ -209,6 +205,7 @@ class _Daemon:
         self._outputs = Outputs(self._say, self._parcels, show)
         self._replicas = replicas if replicas is not None else WorkerReplicas(None)
         self._transfers = ReplicaTransfers(self._replicas, self._say, data)
+        self._store = StoreRelay(self._replicas, self._say, mind, self._parcels)
         self._records = RecordRelay(self._say, link.unacknowledged, in_program=in_program)
         self._idle: anyio.Event | None = None
         self._idle_timer: IdleTimer | None = None
@@ -222,6 +219,7 @@ class _Daemon:
     def link_returned(self) -> None:
         """The link to the head has broken, and there is another."""
         self._transfers.link_returned()
+        self._store.link_returned()
 
     async def run(self, stop: anyio.Event | None = None) -> None:
         """Serve until the link ends, or `stop` is set; then end every runner and wait until it is gone."""
@@ -235,6 +233,7 @@ class _Daemon:
         error: GrainlikeError | None = None
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
+            self._replicas.start = tasks.start_soon
             tasks.start_soon(self._alarm.run)
             tasks.start_soon(self._beat)
             tasks.start_soon(self._transfers.run)
@@ -333,8 +332,8 @@ class _Daemon:
                 pass
             case ReplicaPart() | ReplicaCredit() | SendReplica() | PullReplica() | StopTransfer():
                 self._transfers.hear(message, buffers)
-            case DropReplicas(values=values, attempts=attempts):
-                self._replicas.drop(values, attempts)
+            case DropReplicas() | SpareReplicas():
+                self._store.hear(message)
             case Follow():
                 self._follow(message)
             case _:
@@ -396,6 +395,8 @@ class _Daemon:
                         self._tell(JobAwaits(runner, job, attempt, heard))
                     case GoesOn(job=job, attempt=attempt, heard=heard):
                         self._tell(JobGoesOn(runner, job, attempt, heard))
+                    case Room():
+                        self._store.give_room(message, self._runners[runner].post)
                     case _:
                         raise ProtocolError(f"{type(message).__name__} is nothing that a runner says")
             self._flush()
@@ -429,6 +430,8 @@ class _Daemon:
                 self._completed(action, buffers)
             case TellEnded():
                 self._report.ended.append(action.lease)
+                if self._replicas.uses:
+                    self._replicas.ended_use(action.lease)
                 self._host_files.remove(action.lease)
             case TellWaits():
                 self._report.waits.append(action.wait)
@@ -464,6 +467,8 @@ class _Daemon:
         parcels = [self._parcels[job] for job in action.jobs]
         plain = plain_column(parcels)
         data, counts, buffers = pack_parcels(parcels) if plain is None else (plain, [], [])
+        if self._replicas.sizes or action.needs:
+            self._replicas.used(action.lease, action.needs)
         if self._gangs:
             self._tell_nodes(runner, action)
         if self._in_program and _MANAGERS in sys.modules and action.runner not in self._keyed:
@@ -496,7 +501,7 @@ class _Daemon:
             self._parcels.pop(job, None)
             if self._nests:
                 self._nests.pop(job, None)
-        if completed.sizes or any(completed.codes):
+        if completed.sizes or self._replicas.rooms or any(completed.codes):
             self._replicas.ended(completed)
         if self._relay:
             self._relay.forget(completed.jobs)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from grainlike.errors import ProtocolError
 from grainlike.wire import Buffer, Fetched, Frame, Message, Pulled, PullReplica, StopTransfer, Unsent
-from grainlike_worker.daemon._replicas import WorkerReplicas
+from grainlike_worker.store._replicas import WorkerReplicas
 
 if TYPE_CHECKING:  # it needs what waits on sockets, of which an embedded worker has none
     from grainlike_worker.daemon._data_process import DataProcess

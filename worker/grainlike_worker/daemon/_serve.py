@@ -13,17 +13,19 @@ from msgspec.structs import replace
 from grainlike.net import Access, Link
 from grainlike.resources import Allocation
 from grainlike.scheduler import NodeScheduler
-from grainlike_worker.daemon._daemon import _Daemon, core_locks
+from grainlike_worker.daemon._core_locks import core_locks
+from grainlike_worker.daemon._daemon import _Daemon
 from grainlike_worker.daemon._data_process import OFF, open_data_process
 from grainlike_worker.daemon._introduction import introduction
 from grainlike_worker.daemon._keeper import memory_tier, open_keeper
 from grainlike_worker.daemon._output import show_all
 from grainlike_worker.daemon._probe import offered_devices, topology
-from grainlike_worker.daemon._replicas import open_replicas
 from grainlike_worker.daemon._runners import processes, runner_in_process
 from grainlike_worker.daemon._stops import EndTimer, IdleTimer
 from grainlike_worker.linux._worker_cgroups import claimed_cgroups
 from grainlike_worker.runner.common._job_directories import warn_of_unknown_keep
+from grainlike_worker.store._limits import StoreLimits
+from grainlike_worker.store._replicas import open_replicas
 
 __all__ = ["serve_daemon"]
 
@@ -40,6 +42,7 @@ async def serve_daemon(
     context: str = "",
     idle: IdleTimer | None = None,
     end: EndTimer | None = None,
+    limits: StoreLimits,
     access: Access | None = None,
     data: str = OFF,
 ) -> None:
@@ -48,8 +51,8 @@ async def serve_daemon(
     When `stop` is set, it takes no more jobs, ends those it has as a cancellation would, hands them back, and returns.
     What jobs write is kept for those who ask; with `echo`, this process's own streams show it too. `context` names a
     context manager, as `module:factory`, for each process that runs jobs; the current directory is searched too.
-    `idle` and `end` stop it; see `_stops`. With `access` to the head over TLS it has a data server, by the option
-    `data`; see `open_data_process`.
+    `idle` and `end` stop it; see `_stops`. `limits` are those of its values. With `access` to the head over TLS it has
+    a data server, by the option `data`; see `open_data_process`.
 
     Raises:
         HeadLostError: the head fell silent, or the connection broke before it let us in.
@@ -63,7 +66,7 @@ async def serve_daemon(
     with (
         claimed_cgroups(move=True) as cgroups,
         closing(core_locks(name, offer)) as locks,
-        open_replicas() as replicas,
+        open_replicas(limits) as replicas,
         open_data_process(access, link, data, replicas.directory, key) as server,
     ):
         async with open_keeper(cgroups, early=True) as keeper:

@@ -8,12 +8,13 @@ come so far stays, as the head goes on with it. Copies between data servers pass
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grainlike.errors import ProtocolError
-from grainlike.payload import private_map
+from grainlike.errors import ProtocolError, SerializationError
+from grainlike.payload import ReplicaSource, replica_room
 from grainlike.wire import (
     GENERATION,
     Buffer,
@@ -27,7 +28,7 @@ from grainlike.wire import (
     Unsent,
 )
 from grainlike_worker.daemon._pulls import ReplicaPulls
-from grainlike_worker.daemon._replicas import WorkerReplicas
+from grainlike_worker.store._replicas import WorkerReplicas
 
 if TYPE_CHECKING:  # it needs what waits on sockets, of which an embedded worker has none
     from grainlike_worker.daemon._data_process import DataProcess
@@ -99,7 +100,7 @@ class ReplicaTransfers:
 
     def _begin(self, message: SendReplica) -> None:
         try:
-            send = _Send(message, self._mapped(message))
+            send = _Send(message, self._open_source(message))
         except (OSError, ValueError) as error:  # `ValueError` if nothing is in it, from Python 3.13 on
             self._post(Unsent(message.transfer, f"it is not here: {error}", gone=True), ())
             return
@@ -110,22 +111,23 @@ class ReplicaTransfers:
         self._sends[message.transfer % GENERATION] = send
         self._send(send, message.credit)
 
-    def _mapped(self, message: SendReplica) -> memoryview:
+    def _open_source(self, message: SendReplica) -> ReplicaSource:
         if self._replicas.path is None:
             raise FileNotFoundError("there is no shared memory")
-        path = self._replicas.file(message.value, message.attempt)
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            return private_map(fd, os.fstat(fd).st_size)
-        finally:
-            os.close(fd)
+        return ReplicaSource(self._replicas.file(message.value, message.attempt), message.at)
 
     def _send(self, send: _Send, credit: int) -> None:
         until = min(send.at + credit, send.size)
         while send.at < until:
             end = min(send.at + PART_BYTES, until)
             part = ReplicaPart(send.transfer, send.value, send.attempt, send.at, send.size)
-            self._post(part, [send.view[send.at : end]])
+            try:
+                data = send.source.read(send.at, end)
+            except (OSError, SerializationError) as error:
+                del self._sends[send.transfer % GENERATION]
+                self._post(Unsent(send.transfer, str(error), gone=True), ())
+                return
+            self._post(part, [data])
             send.at = end
         if send.at == send.size:
             del self._sends[send.transfer % GENERATION]
@@ -141,9 +143,9 @@ class ReplicaTransfers:
             if part.at > receive.at:
                 raise OSError(f"bytes {receive.at} to {part.at} have not come")
             _write(receive.fd, data, part.at)
-            receive.at = max(receive.at, part.at + data.nbytes)
+            receive.take(data[receive.at - part.at :])
             if receive.at == part.size:
-                os.rename(receive.path, self._replicas.file(part.value, part.attempt))  # noqa: PTH104 - texts are quicker
+                self._replicas.whole(part.value, part.attempt, part.size, receive.crc, receive.room)
         except OSError as error:
             self._give_up(part.transfer)
             self._post(Unsent(part.transfer, f"it cannot be written: {error}"), ())
@@ -151,47 +153,62 @@ class ReplicaTransfers:
         self._post(ReplicaCredit(part.transfer, data.nbytes), ())
         if receive.at == part.size:
             os.close(self._receives.pop(part.transfer).fd)
-            self._replicas.add(part.value, part.attempt, part.size)
             self._post(Fetched(part.transfer, part.value, part.attempt), ())
 
     def _open(self, part: ReplicaPart) -> _Receive:
         if self._replicas.path is None:
             raise FileNotFoundError("there is no shared memory")
-        room = os.statvfs(self._replicas.path)
-        if room.f_bavail * room.f_frsize < part.size:
-            raise OSError(f"there is no room for {part.size} bytes in {self._replicas.path.parent}")
-        path = f"{self._replicas.file(part.value, part.attempt)}.part"
-        goes_on = 0 < part.at <= self._replicas.begun.pop((part.value, part.attempt), 0)
-        how = 0 if goes_on else os.O_CREAT | os.O_TRUNC
-        fd = os.open(path, os.O_WRONLY | how | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        receive = self._receives[part.transfer] = _Receive(path, fd, part.at if goes_on else 0)
+        room: Path | None
+        replica = (part.value, part.attempt)
+        at = part.at if 0 < part.at <= self._replicas.begun.pop(replica, 0) else 0
+        if at:  # it goes on where a data server has begun, in shared memory
+            room = replica_room(self._replicas.path, self._replicas.file(*replica))
+        else:
+            room = self._replicas.room_for(*replica, part.size)
+        if room is None:
+            raise OSError(f"there is no room for {part.size} bytes")
+        try:
+            how = 0 if at else os.O_CREAT | os.O_TRUNC
+            fd = os.open(room, os.O_WRONLY | how | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError:
+            self._replicas.give_back(*replica)
+            raise
+        receive = self._receives[part.transfer] = _Receive(replica, room, fd, at)
         return receive
 
     def _give_up(self, transfer: int) -> None:
         receive = self._receives.pop(transfer, None)
         if receive is not None:
             os.close(receive.fd)
-            with suppress(OSError):
-                os.unlink(receive.path)  # noqa: PTH108 - as above
+            self._replicas.give_back(*receive.replica)
+            receive.room.unlink(missing_ok=True)
 
 
 class _Send:
-    __slots__ = ("at", "attempt", "size", "transfer", "value", "view")
+    __slots__ = ("at", "attempt", "size", "source", "transfer", "value")
 
-    def __init__(self, message: SendReplica, view: memoryview) -> None:
+    def __init__(self, message: SendReplica, source: ReplicaSource) -> None:
         self.transfer, self.value, self.attempt, self.at = message.transfer, message.value, message.attempt, message.at
-        self.view = view
-        self.size = view.nbytes
+        self.source = source
+        self.size = source.size
 
 
 class _Receive:
-    __slots__ = ("at", "fd", "path")
+    __slots__ = ("at", "crc", "fd", "replica", "room")
 
-    def __init__(self, path: str, fd: int, at: int) -> None:
-        self.path = path
+    def __init__(self, replica: tuple[int, int], room: Path, fd: int, at: int) -> None:
+        self.replica = replica
+        self.room = room
         self.fd = fd
         self.at = at
         """How many bytes have come without a gap."""
+        self.crc = 0
+        """CRC-32 of them, for a file on disk, of which none have come before."""
+
+    def take(self, data: memoryview) -> None:
+        """Bytes have come that follow those which are here."""
+        self.at += data.nbytes
+        self.crc = zlib.crc32(data, self.crc)
 
 
 def _write(fd: int, data: memoryview, at: int) -> None:

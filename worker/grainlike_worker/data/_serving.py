@@ -12,9 +12,9 @@ from contextlib import closing, suppress
 from hmac import compare_digest
 from pathlib import Path
 
-from grainlike.errors import GrainlikeError, ProtocolError
+from grainlike.errors import GrainlikeError, ProtocolError, SerializationError
 from grainlike.net import RateLimitedLog
-from grainlike.payload import replica_name, replica_path
+from grainlike.payload import check_replica, open_replica, replica_name, replica_path
 from grainlike.wire import Busy, DataMessage, Gone, Here, Want, encode_data, read_data
 from grainlike_worker.data._reading import PART_BYTES, read_exactly
 from grainlike_worker.data._tls import DataTls
@@ -141,19 +141,20 @@ class ReplicaServer:
             peer.sendall(encode_data(Gone()))
             return False
         try:
-            fd = os.open(
-                replica_path(self._directory, want.value, want.attempt), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-            )
+            fd, crc = open_replica(replica_path(self._directory, want.value, want.attempt))
         except OSError:
             peer.sendall(encode_data(Gone()))
             return True
         try:
+            check_replica(fd, crc)
             size = os.fstat(fd).st_size
             if 0 <= want.at <= size:
                 peer.sendall(encode_data(Here(size)))
                 _send_file(peer, fd, want.at, size)
             else:
                 peer.sendall(encode_data(Gone()))
+        except SerializationError:  # it is damaged, on disk
+            peer.sendall(encode_data(Gone()))
         finally:
             os.close(fd)
         return True

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grainlike.context import JobInfo
+from grainlike.errors import StoreFullError
 from grainlike.joblogging import LogLevels, levels_of
 from grainlike.payload import (
     STAY_BYTES,
@@ -23,11 +24,13 @@ from grainlike.payload import (
     load_arguments,
     load_function,
     load_value,
+    remove_replica,
     replica_path,
+    replica_size,
     resolving,
     write_replica,
 )
-from grainlike.wire import Buffer, Define, FunctionSpec, Need, Parcel, Setup
+from grainlike.wire import Buffer, Define, FunctionSpec, Need, Parcel, Room, RoomIs, Setup
 from grainlike_worker.runner.common._failures import InputGoneError
 from grainlike_worker.runner.common._outcomes import Stays
 
@@ -119,26 +122,50 @@ class LoadedFunctions:
                     raise InputGoneError(referenced.gone) from error
                 raise
 
-    def kept(self, payload: Payload, function: LoadedFunction, info: JobInfo) -> Payload | Stays:
-        """Return a job's value as it is told: it stays, if it is large and `function` lets it; else, where it is large
-        and memory is shared with the head, its buffers are there.
+    def kept(
+        self, payload: Payload, function: LoadedFunction, info: JobInfo, ask: Callable[[Room], RoomIs]
+    ) -> Payload | Stays:
+        """Return a job's value as it is told. One that is to stay waits in `ask` for room.
+
+        Raises:
+            StoreFullError: there is none.
         """
         if not payload.buffers and (not function.stays or len(payload.data) <= STAY_BYTES):
             return payload
-        if function.stays and self.replicas.name and payload.nbytes > STAY_BYTES:
-            size = write_replica(replica_path(self.replicas, info.id, info.attempt), payload)
+        if self.stays(payload, function):
+            return self.written(payload, ask(Room(info.id, info.attempt, replica_size(payload))))
+        return self.sent(payload, info.id, info.attempt)
+
+    def stays(self, payload: Payload, function: LoadedFunction) -> bool:
+        """Return True if a job's value is to stay at this worker, as it is large and `function` lets it."""
+        return function.stays and payload.nbytes > STAY_BYTES and bool(self.replicas.name)
+
+    def written(self, payload: Payload, room: RoomIs) -> Payload | Stays:
+        """Return a value that is to stay, written to the room that there is for it; or as it travels, without room.
+
+        Raises:
+            StoreFullError: there is none, and will be none.
+        """
+        if room.full:
+            raise StoreFullError(room.full)
+        if room.path:
+            size = write_replica(Path(room.path), replica_path(self.replicas, room.job, room.attempt), payload)
             if size is not None:
                 return Stays(size)
+        return self.sent(payload, room.job, room.attempt)
+
+    def sent(self, payload: Payload, job: int, attempt: int) -> Payload:
+        """Return a job's value as it is sent: where memory is shared with the head, its buffers are there."""
         if not payload.buffers or self.store is None:
             return payload
-        return self.store.put(payload, self.store.own(f"r{info.id}-{info.attempt}"))
+        return self.store.put(payload, self.store.own(f"r{job}-{attempt}"))
 
     def release(self, info: JobInfo) -> None:
-        """Drop what `kept` may have begun to keep when the job was ended."""
+        """Drop what may have begun to be kept of a value when the job was ended."""
         if self.store is not None:
             self.store.discard(f"r{info.id}-{info.attempt}")
         if self.replicas.name:
-            replica_path(self.replicas, info.id, info.attempt).unlink(missing_ok=True)
+            remove_replica(replica_path(self.replicas, info.id, info.attempt))
 
     def define(self, message: Define, buffers: Sequence[Buffer]) -> None:
         """Take functions; each buffer belongs to the function of the same index."""

@@ -29,6 +29,7 @@ from grainlike.wire import (
     Parcel,
     Ready,
     Resumed,
+    RoomIs,
     Run,
     Setup,
     Stop,
@@ -48,6 +49,7 @@ from grainlike_worker.runner.common._streams import StreamSenders
 from grainlike_worker.runner.common._uplink import LoopUplink
 from grainlike_worker.runner.common._usage import Laps, PeakMemory
 from grainlike_worker.runner.loop._batch_notice import BatchNotice
+from grainlike_worker.runner.loop._placing import Placed, ValuePlacing
 from grainlike_worker.runner.loop._tasks import Tasks, open_tasks
 
 __all__ = ["serve_shared"]
@@ -120,6 +122,7 @@ class LoopRunner:
         self._slow = slow
         self._scratch = scratch
         self._functions = LoadedFunctions()
+        self._placing = ValuePlacing(self._functions, link.post)
         self._uplink = LoopUplink(link.post)
         self._peak = PeakMemory()
         self._senders = StreamSenders(link.post)
@@ -142,6 +145,8 @@ class LoopRunner:
                     self._link.post(Beat(0))  # whatever the jobs do about it: this loop turns
                 case Credit():
                     self._senders.credit(message)
+                case RoomIs():
+                    self._placing.answer(message)
                 case Outcomes() | Resumed():
                     self._uplink.hear(message, buffers)
                 case Define():
@@ -325,8 +330,12 @@ class LoopRunner:
             plain = dump_plain_value(stop.value)
             if plain is not None and (not function.stays or len(plain) <= STAY_BYTES):
                 return plain
-            payload = self._dump(stop.value, function, info)
-            return payload if isinstance(payload, Stays) or payload.buffers else bytes(payload.data)
+            payload = dump_value(stop.value, what=function.value_name)
+            if not functions.stays(payload, function):
+                payload = self._sent(payload, info)
+                return payload if payload.buffers else bytes(payload.data)
+            coroutine = self._placing.place(payload, info)
+            yielded = coroutine.send(None)  # it has asked for room, and waits
         return SuspendedCoroutine(context, coroutine, yielded, self._words, info.id, partial(self._blocked, info))
 
     def _coroutine(self, made: Any, function: LoadedFunction, info: JobInfo) -> Coroutine[Any, Any, Any]:
@@ -346,7 +355,7 @@ class LoopRunner:
         final = False
         try:
             value = await suspended
-            code, outcome = Code.SUCCEEDED, self._dump(value, function, lease.info(function.name))
+            code, outcome = Code.SUCCEEDED, await self._told(value, function, lease.info(function.name))
         except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
             if lease.current_is_stopped and is_cancellation(error):
                 code, outcome = Code.CANCELLED, NO_VALUE
@@ -363,10 +372,18 @@ class LoopRunner:
         begun = suspended.begun
         lease.ran(code, outcome, begun, time.monotonic() - begun, 0.0, final=final)
 
-    def _dump(self, value: object, function: LoadedFunction, info: JobInfo) -> Payload | Stays:
+    async def _told(self, value: object, function: LoadedFunction, info: JobInfo) -> Payload | Stays:
+        """Return the value of a job that has waited, as it is told."""
+        if type(value) is Placed:
+            return value.outcome
+        payload = dump_value(value, what=function.value_name)
+        if self._functions.stays(payload, function):
+            return (await self._placing.place(payload, info)).outcome
+        return self._sent(payload, info)
+
+    def _sent(self, payload: Payload, info: JobInfo) -> Payload:
         """The value's bytes, on memory of their own: they leave at a later turn, when others may have changed it."""
-        kept = self._functions.kept(dump_value(value, what=function.value_name), function, info)
-        return kept if isinstance(kept, Stays) else kept.detached()
+        return self._functions.sent(payload, info.id, info.attempt).detached()
 
     # --- stopping, answering -----------------------------------------------------------------------------------------
 

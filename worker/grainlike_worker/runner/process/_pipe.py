@@ -59,6 +59,12 @@ class Pipe:
             raise LinkEndedError
         return self._decoder.feed(self._incoming[:count]) if room is None else self._decoder.filled(count)
 
+    def wait(self) -> None:
+        """Wait for bytes, or the end of the stream, whatever else is watched."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        poll.poll()
+
     def poll(self) -> list[Frame]:
         """As `receive`, but an empty list at once where nothing has come."""
         found = self._poll.poll(0)

@@ -29,6 +29,7 @@ from grainlike.wire import (
     Ready,
     Renew,
     Resumed,
+    RoomIs,
     Run,
     Setup,
     Stop,
@@ -54,6 +55,7 @@ from grainlike_worker.runner.process._output import ProcessOutput
 from grainlike_worker.runner.process._pipe import LinkEndedError, Pipe
 from grainlike_worker.runner.process._process_state import ProcessState
 from grainlike_worker.runner.process._reset import RunnerReset
+from grainlike_worker.runner.process._room_asker import RoomAsker
 from grainlike_worker.runner.process._signals import RunnerSignals
 from grainlike_worker.runner.process._stdio import StandardStreams
 
@@ -104,6 +106,7 @@ class ProcessRunner:
         self._interrupts = RunnerSignals(self._flush_current, self._told_to_end)
         self._uplink = WatchedUplink(self._post_for_job, pipe.fd, self._read_for_job)
         self._loop = IsolatedLoop(self._interrupts)
+        self._rooms = RoomAsker(pipe, self._interrupts, self._handle)
         self._leases: deque[RunnerLease] = deque()
         self._gang: Gang | None = None
         self._base = copy_context()
@@ -165,6 +168,8 @@ class ProcessRunner:
                     self._functions.set_up(message)
                 case Credit():
                     self._out().credit(message)
+                case RoomIs():
+                    self._rooms.answer(message)
                 case _:
                     raise ProtocolError(f"{type(message).__name__} is nothing that a runner is told")
 
@@ -369,7 +374,7 @@ class ProcessRunner:
             )
         else:
             value = function.callable(*args, **kwargs)
-        return functions.kept(dump_value(value, what=function.value_name), function, info)
+        return functions.kept(dump_value(value, what=function.value_name), function, info, self._rooms.ask)
 
     def _out(self) -> "ProcessStreams":
         """Return the driver of streams; made for the first: what it imports would double the start of a runner."""

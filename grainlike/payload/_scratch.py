@@ -1,0 +1,201 @@
+"""Files of replicas, in shared memory or on disk: allocated before a byte is written, opened, and removed.
+
+A replica on disk, in *scratch*, has its name in shared memory all the same: a symbolic link, which takes the place of
+the file there in one step, so whoever opens that name gets the one or the other. The file's own name ends with the
+CRC-32 of its bytes, by which they are checked before they are used.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import weakref
+import zlib
+from contextlib import suppress
+from pathlib import Path
+
+from grainlike.errors import SerializationError
+from grainlike.payload._mapping import private_map
+from grainlike.payload._payload import Buffer
+from grainlike.payload._shared_directory import unlink
+
+__all__ = [
+    "ReplicaSource",
+    "allocate_replica",
+    "check_replica",
+    "copy_replica",
+    "open_replica",
+    "remove_replica",
+    "replica_room",
+    "seal_replica",
+]
+
+_CHUNK = 1024 * 1024
+_DAMAGED = "the bytes of a value are damaged: they are not those that were written to disk"
+_OPEN = os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def replica_room(directory: Path, path: Path) -> Path:
+    """Return where in a directory the replica `path` is written before it is whole.
+
+    >>> replica_room(Path("/tmp/x"), Path("/dev/shm/y/v7-1")).name
+    'v7-1.part'
+    """
+    return directory / f"{path.name}.part"
+
+
+def allocate_replica(room: Path, size: int) -> None:
+    """Make a new file of `size` bytes, at least one, all of them allocated. `OSError` where there is no room for it:
+    then there is no file.
+    """
+    fd = os.open(room, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN, 0o600)
+    try:
+        os.posix_fallocate(fd, 0, size)
+    except BaseException:
+        unlink(room)
+        raise
+    finally:
+        os.close(fd)
+
+
+def seal_replica(room: Path, path: Path, crc: int) -> None:
+    """Let a file that is whole be the replica `path`; `crc` is that of its bytes, for a file in another directory."""
+    if room.parent == path.parent:
+        room.rename(path)
+        return
+    kept = room.with_name(f"{path.name}.{crc:08x}")
+    link = path.with_name(f"{path.name}.link")
+    room.rename(kept)
+    try:
+        unlink(link)
+        link.symlink_to(kept)
+        link.rename(path)
+    except BaseException:
+        unlink(kept)
+        raise
+
+
+def open_replica(path: Path | str) -> tuple[int, int | None]:
+    """Open a replica for reading, in shared memory or on disk; return the descriptor, and the CRC-32 of its bytes. None
+    in shared memory, where none is kept.
+
+    Raises `OSError` where it is gone.
+    """
+    try:
+        return os.open(path, os.O_RDONLY | _OPEN), None
+    except OSError as error:
+        spilled = _on_disk(path) if error.errno == errno.ELOOP else None
+        if spilled is None:
+            raise
+        return os.open(spilled, os.O_RDONLY | _OPEN), int(spilled[-8:], 16)
+
+
+def check_replica(fd: int, crc: int | None) -> None:
+    """Check the bytes of an open replica; with None, there is nothing to be checked.
+
+    By `read`: a disk that errs is an error so, while a look through a mapping would kill the process.
+
+    Raises `SerializationError` where they are damaged.
+    """
+    if crc is None:
+        return
+    found = at = 0
+    buffer = memoryview(bytearray(_CHUNK))
+    try:
+        while count := os.preadv(fd, [buffer], at):
+            found = zlib.crc32(buffer[:count], found)
+            at += count
+    except OSError as error:
+        raise SerializationError(f"the bytes of a value are damaged: {error.strerror}") from error
+    if found != crc:
+        raise SerializationError(_DAMAGED)
+
+
+class ReplicaSource:
+    """Bytes of a replica that are sent in order, from byte `begin` on: mapped in shared memory, read from disk.
+
+    Raises `OSError` where it is gone, and `ValueError` where nothing is in it. Example::
+
+        source = ReplicaSource(replica_path(directory, 7, 1))
+        parts = [source.read(at, min(at + 4096, source.size)) for at in range(0, source.size, 4096)]
+    """
+
+    __slots__ = ("__weakref__", "_close", "_crc", "_fd", "_found", "_view", "size")
+
+    def __init__(self, path: Path, begin: int = 0) -> None:
+        fd, self._crc = open_replica(path)
+        self._close = weakref.finalize(self, os.close, fd)
+        self._fd = fd
+        self.size = os.fstat(fd).st_size
+        self._found = 0
+        self._view = None
+        if self._crc is None:
+            self._view = private_map(fd, self.size)
+            self._close()
+        else:
+            for at in range(0, min(begin, self.size), _CHUNK):
+                self._found = zlib.crc32(os.pread(fd, min(_CHUNK, begin - at), at), self._found)
+
+    def read(self, begin: int, end: int) -> Buffer:
+        """Return the bytes from `begin` to `end`, which follow those that were read before.
+
+        Raises `OSError` where the disk errs, and `SerializationError` in place of the last bytes, if those on disk are
+        damaged.
+        """
+        if self._view is not None:
+            return self._view[begin:end]
+        data = os.pread(self._fd, end - begin, begin)
+        self._found = zlib.crc32(data, self._found)
+        if len(data) != end - begin or (end == self.size and self._found != self._crc):
+            raise SerializationError(_DAMAGED)
+        return data
+
+
+def copy_replica(path: Path, room: Path) -> int:
+    """Copy a replica that is in shared memory to a new file; return the CRC-32 of its bytes. `FileNotFoundError` where
+    it is gone, `OSError` where it cannot be written; then there is no file.
+    """
+    source = os.open(path, os.O_RDONLY | _OPEN)
+    try:
+        allocate_replica(room, max(os.fstat(source).st_size, 1))
+        try:
+            return _copied(source, room)
+        except BaseException:
+            unlink(room)
+            raise
+    finally:
+        os.close(source)
+
+
+def remove_replica(path: Path | str) -> None:
+    """Remove a replica, wherever it is, if it is there."""
+    spilled = _on_disk(path)
+    for one in (path,) if spilled is None else (path, spilled):
+        with suppress(OSError):
+            os.unlink(one)  # noqa: PTH108 - a `Path` for each costs as much as all else
+
+
+def _copied(source: int, room: Path) -> int:
+    crc = 0
+    buffer = memoryview(bytearray(_CHUNK))
+    target = os.open(room, os.O_WRONLY | _OPEN)
+    try:
+        while count := os.readv(source, [buffer]):
+            crc = zlib.crc32(buffer[:count], crc)
+            left = buffer[:count]
+            while left.nbytes:
+                left = left[os.write(target, left) :]
+    finally:
+        os.close(target)
+    return crc
+
+
+def _on_disk(path: Path | str) -> str | None:
+    """Return the file to which a replica's name is a link, if it is a link that `seal_replica` makes."""
+    try:
+        spilled = os.readlink(path)  # noqa: PTH115 - as above
+    except OSError:
+        return None
+    name = re.escape(os.path.basename(path))  # noqa: PTH119 - as above
+    return spilled if re.fullmatch(rf".*/{name}\.[0-9a-f]{{8}}", spilled, re.DOTALL) else None

@@ -1,0 +1,107 @@
+"""Books of a store: its replicas, in order of their last use, and how many bytes each tier holds of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from grainlike.scheduler.store._events import Replica, Tier
+
+__all__ = ["StoreBooks", "StoredReplica"]
+
+
+class StoredReplica:
+    """Record of a replica, or of the room that it is to be written to.
+
+    Attributes:
+        uses: number of jobs and copies that use it now.
+        is_spilling: a copy to scratch is under way, whose room there is taken.
+        is_stuck: it could not be copied to scratch, and is not tried again.
+        is_found: it came into shared memory unasked, so that it may exceed the budget.
+    """
+
+    __slots__ = ("is_found", "is_spare", "is_spilling", "is_stuck", "is_whole", "name", "size", "tier", "uses")
+
+    def __init__(self, name: Replica, size: int, tier: Tier) -> None:
+        self.name = name
+        self.size = size
+        self.tier = tier
+        self.uses = 0
+        self.is_whole = self.is_spare = self.is_spilling = self.is_stuck = self.is_found = False
+
+
+class StoreBooks:
+    """Replicas by name, and bytes by tier. What is being spilled counts in both tiers.
+
+    Example::
+
+        books = StoreBooks()
+        books.add(StoredReplica((7, 1), 200_000, Tier.MEMORY))
+        books.memory                                               # 200000
+    """
+
+    __slots__ = ("_lines", "memory", "overdrafts", "replicas", "scratch", "spilling")
+
+    def __init__(self) -> None:
+        self.replicas: dict[Replica, StoredReplica] = {}
+        self.memory = self.scratch = self.spilling = 0
+        """Bytes in shared memory and in scratch, with the room that is given; and those of spills under way."""
+        self.overdrafts: set[Replica] = set()
+        """Outputs in shared memory for which there was room only beyond the budget."""
+        self._lines: dict[tuple[Tier, bool], dict[Replica, StoredReplica]] = {
+            (tier, is_spare): {} for tier in Tier for is_spare in (False, True)
+        }
+        """Replicas by tier and whether they are spare, least recently used first."""
+
+    def add(self, replica: StoredReplica) -> None:
+        """Add a replica, or the room for one."""
+        self.replicas[replica.name] = replica
+        self._count(replica, replica.size)
+        self._line(replica)[replica.name] = replica
+
+    def remove(self, replica: StoredReplica) -> None:
+        """Remove a replica. The room in scratch of a spill under way stays taken until `end_spill`."""
+        del self.replicas[replica.name], self._line(replica)[replica.name]
+        self._count(replica, -replica.size)
+        self.overdrafts.discard(replica.name)
+
+    def touch(self, replica: StoredReplica, *, is_spare: bool | None = None) -> None:
+        """Record a use of a replica, or whether it is spare from now on."""
+        del self._line(replica)[replica.name]
+        if is_spare is not None:
+            replica.is_spare = is_spare
+        self._line(replica)[replica.name] = replica
+
+    def begin_spill(self, replica: StoredReplica) -> None:
+        """Take room in scratch for a replica that is in shared memory."""
+        replica.is_spilling = True
+        self.scratch += replica.size
+        self.spilling += replica.size
+
+    def end_spill(self, replica: StoredReplica, *, is_kept: bool) -> None:
+        """End a spill: the replica is in scratch now, or the room there is free again."""
+        self.scratch -= replica.size
+        if self.replicas.get(replica.name) is not replica:
+            return
+        self.spilling -= replica.size
+        replica.is_spilling = False
+        if is_kept:
+            self.remove(replica)
+            replica.tier = Tier.SCRATCH
+            self.add(replica)
+
+    def idle(self, tier: Tier, *, is_spare: bool) -> Iterator[StoredReplica]:
+        """Iterate over the replicas of a tier that nobody uses, spare ones or others, least recently used first."""
+        for replica in list(self._lines[tier, is_spare].values()):
+            if replica.is_whole and not replica.uses and not replica.is_spilling:
+                yield replica
+
+    def _line(self, replica: StoredReplica) -> dict[Replica, StoredReplica]:
+        return self._lines[replica.tier, replica.is_spare]
+
+    def _count(self, replica: StoredReplica, size: int) -> None:
+        if replica.tier is Tier.SCRATCH:
+            self.scratch += size
+            return
+        self.memory += size
+        if replica.is_spilling:
+            self.spilling += size

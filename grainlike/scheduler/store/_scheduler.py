@@ -1,0 +1,305 @@
+"""Store scheduler: where the bytes of a replica go, before they are written, and what makes way for them.
+
+Room is, of these, the first that there is: free budget of shared memory; that of spare replicas which nobody uses here;
+that of others, once they are copied to scratch; scratch itself; and for outputs of jobs, shared memory beyond the
+budget, one output for each slot, while a tenth of the machine's memory is free. Whoever asks waits for copies to
+scratch at most, never for the end of a job. Time plays no part: least recently used is an order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from grainlike.scheduler.store._books import StoreBooks, StoredReplica
+from grainlike.scheduler.store._events import (
+    EvictReplica,
+    GiveRoom,
+    MemoryGranted,
+    RefuseRoom,
+    Replica,
+    ReplicaFound,
+    ReplicasRemoved,
+    ReplicasUnused,
+    ReplicasUsed,
+    ReplicaWritten,
+    RoomAsked,
+    RoomReturned,
+    RoomUnfit,
+    ScratchLost,
+    SpareTold,
+    SpillDiscarded,
+    SpillEnded,
+    SpillKept,
+    SpillReplica,
+    StoreAction,
+    StoreEvent,
+    Tier,
+)
+
+__all__ = ["StoreScheduler"]
+
+
+class _Ask:
+    """A demand for room. It waits for spills once at most; `unfit` are the tiers that turned out to have no room."""
+
+    __slots__ = ("event", "has_waited", "unfit")
+
+    def __init__(self, event: RoomAsked) -> None:
+        self.event = event
+        self.has_waited = False
+        self.unfit: set[Tier] = set()
+
+
+class StoreScheduler:
+    """Room for the replicas of one worker: `memory` bytes of shared memory and `scratch` bytes of disk.
+
+    `slots`: number of outputs that may exceed the budget. `machine`: memory that jobs and the store have in all; what
+    is granted to jobs of it is not the store's. 0: grants are no matter.
+
+    Example::
+
+        store = StoreScheduler(memory=1 << 30, scratch=0, slots=2)
+        store.handle(RoomAsked((7, 1), 200_000, is_output=True))      # [GiveRoom((7, 1), 200000, Tier.MEMORY)]
+        store.handle(ReplicaWritten((7, 1)))                          # []
+        store.books.memory                                            # 200000
+    """
+
+    __slots__ = ("_asks", "_given", "_granted", "_machine", "_spills", "books", "memory", "scratch", "slots")
+
+    def __init__(self, *, memory: int, scratch: int, slots: int, machine: int = 0) -> None:
+        self.memory = memory
+        self.scratch = scratch
+        self.slots = slots
+        self.books = StoreBooks()
+        self._machine = machine
+        self._granted = 0
+        self._asks: dict[Replica, _Ask] = {}
+        """Those that wait for spills, in order."""
+        self._given: dict[Replica, _Ask] = {}
+        """Those that have room, until their replicas are whole."""
+        self._spills: dict[Replica, StoredReplica] = {}
+
+    @property
+    def limit(self) -> int:
+        """Return the bytes of shared memory that the store may have now: its budget, less what jobs need of it."""
+        if not self._machine:
+            return self.memory
+        return max(0, min(self.memory, self._machine - self._granted))
+
+    def handle(self, event: StoreEvent) -> list[StoreAction]:
+        """Take an event; return what is to be done, in order."""
+        out: list[StoreAction] = []
+        match event:
+            case RoomAsked():
+                self._forget(event.replica)
+                self._answer(_Ask(event), out)
+            case RoomUnfit(replica=replica):
+                self._unfit(replica, out)
+            case RoomReturned(replica=replica):
+                if replica in self._asks or replica in self._given:
+                    self._forget(replica)
+            case ReplicaWritten(replica=replica):
+                if self._given.pop(replica, None) is not None:
+                    self.books.replicas[replica].is_whole = True
+                    self.books.touch(self.books.replicas[replica])
+            case ReplicaFound():
+                self._found(event)
+            case ReplicasUsed() | ReplicasUnused():
+                self._use(event.replicas, 1 if isinstance(event, ReplicasUsed) else -1)
+            case ReplicasRemoved(replicas=replicas):
+                for replica in replicas:
+                    self._forget(replica)
+            case SpareTold():
+                for record in self._known(event.replicas):
+                    self.books.touch(record, is_spare=event.is_spare)
+            case SpillEnded():
+                self._spilled(event, out)
+            case ScratchLost():
+                self.scratch = 0
+            case MemoryGranted(granted=granted):
+                self._granted = granted
+        self._settle(out)
+        return out
+
+    # --- demands -----------------------------------------------------------------------------------------------------
+
+    def _answer(self, ask: _Ask, out: list[StoreAction]) -> None:
+        """Give room, have it made, or refuse it."""
+        event, size = ask.event, ask.event.size
+        if self.books.overdrafts and not event.is_output:
+            self._refuse(event, out)
+            return
+        if Tier.MEMORY not in ask.unfit:
+            if self._fits(size) or self._evict(Tier.MEMORY, size, out):
+                self._give(ask, Tier.MEMORY, out)
+                return
+            if not ask.has_waited and self._spill(size, out):
+                self._asks[event.replica] = ask
+                return
+        if Tier.SCRATCH not in ask.unfit and self._has_scratch(size, out):
+            self._give(ask, Tier.SCRATCH, out)
+        elif Tier.MEMORY not in ask.unfit and self._may_exceed(event):
+            self._give(ask, Tier.MEMORY, out)
+            self.books.overdrafts.add(event.replica)
+        else:
+            self._refuse(event, out)
+
+    def _refuse(self, event: RoomAsked, out: list[StoreAction]) -> None:
+        out.append(RefuseRoom(event.replica, event.size, self.memory, self.scratch))
+
+    def _give(self, ask: _Ask, tier: Tier, out: list[StoreAction]) -> None:
+        event = ask.event
+        self._given[event.replica] = ask
+        self.books.add(StoredReplica(event.replica, event.size, tier))
+        out.append(GiveRoom(event.replica, event.size, tier))
+
+    def _fits(self, size: int) -> bool:
+        """Return True if so much shared memory is free now, and enough is left for those who wait once it is."""
+        room = self.limit - self.books.memory
+        return size <= min(room, room + self.books.spilling - self._waited_for())
+
+    def _waited_for(self) -> int:
+        return sum(ask.event.size for ask in self._asks.values())
+
+    def _may_exceed(self, event: RoomAsked) -> bool:
+        """Return True if an output may have shared memory beyond the budget."""
+        return event.is_output and len(self.books.overdrafts) < self.slots and event.size <= event.free
+
+    def _has_scratch(self, size: int, out: list[StoreAction]) -> bool:
+        """Return True if so much of scratch is free, after spare replicas there were evicted if that is of use."""
+        return self.books.scratch + size <= self.scratch or self._evict(Tier.SCRATCH, size, out)
+
+    def _unfit(self, replica: Replica, out: list[StoreAction]) -> None:
+        ask = self._given.pop(replica, None)
+        if ask is not None:
+            record = self.books.replicas[replica]
+            self.books.remove(record)
+            ask.unfit.add(record.tier)
+            self._answer(ask, out)
+
+    # --- what makes way ----------------------------------------------------------------------------------------------
+
+    def _evict(self, tier: Tier, size: int, out: list[StoreAction]) -> bool:
+        """Evict spare replicas so that `size` bytes of a tier are free; none, and return False, where that is too
+        little.
+        """
+        books = self.books
+        if tier is Tier.MEMORY:
+            lacking = books.memory + size + max(0, self._waited_for() - books.spilling) - self.limit
+        else:
+            lacking = books.scratch + size - self.scratch
+            if size > self.scratch:
+                return False
+        chosen: list[StoredReplica] = []
+        for spare in books.idle(tier, is_spare=True):
+            if lacking <= 0:
+                break
+            chosen.append(spare)
+            lacking -= spare.size
+        if lacking > 0:
+            return False
+        self._evict_all(chosen, out)
+        return True
+
+    def _evict_all(self, chosen: Iterable[StoredReplica], out: list[StoreAction]) -> None:
+        for spare in chosen:
+            self.books.remove(spare)
+            out.append(EvictReplica(spare.name))
+
+    def _spill(self, size: int, out: list[StoreAction]) -> bool:
+        """Begin to make `size` bytes of shared memory free: evict what is spare, and copy others to scratch. Return
+        False, and do nothing, where that is not enough.
+        """
+        books = self.books
+        lacking = books.memory - books.spilling + self._waited_for() + size - self.limit
+        spare: list[StoredReplica] = []
+        for one in books.idle(Tier.MEMORY, is_spare=True):
+            if lacking <= 0:
+                break
+            spare.append(one)
+            lacking -= one.size
+        others, room = self._to_spill(lacking)
+        if lacking > room:
+            return False
+        self._evict_all(spare, out)
+        self._begin_spills(others, out)
+        return True
+
+    def _to_spill(self, lacking: int) -> tuple[list[StoredReplica], int]:
+        """Return what to copy to scratch for so many bytes, as far as there is room there, and how many that frees."""
+        chosen: list[StoredReplica] = []
+        freed = 0
+        for one in self.books.idle(Tier.MEMORY, is_spare=False):
+            if freed >= lacking:
+                break
+            if (
+                not one.is_stuck
+                and one.name not in self._spills
+                and self.books.scratch + freed + one.size <= self.scratch
+            ):
+                chosen.append(one)
+                freed += one.size
+        return chosen, freed
+
+    def _begin_spills(self, chosen: Iterable[StoredReplica], out: list[StoreAction]) -> None:
+        for one in chosen:
+            self.books.begin_spill(one)
+            self._spills[one.name] = one
+            out.append(SpillReplica(one.name, one.size))
+
+    def _spilled(self, event: SpillEnded, out: list[StoreAction]) -> None:
+        record = self._spills.pop(event.replica, None)
+        if record is None:
+            return
+        is_here = self.books.replicas.get(record.name) is record
+        is_kept = event.is_whole and is_here and not record.uses
+        record.is_stuck = not event.is_whole
+        self.books.end_spill(record, is_kept=is_kept)
+        if event.is_whole:
+            out.append(SpillKept(record.name) if is_kept else SpillDiscarded(record.name))
+
+    # --- the end of a turn -------------------------------------------------------------------------------------------
+
+    def _settle(self, out: list[StoreAction]) -> None:
+        """Give room to those who wait, and make up for what exceeds the budget."""
+        for replica, ask in list(self._asks.items()):
+            if ask.event.size <= self.limit - self.books.memory:
+                del self._asks[replica]
+                self._give(ask, Tier.MEMORY, out)
+            elif not self.books.spilling:  # what was begun for it has ended, and there is less room than it seemed
+                del self._asks[replica]
+                ask.has_waited = True
+                self._answer(ask, out)
+        books = self.books
+        lacking = books.memory - books.spilling - self.limit
+        if lacking > 0:
+            for spare in books.idle(Tier.MEMORY, is_spare=True):
+                if lacking > 0:
+                    self._evict_all([spare], out)
+                    lacking -= spare.size
+            self._begin_spills(self._to_spill(lacking)[0], out)
+        if books.memory <= self.limit:
+            books.overdrafts.clear()
+
+    # --- replicas ----------------------------------------------------------------------------------------------------
+
+    def _forget(self, replica: Replica) -> None:
+        self._asks.pop(replica, None)
+        self._given.pop(replica, None)
+        record = self.books.replicas.get(replica)
+        if record is not None:
+            self.books.remove(record)
+
+    def _found(self, event: ReplicaFound) -> None:
+        if event.replica not in self.books.replicas and event.replica not in self._asks:
+            record = StoredReplica(event.replica, event.size, Tier.MEMORY)
+            record.is_found = record.is_whole = True
+            self.books.add(record)
+
+    def _use(self, replicas: Iterable[Replica], count: int) -> None:
+        for record in self._known(replicas):
+            record.uses = max(0, record.uses + count)
+            self.books.touch(record)
+
+    def _known(self, replicas: Iterable[Replica]) -> list[StoredReplica]:
+        return [self.books.replicas[replica] for replica in replicas if replica in self.books.replicas]

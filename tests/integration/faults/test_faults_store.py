@@ -1,0 +1,342 @@
+"""Stores of workers under pressure: values go to disk, nothing is ever paused, and a full store fails one job alone."""
+
+import asyncio
+import gc
+import signal
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from far import far_workers, head_of
+from limits import LIMIT_S
+from waiting import until
+
+from grainlike import (
+    Cores,
+    Executor,
+    JobCancelledError,
+    Resource,
+    Retry,
+    StoreFullError,
+    WorkerLostError,
+    cancel,
+    delayed,
+    gather,
+    info,
+    start,
+    wait,
+)
+from grainlike.payload import memory_id
+from grainlike.system import is_in_memory
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.skipif(not memory_id(), reason="no shared memory in the file system")]
+
+COUNT = 100_000
+SIZE = 8 * COUNT
+ROOM = SIZE + 4096
+"""Bytes of a replica, and a few."""
+
+
+@delayed
+def made(number):
+    return np.full(COUNT, number, dtype=np.float64)
+
+
+@delayed
+async def made_soon(number):
+    return np.full(COUNT, number, dtype=np.float64)
+
+
+@delayed
+async def made_later(number):
+    await asyncio.sleep(0)
+    return np.full(COUNT, number, dtype=np.float64)
+
+
+@delayed
+def total(*values):
+    return float(sum(value.sum() for value in values))
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    if is_in_memory(tmp_path):
+        pytest.skip("temporary files are in memory here")
+    found = tmp_path / "disk"
+    found.mkdir(mode=0o700)
+    return found
+
+
+def in_memory(executor: Executor) -> int:
+    """Return the bytes of values in shared memory, of all workers here."""
+    found = 0
+    for peer in head_of(executor).peers.values():
+        for file in Path(peer.hello.replicas).glob("v*"):
+            with suppress(FileNotFoundError):
+                status = file.lstat()
+                found += status.st_blocks * 512 if stat.S_ISREG(status.st_mode) else 0
+    return found
+
+
+def on_disk(disk: Path) -> list[Path]:
+    return [file for one in disk.iterdir() for file in one.glob("v*")]
+
+
+def spilled(executor: Executor) -> list[int]:
+    return [worker.spilled for worker in executor.workers()]
+
+
+# --- more than fits --------------------------------------------------------------------------------------------------
+
+
+async def use_six_times_the_store(executor: Executor, function, disk: Path) -> None:
+    """Make values one after another, and use each, and all; what is there is within the store at each moment."""
+    values = []
+    for number in range(18):
+        values.append((function @ Cores(1))(number))
+        await wait(values[-1])
+        assert in_memory(executor) <= 3 * ROOM
+    assert await gather((total @ Cores(1))(value_) for value_ in values) == [number * COUNT for number in range(18)]
+    assert (await (total @ Cores(1))(*values)) == sum(range(18)) * COUNT
+    assert in_memory(executor) <= 4 * ROOM
+    await until(lambda: spilled(executor) == [sum(file.stat().st_size for file in on_disk(disk))])
+    (worker,) = executor.workers()
+    assert worker.spilled + worker.stored == sum(info(value_).size for value_ in values)
+    assert float((await values[0]).sum()) == 0
+
+
+@pytest.mark.parametrize("function", [made, made_soon, made_later])
+@pytest.mark.parametrize("listen", [None, "tcp://127.0.0.1:0"])
+async def test_six_times_the_store_is_right_stays_within_it_and_leaves_nothing(
+    function, listen, disk: Path, start_worker
+) -> None:
+    wishes = {"store": str(3 * ROOM), "scratch": str(disk), "scratch_limit": "1G"}
+    options = {} if listen else wishes
+    async with (
+        asyncio.timeout(LIMIT_S),
+        Executor(local=None if listen else Cores(2), listen=listen, **options) as executor,
+    ):
+        if listen:
+            more = [text for name, wish in wishes.items() for text in (f"--{name.replace('_', '-')}", wish)]
+            start_worker(executor.address, more=tuple(more))
+        await use_six_times_the_store(executor, function, disk)
+        gc.collect()
+        await until(lambda: not on_disk(disk) and not in_memory(executor))
+        await until(lambda: spilled(executor) == [0])
+    await until(lambda: not list(disk.iterdir()))
+
+
+async def test_a_full_store_fails_whoever_gives_too_much_and_work_goes_on_after_del(disk: Path) -> None:
+    options = {"store": str(2 * ROOM), "scratch": str(disk), "scratch_limit": str(2 * ROOM)}
+
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1), on_failure="continue", **options) as executor:
+        values = [(made @ Cores(1))(number) for number in range(5)]  # the fifth beyond all limits
+        await wait(values)
+        assert [info(value_).state for value_ in values] == ["succeeded"] * 5
+        sixth_ = (made @ Cores(1))(5)
+        with pytest.raises(StoreFullError, match=r"no room for 800,\d+ bytes: .* 1,6\d+,\d+ bytes of shared memory"):
+            await sixth_
+        assert await (total @ Cores(1))(*values) == sum(range(5)) * COUNT
+        assert [float((await value_).sum()) for value_ in values] == [number * COUNT for number in range(5)]
+        del values, sixth_
+        gc.collect()
+        await until(lambda: not on_disk(disk) and not in_memory(executor))
+        assert await (total @ Cores(1))((made @ Cores(1))(7)) == 7 * COUNT
+
+
+@pytest.mark.parametrize("function", [made, made_later])
+async def test_a_value_that_no_store_has_room_for_fails_without_harm_to_its_runner(function) -> None:
+    options = {"store": "100Ki", "scratch_limit": "0"}
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1), on_failure="continue", **options):
+        first = start((function @ Cores(1))(1))
+        await wait(first)
+        assert info(first).state == "succeeded", "one output a slot goes beyond the budget"
+        with pytest.raises(StoreFullError, match="102,400 bytes of shared memory, and 0 of disk"):
+            await (function @ Cores(1))(2)
+        assert await (total @ Cores(1))(first) == COUNT
+
+
+async def test_values_that_are_spilled_go_to_other_workers(disk: Path, start_worker) -> None:
+    more = ("--store", str(ROOM), "--scratch", str(disk))
+    async with far_workers(start_worker, "n1", resources="cores=1") as (executor, _):
+        start_worker(executor.address, name="n2", resources="cores=1 there=4", more=more, first=_elsewhere("n2"))
+        await executor.wait_for_workers(2)
+        values = [(made @ (Cores(1) & Resource("there", 1)))(number) for number in range(4)]
+        await wait(values)
+        assert len(on_disk(disk)) == 3
+        assert [float((await value_).sum()) for value_ in values] == [number * COUNT for number in range(4)]
+        assert executor.report().fetched > 3 * SIZE
+
+
+def _elsewhere(name: str) -> str:
+    return f"import grainlike.payload as p\np.memory_id = lambda: {name!r}"
+
+
+# --- faults ----------------------------------------------------------------------------------------------------------
+
+SMALL_SHARED_MEMORY = """
+import os
+real = os.posix_fallocate
+def of_64_kb(fd, at, size):
+    if "/dev/shm/" in os.readlink(f"/proc/self/fd/{fd}") and size > 65536:
+        raise OSError(28, "No space left on device")
+    real(fd, at, size)
+os.posix_fallocate = of_64_kb
+"""
+FULL_DISK = """
+import os
+real = os.posix_fallocate
+def full(fd, at, size):
+    if "/dev/shm/" not in os.readlink(f"/proc/self/fd/{fd}"):
+        raise OSError(28, "No space left on device")
+    real(fd, at, size)
+os.posix_fallocate = full
+"""
+
+
+async def test_where_shared_memory_is_small_values_are_on_the_disk(disk: Path, start_worker) -> None:
+    async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
+        start_worker(executor.address, more=("--scratch", str(disk)), first=SMALL_SHARED_MEMORY)
+        values = [(made @ Cores(1))(number) for number in range(3)]
+        assert await (total @ Cores(1))(*values) == 3 * COUNT
+        assert len(on_disk(disk)) == 3
+        assert in_memory(executor) == 0
+        assert head_of(executor).values.fetched == 0
+
+
+async def test_a_full_disk_is_given_up_as_a_tier_and_that_is_said(disk: Path, start_worker) -> None:
+    async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0", on_failure="continue") as executor:
+        more = ("--scratch", str(disk), "--store", str(2 * ROOM))
+        worker = start_worker(executor.address, resources="cores=1", more=more, first=FULL_DISK)
+        values = [(made @ Cores(1))(number) for number in range(3)]  # the third beyond the budget
+        await wait(values)
+        assert [info(value_).state for value_ in values] == ["succeeded"] * 3
+        with pytest.raises(StoreFullError, match=r"no value is written to .* any more: No space left on device"):
+            await (made @ Cores(1))(3)
+        assert await (total @ Cores(1))(*values) == 3 * COUNT
+        await until(lambda: "No space left" in executor.workers()[0].scratch_lost)
+        assert worker.process.poll() is None
+
+
+async def test_a_damaged_file_on_the_disk_is_a_lost_replica_and_the_value_is_made_again(disk: Path) -> None:
+    options = {"store": str(ROOM), "scratch": str(disk)}
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1), **options) as executor:
+        values = [(made @ Cores(1))(number) for number in range(2)]
+        await wait(values[0])
+        await wait(values[1])
+        (file,) = on_disk(disk)
+        with file.open("r+b") as opened:
+            opened.seek(5000)
+            opened.write(b"x")
+        assert await (total @ Cores(1))(*values) == COUNT
+        assert [info(value_).recomputed for value_ in values] == [1, 0]
+        assert executor.report().recomputed == 1
+
+
+async def test_a_damaged_file_may_not_be_sent(disk: Path, start_worker) -> None:
+    async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
+        more = ("--scratch", str(disk), "--store", str(ROOM))
+        start_worker(executor.address, more=more, first=_elsewhere("n1"))
+        value_, other_ = [(made @ Cores(1))(number) for number in (5, 6)]
+        await wait(value_)
+        await wait(other_)
+        (file,) = on_disk(disk)
+        data = bytearray(file.read_bytes())
+        data[-1] ^= 1
+        file.write_bytes(data)
+        assert float((await value_).sum()) == 5 * COUNT
+        assert info(value_).recomputed == 1
+
+
+async def test_the_disk_of_a_killed_worker_is_swept_by_the_next(disk: Path, start_worker) -> None:
+    async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
+        more = ("--scratch", str(disk), "--store", str(ROOM))
+        worker = start_worker(executor.address, more=more)
+        values = [start((made @ Cores(1))(number)) for number in range(3)]
+        await wait(values)
+        (left,) = list(disk.iterdir())  # noqa: ASYNC240 - here and now
+        assert stat.S_IMODE(left.stat().st_mode) == 0o700
+        assert {stat.S_IMODE(file.stat().st_mode) for file in left.iterdir()} == {0o600}
+        worker.process.send_signal(signal.SIGKILL)
+        await until(lambda: worker.process.poll() is not None)
+        assert left.exists()
+        start_worker(executor.address, name="n2", more=more)
+        await until(lambda: not left.exists())
+        assert await (total @ Cores(1))(*values) == 3 * COUNT
+
+
+async def test_a_job_that_is_cancelled_while_it_waits_for_room_leaves_none(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from grainlike_worker.store import _replicas
+
+    gate = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(path: Path, room: Path) -> int:
+        asyncio.run_coroutine_threadsafe(gate.wait(), loop).result()
+        return real(path, room)
+
+    async def seen(replicas, value: int, attempt: int, size: int) -> Path:
+        asked.append(value)
+        try:
+            return await room_for_output(replicas, value, attempt, size)
+        finally:
+            asked.remove(value)
+
+    asked: list[int] = []
+    room_for_output = _replicas.WorkerReplicas.room_for_output
+    monkeypatch.setattr(_replicas.WorkerReplicas, "room_for_output", seen)
+    real = _replicas.copy_replica
+    monkeypatch.setattr(_replicas, "copy_replica", slow)
+    options = {"store": str(ROOM), "scratch": str(disk)}
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2), on_failure="continue", **options):
+        kept = start((made @ Cores(1))(1))
+        await wait(kept)
+        for function in (made, made_later):
+            late = start((function @ Cores(1))(2))
+            await until(lambda: asked)
+            cancel(late)
+            with pytest.raises(JobCancelledError):
+                await late
+            await until(lambda: not asked)
+        gate.set()
+        assert await (total @ Cores(1))((made @ Cores(1))(3), kept) == 4 * COUNT
+
+
+async def test_lost_runners_leave_no_room_taken(disk: Path) -> None:
+    @delayed(retries=Retry(losses=0))
+    def dies(number):
+        import os
+
+        from grainlike_worker.runner.common import _functions
+
+        _functions.write_replica = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        return np.full(COUNT, number, dtype=np.float64)
+
+    options = {"store": str(2 * ROOM), "scratch": str(disk), "scratch_limit": "0"}
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1), on_failure="continue", **options) as executor:
+        for number in range(4):
+            with pytest.raises(WorkerLostError):
+                await (dies @ Cores(1))(number)
+        values = [(made @ Cores(1))(number) for number in range(2)]
+        assert await (total @ Cores(1))(*values) == COUNT
+        assert in_memory(executor) <= 2 * ROOM
+
+
+async def test_copies_of_values_make_room_for_outputs_and_the_values_stay_where_they_were_made(start_worker) -> None:
+    async with far_workers(start_worker, "n1", resources="cores=1 here=4") as (executor, _):
+        more = ("--store", str(2 * ROOM), "--scratch-limit", "0")
+        start_worker(executor.address, name="n2", resources="cores=1 there=4", more=more, first=_elsewhere("n2"))
+        await executor.wait_for_workers(2)
+        there = Cores(1) & Resource("there", 1)
+        values = [(made @ (Cores(1) & Resource("here", 1)))(number) for number in range(4)]
+        await wait(values)
+        for number, value_ in enumerate(values):  # each has room there once that of another was given up
+            assert await (total @ there)(value_) == number * COUNT
+        outputs = [(made @ there)(number) for number in range(2)]
+        assert await (total @ there)(*outputs) == COUNT
+        await until(lambda: [info(value_).where for value_ in values] == [("n1",)] * 4)
+        assert executor.report().recomputed == 0

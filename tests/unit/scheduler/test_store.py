@@ -1,0 +1,351 @@
+"""The store's mind: where room comes from, in which order, and what it may never do, judged over random histories."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from grainlike.scheduler.store._events import (
+    EvictReplica,
+    GiveRoom,
+    MemoryGranted,
+    RefuseRoom,
+    Replica,
+    ReplicaFound,
+    ReplicasRemoved,
+    ReplicasUnused,
+    ReplicasUsed,
+    ReplicaWritten,
+    RoomAsked,
+    RoomReturned,
+    RoomUnfit,
+    ScratchLost,
+    SpareTold,
+    SpillDiscarded,
+    SpillEnded,
+    SpillKept,
+    SpillReplica,
+    StoreAction,
+    StoreEvent,
+    Tier,
+)
+from grainlike.scheduler.store._scheduler import StoreScheduler
+
+A, B, C, D = (1, 1), (2, 1), (3, 1), (4, 1)
+FREE = 1 << 40
+
+
+def store_with(*replicas: tuple[Replica, int], memory: int = 100, scratch: int = 100, slots: int = 1) -> StoreScheduler:
+    """A store with whole outputs in shared memory."""
+    store = StoreScheduler(memory=memory, scratch=scratch, slots=slots)
+    for replica, size in replicas:
+        assert store.handle(RoomAsked(replica, size, is_output=True)) == [GiveRoom(replica, size, Tier.MEMORY)]
+        store.handle(ReplicaWritten(replica))
+    return store
+
+
+def asked(store: StoreScheduler, replica: Replica, size: int, *, free: int = 0) -> list[StoreAction]:
+    return store.handle(RoomAsked(replica, size, is_output=True, free=free))
+
+
+# --- the order -------------------------------------------------------------------------------------------------------
+
+
+def test_free_budget_comes_first() -> None:
+    store = store_with((A, 60))
+    assert asked(store, B, 40) == [GiveRoom(B, 40, Tier.MEMORY)]
+    assert store.books.memory == 100
+
+
+def test_spare_replicas_make_way_least_recently_used_first_and_no_more_of_them_than_needed() -> None:
+    store = store_with((A, 40), (B, 30), (C, 30))
+    store.handle(SpareTold([A, B, C], is_spare=True))
+    store.handle(ReplicasUsed([A]))
+    store.handle(ReplicasUnused([A]))
+    assert asked(store, D, 20) == [EvictReplica(B), GiveRoom(D, 20, Tier.MEMORY)]
+
+
+def test_a_spare_replica_that_a_job_uses_stays() -> None:
+    store = store_with((A, 50), (B, 50))
+    store.handle(SpareTold([A, B], is_spare=True))
+    store.handle(ReplicasUsed([A]))
+    assert asked(store, C, 10) == [EvictReplica(B), GiveRoom(C, 10, Tier.MEMORY)]
+    assert asked(store, D, 60) == [GiveRoom(D, 60, Tier.SCRATCH)]
+
+
+def test_primaries_are_spilled_and_whoever_asked_waits_for_that_alone() -> None:
+    store = store_with((A, 60), (B, 40))
+    assert asked(store, C, 30) == [SpillReplica(A, 60)]
+    assert store.handle(SpillEnded(A, is_whole=True)) == [SpillKept(A), GiveRoom(C, 30, Tier.MEMORY)]
+    assert (store.books.memory, store.books.scratch) == (70, 60)
+
+
+def test_what_is_used_is_not_spilled_and_the_output_goes_to_scratch() -> None:
+    store = store_with((A, 60), (B, 40))
+    store.handle(ReplicasUsed([A, B]))
+    assert asked(store, C, 30) == [GiveRoom(C, 30, Tier.SCRATCH)]
+
+
+def test_a_replica_that_is_used_while_it_is_spilled_stays_and_the_output_goes_to_scratch() -> None:
+    store = store_with((A, 100), scratch=200)
+    asked(store, B, 30)
+    store.handle(ReplicasUsed([A]))
+    assert store.handle(SpillEnded(A, is_whole=True)) == [SpillDiscarded(A), GiveRoom(B, 30, Tier.SCRATCH)]
+    assert (store.books.memory, store.books.scratch) == (100, 30)
+
+
+def test_a_replica_that_is_removed_while_it_is_spilled_leaves_nothing() -> None:
+    store = store_with((A, 100))
+    asked(store, B, 30)
+    assert store.handle(ReplicasRemoved([A])) == [GiveRoom(B, 30, Tier.MEMORY)]
+    assert store.handle(SpillEnded(A, is_whole=True)) == [SpillDiscarded(A)]
+    assert (store.books.memory, store.books.scratch) == (30, 0)
+
+
+def test_a_small_output_does_not_take_what_a_large_one_waits_for() -> None:
+    store = store_with((A, 60))
+    assert asked(store, B, 90) == [SpillReplica(A, 60)]
+    assert asked(store, C, 40) == [GiveRoom(C, 40, Tier.SCRATCH)]
+    assert store.handle(SpillEnded(A, is_whole=True)) == [SpillKept(A), GiveRoom(B, 90, Tier.MEMORY)]
+
+
+def test_beyond_the_budget_each_slot_has_one_output_until_that_is_paid_back() -> None:
+    store = store_with((A, 100), scratch=0)
+    assert asked(store, B, 30, free=FREE) == [GiveRoom(B, 30, Tier.MEMORY)]
+    assert asked(store, C, 30, free=FREE) == [RefuseRoom(C, 30, 100, 0)]
+    store.handle(ReplicasRemoved([A]))
+    assert asked(store, C, 70, free=FREE) == [GiveRoom(C, 70, Tier.MEMORY)]
+    assert asked(store, D, 30, free=FREE) == [GiveRoom(D, 30, Tier.MEMORY)]
+
+
+def test_nothing_goes_beyond_the_budget_where_the_machine_has_no_memory() -> None:
+    assert asked(store_with((A, 100), scratch=0), B, 30, free=29) == [RefuseRoom(B, 30, 100, 0)]
+
+
+def test_copies_do_not_go_beyond_the_budget_nor_come_before_that_is_paid_back() -> None:
+    store = store_with((A, 100), scratch=0)
+    assert store.handle(RoomAsked(B, 1, is_output=False, free=FREE)) == [RefuseRoom(B, 1, 100, 0)]
+    asked(store, C, 30, free=FREE)
+    store.scratch = 100
+    assert store.handle(RoomAsked(B, 1, is_output=False, free=FREE))[0] == RefuseRoom(B, 1, 100, 100)
+
+
+def test_what_is_beyond_the_budget_is_spilled_as_soon_as_scratch_has_room() -> None:
+    store = store_with((A, 100), scratch=40)
+    store.handle(RoomAsked(B, 40, is_output=True))
+    store.handle(ReplicaWritten(B))
+    assert asked(store, C, 40, free=FREE) == [GiveRoom(C, 40, Tier.MEMORY)]
+    store.handle(ReplicaWritten(C))
+    assert store.handle(ReplicasRemoved([B])) == [SpillReplica(C, 40)]
+
+
+def test_where_the_file_system_has_no_room_the_output_goes_on_to_scratch() -> None:
+    store = store_with((A, 10))
+    asked(store, B, 30)
+    assert store.handle(RoomUnfit(B)) == [GiveRoom(B, 30, Tier.SCRATCH)]
+    assert store.handle(RoomUnfit(B)) == [RefuseRoom(B, 30, 100, 100)]
+    assert (store.books.memory, store.books.scratch) == (10, 0)
+
+
+def test_a_disk_that_is_lost_is_a_tier_no_more_and_its_spill_is_not_tried_again() -> None:
+    store = store_with((A, 100))
+    asked(store, B, 30, free=FREE)
+    store.handle(ScratchLost())
+    assert store.handle(SpillEnded(A, is_whole=False)) == [GiveRoom(B, 30, Tier.MEMORY)]
+    assert store.books.scratch == 0
+
+
+def test_a_spill_that_failed_is_not_tried_again() -> None:
+    store = store_with((A, 100))
+    asked(store, B, 30)
+    assert store.handle(SpillEnded(A, is_whole=False)) == [GiveRoom(B, 30, Tier.SCRATCH)]
+    assert asked(store, C, 30) == [GiveRoom(C, 30, Tier.SCRATCH)]
+
+
+def test_values_give_way_to_memory_that_is_granted_to_jobs() -> None:
+    store = StoreScheduler(memory=100, scratch=100, slots=1, machine=120)
+    for replica in (A, B):
+        asked(store, replica, 50)
+        store.handle(ReplicaWritten(replica))
+    assert store.handle(MemoryGranted(20)) == []
+    assert store.handle(MemoryGranted(60)) == [SpillReplica(A, 50)]
+    store.handle(SpillEnded(A, is_whole=True))
+    assert store.books.memory == 50
+    assert asked(store, C, 20)[0] == SpillReplica(B, 50)
+
+
+def test_room_is_returned_whatever_became_of_it() -> None:
+    store = store_with((A, 100))
+    asked(store, B, 30)
+    store.handle(RoomReturned(B))
+    assert store.handle(SpillEnded(A, is_whole=True)) == [SpillKept(A)]
+    asked(store, C, 30)
+    store.handle(RoomReturned(C))
+    store.handle(RoomReturned(A))  # whole: nobody is to write it
+    assert (store.books.memory, store.books.scratch) == (0, 100)
+
+
+# --- random histories ------------------------------------------------------------------------------------------------
+
+
+class World:
+    """A worker that does what the mind says, knows what is truly where, and judges each step."""
+
+    def __init__(self, memory: int, scratch: int, slots: int) -> None:
+        self.store = StoreScheduler(memory=memory, scratch=scratch, slots=slots)
+        self.slots = slots
+        self.memory: dict[Replica, int] = {}
+        self.scratch: dict[Replica, int] = {}
+        self.whole: set[Replica] = set()
+        self.spare: set[Replica] = set()
+        self.used: dict[Replica, int] = {}
+        self.found: set[Replica] = set()
+        self.asked: dict[Replica, int] = {}
+        """Those that have no answer yet."""
+        self.spills: list[tuple[Replica, int]] = []
+        self.last = 0
+
+    def tell(self, event: StoreEvent) -> None:
+        for action in self.store.handle(event):
+            self._do(action)
+        self._judge()
+
+    def _do(self, action: StoreAction) -> None:
+        match action:
+            case GiveRoom(replica=replica, size=size, tier=tier):
+                assert self.asked.pop(replica) == size
+                (self.memory if tier is Tier.MEMORY else self.scratch)[replica] = size
+            case RefuseRoom(replica=replica):
+                del self.asked[replica]
+            case EvictReplica(replica=replica):
+                assert replica in self.spare, "a primary was evicted"
+                assert not self.used.get(replica), "a replica in use was evicted"
+                assert replica in self.whole, "room was evicted"
+                self.gone(replica)
+            case SpillReplica(replica=replica, size=size):
+                assert replica in self.whole, "room was spilled"
+                assert self.memory[replica] == size
+                assert not self.used.get(replica), "a replica in use was spilled"
+                self.spills.append((replica, size))
+            case SpillKept(replica=replica):
+                assert not self.used.get(replica), "a replica in use was spilled"
+                self.scratch[replica] = self.memory.pop(replica)
+            case SpillDiscarded():
+                pass
+
+    def gone(self, replica: Replica) -> None:
+        for place in (self.memory, self.scratch, self.asked, self.used):
+            place.pop(replica, None)
+        for names in (self.whole, self.spare, self.found):
+            names.discard(replica)
+
+    def _judge(self) -> None:
+        books = self.store.books
+        assert sum(self.memory.values()) == books.memory
+        assert sum(self.scratch.values()) + sum(size for _, size in self.spills) == books.scratch
+        found = sum(self.memory.get(replica, 0) for replica in self.found)
+        beyond = sorted(self.memory.values(), reverse=True)[: self.slots]
+        assert sum(self.memory.values()) <= self.store.memory + found + sum(beyond)
+        assert books.scratch <= max(self.store.scratch, self.most_scratch)
+        assert len(books.overdrafts) <= self.slots
+        assert not self.asked or self.spills, "somebody waits for nothing"
+
+    @property
+    def most_scratch(self) -> int:
+        return 0 if self.store.scratch else 1 << 60  # a disk that was given up keeps what it has
+
+    # --- what may happen ---------------------------------------------------------------------------------------------
+
+    def step(self, what: int, pick: int, size: int) -> None:
+        """Let one of those things happen that can."""
+        written = sorted(self.whole)
+        rooms = sorted({*self.memory, *self.scratch} - self.whole)
+        users = sorted(name for name, count in self.used.items() if count)
+        can = [self.ask, self.ask, self.ask, *([self.lose_scratch, self.find] if pick % 16 == 0 else [])]
+        can += [partial(self.write, rooms), partial(self.write, rooms), partial(self.give_up, rooms)] if rooms else []
+        can += [partial(self.misfit, rooms)] if rooms and pick % 4 == 0 else []
+        can += [partial(do, written) for do in (self.offer, self.use, self.remove)] if written else []
+        can += [partial(self.use_no_more, users)] if users else []
+        can += [partial(self.give_up, sorted(self.asked))] if self.asked and pick % 4 == 0 else []
+        can += [self.some_spill_ends] if self.spills else []
+        can[what % len(can)](pick, size)
+
+    def ask(self, pick: int, size: int) -> None:
+        self.last += 1
+        self.asked[self.last, 1] = size
+        self.tell(RoomAsked((self.last, 1), size, is_output=pick % 3 > 0, free=FREE if pick % 2 else size - 1))
+
+    def write(self, rooms: list[Replica], pick: int, _: int) -> None:
+        self.whole.add(rooms[pick % len(rooms)])
+        self.tell(ReplicaWritten(rooms[pick % len(rooms)]))
+
+    def give_up(self, rooms: list[Replica], pick: int, _: int) -> None:
+        self.gone(rooms[pick % len(rooms)])
+        self.tell(RoomReturned(rooms[pick % len(rooms)]))
+
+    def misfit(self, rooms: list[Replica], pick: int, _: int) -> None:
+        room = rooms[pick % len(rooms)]
+        self.asked[room] = self.memory.pop(room, 0) or self.scratch.pop(room, 0)
+        self.tell(RoomUnfit(room))
+
+    def offer(self, written: list[Replica], pick: int, _: int) -> None:
+        self.spare.add(written[pick % len(written)])
+        self.tell(SpareTold([written[pick % len(written)]], is_spare=True))
+
+    def use(self, written: list[Replica], pick: int, _: int) -> None:
+        one = written[pick % len(written)]
+        self.used[one] = self.used.get(one, 0) + 1
+        self.tell(ReplicasUsed([one]))
+
+    def use_no_more(self, users: list[Replica], pick: int, _: int) -> None:
+        self.used[users[pick % len(users)]] -= 1
+        self.tell(ReplicasUnused([users[pick % len(users)]]))
+
+    def remove(self, written: list[Replica], pick: int, _: int) -> None:
+        self.gone(written[pick % len(written)])
+        self.tell(ReplicasRemoved([written[pick % len(written)]]))
+
+    def find(self, _: int, size: int) -> None:
+        self.last += 1
+        self.memory[self.last, 1] = size
+        self.whole.add((self.last, 1))
+        self.found.add((self.last, 1))
+        self.tell(ReplicaFound((self.last, 1), size))
+
+    def lose_scratch(self, _: int, __: int) -> None:
+        self.tell(ScratchLost())
+
+    def some_spill_ends(self, pick: int, _: int) -> None:
+        self.end_spill(pick, is_whole=pick % 5 != 0)
+
+    def end_spill(self, pick: int, *, is_whole: bool) -> None:
+        replica, _ = self.spills.pop(pick % len(self.spills))
+        self.tell(SpillEnded(replica, is_whole=is_whole))
+
+    def rest(self) -> None:
+        """Let all end, and look that nothing is left."""
+        while self.spills:
+            self.end_spill(0, is_whole=True)
+        assert not self.asked, "somebody was not answered"
+        for replica in sorted({*self.memory, *self.scratch}):
+            is_whole = replica in self.whole
+            self.gone(replica)
+            self.tell(ReplicasRemoved([replica]) if is_whole else RoomReturned(replica))
+        while self.spills:
+            self.end_spill(0, is_whole=False)
+        books = self.store.books
+        assert (books.memory, books.scratch, books.spilling, books.replicas, books.overdrafts) == (0, 0, 0, {}, set())
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 23), st.integers(0, 239), st.integers(1, 60)), max_size=60)
+
+
+@settings(derandomize=True, max_examples=400)
+@given(steps=STEPS, scratch=st.sampled_from([0, 50, 150]), slots=st.integers(1, 3))
+def test_nothing_is_lost_exceeded_or_left_waiting(steps: list[tuple[int, int, int]], scratch: int, slots: int) -> None:
+    world = World(100, scratch, slots)
+    for step in steps:
+        world.step(*step)
+    world.rest()

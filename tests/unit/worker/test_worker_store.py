@@ -1,0 +1,256 @@
+"""A worker's store on real files: where room is made, what is spilled, and what a disk that fails leaves behind."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import numpy as np
+import pytest
+from waiting import until
+
+from grainlike import SerializationError
+from grainlike.payload import dump_value, load_value, map_replica, replica_size, write_replica
+from grainlike.scheduler.store import Replica
+from grainlike.wire import Code, Completed, Need
+from grainlike_worker.store import _replicas
+from grainlike_worker.store._limits import StoreLimits
+from grainlike_worker.store._replicas import StoreFull, WorkerReplicas
+
+pytestmark = pytest.mark.anyio
+
+LARGE = np.arange(20_000, dtype=np.float64)
+SIZE = replica_size(dump_value(LARGE))
+
+
+class Store:
+    """A worker's replicas, with what they have said."""
+
+    def __init__(self, path: Path, limits: StoreLimits) -> None:
+        self.replicas = WorkerReplicas(path, limits)
+        self.evicted: list[Replica] = []
+        self.replicas.evicted = self.evicted.append
+
+    async def give(self, value: int) -> Path:
+        """Do as a runner does whose job gave a value."""
+        room = await self.replicas.room_for_output(value, 1, SIZE)
+        assert room.stat().st_size == SIZE
+        assert write_replica(room, self.replicas.file(value, 1), dump_value(LARGE + value)) == SIZE
+        self.replicas.ended(ended(value, Code.SUCCEEDED, SIZE))
+        return room
+
+    def holds(self, value: int) -> bool:
+        return bool((load_value(map_replica(self.replicas.file(value, 1))) == LARGE + value).all())
+
+    def is_spilled(self, value: int) -> bool:
+        return self.replicas.file(value, 1).is_symlink()
+
+
+def ended(job: int, code: Code, size: int = 0) -> Completed:
+    return Completed(1, [job], [1], [code], [0.0], [0.0], [0.0], [0], [b""], [], 0.0, sizes=[size] if size else [])
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    """Directories in place of shared memory, and of a disk; nothing is left in the second."""
+    memory, disk = tmp_path / "memory", tmp_path / "disk"
+    memory.mkdir()
+    disk.mkdir()
+    yield memory, disk
+    assert list(disk.iterdir()) == []
+
+
+@asynccontextmanager
+async def opened(
+    places: tuple[Path, Path], memory: float = 2, scratch: float = 100, slots: int = 1, machine: float = 0
+) -> AsyncIterator[Store]:
+    """A store with room for so many values in each tier."""
+    sizes = int(memory * SIZE), int(scratch * SIZE)
+    store = Store(places[0], StoreLimits(*sizes, places[1], slots, int(machine * SIZE)))
+    async with anyio.create_task_group() as tasks:
+        store.replicas.start = tasks.start_soon
+        yield store
+    store.replicas.remove()
+
+
+async def test_six_times_as_much_as_the_memory_of_the_store_is_there_and_right(places: tuple[Path, Path]) -> None:
+    async with opened(places) as store:
+        for value in range(12):
+            await store.give(value)
+            in_memory = sum(not store.is_spilled(value) for value in range(value + 1))
+            assert in_memory <= 2
+        assert all(map(store.holds, range(12)))
+        assert store.replicas.spilled == 10 * SIZE
+        store.replicas.drop(range(12), [1] * 12)
+        assert store.replicas.spilled == 0
+        assert list(places[0].iterdir()) == []
+        assert [list(one.iterdir()) for one in places[1].iterdir()] == [[next(places[1].iterdir()) / "owner.lock"]]
+
+
+async def test_what_was_used_last_stays_in_memory_and_what_is_used_does_so_anyway(places: tuple[Path, Path]) -> None:
+    async with opened(places, memory=3) as store:
+        for value in range(3):
+            await store.give(value)
+        store.replicas.used(5, [[Need(0, 1, SIZE)]])
+        await store.give(3)
+        assert [store.is_spilled(value) for value in range(4)] == [False, True, False, False]
+        store.replicas.ended_use(5)
+        await store.give(4)
+        assert [store.is_spilled(value) for value in range(4)] == [False, True, True, False]
+
+
+async def test_where_all_is_used_the_value_is_written_to_the_disk(places: tuple[Path, Path]) -> None:
+    async with opened(places) as store:
+        for value in range(2):
+            await store.give(value)
+        store.replicas.used(5, [[Need(0, 1, SIZE)], [Need(1, 1, SIZE)]])
+        room = await store.give(2)
+        assert places[1] in room.parents
+        assert [store.is_spilled(value) for value in range(3)] == [False, False, True]
+        assert store.holds(2)
+
+
+async def test_spare_replicas_are_evicted_and_that_is_told(places: tuple[Path, Path]) -> None:
+    async with opened(places) as store:
+        for value in range(2):
+            await store.give(value)
+        store.replicas.spare([0], [1], is_spare=True)
+        await store.give(2)
+        assert store.evicted == [(0, 1)]
+        assert not store.replicas.file(0, 1).exists()
+        assert (0, 1) not in store.replicas.sizes
+        assert not store.is_spilled(1)
+
+
+async def test_beyond_all_limits_one_output_a_slot_and_then_none(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_replicas, "spare_memory", lambda: SIZE)
+    async with opened(places, scratch=0, slots=2) as store:
+        for value in range(4):
+            await store.give(value)
+        with pytest.raises(StoreFull, match=f"{SIZE:,} bytes.*{2 * SIZE:,} bytes of shared memory, and 0 of disk"):
+            await store.give(4)
+        assert all(map(store.holds, range(4)))
+        store.replicas.drop(range(3), [1] * 3)
+        await store.give(5)
+        assert store.holds(5)
+
+
+async def test_nothing_goes_beyond_the_limits_where_memory_is_scarce(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_replicas, "spare_memory", lambda: SIZE - 1)
+    async with opened(places, memory=1, scratch=0) as store:
+        await store.give(0)
+        with pytest.raises(StoreFull):
+            await store.give(1)
+
+
+async def test_values_give_way_to_memory_that_jobs_are_granted(places: tuple[Path, Path]) -> None:
+    async with opened(places, memory=2, machine=3) as store:
+        for value in range(2):
+            await store.give(value)
+        store.replicas.granted = lambda: 2 * SIZE
+        store.replicas.used(1, [])
+        await until(lambda: store.is_spilled(0))
+        assert not store.is_spilled(1)
+
+
+async def test_memory_that_its_file_system_does_not_have_is_found_on_the_disk(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_64_mb(room: Path, size: int) -> None:
+        if room.parent == places[0]:
+            raise OSError(28, "No space left on device")
+        real(room, size)
+
+    real = _replicas.allocate_replica
+    monkeypatch.setattr(_replicas, "allocate_replica", of_64_mb)
+    async with opened(places) as store:
+        await store.give(0)
+        assert store.is_spilled(0)
+        assert store.holds(0)
+
+
+@pytest.mark.parametrize("when", ["at birth", "while it spills"])
+async def test_a_disk_that_is_full_is_given_up_and_what_is_there_stays(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    def full(fd: int, at: int, size: int) -> None:
+        if fills and places[1] in Path(f"/proc/self/fd/{fd}").readlink().parents:
+            raise OSError(28, "No space left on device")
+        real(fd, at, size)
+
+    real = os.posix_fallocate
+    fills: list[int] = []
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(_replicas, "spare_memory", lambda: SIZE)
+    changes: list[str] = []
+    async with opened(places) as store:
+        store.replicas.changed = lambda: changes.append(store.replicas.lost)
+        for value in range(3):
+            await store.give(value)
+        fills.append(1)
+        if when == "at birth":
+            store.replicas.used(1, [[Need(1, 1, SIZE)], [Need(2, 1, SIZE)]])
+        await store.give(3)  # beyond the budget
+        with pytest.raises(StoreFull, match=r"no value is written to .* any more: No space left"):
+            await store.give(4)
+        assert [store.is_spilled(value) for value in range(4)] == [True, False, False, False]
+        assert all(map(store.holds, range(4)))
+        assert "No space left" in changes[-1]
+
+
+async def test_room_of_a_job_that_ends_without_its_value_is_free_again(places: tuple[Path, Path]) -> None:
+    async with opened(places, memory=1, scratch=0) as store:
+        for code in (Code.CANCELLED, Code.CRASHED, Code.FAILED, Code.SUCCEEDED):
+            room = await store.replicas.room_for_output(1, 1, SIZE)
+            assert room.exists()
+            store.replicas.ended(ended(1, code))
+            assert not room.exists()
+        await store.give(1)
+
+
+async def test_whoever_is_given_up_while_a_value_is_spilled_for_it_hears_that(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copied_then(path: Path, room: Path) -> int:
+        gate.wait()
+        return real(path, room)
+
+    real, gate = _replicas.copy_replica, threading.Event()
+    monkeypatch.setattr(_replicas, "copy_replica", copied_then)
+    refused: list[str] = []
+
+    async def ask(store: Store) -> None:
+        with pytest.raises(StoreFull) as found:
+            await store.replicas.room_for_output(1, 1, SIZE)
+        refused.append(str(found.value))
+
+    async with opened(places, memory=1) as store:
+        await store.give(0)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, store)
+            await until(lambda: (1, 1) in store.replicas.rooms)
+            store.replicas.ended(ended(1, Code.CANCELLED))
+        assert refused == ["nobody waits for it any more"]
+        gate.set()
+        await until(lambda: store.is_spilled(0))
+
+
+async def test_a_copy_has_room_on_the_disk_and_is_checked_there(places: tuple[Path, Path]) -> None:
+    async with opened(places, memory=0.5) as store:
+        data = bytes(SIZE)
+        room = store.replicas.room_for(7, 1, SIZE)
+        assert room is not None
+        room.write_bytes(data)
+        store.replicas.whole(7, 1, SIZE, 12345, room)
+        assert store.is_spilled(7)
+        with pytest.raises(SerializationError, match="damaged"):
+            map_replica(store.replicas.file(7, 1))
+        assert store.replicas.room_for(8, 1, 1000 * SIZE) is None

@@ -1,0 +1,122 @@
+"""Limits of a worker's store: how much shared memory and disk its values may take, and where that disk is."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+from grainlike.errors import ResourceSpecError
+from grainlike.resources import Allocation
+from grainlike.resources._quantity import UNIT, in_bytes, quantity
+from grainlike.system import free_bytes, is_in_memory, own_memory
+
+__all__ = ["StoreLimits", "StoreOptions", "store_limits"]
+
+logger = logging.getLogger("grainlike.worker")
+
+_SHARED = Path("/dev/shm")  # noqa: S108 - where the directories of replicas are
+_STORE_PERCENT = 30
+_SCRATCH_PERCENT = 80
+
+
+class StoreOptions(NamedTuple):
+    """Wishes of whoever starts a worker: sizes as text, and a directory. None: the default."""
+
+    store: str | None = None
+    scratch: str | os.PathLike[str] | None = None
+    scratch_limit: str | None = None
+
+
+class StoreLimits(NamedTuple):
+    """Bytes of shared memory and of disk; the directory below which those on disk are, None without; how many outputs
+    may exceed that; and the memory that the store shares with its jobs, 0 if they were not offered any.
+    """
+
+    memory: int
+    scratch: int = 0
+    place: Path | None = None
+    slots: int = 1
+    machine: int = 0
+
+
+def store_limits(options: StoreOptions, offer: Allocation) -> StoreLimits:
+    """Return the limits of the store of a worker with this offer.
+
+    Raises:
+        ResourceSpecError: a size is none, or more than there is of memory; or the directory cannot serve.
+    """
+    usable = offer.memory or own_memory()
+    place = _default_place() if options.scratch is None else _checked_place(Path(options.scratch))
+    scratch = 0 if place is None else free_bytes(place) * _SCRATCH_PERCENT // 100
+    if options.scratch_limit is not None:
+        scratch = _size("scratch_limit", options.scratch_limit)
+        if scratch and place is None:
+            raise ResourceSpecError("scratch_limit: there is no disk for it; name a directory on one with scratch")
+    memory = _memory(options.store, usable)
+    return StoreLimits(memory, scratch, place, max(1, len(offer.cores)), offer.memory)
+
+
+def _memory(asked: str | None, usable: int) -> int:
+    """Return the budget of shared memory."""
+    room = free_bytes(_SHARED) if _SHARED.is_dir() else 0
+    if asked is None:
+        return min(usable * _STORE_PERCENT // 100, room)
+    size = _size("store", asked)
+    if usable and size > usable:
+        raise ResourceSpecError(f"store: {_shown(size)} is more than the worker's memory of {_shown(usable)}")
+    if size > room:
+        words = "the store is to have %s of shared memory, and %s has room for %s: what does not fit goes to disk"
+        logger.warning(words, _shown(size), _SHARED, _shown(room))
+    return size
+
+
+def _size(what: str, text: str) -> int:
+    try:
+        size = quantity(text)
+    except ResourceSpecError as error:
+        raise ResourceSpecError(f"{what}: {error}") from error
+    if size < 0 or size % UNIT:
+        raise ResourceSpecError(f"{what}: {text!r} is no number of bytes, such as 8Gi")
+    return size // UNIT
+
+
+def _shown(size: int) -> str:
+    return in_bytes(size * UNIT)
+
+
+def _default_place() -> Path | None:
+    """Return where temporary files go, if that is a disk of which we can use some."""
+    places = [*map(os.environ.get, ("TMPDIR", "TEMP", "TMP")), "/tmp", "/var/tmp"]  # noqa: S108 - as `tempfile` looks
+    for place in map(Path, filter(None, places)):
+        if not _why_not(place):
+            return place.absolute()
+    return None
+
+
+def _checked_place(place: Path) -> Path:
+    why = _why_not(place)
+    if why:
+        raise ResourceSpecError(f"scratch: {place} {why}")
+    return place.absolute()
+
+
+def _why_not(place: Path) -> str:
+    """Return why a directory cannot hold values; empty if it can."""
+    try:
+        status = place.stat()
+        if not stat.S_ISDIR(status.st_mode):
+            return "is no directory"
+        if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+            return "may not be written to by this user"
+        if is_in_memory(place):
+            return "is in memory: name a directory on a disk"
+    except OSError as error:
+        return f"cannot be used: {error.strerror}"
+    if status.st_uid not in (os.geteuid(), 0):
+        return f"belongs to user id {status.st_uid}, not to us ({os.geteuid()}): choose another"
+    if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
+        return f"could be changed by others; close it with: chmod go-w {place}"
+    return ""

@@ -1,0 +1,87 @@
+"""Way between a worker's store and those around it: runners that ask it for room, and the head, which hears what is on
+disk and what was evicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+
+import anyio
+
+from grainlike.scheduler import NodeScheduler
+from grainlike.scheduler.store import Replica
+from grainlike.wire import DropReplicas, Evicted, Message, Room, RoomIs, SpareReplicas, Stored
+from grainlike_worker.store._replicas import StoreFull, WorkerReplicas
+
+__all__ = ["StoreRelay"]
+
+TOLD_WITHIN_S = 0.1
+"""How late the head hears how much is on disk, at most."""
+
+Say = Callable[[Message], object]
+
+
+class StoreRelay:
+    """Messages of the store `replicas` to the head (`say`), and its answers to runners, for the `jobs` that are here.
+    `mind` grants memory to them.
+
+    Example::
+
+        relay = StoreRelay(replicas, link.post, mind, jobs)
+        relay.give_room(Room(job=7, attempt=1, size=200_064), runner.post)      # posts a RoomIs, at once or later
+    """
+
+    def __init__(self, replicas: WorkerReplicas, say: Say, mind: NodeScheduler, jobs: Container[int]) -> None:
+        self._jobs = jobs
+        self._replicas = replicas
+        self._say = say
+        self._told = Stored(0)
+        self._is_due = False
+        replicas.granted = lambda: mind.granted_memory
+        replicas.evicted = self._evicted
+        replicas.changed = self._changed
+
+    def give_room(self, asked: Room, post: Say) -> None:
+        """Answer a runner. A job that is not here any more gets no room: nobody will tell of its end."""
+        if asked.job in self._jobs and self._replicas.directory:
+            self._replicas.start(self._answer, asked, post)
+        else:
+            post(RoomIs(asked.job, asked.attempt))
+
+    def hear(self, message: DropReplicas | SpareReplicas) -> None:
+        """Take what the head says of replicas."""
+        match message:
+            case DropReplicas(values=values, attempts=attempts):
+                self._replicas.drop(values, attempts)
+            case SpareReplicas(values=values, attempts=attempts, is_spare=is_spare):
+                self._replicas.spare(values, attempts, is_spare=is_spare)
+
+    def link_returned(self) -> None:
+        """The link to the head was replaced: what was told over the last one may be lost."""
+        self._told = Stored(0)
+        self._changed()
+
+    async def _answer(self, asked: Room, post: Say) -> None:
+        try:
+            file = await self._replicas.room_for_output(asked.job, asked.attempt, asked.size)
+        except StoreFull as error:
+            post(RoomIs(asked.job, asked.attempt, full=str(error)))
+        else:
+            post(RoomIs(asked.job, asked.attempt, path=str(file)))
+
+    def _evicted(self, replica: Replica) -> None:
+        value, attempt = replica
+        self._say(Evicted([value], [attempt]))
+
+    def _changed(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._replicas.start(self._tell)
+
+    async def _tell(self) -> None:
+        await anyio.sleep(TOLD_WITHIN_S)
+        self._is_due = False
+        stored = Stored(self._replicas.spilled, self._replicas.lost)
+        if stored != self._told:
+            self._told = stored
+            self._say(stored)
