@@ -41,8 +41,8 @@ from grainlike.wire import (
     StopTransfer,
     Unsent,
 )
-from grainlike_worker.store._replicas import WorkerReplicas
 from grainlike_worker.daemon._transfers import ReplicaTransfers
+from grainlike_worker.store._replicas import WorkerReplicas
 
 Said = tuple[Message, Sequence[Buffer]]
 
