@@ -164,6 +164,27 @@ def test_a_port_where_nobody_listens_is_unreachable(getter: Getter) -> None:
     assert f"127.0.0.1:{port}" in told.why
 
 
+def test_what_waits_for_a_source_that_cannot_be_reached_waits_no_longer(
+    getter: Getter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dials: list[TcpAddress] = []
+    all_wait = threading.Event()
+
+    def silent(tls: DataTls, address: TcpAddress, within_s: float) -> None:
+        dials.append(address)
+        assert all_wait.wait(LIMIT_S)
+        raise TimeoutError
+
+    monkeypatch.setattr(DataTls, "dial", silent)
+    numbers = [getter.pull("tcp://127.0.0.1:1", value, 10, at=value) for value in range(3 * _pulling.LANES)]
+    all_wait.set()
+    told = [getter.answer() for _ in numbers]
+    assert sorted(one.transfer for one in told) == numbers
+    assert all(one.unreachable for one in told)
+    assert len(dials) == _pulling.LANES  # each of which takes its time
+    assert not getter.puller.busy
+
+
 @pytest.mark.parametrize("address", ["", "tcp://nowhere", "unix:///tmp/x", "tcp://host.invalid:1", "tcp://[::1]:0"])
 def test_an_address_that_is_none_is_unreachable(getter: Getter, address: str) -> None:
     getter.pull(address, 7, 10)
