@@ -50,6 +50,13 @@ class WorkerReplicas:
         """Note a replica that is whole."""
         self.sizes[value, attempt] = size
 
+    def begin(self, value: int, attempt: int) -> None:
+        """Make the file that a data server fills, unless it is there; `drop` removes it. Raises `OSError`."""
+        if self.path is None:
+            raise FileNotFoundError("there is no shared memory")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.close(os.open(f"{self.file(value, attempt)}.part", flags, 0o600))
+
     def ended(self, completed: Completed) -> None:
         """Take the ends of attempts as they are told to the head: note values that stay, and leave no others."""
         sizes = completed.sizes or [0] * len(completed.jobs)
