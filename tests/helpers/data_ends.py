@@ -14,6 +14,7 @@ from typing import Any
 from grainlike.net import Credentials, TcpAddress, listen_tcp, make_credentials
 from grainlike.payload import replica_name, replica_path
 from grainlike.wire import PullReplica, Want, read_data
+from grainlike_worker.daemon._replicas import WorkerReplicas
 from grainlike_worker.data._pulling import Puller
 from grainlike_worker.data._reading import read_exactly
 from grainlike_worker.data._serving import ReplicaServer
@@ -91,6 +92,7 @@ class Getter:
 
     def pull(self, address: object, value: int, size: int, at: int = 0, name: bytes | None = None) -> int:
         self._last += 1
+        WorkerReplicas(self.directory).begin(value, 1)  # as a daemon does
         self.puller.pull(PullReplica(self._last, value, 1, size, at, str(address), name or named(value)))
         return self._last
 

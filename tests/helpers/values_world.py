@@ -154,7 +154,7 @@ class World:
         return self.mover._credit.under_way
 
     def at_rest(self) -> bool:
-        idle = not self.mover._by_target and not self.state.direct and not self.state.begun
+        idle = not self.mover._by_target and not self.state.direct and not any(self.state.begun.values())
         return not self.state.transfers and idle and not self.under_way
 
 

@@ -81,20 +81,33 @@ class DirectCopies:
     def stop(self, copy: DirectTransfer | None) -> None:
         """End a copy before its end."""
         if copy is not None:
-            self._end(copy, copy.written)
+            self._end(copy)
+            self.broke_off(copy.value, copy.attempt, copy.target, copy.written)
             target = self._state.peers.get(copy.target)
             if target is not None:
                 target.post(StopTransfer(copy.number))
 
+    def broke_off(self, value: int, attempt: int, target: int, at: int) -> None:
+        """Record that a worker, if it is one, may have a file of a replica; the next copy goes on with `at` bytes."""
+        if target in self._state.peers:
+            self._state.begun[target, value, attempt] = at
+
     def dropped(self, values: Iterable[int], attempts: Iterable[int], target: int) -> None:
-        """A worker removes these replicas, and what has come of them."""
-        for value, attempt in zip(values, attempts, strict=True):
+        """A worker removes these replicas, and what has come of them. So do those that have no more than that."""
+        if not self._state.begun:
+            return
+        dropped = set(zip(values, attempts, strict=True))
+        for value, attempt in dropped:
             self._state.begun.pop((target, value, attempt), None)
+        self._remove([key for key in self._state.begun if key[1:] in dropped])
 
     def forget(self, values: Iterable[int]) -> None:
         """Have what has come of these values removed: nobody needs them."""
         values = set(values)
-        for target, value, attempt in [key for key in self._state.begun if key[1] in values]:
+        self._remove([key for key in self._state.begun if key[1] in values])
+
+    def _remove(self, keys: list[tuple[int, int, int]]) -> None:
+        for target, value, attempt in keys:
             del self._state.begun[target, value, attempt]
             self._state.peers[target].post(DropReplicas([value], [attempt]))
 
@@ -119,7 +132,7 @@ class DirectCopies:
         match message:
             case Fetched():
                 self._came(copy, copy.size)
-                self._end(copy, 0)
+                self._end(copy)
                 self._answer(ReplicasArrived(copy.target, [copy.value], [copy.attempt]))
             case Unsent():
                 self._unsent(peer, copy, message)
@@ -143,7 +156,8 @@ class DirectCopies:
 
     def _unsent(self, peer: Connection, copy: DirectTransfer, message: Unsent) -> None:
         self._came(copy, message.at)
-        self._end(copy, message.at)
+        self._end(copy)
+        self.broke_off(copy.value, copy.attempt, copy.target, message.at)
         source = self._state.peers[copy.source]
         if message.gone:
             # Of its replicas a worker speaks alone: it is asked itself, by way of the head.
@@ -157,7 +171,5 @@ class DirectCopies:
         unreachable = message.unreachable
         self._answer(ReplicasFailed(copy.target, [copy.value], [copy.attempt], why, unreachable=unreachable))
 
-    def _end(self, copy: DirectTransfer, at: int) -> None:
+    def _end(self, copy: DirectTransfer) -> None:
         del self._state.direct[copy.number], self._by_target[copy.target, copy.value]
-        if 0 < at < copy.size and copy.target in self._state.peers:
-            self._state.begun[copy.target, copy.value, copy.attempt] = at

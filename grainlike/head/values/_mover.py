@@ -290,6 +290,7 @@ class ValueMover:
         """End a transfer before its end, and let those ends of it know that are there."""
         if transfer is not None:
             self._end(transfer)
+            self.direct.broke_off(transfer.value, transfer.attempt, transfer.target, 0)
             for worker, number in ((transfer.source, transfer.leg), (transfer.target, transfer.number)):
                 peer = self._state.peers.get(worker)
                 if peer is not None:

@@ -309,6 +309,9 @@ class Transfers:
     def _again(self, transfer: ReplicaCopy, now: float) -> list[HeadJob]:
         """Ask for a copy anew, whose source has failed; return the jobs that waited, if nobody can give it now."""
         value, self.is_due = transfer.value, True
+        if transfer.source and (value.id not in self.table.values or value.attempt != transfer.attempt):
+            # What has come of it goes. Of a value that is known still, it goes when that is forgotten.
+            self.table.drop_stale(transfer.target, value.id, transfer.attempt)
         if not transfer.jobs:
             return []
         if not self.table.can_be_had(value) or self.rests(value, transfer.target, now):

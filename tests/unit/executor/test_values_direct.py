@@ -239,6 +239,44 @@ def test_what_has_come_of_a_value_that_nobody_needs_is_removed(world: World, sou
     assert world.at_rest()
 
 
+@pytest.mark.parametrize("ends", ["unreachable", "source lost", "relayed in vain", "relayed and stopped"])
+def test_a_file_of_which_no_byte_has_come_is_removed_with_the_value(
+    world: World, source: Peer, target: Peer, ends: str
+) -> None:
+    fetch(world, source, target)
+    heard(target)
+    part = target.replicas.file(7, 1).with_name("v7-1.part")
+    part.touch()  # all its room is taken when it is begun
+    if ends != "source lost":
+        says(world, target, Unsent(1, "no byte came", unreachable=True))
+    if ends == "relayed in vain":
+        source.replicas.file(7, 1).unlink()
+        fetch(world, source, target, relayed=True)
+        world.settle(source, target)
+    elif ends == "relayed and stopped":
+        fetch(world, source, target, relayed=True)
+    if ends in ("source lost", "relayed and stopped"):
+        del world.state.peers[1]
+        world.mover.left(source)
+    heard(target)
+    assert part.exists()
+    world.mover.forget([7])
+    heard(target)
+    assert not part.exists()
+    assert not world.state.begun
+
+
+def test_what_has_come_elsewhere_goes_with_the_replicas_of_a_value(world: World, source: Peer, target: Peer) -> None:
+    fetch(world, source, target)
+    heard(target)
+    says(world, target, Unsent(1, "cut", at=5_000_000, unreachable=True))
+    world.act(ReplicasDropped(1, [7], [2]))
+    assert not target.down
+    world.act(ReplicasDropped(1, [7], [1]))  # its lineage is kept, so it is not forgotten
+    assert heard(target) == [DropReplicas([7], [1])]
+    assert not world.state.begun
+
+
 def test_dropping_what_is_on_its_way_stops_it_and_answers(world: World, source: Peer, target: Peer) -> None:
     fetch(world, source, target)
     heard(target)

@@ -11,6 +11,7 @@ from grainlike.scheduler import (
     JobsCancelled,
     JobState,
     LineageDropped,
+    ReplicasDropped,
     ReplicasGone,
     Ticked,
     ValuesGiven,
@@ -38,6 +39,12 @@ def a_value(world, size=50 * MB, *, fn=1):
 def later(world, seconds):
     world.now += seconds
     world.tell(Ticked())
+
+
+def dropped(world):
+    """Replicas whose removal was ordered: value, attempt and worker."""
+    drops = [action for action in world.actions if isinstance(action, ReplicasDropped)]
+    return [(*row, one.worker) for one in drops for row in zip(one.values, one.attempts, strict=True)]
 
 
 # --- interest ---------------------------------------------------------------------------------------------------------
@@ -217,6 +224,39 @@ def test_a_failed_pair_rests_and_the_next_source_goes_on():
     later(world, 1.1)
     later(world, 0.6)
     assert list(world.under_way) == [(value, world.started_on[3])]
+
+
+def on_its_way(*workers):
+    """A cluster, and a value that is on its way to n2 for nobody's sake."""
+    world = cluster(*workers, has_data=True)
+    value = a_value(world)
+    state = world.head._state
+    state.transfers.copy(state.values.values[value], 2)
+    later(world, 0.0)
+    assert world.under_way == {(value, 2): (1, 1)}
+    return world, value
+
+
+@pytest.mark.parametrize("unreachable", [True, False])
+def test_what_has_come_of_a_copy_that_failed_goes_if_nobody_needs_the_value(unreachable):
+    world, value = on_its_way()
+    world.release(value)
+    assert dropped(world) == [(value, 1, 1)]
+    world.fail(value, 2, unreachable=unreachable)
+    assert dropped(world) == [(value, 1, 1), (value, 1, 2)]
+
+
+def test_what_has_come_of_a_copy_goes_if_its_source_is_lost_and_nobody_needs_the_value():
+    world, value = on_its_way()
+    world.release(value)
+    world.lose(1)
+    assert dropped(world) == [(value, 1, 1), (value, 1, 2)]
+
+
+def test_what_has_come_of_a_copy_that_failed_stays_while_the_value_is_needed():
+    world, value = on_its_way()
+    world.fail(value, 2)
+    assert dropped(world) == []
 
 
 def test_a_gang_is_led_by_the_worker_that_has_its_inputs():

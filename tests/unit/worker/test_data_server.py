@@ -17,7 +17,8 @@ from data_ends import CREDENTIALS, LIMIT_S, TLS, Getter, named, scripted, servin
 from grainlike.net import TcpAddress, can_serve, client_tls, listen_tcp, make_credentials
 from grainlike.net import _certificates as certificates
 from grainlike.payload import replica_path
-from grainlike.wire import Busy, Fetched, Gone, Here, Unsent, Want, encode_data, read_data
+from grainlike.wire import Busy, Fetched, Gone, Here, PullReplica, Unsent, Want, encode_data, read_data
+from grainlike_worker.daemon._replicas import WorkerReplicas
 from grainlike_worker.data import _pulling, _serving
 from grainlike_worker.data._part_files import PartFile
 from grainlike_worker.data._reading import PART_BYTES, read_exactly
@@ -162,6 +163,27 @@ def test_a_port_where_nobody_listens_is_unreachable(getter: Getter) -> None:
     told = getter.answer()
     assert told.unreachable
     assert f"127.0.0.1:{port}" in told.why
+
+
+def test_what_waits_for_a_source_that_cannot_be_reached_waits_no_longer(
+    getter: Getter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dials: list[TcpAddress] = []
+    all_wait = threading.Event()
+
+    def silent(tls: DataTls, address: TcpAddress, within_s: float) -> None:
+        dials.append(address)
+        assert all_wait.wait(LIMIT_S)
+        raise TimeoutError
+
+    monkeypatch.setattr(DataTls, "dial", silent)
+    numbers = [getter.pull("tcp://127.0.0.1:1", value, 10, at=value) for value in range(3 * _pulling.LANES)]
+    all_wait.set()
+    told = [getter.answer() for _ in numbers]
+    assert sorted(one.transfer for one in told) == numbers
+    assert all(one.unreachable for one in told)
+    assert len(dials) == _pulling.LANES  # each of which takes its time
+    assert not getter.puller.busy
 
 
 @pytest.mark.parametrize("address", ["", "tcp://nowhere", "unix:///tmp/x", "tcp://host.invalid:1", "tcp://[::1]:0"])
@@ -388,8 +410,9 @@ def test_a_worker_may_listen_unless_its_certificate_is_of_before(monkeypatch: py
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_of_another_size_or_none_is_begun_anew(tmp_path: Path) -> None:
+def test_a_file_of_another_size_is_begun_anew(tmp_path: Path) -> None:
     path = tmp_path / "v7-1"
+    WorkerReplicas(tmp_path).begin(7, 1)
     part = PartFile(path, 10)
     part.write(b"01234")
     part.close()
@@ -398,8 +421,30 @@ def test_a_file_of_another_size_or_none_is_begun_anew(tmp_path: Path) -> None:
     again.write(b"56789")
     again.finish()
     assert path.read_bytes() == b"0123456789"
+    WorkerReplicas(tmp_path).begin(7, 1)
     assert PartFileAt(path, 10, 5) == 0
     assert PartFileAt(path, 20, 5) == 0
+    assert PartFileAt(path, 10, 5) == 0
+    assert path.with_name("v7-1.part").stat().st_size == 10
+
+
+def test_a_file_that_was_removed_is_not_made_again(getter: Getter, address: TcpAddress) -> None:
+    """The value was dropped, and the order to stop is on its way."""
+    getter.puller.pull(PullReplica(1, 7, 1, len(LARGE), 0, str(address), named(7)))
+    assert "cannot be written" in getter.answer().why
+    assert getter.files() == []
+
+
+def test_a_copy_that_begins_again_takes_nothing_from_one_that_goes_on(tmp_path: Path) -> None:
+    """The order to stop it comes to whoever does it later than another is begun."""
+    WorkerReplicas(tmp_path).begin(7, 1)
+    part = PartFile(tmp_path / "v7-1", 10)
+    part.write(b"01234")
+    WorkerReplicas(tmp_path).begin(7, 1)
+    assert PartFileAt(tmp_path / "v7-1", 10, 0) == 0
+    part.write(b"56789")
+    part.finish()
+    assert (tmp_path / "v7-1").read_bytes() == b"0123456789"
 
 
 def PartFileAt(path: Path, size: int, at: int) -> int:
@@ -409,6 +454,7 @@ def PartFileAt(path: Path, size: int, at: int) -> int:
 
 
 def test_room_is_taken_before_a_byte_comes(tmp_path: Path) -> None:
+    WorkerReplicas(tmp_path).begin(7, 1)
     part = PartFile(tmp_path / "v7-1", 100_000)
     begun = (tmp_path / "v7-1.part").stat()
     assert begun.st_size == 100_000

@@ -53,6 +53,11 @@ class ReplicaPulls:
         if self._data is None:
             self._post(Unsent(order.transfer, "this worker has no data server", unreachable=True), ())
             return
+        try:
+            self._replicas.begin(order.value, order.attempt)
+        except OSError as error:
+            self._post(Unsent(order.transfer, f"it cannot be written: {error}"), ())
+            return
         at = self._replicas.begun.pop((order.value, order.attempt), 0)
         self._pulls[order.transfer] = order = replace(order, at=at)
         self._starts[order.transfer] = 0

@@ -1,4 +1,8 @@
-"""Files that are being received: their room is allocated first, and they get their name when they are whole."""
+"""Files that are being received: their room is allocated first, and they get their name when they are whole.
+
+The daemon makes them, and removes those of values that are dropped, at any time: none is made here, where the order to
+stop may come later than that. Two that write to one file for a moment, as one of them was stopped, write the same.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,9 @@ class PartFile:
     """The file of a replica of `size` bytes that is to be at `path`, of which the first `at` have come.
 
     A failed transfer leaves it for the next one, which goes on there: open it again with the same `at`. With another
-    size, or if it is not there, it begins empty.
+    size it begins at 0.
 
-    Raises `OSError` where there is no room for all of it; then no file is left.
+    Raises `OSError` where there is no room for all of it, and then no file is left; and where there is none.
 
     Example::
 
@@ -31,10 +35,11 @@ class PartFile:
     def __init__(self, path: Path, size: int, at: int = 0) -> None:
         self._path = path
         self.size = size
-        fd = self._open_begun() if 0 < at <= size else None
-        self.at = 0 if fd is None else at
+        self._fd = os.open(self._begun, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self.at = at if 0 < at <= size == os.fstat(self._fd).st_size else 0
         """Bytes that have come, without a gap."""
-        self._fd = self._open_fresh() if fd is None else fd
+        if not self.at:
+            self._take_room()
 
     def write(self, data: Buffer) -> None:
         """Add the next bytes. Raises `OSError`, of the file system."""
@@ -64,25 +69,12 @@ class PartFile:
     def _begun(self) -> Path:
         return self._path.with_name(f"{self._path.name}.part")
 
-    def _open_begun(self) -> int | None:
+    def _take_room(self) -> None:
         try:
-            fd = os.open(self._begun, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
-            return None
-        if os.fstat(fd).st_size == self.size:
-            return fd
-        os.close(fd)
-        return None
-
-    def _open_fresh(self) -> int:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(self._begun, flags, 0o600)
-        try:
+            if os.fstat(self._fd).st_size > self.size:
+                os.ftruncate(self._fd, self.size)
             if self.size:
-                os.posix_fallocate(fd, 0, self.size)
+                os.posix_fallocate(self._fd, 0, self.size)
         except OSError as error:
-            os.close(fd)
-            with suppress(OSError):
-                self._begun.unlink()
+            self.discard()
             raise OSError(error.errno, f"there is no room for {self.size} bytes in {self._path.parent}") from error
-        return fd

@@ -105,12 +105,14 @@ class Puller:
         connection: ssl.SSLSocket | None = None
         try:
             while (pull := source.next()) is not None:
-                connection = self._perform(pull, address, connection)
+                connection = self._perform(pull, source, address, connection)
         finally:
             if connection is not None:
                 connection.close()
 
-    def _perform(self, pull: _Pull, address: str, connection: ssl.SSLSocket | None) -> ssl.SSLSocket | None:
+    def _perform(
+        self, pull: _Pull, source: _Source, address: str, connection: ssl.SSLSocket | None
+    ) -> ssl.SSLSocket | None:
         """Do all that a pull takes; return the connection if it can serve another."""
         order = pull.order
         try:
@@ -125,10 +127,11 @@ class Puller:
             part.discard()
             self._end(pull, Unsent(order.transfer, f"it cannot be written: {error.__cause__}"))
         except (OSError, ValueError) as error:
-            why = f"{address} cannot be reached: {str(error) or type(error).__name__}"
-            self._end(pull, Unsent(order.transfer, why, at=part.at, unreachable=True))
+            self._unreachable(
+                pull, source, part.at, f"{address} cannot be reached: {str(error) or type(error).__name__}"
+            )
         except GrainlikeError as error:
-            self._end(pull, Unsent(order.transfer, f"{address}: {error}", at=part.at, unreachable=True))
+            self._unreachable(pull, source, part.at, f"{address}: {error}")
         finally:
             part.close()
         return None
@@ -232,6 +235,14 @@ class Puller:
         except OSError as error:
             raise _UnwritableError from error
 
+    def _unreachable(self, pull: _Pull, source: _Source, at: int, why: str) -> None:
+        """End a pull whose source did not answer, and those that wait for it: it would hold up each as long."""
+        if pull.stopped:
+            return  # cut by the stop itself
+        self._end(pull, Unsent(pull.order.transfer, why, at=at, unreachable=True))
+        for other in source.take_all():
+            self._end(other, Unsent(other.order.transfer, why, at=other.order.at, unreachable=True))
+
     def _end(self, pull: _Pull, message: Unsent) -> None:
         with self._lock:
             if self._pulls.get(pull.order.transfer) is not pull:
@@ -273,3 +284,10 @@ class _Source:
                 self.lanes -= 1
                 return None
             return self.waiting.popleft()
+
+    def take_all(self) -> list[_Pull]:
+        """Return the pulls that wait, and have none wait any more."""
+        with self.more:
+            waiting = list(self.waiting)
+            self.waiting.clear()
+            return waiting

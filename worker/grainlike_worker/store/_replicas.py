@@ -7,6 +7,7 @@ that ends in any other way leaves no file, however far it had come. Whatever wai
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -242,6 +243,13 @@ class WorkerReplicas:
             self._tell(ReplicaWritten((value, attempt)))
         else:
             self._tell(ReplicaFound((value, attempt), size))
+
+    def begin(self, value: int, attempt: int) -> None:
+        """Make the file that a data server fills, unless it is there; `drop` removes it. Raises `OSError`."""
+        if self.path is None:
+            raise FileNotFoundError("there is no shared memory")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.close(os.open(replica_room(self.path, self.file(value, attempt)), flags, 0o600))
 
     def ended(self, completed: Completed) -> None:
         """Take the ends of attempts as they are told to the head: note values that stay, and leave no others."""
