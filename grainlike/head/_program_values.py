@@ -58,9 +58,7 @@ class ProgramValues:
 
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted."""
-        peers = self._state.peers
-        workers = self._state.scheduler.replicas_of(value)
-        return tuple(sorted(peers[worker].name for worker in workers if worker in peers))
+        return tuple(self._state.workers_with(value))
 
     def why_lost(self, value: int) -> str:
         """Return why a value is at no worker and can never be made again; empty where it is, or can be."""

@@ -131,18 +131,18 @@ class ValueMover:
             if owner is None:
                 if not self._is_mapped(value, attempt, action.worker):
                     self.links.start(value, attempt, size, action.worker, HERE)
-            elif owner.taker is None:
+            elif owner.receiver is None:
                 self._answer(ValuesGiven([value]))
             else:
-                shared = self._shared_with(owner.taker, action.worker)
-                self.links.give(owner.taker, value, attempt, size, action.worker, shared)
+                shared = self._shared_with(owner.receiver, action.worker)
+                self.links.give(owner.receiver, value, attempt, size, action.worker, shared)
 
     def unwant(self, values: Iterable[int]) -> None:
         """Nobody in this process, or their client, waits for these values any more: stop what is under way of them."""
         values = list(values)
         for value in values:
             owner = self.owner_of(value)
-            target = HERE if owner is None or owner.taker is None else owner.taker.number
+            target = HERE if owner is None or owner.receiver is None else owner.receiver.number
             self.links.stop(self.links.find(target, value))
         unwanted = set(values)
         self.answers = [
