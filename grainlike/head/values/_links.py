@@ -229,20 +229,20 @@ class LinkCopies:
     # --- links that come and go --------------------------------------------------------------------------------------
 
     def broke(self, peer: Connection) -> None:
-        """The link to a worker or client has broken: what was under way there is lost, and holds up nobody else."""
+        """Rewind what was under way over the link to a worker or client, which has broken: it holds up nobody else."""
         self._away.add(peer.number)
         for transfer in self._of(peer):
             self._credit.rewind(transfer, transfer.received if transfer.source == peer.number else transfer.written)
 
     def returned(self, peer: Connection) -> None:
-        """There is another link to a worker or client: go on with its transfers, where the other end can be reached."""
+        """Go on with transfers over another link to a worker or client, where the other end can be reached."""
         self.broke(peer)
         self._away.discard(peer.number)
         for transfer in self._of(peer):
             self._begin(transfer)
 
     def left(self, peer: Connection) -> None:
-        """A worker is lost, as the scheduler knows, or a client: so are its transfers."""
+        """Stop the transfers of a worker or client that is lost."""
         self._away.discard(peer.number)
         for transfer in self._of(peer):
             self.stop(transfer)

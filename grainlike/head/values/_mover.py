@@ -138,7 +138,7 @@ class ValueMover:
                 self.links.give(owner.receiver, value, attempt, size, action.worker, shared)
 
     def unwant(self, values: Iterable[int]) -> None:
-        """Nobody in this process, or their client, waits for these values any more: stop what is under way of them."""
+        """Stop what is under way of values for which nobody in this process, or their client, waits any more."""
         values = list(values)
         for value in values:
             owner = self.owner_of(value)
@@ -157,7 +157,7 @@ class ValueMover:
         return 0 if transfer is None else transfer.written
 
     def forget(self, values: Iterable[int]) -> None:
-        """Nobody needs these values: have what has come of their copies removed."""
+        """Have what has come of copies removed, of values that nobody needs."""
         if self._state.begun:
             self.direct.forget(values)
 
