@@ -76,7 +76,7 @@ class RemoteValues:
             self._link.post(ValueInterest(part, [], []))
 
     def unwant(self, values: Sequence[int]) -> None:
-        """Nobody waits for these any more."""
+        """Give these up: nobody waits for them any more."""
         for value in values:
             self._wanted.discard(value)
             self._coming.pop(value, None)
@@ -84,7 +84,7 @@ class RemoteValues:
             self._link.post(ValueInterest([], part, []))
 
     def release(self, values: Sequence[int]) -> None:
-        """The program refers to these no more."""
+        """Give up the program's references to these."""
         for value in values:
             self._jobs.pop(value, None)
             self._workers.pop(value, None)

@@ -28,10 +28,10 @@ class ValueSource(Protocol):
         """Get the bytes of these values: each is answered by `Fetcher.given` or `Fetcher.lost`."""
 
     def unwant(self, values: Sequence[int]) -> None:
-        """Nobody waits for these any more."""
+        """Give these up: nobody waits for them any more."""
 
     def release(self, values: Sequence[int]) -> None:
-        """The program refers to these no more."""
+        """Give up the program's references to these."""
 
     def replicate(self, values: Sequence[int], copies: int) -> None:
         """Keep at least so many replicas of each of these, 0 for one at every worker; each is answered by
@@ -75,12 +75,9 @@ class Fetch:
             self._done()
 
     def cancel(self) -> None:
-        """Wait for nothing any more."""
+        """Give up what is missing."""
         missing, self.missing = self.missing, set()
-        by_fetcher: dict[Any, list[RemoteValue]] = {}
-        for value in missing:
-            by_fetcher.setdefault(value.fetcher, []).append(value)
-        for fetcher, values in by_fetcher.items():
+        for fetcher, values in _by_fetcher(missing).items():
             fetcher.leave(values, self)
 
 
@@ -93,20 +90,10 @@ def fetch(nodes: Iterable[Node], done: Callable[[], object]) -> Fetch:
         ValueLostError: the executor of one has closed.
         RuntimeError: one belongs to another event loop.
     """
-    waiting = Fetch(done)
-    leaves = {id(leaf): leaf for node in nodes if node.stays and node.reference for leaf in node.reference.leaves()}
-    by_fetcher: dict[Any, list[RemoteValue]] = {}
-    for leaf in leaves.values():
-        if not leaf.fetched:
-            by_fetcher.setdefault(leaf.fetcher, []).append(leaf)
-    size = sum(leaf.size for leaf in leaves.values())
-    for fetcher in by_fetcher:
-        fetcher.check(size)
-    waiting.missing = {leaf for values in by_fetcher.values() for leaf in values}
-    for fetcher, values in by_fetcher.items():
-        fetcher.join(values, waiting)
-    waiting.begun = True
-    return waiting
+    leaves = _leaves(node for node in nodes if node.stays)
+    size = sum(leaf.size for leaf in leaves)
+    missing = [leaf for leaf in leaves if not leaf.fetched]
+    return _begin(missing, size, done, lambda fetcher, values, waiting: fetcher.join(values, waiting))
 
 
 def replicate_values(nodes: Iterable[Node], copies: int, done: Callable[[], object]) -> Fetch:
@@ -118,17 +105,37 @@ def replicate_values(nodes: Iterable[Node], copies: int, done: Callable[[], obje
         ValueLostError: the executor of one has closed.
         RuntimeError: one belongs to another event loop.
     """
-    waiting = Fetch(done)
+    leaves = [leaf for leaf in _leaves(nodes) if leaf.fetcher.is_open or not leaf.fetched]
+    return _begin(leaves, 0, done, lambda fetcher, values, waiting: fetcher.replicate(values, copies, waiting))
+
+
+def _leaves(nodes: Iterable[Node]) -> list[RemoteValue]:
+    """Return the values at workers that outcomes of nodes consist of, each once."""
     leaves = {id(leaf): leaf for node in nodes if node.reference for leaf in node.reference.leaves()}
-    by_fetcher: dict[Any, list[RemoteValue]] = {}
-    for leaf in leaves.values():
-        if leaf.fetcher.is_open or not leaf.fetched:
-            by_fetcher.setdefault(leaf.fetcher, []).append(leaf)
+    return list(leaves.values())
+
+
+def _by_fetcher(values: Iterable[RemoteValue]) -> dict[Any, list[RemoteValue]]:
+    found: dict[Any, list[RemoteValue]] = {}
+    for value in values:
+        found.setdefault(value.fetcher, []).append(value)
+    return found
+
+
+def _begin(
+    values: Iterable[RemoteValue],
+    size: int,
+    done: Callable[[], object],
+    join: Callable[[Fetcher, list[RemoteValue], Fetch], object],
+) -> Fetch:
+    """Begin a wait for values at all their fetchers, if each of them allows `size` bytes; else at none."""
+    waiting = Fetch(done)
+    by_fetcher = _by_fetcher(values)
     for fetcher in by_fetcher:
-        fetcher.check(0)
-    waiting.missing = {leaf for values in by_fetcher.values() for leaf in values}
+        fetcher.check(size)
+    waiting.missing = set().union(*by_fetcher.values())
     for fetcher, values in by_fetcher.items():
-        fetcher.replicate(values, copies, waiting)
+        join(fetcher, values, waiting)
     waiting.begun = True
     return waiting
 
@@ -277,7 +284,7 @@ class Fetcher:
     # --- from the source ---------------------------------------------------------------------------------------------
 
     def given(self, value: int, payload: Payload) -> None:
-        """The bytes of a wanted value are here."""
+        """Pass the bytes of a wanted value to whoever waits for it."""
         known = self._waiting.pop(value, None)
         if known is None:
             return
@@ -292,13 +299,13 @@ class Fetcher:
             one.arrived(reference, error)
 
     def replicated(self, value: int) -> None:
-        """There are as many replicas of a value as were asked for, or as there can be now."""
+        """Record that there are as many replicas of a value as were asked for, or as there can be now."""
         self._unreached.discard(value)
         for reference, waiting in self._replicating.pop(value, ()):
             waiting.arrived(reference)
 
     def lost(self, value: int, error: BaseException) -> None:
-        """A wanted value is gone, and cannot be made again."""
+        """Record that a wanted value is gone, and cannot be made again."""
         self._unreached.discard(value)
         for reference, replicating in self._replicating.pop(value, ()):
             replicating.arrived(reference, error)
@@ -308,8 +315,8 @@ class Fetcher:
                 one.arrived(reference, error)
 
     def close(self, error: Exception | None = None) -> None:
-        """Nothing is fetched any more: who waits gets an error, as does who comes later; `error` is why the head is
-        lost, where it was not the executor that ended.
+        """End all fetches: who waits gets an error, as does who comes later; `error` is why the head is lost, where it
+        was not the executor that ended.
         """
         source, self.source = self.source, None
         if source is None:

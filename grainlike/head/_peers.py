@@ -49,8 +49,8 @@ class Connection:
         return self.session is not None and self.session.over is not None
 
     @property
-    def taker(self) -> Connection | None:
-        """Connection that takes the bytes of values that stay; None for a worker, whose jobs own none."""
+    def receiver(self) -> Connection | None:
+        """Connection that receives the bytes of values that stay; None for a worker, whose jobs own none."""
         return None
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:

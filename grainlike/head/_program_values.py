@@ -43,11 +43,11 @@ class ProgramValues:
         self._tell(ValuesWanted(list(values)))
 
     def unwant(self, values: Sequence[int]) -> None:
-        """Nobody waits for these any more."""
+        """Give these up: nobody waits for them any more."""
         self._mover.unwant(values)
 
     def release(self, values: Sequence[int]) -> None:
-        """The program refers to these no more."""
+        """Give up the program's references to these."""
         self._tell(ValuesReleased(list(values)))
 
     def replicate(self, values: Sequence[int], copies: int) -> None:
@@ -58,9 +58,7 @@ class ProgramValues:
 
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted."""
-        peers = self._state.peers
-        workers = self._state.scheduler.replicas_of(value)
-        return tuple(sorted(peers[worker].name for worker in workers if worker in peers))
+        return tuple(self._state.workers_with(value))
 
     def why_lost(self, value: int) -> str:
         """Return why a value is at no worker and can never be made again; empty where it is, or can be."""
@@ -69,19 +67,19 @@ class ProgramValues:
     # --- from the head -----------------------------------------------------------------------------------------------
 
     def given(self, value: int, payload: Payload) -> None:
-        """The bytes of a wanted value are here."""
+        """Pass the bytes of a wanted value to the fetcher."""
         if self.fetcher is not None:
             self.fetcher.given(value, payload)
 
     def replicated(self, values: Sequence[int]) -> None:
-        """There are as many replicas of these values as were asked for, or as there can be."""
+        """Record that there are as many replicas of these values as were asked for, or as there can be."""
         mine = self.clients.replicated(values)
         if self.fetcher is not None:
             for value in mine:
                 self.fetcher.replicated(value)
 
     def lost(self, values: Sequence[int], why: str) -> None:
-        """Wanted values are gone, and cannot be made again."""
+        """Record that wanted values are gone, and cannot be made again."""
         mine = self.clients.lost(values, why)
         if self.fetcher is not None:
             for value in mine:

@@ -52,6 +52,10 @@ class HeadState:
         self.last_job += 1
         return self.last_job
 
+    def workers_with(self, value: int) -> list[str]:
+        """Return the names of the workers that have a whole replica of a value, sorted."""
+        return sorted(self.peers[worker].name for worker in self.scheduler.replicas_of(value) if worker in self.peers)
+
     def next_listener(self) -> int:
         """Return a number for a reader of a job's output."""
         self.last_listener += 1

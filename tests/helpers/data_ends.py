@@ -14,11 +14,11 @@ from typing import Any
 from grainlike.net import Credentials, TcpAddress, listen_tcp, make_credentials
 from grainlike.payload import replica_name, replica_path
 from grainlike.wire import PullReplica, Want, read_data
-from grainlike_worker.daemon._replicas import WorkerReplicas
 from grainlike_worker.data._pulling import Puller
 from grainlike_worker.data._reading import read_exactly
 from grainlike_worker.data._serving import ReplicaServer
 from grainlike_worker.data._tls import DataTls
+from grainlike_worker.store._replicas import WorkerReplicas
 
 __all__ = ["CREDENTIALS", "KEY", "LIMIT_S", "TLS", "Getter", "named", "scripted", "serving", "want_of"]
 

@@ -151,10 +151,10 @@ class World:
 
     @property
     def under_way(self) -> int:
-        return self.mover._credit.under_way
+        return self.mover.links._credit.under_way
 
     def at_rest(self) -> bool:
-        idle = not self.mover._by_target and not self.state.direct and not any(self.state.begun.values())
+        idle = not self.mover.links._by_target and not self.state.direct and not any(self.state.begun.values())
         return not self.state.transfers and idle and not self.under_way
 
 

@@ -37,8 +37,8 @@ class ClientConnection(Connection):
         """Owner of its jobs: itself, or a named session."""
 
     @property
-    def taker(self) -> Connection | None:
-        """Connection that takes the bytes of values that stay: this."""
+    def receiver(self) -> Connection | None:
+        """Connection that receives the bytes of values that stay: this."""
         return self
 
     def hush(self) -> None:

@@ -119,8 +119,8 @@ class NamedSession:
         return self.connection is None and not self.jobs and not self._calls
 
     @property
-    def taker(self) -> ClientConnection | None:
-        """Connection that takes the bytes of its values: the program that is attached."""
+    def receiver(self) -> ClientConnection | None:
+        """Connection that receives the bytes of its values: the program that is attached."""
         return self.connection
 
     def row(self, now: float, limit: int = 0) -> SessionRow:

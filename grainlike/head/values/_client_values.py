@@ -70,7 +70,7 @@ class ClientValues:
         """
         transfer = self._state.transfers.get(message.transfer)
         if isinstance(message, Fetched) and transfer is not None and transfer.target == connection.number:
-            self._state.owners.wanted.pop(transfer.value, None)
+            self._state.owners.end_wait(transfer.value)
         self._mover.hear(connection, message)
 
     def leave(self, owner: ValueOwner) -> None:
@@ -78,10 +78,7 @@ class ClientValues:
         self._release(owner, self._state.owners.all_of(owner.number))
 
     def _unwant(self, values: Iterable[int]) -> None:
-        wanted = self._state.owners.wanted
-        unwanted = [value for value in values if value in wanted]
-        for value in unwanted:
-            del wanted[value]
+        unwanted = [value for value in values if self._state.owners.end_wait(value)]
         if unwanted:
             self._mover.unwant(unwanted)
 
@@ -94,35 +91,29 @@ class ClientValues:
     # --- from the head -----------------------------------------------------------------------------------------------
 
     def stayed(self, job: Job, owner: ValueOwner) -> None:
-        """Record that the value of a client's job stays at its worker. Nobody could ask for one of a session that no
-        program has.
+        """Record that the value of a client's job stays at its worker. That of a session without a program is released,
+        as nobody could ask for it.
         """
-        if owner.taker is None:
+        if owner.receiver is None:
             self._tell(ValuesReleased([job.id]))
         else:
             self._state.owners.add(job.id, owner)
 
     def lost(self, values: Sequence[int], why: str) -> list[int]:
         """Tell clients of values that are gone, and cannot be made again; return those that no client owns."""
-        owners, others = self._state.owners, list[int]()
-        for value in values:
-            owner = owners.of(value)
-            if owner is None:
-                others.append(value)
-                continue
-            was_wanted = owners.wanted.pop(value, ()) is None
-            if owners.replicating.pop(value, ()) is None or was_wanted:
+        owners = self._state.owners
+        owned, others = owners.split(values)
+        for value, owner in owned:
+            was_wanted, was_replicating = owners.end_wait(value), owners.end_replication(value)
+            if was_wanted or was_replicating:
                 owner.post(ValuesGone([value], [str(self._error(value, why))]))
         return others
 
     def replicated(self, values: Sequence[int]) -> list[int]:
         """Tell clients of values that have as many replicas as they asked for; return those that no client owns."""
-        owners, others = self._state.owners, list[int]()
-        for value in values:
-            owner = owners.of(value)
-            if owner is None:
-                others.append(value)
-            elif owners.replicating.pop(value, ()) is None:
+        owned, others = self._state.owners.split(values)
+        for value, owner in owned:
+            if self._state.owners.end_replication(value):
                 owner.post(ValuesAt([], [], [], reached=[value]))
         return others
 
@@ -138,9 +129,5 @@ class ClientValues:
     def _tell_where(self, values: Sequence[int], recomputed: list[int]) -> None:
         for row, value in enumerate(values):
             owner = self._state.owners.of(value)
-            if owner is not None and owner.taker is not None:
-                owner.post(ValuesAt([value], [list(self._where(value))], recomputed[row : row + 1]))
-
-    def _where(self, value: int) -> list[str]:
-        peers = self._state.peers
-        return sorted(peers[worker].name for worker in self._state.scheduler.replicas_of(value) if worker in peers)
+            if owner is not None and owner.receiver is not None:
+                owner.post(ValuesAt([value], [self._state.workers_with(value)], recomputed[row : row + 1]))

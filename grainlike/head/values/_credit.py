@@ -45,7 +45,7 @@ class CreditPool:
         self._give()
 
     def written(self, transfer: LinkTransfer, count: int) -> None:
-        """So many more bytes are written."""
+        """Record that so many more bytes are written, and give credit for others."""
         transfer.written += count
         self.under_way -= count
         self._wait(transfer)

@@ -47,7 +47,7 @@ class DirectCopies:
         self._by_target: dict[tuple[int, int], DirectTransfer] = {}
         """Copies by target and value."""
         self._warned: set[int] = set()
-        """Workers of whom it was said that others do not reach their data servers."""
+        """Workers for whom it was logged that others do not reach their data servers."""
 
     # --- what the scheduler says -------------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ class DirectCopies:
         return self._by_target.get((target, value))
 
     def restore(self) -> None:
-        """The state is that of an image. Its copies go on: what they take was said before."""
+        """Take up the copies of an image, which go on: what they take was said before."""
         self._by_target = {(one.target, one.value): one for one in self._state.direct.values()}
 
     def stop(self, copy: DirectTransfer | None) -> None:
@@ -102,7 +102,7 @@ class DirectCopies:
         self._remove([key for key in self._state.begun if key[1:] in dropped])
 
     def forget(self, values: Iterable[int]) -> None:
-        """Have what has come of these values removed: nobody needs them."""
+        """Have what has come of values removed that nobody needs."""
         values = set(values)
         self._remove([key for key in self._state.begun if key[1] in values])
 
@@ -112,7 +112,7 @@ class DirectCopies:
             self._state.peers[target].post(DropReplicas([value], [attempt]))
 
     def left(self, worker: int) -> None:
-        """A worker is lost, and with it the copies that it has a part in."""
+        """Stop the copies that a lost worker has a part in."""
         for copy in [one for one in self._state.direct.values() if worker in (one.source, one.target)]:
             self.stop(copy)
         for key in [key for key in self._state.begun if key[0] == worker]:

@@ -24,8 +24,8 @@ class ValueOwner(Protocol):
     name: str
 
     @property
-    def taker(self) -> Connection | None:
-        """Connection that takes the bytes of its values; None while there is none."""
+    def receiver(self) -> Connection | None:
+        """Connection that receives the bytes of its values; None while there is none."""
         ...
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
@@ -63,6 +63,17 @@ class ValueOwners:
         """Return the owner of a value; None for one that no client owns."""
         return self._owners.get(value)
 
+    def split(self, values: Iterable[int]) -> tuple[list[tuple[int, ValueOwner]], list[int]]:
+        """Return those of these values that clients own, with their owners, and the others."""
+        owned, others = list[tuple[int, ValueOwner]](), list[int]()
+        for value in values:
+            owner = self._owners.get(value)
+            if owner is None:
+                others.append(value)
+            else:
+                owned.append((value, owner))
+        return owned, others
+
     def owned(self, owner: int, values: Iterable[int]) -> list[int]:
         """Return those of these values that this owner has, each once."""
         known = self._values.get(owner, {})
@@ -72,12 +83,27 @@ class ValueOwners:
         """Return all values of an owner."""
         return list(self._values.get(owner, ()))
 
+    def end_wait(self, value: int) -> bool:
+        """Record that no client waits for the bytes of a value any more; return True if one did."""
+        return _removed(self.wanted, value)
+
+    def end_replication(self, value: int) -> bool:
+        """Record that no client waits for replicas of a value any more; return True if one did."""
+        return _removed(self.replicating, value)
+
     def release(self, owner: int, values: Iterable[int]) -> None:
         """Record that an owner refers to values of its own no more."""
         known = self._values.get(owner, {})
         for value in values:
             del known[value], self._owners[value]
-            self.wanted.pop(value, None)
-            self.replicating.pop(value, None)
+            self.end_wait(value)
+            self.end_replication(value)
         if not known:
             self._values.pop(owner, None)
+
+
+def _removed(values: dict[int, None], value: int) -> bool:
+    """Remove a value; return True if it was there."""
+    found = value in values
+    values.pop(value, None)
+    return found

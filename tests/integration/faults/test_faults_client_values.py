@@ -235,7 +235,7 @@ async def test_a_fetch_goes_on_after_its_link_broke(start_worker, tmp_path):
                 await until(lambda before=before: values_of(client).fetched - before >= 5_000_000)
                 weather.closed = True
                 weather.reset()
-                await until(lambda: head_of(head).values._credit.under_way == 0)  # nobody else waits for that
+                await until(lambda: head_of(head).values.links._credit.under_way == 0)  # nobody else waits for that
                 weather.closed = False
             (value,) = await waiting
             assert value == bytearray(size)
@@ -257,7 +257,7 @@ async def test_a_cancelled_await_ends_its_transfer_and_nobody_else_s(start_worke
         assert client.report().fetched < 50_000_000
         assert not head_of(client).state.owners.wanted
         assert len(await b_) == 50_000_000
-        await until(lambda: head_of(client).values._credit.under_way == 0)
+        await until(lambda: head_of(client).values.links._credit.under_way == 0)
 
 
 @contextlib.asynccontextmanager

@@ -18,11 +18,11 @@ from grainlike.net import TcpAddress, can_serve, client_tls, listen_tcp, make_cr
 from grainlike.net import _certificates as certificates
 from grainlike.payload import replica_path
 from grainlike.wire import Busy, Fetched, Gone, Here, PullReplica, Unsent, Want, encode_data, read_data
-from grainlike_worker.daemon._replicas import WorkerReplicas
 from grainlike_worker.data import _pulling, _serving
 from grainlike_worker.data._part_files import PartFile
 from grainlike_worker.data._reading import PART_BYTES, read_exactly
 from grainlike_worker.data._tls import DataTls
+from grainlike_worker.store._replicas import WorkerReplicas
 
 LARGE = os.urandom(3_000_000)
 HALF = 5 * PART_BYTES

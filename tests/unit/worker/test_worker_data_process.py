@@ -17,7 +17,7 @@ from grainlike.wire import Message, PullReplica, Unsent
 from grainlike_worker.daemon import _data_process
 from grainlike_worker.daemon._data_process import check_data_option, open_data_process
 from grainlike_worker.daemon._pulls import ReplicaPulls
-from grainlike_worker.daemon._replicas import WorkerReplicas
+from grainlike_worker.store._replicas import WorkerReplicas
 
 ACCESS = Access("c1", "worker", (TcpAddress("127.0.0.1", 7777),), CREDENTIALS["worker"])
 KEY = bytes(16)
