@@ -14,7 +14,7 @@ from replicas import replica_written
 from grainlike.head._peers import WorkerConnection
 from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
-from grainlike.head.values._credit import _ALL_BYTES
+from grainlike.head.values._credit import _ALL_BYTES, _TURN_BYTES
 from grainlike.head.values._mover import ValueMover
 from grainlike.net import ClosedLink
 from grainlike.payload import Payload, dump_value
@@ -143,7 +143,7 @@ class World:
     def settle(self, *peers: Peer) -> None:
         """Until nothing is under way."""
         while self.turn(*peers):
-            assert self.under_way <= _ALL_BYTES
+            assert self.under_way <= _ALL_BYTES + (1 + len(self.state.peers)) * _TURN_BYTES
 
     def turn(self, *peers: Peer) -> bool:
         """Let each of them take a step."""

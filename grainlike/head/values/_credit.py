@@ -1,8 +1,9 @@
 """Credit for transfers: how many bytes of them may be under way.
 
 A worker sends as far as it has credit, which is given in turns, so that a large value holds up no small one: at most
-4 MiB of one copy are under way, and 16 MiB of all. Bytes are under way from the credit for them until they are written
-where they are to be.
+4 MiB of one copy are under way, 8 MiB to one target, and 16 MiB of all, but a target with nothing under way may always
+have one turn: so targets that read nothing, or little, hold up no other. Bytes are under way from the credit for them
+until they are written where they are to be.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ __all__ = ["CreditPool"]
 
 _TURN_BYTES = 1024 * 1024
 _WINDOW_BYTES = 4 * 1024 * 1024
+_TARGET_BYTES = 8 * 1024 * 1024
 _ALL_BYTES = 16 * 1024 * 1024
 
 
@@ -33,7 +35,10 @@ class CreditPool:
 
     def __init__(self, ask: Callable[[LinkTransfer, SendReplica | ReplicaCredit], object]) -> None:
         self._ask = ask
-        self._waiting: deque[LinkTransfer] = deque()
+        self._waiting: dict[int, deque[LinkTransfer]] = {}
+        """Transfers that wait for their turn, by target; the targets in the order of their turns."""
+        self._to: dict[int, int] = {}
+        """Bytes that are under way to each target to which any are."""
         self.under_way = 0
         """Bytes of all transfers that are under way."""
 
@@ -47,39 +52,56 @@ class CreditPool:
     def written(self, transfer: LinkTransfer, count: int) -> None:
         """Record that so many more bytes are written, and give credit for others."""
         transfer.written += count
-        self.under_way -= count
+        self._count(transfer, -count)
         self._wait(transfer)
         self._give()
 
     def rewind(self, transfer: LinkTransfer, at: int) -> None:
         """Pause a transfer, which is to go on from byte `at`: what it has written, or what it has received."""
-        self.under_way -= transfer.granted - at
+        self._count(transfer, at - transfer.granted)
         transfer.granted = transfer.received = at
         transfer.paused = True
         if transfer.waits:
             transfer.waits = False
-            self._waiting.remove(transfer)
+            waiting = self._waiting[transfer.target]
+            waiting.remove(transfer)
+            if not waiting:
+                del self._waiting[transfer.target]
         self._give()
 
     def _wait(self, transfer: LinkTransfer) -> None:
         most = min(transfer.size, transfer.written + _WINDOW_BYTES)
         if transfer.granted < most and not transfer.waits and not transfer.paused:
             transfer.waits = True
-            self._waiting.append(transfer)
+            self._waiting.setdefault(transfer.target, deque()).append(transfer)
 
     def _give(self) -> None:
-        while self._waiting:
-            transfer = self._waiting[0]
-            at, count = transfer.granted, min(_TURN_BYTES, transfer.size - transfer.granted)
-            if self.under_way + count > _ALL_BYTES:
-                return
-            self._waiting.popleft()
+        while (target := next(filter(self._has_turn, self._waiting), None)) is not None:
+            waiting = self._waiting.pop(target)
+            transfer = waiting.popleft()
+            if waiting:
+                self._waiting[target] = waiting  # behind the other targets
             transfer.waits = False
-            transfer.granted += count
-            self.under_way += count
-            if transfer.begun:
-                self._ask(transfer, ReplicaCredit(transfer.leg, count))
-            else:
-                transfer.begun = True
-                self._ask(transfer, SendReplica(transfer.leg, transfer.value, transfer.attempt, at, count))
+            self._grant(transfer, min(_TURN_BYTES, transfer.size - transfer.granted))
             self._wait(transfer)
+
+    def _has_turn(self, target: int) -> bool:
+        transfer, under_way = self._waiting[target][0], self._to.get(target, 0)
+        count = min(_TURN_BYTES, transfer.size - transfer.granted)
+        return not under_way or (under_way + count <= _TARGET_BYTES and self.under_way + count <= _ALL_BYTES)
+
+    def _grant(self, transfer: LinkTransfer, count: int) -> None:
+        at = transfer.granted
+        transfer.granted += count
+        self._count(transfer, count)
+        if transfer.begun:
+            self._ask(transfer, ReplicaCredit(transfer.leg, count))
+        else:
+            transfer.begun = True
+            self._ask(transfer, SendReplica(transfer.leg, transfer.value, transfer.attempt, at, count))
+
+    def _count(self, transfer: LinkTransfer, count: int) -> None:
+        self.under_way += count
+        under_way = self._to.pop(transfer.target, 0) + count
+        if under_way:
+            self._to[transfer.target] = under_way

@@ -201,15 +201,21 @@ class NearPlacing:
 
     def _can_go(self, job: HeadJob, worker: WorkerState, now: float) -> bool:
         """Return True if somebody can give the worker each input that it lacks, now or when there is a turn."""
+        until = self.rests(job, worker, now)
+        if until:
+            self.wake = until if self.wake is None else min(self.wake, until)
+        return not until
+
+    def rests(self, job: HeadJob, worker: WorkerState, now: float) -> float:
+        """Return until when an input cannot go to a worker that lacks it, as that failed; 0.0 if none rests."""
         values = self.table.values
         for number in job.inputs:
             value = values[number]
             if worker.id not in value.replicas:
                 until = self._transfers.rests(value, worker.id, now)
                 if until:
-                    self.wake = until if self.wake is None else min(self.wake, until)
-                    return False
-        return True
+                    return until
+        return 0.0
 
     def _send(self, cls: RequestClass, job: HeadJob, worker: WorkerState, shape: Shape) -> None:
         assert job.data is not None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from grainlike.scheduler._records import HeadJob
+from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._near import NearPlacing
 
@@ -42,6 +43,8 @@ def inputs_wait(
     if job.id in near.table.parked:
         return InputsWait("moving", None, _nowhere(job, near, workers), None)
     preferred, since = workers.get(job.cls.near), job.cls.could_since
+    if job.state is JobState.QUEUED and since is None and job.cls.head() is job:
+        return _rest(job, near, workers, now)
     if preferred is None or since is None or job.cls.head() is not job:
         return None
     size = bytes_text(near.table.bytes_at(job.inputs).get(preferred.id, 0))
@@ -63,6 +66,17 @@ def _on_its_way(
     names = ", ".join(sorted(workers[number].name for number in holders)) or "nobody yet"
     size, there = sum(value.size for value in lacking), sum(arrived(target.id, value.id) for value in lacking)
     return f"{bytes_text(size)} from {names}{f', {100 * there // size} % there' if there else ''}"
+
+
+def _rest(job: HeadJob, near: NearPlacing, workers: Mapping[int, WorkerState], now: float) -> InputsWait | None:
+    """Return when inputs are sent again to the workers with room, if that failed for each of them."""
+    able = [worker for worker in workers.values() if any(map(worker.fits_now, job.cls.shapes))]
+    ends = {worker.name: near.rests(job, worker, now) for worker in able}
+    if not ends or not all(ends.values()):
+        return None
+    name = min(ends, key=lambda name: ends[name])
+    left = ends[name] - now
+    return InputsWait("moving", None, f"inputs that could not be copied to {name}: tried again in {left:.1f} s", None)
 
 
 def _nowhere(job: HeadJob, near: NearPlacing, workers: Mapping[int, WorkerState]) -> str:

@@ -65,7 +65,7 @@ def test_many_copies_share_the_credit_and_small_ones_are_soon_done(world: World)
     small = source.holds(SMALL, 8)
     for target in targets:
         fetch(world, 7, size, source, target)
-    assert world.under_way == _ALL_BYTES
+    assert _ALL_BYTES <= world.under_way < _ALL_BYTES + len(targets) * _TURN_BYTES
     fetch(world, 8, small, source, targets[0])
     turns = 0
     while ReplicasArrived(targets[0].number, [8], [1]) not in world.told:
@@ -87,6 +87,22 @@ def test_a_target_that_writes_nothing_holds_up_no_other(world: World) -> None:
     assert world.told == [ReplicasArrived(3, [7], [1])]
     assert world.under_way == _WINDOW_BYTES
     assert sum(len(buffers) for _, buffers in stuck.down) == _WINDOW_BYTES // _TURN_BYTES
+
+
+@pytest.mark.parametrize("stuck", [1, 2])
+def test_targets_that_write_nothing_of_many_copies_hold_up_no_other(world: World, stuck: int) -> None:
+    source, target, *others = (world.worker() for _ in range(2 + stuck))
+    sizes = {number: source.holds(LARGE, number) for number in range(7, 11)}
+    for other in others:
+        for number, size in sizes.items():
+            fetch(world, number, size, source, other)
+    fetch(world, 7, sizes[7], source, target)
+    while world.turn(source, target):
+        assert world.under_way <= _ALL_BYTES + (1 + stuck) * _TURN_BYTES
+    assert world.told == [ReplicasArrived(2, [7], [1])]
+    world.settle(source, target, *others)
+    assert len(world.told) == 1 + stuck * len(sizes)
+    assert world.at_rest()
 
 
 # --- shared memory ---------------------------------------------------------------------------------------------------

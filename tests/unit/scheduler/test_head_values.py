@@ -444,6 +444,19 @@ def test_it_is_told_what_a_job_waits_for():
     assert asked == [(2, big)]
 
 
+def test_it_is_told_that_a_copy_failed_and_when_it_is_tried_again():
+    world = cluster(Cores(1), Cores(4))
+    value = a_value(world)
+    reader = world.call(Cores(2), 1.0, value)
+    world.fail(value, 2)
+    later(world, 0.2)
+    told = world.head.explain(reader, world.now)
+    assert told.reason == "moving"
+    assert f"Job {reader} waits for inputs that could not be copied to n2: tried again in 0.8 s." in str(told)
+    later(world, 0.9)
+    assert (value, 2) in world.under_way
+
+
 def test_it_is_told_that_an_input_is_made_again():
     world = cluster()
     value = a_value(world)
