@@ -28,6 +28,7 @@ from grainlike.wire import (
 )
 from grainlike_worker.daemon._pulls import ReplicaPulls
 from grainlike_worker.daemon._replicas import WorkerReplicas
+from grainlike_worker.data._part_files import write_all
 
 if TYPE_CHECKING:  # it needs what waits on sockets, of which an embedded worker has none
     from grainlike_worker.daemon._data_process import DataProcess
@@ -86,7 +87,7 @@ class ReplicaTransfers:
                 self._give_up(transfer)
 
     def link_returned(self) -> None:
-        """The link was replaced: what was to be sent over the last one is asked for anew, if it is wanted."""
+        """Forget what was to be sent over the last link: it is asked for anew, if it is wanted."""
         self._sends.clear()
 
     def close(self) -> None:
@@ -140,7 +141,7 @@ class ReplicaTransfers:
             receive = self._receives.get(part.transfer) or self._open(part)
             if part.at > receive.at:
                 raise OSError(f"bytes {receive.at} to {part.at} have not come")
-            _write(receive.fd, data, part.at)
+            write_all(receive.fd, data, part.at)
             receive.at = max(receive.at, part.at + data.nbytes)
             if receive.at == part.size:
                 os.rename(receive.path, self._replicas.file(part.value, part.attempt))  # noqa: PTH104 - texts are quicker
@@ -192,9 +193,3 @@ class _Receive:
         self.fd = fd
         self.at = at
         """How many bytes have come without a gap."""
-
-
-def _write(fd: int, data: memoryview, at: int) -> None:
-    while data.nbytes:
-        count = os.pwrite(fd, data, at)
-        data, at = data[count:], at + count
