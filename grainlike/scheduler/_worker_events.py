@@ -47,7 +47,7 @@ class WorkerEvents:
         if worker is None or not worker.retime(event.left_s, now):
             return False
         self._books.leaving.retimed(worker, now)
-        self._values.stock()
+        self._values.replenish()
         self._books.lose_members()
         return True
 
@@ -77,7 +77,7 @@ class WorkerEvents:
         worker = self._books.workers.get(event.worker)
         if worker is not None:
             worker.shut_for("suspect", "its link has broken" if event.broke else "it is silent")
-            self._values.stock()
+            self._values.replenish()
             if event.broke:
                 self._attempts.strike(worker, "links", now, out)
 

@@ -68,10 +68,7 @@ class Cluster:
     ) -> None:
         if not nodes:
             raise ValueError("a cluster has one node or more")
-        for node in nodes:
-            if not isinstance(node, Request):
-                raise TypeError(f"a node is what it offers, as Cores(4) & GPUs(1), not {node!r}")
-        self._offers = list(nodes)
+        self._offers = [_checked(node) for node in nodes]
         self._timeout = timeout
         self._nodes: dict[str, NodeProcess] = {}
         self._relay: Relay | None = None
@@ -155,9 +152,7 @@ class Cluster:
 
             name = await cluster.start_worker(Cores(8))
         """
-        if not isinstance(offer, Request):
-            raise TypeError(f"a node is what it offers, as Cores(4) & GPUs(1), not {offer!r}")
-        name = await self._start(offer)
+        name = await self._start(_checked(offer))
         with anyio.fail_after(self._timeout):
             await self._connected()
         return name
@@ -183,8 +178,7 @@ class Cluster:
         """
         if name is None:
             name = next(reversed(self._nodes), "")
-        if name not in self._nodes:
-            raise KeyError(f"no worker {name!r}; there are {', '.join(self._nodes) or 'none'}")
+        self._check_known(name)
         node = self._nodes.pop(name)
         node.kill()
         await self._event("worker_left", name)
@@ -209,13 +203,17 @@ class Cluster:
             async with cluster.partition("n1"):
                 assert await (train @ GPUs(1))("small") == 3  # n2 has the devices
         """
-        if name not in self._nodes:
-            raise KeyError(f"no worker {name!r}; there are {', '.join(self._nodes) or 'none'}")
+        self._check_known(name)
         await self._links.ask("hold", name)
         try:
             yield
         finally:
             await self._links.ask("release", name)
+
+    def _check_known(self, name: str) -> None:
+        """Raise `KeyError` if there is no worker of that name."""
+        if name not in self._nodes:
+            raise KeyError(f"no worker {name!r}; there are {', '.join(self._nodes) or 'none'}")
 
     async def _start(self, offer: Request) -> str:
         self._started += 1
@@ -278,3 +276,10 @@ class Cluster:
             lines = [f"  job {job.job}, {job.name}: {job.state}" for job in left.jobs]
             more = [f"  and {left.total - len(lines)} more"] if left.total > len(lines) else []
             raise AssertionError("\n".join([f"{left.total} jobs have not ended:", *lines, *more]))
+
+
+def _checked(offer: object) -> Request:
+    """Return the offer of a node. Raises `TypeError` if it is no request."""
+    if not isinstance(offer, Request):
+        raise TypeError(f"a node is what it offers, as Cores(4) & GPUs(1), not {offer!r}")
+    return offer

@@ -22,7 +22,7 @@ EARLY_S = 10.0
 SLOWER = 2.0
 """Factor by which copies may be slower than was measured."""
 
-LINGER_S = 60.0
+DRAIN_S = 60.0
 """Seconds for which a drained worker is held for its values at most, besides `SLOWER` times what copying them takes."""
 
 _FOREVER = float("inf")
@@ -174,6 +174,6 @@ class Departures:
             return True
         if leaving.until is None:
             seconds = SLOWER * sum(value.size for value in owes.values()) / self._transfers.reach.slowest
-            leaving.until = min(now + LINGER_S + seconds, self._workers[number].until)
+            leaving.until = min(now + DRAIN_S + seconds, self._workers[number].until)
             self._wake_at(leaving.until)
         return now >= leaving.until

@@ -55,7 +55,7 @@ class Values:
 
     def handle(self, event: ValueEvent, now: float, out: list[HeadAction]) -> None:
         """Handle an event about values."""
-        table, transfers = self._table, self._transfers
+        table = self._table
         match event:
             case ValuesReleased():
                 for number in event.values:
@@ -66,20 +66,9 @@ class Values:
                 for number in event.values:
                     self._given(number)
             case ReplicasArrived():
-                ready: list[HeadJob] = []
-                if event.worker in self._books.workers:
-                    for number, attempt in zip(event.values, event.attempts, strict=True):
-                        ready += transfers.arrived(event.worker, number, attempt, now)
-                        ready += self._parked_for(number)
-                        self._give(number, out)
-                        self._came(number, event.worker, now)
-                self._queue_again(ready, out)
+                self._arrived(event, now, out)
             case ReplicasFailed():
-                back: list[HeadJob] = []
-                for number, attempt in zip(event.values, event.attempts, strict=True):
-                    back += transfers.failed(event.worker, number, attempt, now, unreachable=event.unreachable)
-                    self._replication.look_at(table.values.get(number))
-                self._queue_again(back, out)
+                self._failed(event, now, out)
             case ReplicasGone():
                 worker = self._books.workers.get(event.worker)
                 if worker is not None:
@@ -92,6 +81,25 @@ class Values:
                     table.give_up_lineage(number)
             case ReplicationAsked():
                 self._replicate(event.values, event.copies or EVERYWHERE, out)
+
+    def _arrived(self, event: ReplicasArrived, now: float, out: list[HeadAction]) -> None:
+        """Record copies that are whole; queue the jobs that waited for them, and give them to those who want them."""
+        ready: list[HeadJob] = []
+        if event.worker in self._books.workers:
+            for number, attempt in zip(event.values, event.attempts, strict=True):
+                ready += self._transfers.arrived(event.worker, number, attempt, now)
+                ready += self._parked_for(number)
+                self._give(number, out)
+                self._came(number, event.worker, now)
+        self._queue_again(ready, out)
+
+    def _failed(self, event: ReplicasFailed, now: float, out: list[HeadAction]) -> None:
+        """Record copies that have failed; queue the jobs whose inputs nobody can give for now."""
+        back: list[HeadJob] = []
+        for number, attempt in zip(event.values, event.attempts, strict=True):
+            back += self._transfers.failed(event.worker, number, attempt, now, unreachable=event.unreachable)
+            self._replication.look_at(self._table.values.get(number))
+        self._queue_again(back, out)
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
@@ -242,8 +250,8 @@ class Values:
         self._queue_again(self._transfers.turn_away(worker.id), out)
         self._replication.look_at_all()
 
-    def stock(self) -> None:
-        """Look at how many replicas there are, as there are fewer workers for them, or others."""
+    def replenish(self) -> None:
+        """Make replicas good where there are too few, as there are fewer workers for them, or others."""
         self._replication.look_at_all()
 
     def watch(self, now: float) -> None:

@@ -28,6 +28,7 @@ from grainlike.wire import (
     Unsent,
 )
 from grainlike_worker.daemon._pulls import ReplicaPulls
+from grainlike_worker.data._part_files import write_all
 from grainlike_worker.store._replicas import WorkerReplicas
 
 if TYPE_CHECKING:  # it needs what waits on sockets, of which an embedded worker has none
@@ -87,7 +88,7 @@ class ReplicaTransfers:
                 self._give_up(transfer)
 
     def link_returned(self) -> None:
-        """The link was replaced: what was to be sent over the last one is asked for anew, if it is wanted."""
+        """Forget what was to be sent over the last link: it is asked for anew, if it is wanted."""
         self._sends.clear()
 
     def close(self) -> None:
@@ -142,7 +143,7 @@ class ReplicaTransfers:
             receive = self._receives.get(part.transfer) or self._open(part)
             if part.at > receive.at:
                 raise OSError(f"bytes {receive.at} to {part.at} have not come")
-            _write(receive.fd, data, part.at)
+            write_all(receive.fd, data, part.at)
             receive.take(data[receive.at - part.at :])
             if receive.at == part.size:
                 self._replicas.whole(part.value, part.attempt, part.size, receive.crc, receive.room)
@@ -209,9 +210,3 @@ class _Receive:
         """Bytes have come that follow those which are here."""
         self.at += data.nbytes
         self.crc = zlib.crc32(data, self.crc)
-
-
-def _write(fd: int, data: memoryview, at: int) -> None:
-    while data.nbytes:
-        count = os.pwrite(fd, data, at)
-        data, at = data[count:], at + count

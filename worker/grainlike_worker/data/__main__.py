@@ -38,8 +38,8 @@ from grainlike_worker.linux._lifeline import die_with_parent
 
 __all__ = ["main"]
 
-TELL_S = 0.5
-"""Seconds between two words about how far pulls are."""
+REPORT_S = 0.5
+"""Seconds between two reports of how far pulls are."""
 
 _READ_BYTES = 64 * 1024
 
@@ -60,7 +60,7 @@ class DataServer:
         poll.register(self._control, select.POLLIN)
         while True:
             busy = self._puller is not None and self._puller.busy
-            if poll.poll(1000 * TELL_S if busy else None):
+            if poll.poll(1000 * REPORT_S if busy else None):
                 data = self._control.recv(_READ_BYTES)
                 if not data:
                     return

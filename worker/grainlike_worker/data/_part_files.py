@@ -12,7 +12,7 @@ from pathlib import Path
 
 from grainlike.wire import Buffer
 
-__all__ = ["PartFile"]
+__all__ = ["PartFile", "write_all"]
 
 
 class PartFile:
@@ -44,9 +44,8 @@ class PartFile:
     def write(self, data: Buffer) -> None:
         """Add the next bytes. Raises `OSError`, of the file system."""
         view = memoryview(data)
-        while view.nbytes:
-            count = os.pwrite(self._fd, view, self.at)
-            view, self.at = view[count:], self.at + count
+        write_all(self._fd, view, self.at)
+        self.at += view.nbytes
 
     def finish(self) -> None:
         """Give the whole file its name. Raises `OSError` if it was removed meanwhile."""
@@ -78,3 +77,10 @@ class PartFile:
         except OSError as error:
             self.discard()
             raise OSError(error.errno, f"there is no room for {self.size} bytes in {self._path.parent}") from error
+
+
+def write_all(fd: int, data: memoryview, at: int) -> None:
+    """Write all bytes at a position of a file, however many the system takes at once. Raises `OSError`."""
+    while data.nbytes:
+        count = os.pwrite(fd, data, at)
+        data, at = data[count:], at + count

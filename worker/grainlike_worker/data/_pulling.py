@@ -1,4 +1,4 @@
-"""Replicas that are got from other data servers: a few connections to each, on which one follows the other."""
+"""Replicas that are got from other data servers: over a few connections to each, one after another."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from grainlike_worker.data._tls import DataTls
 
 __all__ = ["Puller"]
 
-LANES = 4
-"""Connections to one data server: so a small replica need not wait for a large one."""
+MOST_CONNECTIONS = 4
+"""Connections to one data server at most: so a small replica need not wait for a large one."""
 
 IDLE_S = 10.0
 """Seconds for which a connection is kept of which nothing is wanted; less than the other end keeps it."""
@@ -62,15 +62,15 @@ class Puller:
         with source.more:
             source.waiting.append(pull)
             source.more.notify()
-            if source.idle >= len(source.waiting) or source.lanes >= LANES:
+            if source.idle >= len(source.waiting) or source.threads >= MOST_CONNECTIONS:
                 return
-            source.lanes += 1
+            source.threads += 1
         try:
-            threading.Thread(target=self._lane, args=(source, order.address), daemon=True).start()
+            threading.Thread(target=self._serve_source, args=(source, order.address), daemon=True).start()
         except RuntimeError:  # no thread to be had: another takes it, or there is none
             with source.more:
-                source.lanes -= 1
-                taken = source.lanes > 0 or pull not in source.waiting
+                source.threads -= 1
+                taken = source.threads > 0 or pull not in source.waiting
                 if not taken:
                     source.waiting.remove(pull)
             if not taken:
@@ -101,7 +101,7 @@ class Puller:
 
     # --- in the thread of a connection -------------------------------------------------------------------------------
 
-    def _lane(self, source: _Source, address: str) -> None:
+    def _serve_source(self, source: _Source, address: str) -> None:
         connection: ssl.SSLSocket | None = None
         try:
             while (pull := source.next()) is not None:
@@ -139,7 +139,8 @@ class Puller:
     def _receive(
         self, pull: _Pull, part: PartFile, address: str, connection: ssl.SSLSocket | None
     ) -> ssl.SSLSocket | None:
-        """As `_perform`. A connection that breaks is made anew as long as that brings bytes.
+        """Get what is missing of a replica; return the connection if it can serve another. One that breaks is made anew
+        as long as that brings bytes.
 
         Raises:
             OSError, ProtocolError: nothing came for too long, or what came was none of a data server's.
@@ -214,7 +215,7 @@ class Puller:
                 while filled < most:
                     count = connection.recv_into(room[filled:most])
                     if not count:
-                        raise ConnectionAbortedError("the other data server hung up")
+                        raise ConnectionAbortedError("the other data server closed the connection")
                     filled += count
             finally:
                 self._write(part, room[:filled])
@@ -267,12 +268,13 @@ class _Pull:
 
 
 class _Source:
-    """Pulls that wait for one data server, and the threads that do them."""
+    """Pulls that wait for one data server, and the threads that perform them."""
 
     def __init__(self) -> None:
         self.more = threading.Condition()
         self.waiting: deque[_Pull] = deque()
-        self.lanes = self.idle = 0
+        self.threads = self.idle = 0
+        """Threads, each with a connection; and those of them that wait for a pull."""
 
     def next(self) -> _Pull | None:
         """Return the next pull, for a thread that has done one; None when it is to end."""
@@ -281,7 +283,7 @@ class _Source:
             came = self.more.wait_for(lambda: self.waiting, IDLE_S)
             self.idle -= 1
             if not came:
-                self.lanes -= 1
+                self.threads -= 1
                 return None
             return self.waiting.popleft()
 

@@ -11,11 +11,11 @@ PART_BYTES = 256 * 1024
 
 
 def read_exactly(peer: ssl.SSLSocket, count: int) -> bytes:
-    """Return so many bytes. Raises `ConnectionError` if the peer hangs up before, and `TimeoutError`."""
+    """Return so many bytes. Raises `ConnectionError` if the peer closes it before, and `TimeoutError`."""
     data = bytearray()
     while len(data) < count:
         some = peer.recv(count - len(data))
         if not some:
-            raise ConnectionAbortedError("the other data server hung up")
+            raise ConnectionAbortedError("the other data server closed the connection")
         data += some
     return bytes(data)

@@ -126,7 +126,7 @@ class ReplicaServer:
                 self._admitted -= 1
 
     def _next(self, peer: ssl.SSLSocket) -> Want | None:
-        """Return what a peer wants; None when it has hung up, or has wanted nothing for long."""
+        """Return what a peer wants; None when it has closed the connection, or has wanted nothing for long."""
         try:
             message: DataMessage = read_data(lambda count: read_exactly(peer, count))
         except (ConnectionError, TimeoutError, ssl.SSLEOFError):
