@@ -41,6 +41,7 @@ from grainlike.wire import (
     ReceiptRow,
     ReportIs,
     SpanRow,
+    Totals,
     checked_pattern,
 )
 
@@ -230,10 +231,23 @@ async def show_report(caller: HeadClient, asked: AskHistory, *, as_json: bool) -
         return OK
     print(f"{found.totals}, since this head was first started")  # noqa: T201 - a command line speaks
     print(f"they ran for {seconds(found.totals.run_seconds)} in all; {found.unended:,} have not ended")  # noqa: T201
+    values = transfer_words(found.totals)
+    if values:
+        print(values)  # noqa: T201
     if usage:
         print_table(_USAGE_COLUMNS, map(_usage_row, usage))
         print("cores busy and ran: median, 95th percentile, most; peak memory: the latter two")  # noqa: T201
     return OK
+
+
+def transfer_words(totals: Totals) -> str:
+    """Return a line on what large values did; empty where none moved, and none was made again."""
+    relayed = f", {bytes_text(totals.relayed)} of that through the head" if totals.relayed else ""
+    parts = [f"{bytes_text(totals.moved)} moved between workers{relayed}"] if totals.moved else []
+    parts += [f"{bytes_text(totals.fetched)} came to programs"] if totals.fetched else []
+    times = "once" if totals.recomputed == 1 else f"{totals.recomputed:,} times"
+    parts += [f"lost ones were made again {times}"] if totals.recomputed else []
+    return f"large values: {'; '.join(parts)}" if parts else ""
 
 
 _USAGE_COLUMNS = ["function", "jobs ended", "asked for", "cores busy", "peak memory", "ran", "suggested"]

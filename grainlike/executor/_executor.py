@@ -508,7 +508,7 @@ class Executor(ExecutorBase):
 
     def report(self) -> Totals:
         """Return how many jobs of this executor ended how so far, and their run times in seconds. Calls without
-        resources do not count.
+        resources do not count. `.moved`, `.fetched` and others on large values are not in what `print` shows.
 
         Raises:
             RuntimeError: the executor was never opened, or lives in another event loop.

@@ -11,7 +11,7 @@ from grainlike.jobs import Job
 from grainlike.payload import told_of_error
 from grainlike.wire import Code, Completed, EndedAttempt, Parcel, Report
 
-__all__ = ["MOST_ATTEMPTS", "AttemptEnds", "EarlierAttempts"]
+__all__ = ["MOST_ATTEMPTS", "AttemptEnds", "EarlierAttempts", "made_before"]
 
 MOST_ATTEMPTS = 8
 """Earlier attempts that are kept of one job: the latest."""
@@ -24,6 +24,8 @@ are dropped. A row takes so many beside its text.
 
 _AS_BEFORE = (Code.RETURNED, Code.UNFIT)
 """Ends after which the same attempt is assigned again: nothing of the job has run."""
+
+_VALUE_LOST = "its value was lost, and was needed again"
 
 _BY_ITSELF = (Code.FAILED, Code.OUT_OF_MEMORY)
 _BY_ITS_PROCESS = (Code.CRASHED, Code.UNSTARTED)
@@ -93,6 +95,19 @@ def _timeout(job: Job) -> float | None:
     if isinstance(job, RelayedJob):
         return job.timeout
     return None if job.node is None else job.node.function.options.timeout
+
+
+def made_before(job: Job, ahead: float) -> EndedAttempt | None:
+    """Return the attempt of a job that made a value which is lost, and is made again; None if it never began.
+
+    `time.time()` is `ahead` of the head's clock.
+    """
+    made = job.placement
+    if made is None or made.began is None:
+        return None
+    ran = 0.0 if made.used is None else made.used[0]
+    where, began = plain_text(made.worker or ""), made.began + ahead
+    return EndedAttempt(made.attempt, where, made.slots or "", "succeeded", _VALUE_LOST, began, ran)
 
 
 class EarlierAttempts:

@@ -36,6 +36,7 @@ from grainlike.head._history_form import (
     row_of,
     unpack,
 )
+from grainlike.head._kept_calls import RevivedJob
 from grainlike.head._nested import RelayedJob
 from grainlike.head._patterns import HistoryFilter
 from grainlike.jobs import Job, Placement
@@ -300,6 +301,10 @@ class JobHistory:
         """Keep an attempt of a job that runs again."""
         self._earlier.add(job, replace(ended, error=first_line(ended.error)))
 
+    def dropped(self, job: int) -> None:
+        """Forget the attempts of a job that is not to run again after all."""
+        self._earlier.take(job)
+
     def _taken(self, numbers: Sequence[int]) -> dict[int, list[EndedAttempt]]:
         """Return the earlier attempts of those of these jobs that had any, and keep them no more."""
         return {number: self._earlier.take(number) for number in self._earlier.jobs.keys() & set(numbers)}
@@ -311,6 +316,8 @@ class JobHistory:
 
     def origin(self, job: Job) -> tuple[int, str, int]:
         """Return number and name of the client that a job came from, and the job that submitted it."""
+        if type(job) is RevivedJob:
+            job = job.former
         if not isinstance(job, RelayedJob):
             return 0, "", 0
         number, parent, _ = job.attempt_of

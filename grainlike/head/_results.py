@@ -10,6 +10,7 @@ from functools import partial
 
 from grainlike.engine import buffer_of
 from grainlike.graph import Node, StreamNode
+from grainlike.head._attempts import made_before
 from grainlike.head._chains import outcomes_of
 from grainlike.head._errors import error_of, name_of, stopped, text_of
 from grainlike.head._history import JobHistory
@@ -189,6 +190,9 @@ class ResultHandler:
             job = self._state.kept.revive(number)
             assert job is not None, "only what is kept is made again"
             self._state.jobs[number] = job
+            made = made_before(job.former, self._history.moment()[1])
+            if made is not None:
+                self._history.tried(number, made)
 
     def forget(self, values: Iterable[int]) -> None:
         """Let go of calls whose values nobody needs any more, nor will."""
@@ -196,6 +200,7 @@ class ResultHandler:
         for number in values:
             if type(self._state.jobs.get(number)) is RevivedJob:
                 del self._state.jobs[number]
+                self._history.dropped(number)
 
     def _remade(self, job: RevivedJob, code: Code, parcel: Parcel) -> None:
         """Take note of the end of a call that ran again for its value; nobody awaits it."""

@@ -183,7 +183,10 @@ def find_access(what: str | Path | None = None, role: Role = "worker") -> Access
         if not path.exists():
             others = _others(role)
             if others:
-                raise HeadLostError(f"there is no current head, but these of yours run: {', '.join(others)}")
+                raise HeadLostError(
+                    "there is no current head, as the one that began last has ended, but these of yours run: "
+                    f"{', '.join(others)}; name one with --head, or in connect()"
+                )
             raise HeadLostError(
                 f"no head is running here: there is no {path}; "
                 "start one with `grainlike head start`, or the program that listens, with Executor(listen=...)"
@@ -200,11 +203,11 @@ def find_access(what: str | Path | None = None, role: Role = "worker") -> Access
 
 
 def _others(role: Role) -> list[str]:
-    """Return options for reaching the other heads, the newest first: `current` goes with its head, and others still
+    """Return the access files of the other heads, the newest first: `current` goes with its head, and others still
     listen.
     """
     files = sorted(state_directory().glob(f"*/{role}.json"), key=_written_at, reverse=True)
-    return [f"--head {path}" for path in files if not (path.parent.is_symlink() or is_left_behind(path.parent))]
+    return [str(path) for path in files if not (path.parent.is_symlink() or is_left_behind(path.parent))]
 
 
 def _written_at(path: Path) -> float:

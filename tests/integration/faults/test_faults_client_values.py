@@ -69,6 +69,7 @@ async def gone(head: Executor) -> None:
     assert not state.owners.replicating
     assert not state.transfers
     assert len(state.kept) == 0
+    assert not head_of(head).history._earlier.jobs
 
 
 # --- on one machine --------------------------------------------------------------------------------------------------
@@ -111,6 +112,39 @@ async def test_a_damaged_file_is_a_loss_and_its_value_is_made_again(tmp_path):
         assert len(await a_) == LARGE
         assert len(log.read_text().split()) == 2
         assert info(a_).recomputed == client.report().recomputed == 1
+        again, first = await client.history()
+        assert (first.attempts, first.earlier, again.attempts, again.program) == (1, [], 2, first.program)
+        assert [str(one) for one in again.earlier] == [
+            "attempt 1 on worker local succeeded: its value was lost, and was needed again"
+        ]
+
+
+@near
+async def test_a_run_for_a_lost_value_that_is_called_off_leaves_no_attempt_behind(gates):
+    async with (
+        gates() as gate,
+        asyncio.timeout(LIMIT_S),
+        Executor(listen=TLS, local=Cores(1)) as head,
+        connect(head.address) as client,
+    ):
+        visit = gate.visit
+        a_ = (make @ Cores(1))(LARGE)
+        await wait(a_)
+        (home,) = [Path(peer.hello.replicas) for peer in head_of(head).peers.values()]
+        os.truncate(home / replicas(head)[0], 1000)
+        blocker_ = start((delayed(lambda: visit("here")) @ Cores(1))())
+        visitor = await gate.arrival()
+        awaiting = asyncio.ensure_future(gather(a_))
+        await until(lambda: head_of(head).history._earlier.jobs)  # it is queued behind the one in the gate
+        awaiting.cancel()
+        await asyncio.wait([awaiting])
+        del a_, awaiting
+        gc.collect()
+        await until(lambda: len(head_of(head).state.kept) == 0)
+        visitor.release()
+        await blocker_
+        await gone(head)
+        assert client.report().recomputed == 0
 
 
 # --- owners ----------------------------------------------------------------------------------------------------------

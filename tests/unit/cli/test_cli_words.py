@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grainlike.cli._past import transfer_words
 from grainlike.cli._words import amounts, as_plain, bytes_text, escaped, escaped_line, print_table, seconds
 from grainlike.resources import UNIT, amount_text, amount_texts, quantity
-from grainlike.wire import JobRow, JobsAre
+from grainlike.wire import JobRow, JobsAre, Totals
 
 
 @pytest.mark.parametrize(
@@ -53,6 +54,23 @@ def test_a_table_in_a_pipe_is_not_cut_and_knows_no_markup(capsys):
 )
 def test_times(value, shown):
     assert seconds(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("counted", "shown"),
+    [
+        ({"sent": 800}, ""),
+        ({"moved": 40 << 20}, "large values: 40Mi moved between workers"),
+        (
+            {"moved": 9 << 20, "relayed": 1 << 20, "recomputed": 2},
+            "large values: 9Mi moved between workers, 1Mi of that through the head; lost ones were made again 2 times",
+        ),
+        ({"fetched": 1 << 20, "recomputed": 1}, "large values: 1Mi came to programs; lost ones were made again once"),
+    ],
+)
+def test_a_report_tells_of_large_values_that_travelled_or_were_made_again(counted, shown):
+    jobs = dict.fromkeys(("succeeded", "failed", "skipped", "timed_out", "cancelled"), 1)
+    assert transfer_words(Totals(**jobs, total_seconds=1.0, run_seconds=1.0, **counted)) == shown
 
 
 def test_a_message_as_json_has_names_and_no_number_of_the_question():

@@ -165,8 +165,8 @@ def test_those_that_run_are_named_when_the_current_one_has_gone(state: Path) -> 
     (state / "kept").rename(folders["c3"] / "head.lock")  # as a head that was killed leaves it
     withdraw_access("c4")
     assert current_folder() is None
-    at = re.escape(f"these of yours run: --head {state}/c2/worker.json, --head {state}/c1/worker.json")
-    with pytest.raises(HeadLostError, match=f"there is no current head, but {at}$"):
+    at = re.escape(f"run: {state}/c2/worker.json, {state}/c1/worker.json; name one with --head, or in connect()")
+    with pytest.raises(HeadLostError, match=f"there is no current head, as .* has ended, but these of yours {at}$"):
         find_access()
     for name in ("c1", "c2", "c3"):
         withdraw_access(name)
