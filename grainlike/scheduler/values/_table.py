@@ -138,9 +138,7 @@ class ValueTable:
         """Record that the owner of a value refers to it no more."""
         value = self.values.get(number)
         if value is not None and value.owned:
-            value.owned = False
-            if not value.replicas:
-                value.unreached = False  # whoever waits refers to it: it is not made again for nobody
+            value.owned = value.unreached = False  # whoever waits for replicas refers to it
             self.look_at(value)
 
     def look_at(self, value: ValueState) -> None:

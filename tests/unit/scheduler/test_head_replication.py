@@ -204,14 +204,16 @@ def test_replicas_go_with_the_interest_and_are_not_made_good_after():
     assert not world.known
 
 
-def test_a_value_that_is_let_go_while_somebody_waits_for_its_replicas_goes_then():
+def test_a_value_that_is_let_go_before_it_has_its_replicas_goes_at_once():
+    """Whoever waits for them refers to it."""
     world = cluster()
     value = a_value(world)
     replicate(world, value, 2)
     world.release(value)
-    assert world.where(value) == [1]
+    assert world.where(value) == []
     world.arrive_all()
-    assert world.reached == [value]
+    assert world.where(value) == []
+    assert world.reached == []
     assert not world.known
 
 

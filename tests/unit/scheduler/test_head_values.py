@@ -13,6 +13,7 @@ from grainlike.scheduler import (
     LineageDropped,
     ReplicasDropped,
     ReplicasGone,
+    ReplicationAsked,
     Ticked,
     ValuesGiven,
     ValuesWanted,
@@ -257,6 +258,16 @@ def test_what_has_come_of_a_copy_that_failed_stays_while_the_value_is_needed():
     world, value = on_its_way()
     world.fail(value, 2)
     assert dropped(world) == []
+
+
+def test_replicas_that_cannot_be_made_keep_no_value_that_its_owner_lets_go_of():
+    world = cluster(has_data=True)
+    value = a_value(world)
+    world.tell(ReplicationAsked([value], 2))
+    world.fail(value, 2)  # and again, as there is no room
+    world.release(value)
+    assert world.where(value) == []
+    assert not world.known
 
 
 def test_a_gang_is_led_by_the_worker_that_has_its_inputs():
