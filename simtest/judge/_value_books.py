@@ -238,6 +238,9 @@ class ValueBooks:
         self._damaged.add((worker, value))
         self._went_at[value] = self._clock.now
         self._stores.get(worker, set()).discard((value, attempt))
+        for (at, _), opened in self._running.items():
+            if at == worker:
+                opened.discard((value, attempt))  # what a job has mapped is not what comes to lie there in its place
         known = self._known.get(value)
         if known is not None and known[0] == attempt:
             known[1].discard(worker)

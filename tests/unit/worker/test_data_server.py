@@ -177,12 +177,12 @@ def test_what_waits_for_a_source_that_cannot_be_reached_waits_no_longer(
         raise TimeoutError
 
     monkeypatch.setattr(DataTls, "dial", silent)
-    numbers = [getter.pull("tcp://127.0.0.1:1", value, 10, at=value) for value in range(3 * _pulling.LANES)]
+    numbers = [getter.pull("tcp://127.0.0.1:1", value, 10, at=value) for value in range(3 * _pulling.MOST_CONNECTIONS)]
     all_wait.set()
     told = [getter.answer() for _ in numbers]
     assert sorted(one.transfer for one in told) == numbers
     assert all(one.unreachable for one in told)
-    assert len(dials) == _pulling.LANES  # each of which takes its time
+    assert len(dials) == _pulling.MOST_CONNECTIONS  # each of which takes its time
     assert not getter.puller.busy
 
 
