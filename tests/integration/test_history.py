@@ -213,7 +213,7 @@ async def test_each_attempt_of_a_job_is_told_with_its_error_and_what_was_enforce
             ]
             assert "[attempt" not in "".join((await told("logs", once.job))[1:])
             as_json = (await told("logs", job.job, "--json"))[1].splitlines()
-            assert [json.loads(line)["attempt"] for line in as_json if "try" in line] == [1, 3, 4]
+            assert [json.loads(line)["attempt"] for line in as_json if '"try ' in line] == [1, 3, 4]
 
 
 @delayed(retries=1)
