@@ -84,7 +84,8 @@ class ReplicaBooks:
         """Check that a worker which drains may end."""
         assert worker in self._drained_at, f"worker {worker} is told to end, and was not to drain, or was told before"
         late = self._clock.now >= self._drained_at.pop(worker) + _BLOCKED_S or self._clock.now >= self._joined[worker]
-        if late or not self._able():
+        unheard = any(not self._values.lives(one) for one in self._joined.keys() - self._leaving)
+        if late or unheard or not self._able():  # a worker whose death was not heard of may have been given its values
             return
         for value in self._values.needed_at(worker):
             others = self._staying(value)
