@@ -79,13 +79,13 @@ class Executor(ExecutorBase):
             output; docs/monitoring.md has their schema.
         observers: objects of `grainlike.telemetry.CallObserver`, which learn of this program's jobs, or names of
             installed ones, as `"otel"`. `GRAINLIKE_OBSERVERS` names more. See docs/monitoring.md.
-        store, scratch, scratch_limit: shared memory (`"8Gi"`), a directory on a disk, and how much of that (`"100Gi"`)
-            for large values which stay at the embedded worker; see docs/data.md.
+        store: shared memory (`"8Gi"`) for large values that stay at the embedded worker; see docs/data.md.
+        scratch: a directory on a disk for those that do not fit there.
+        scratch_limit: how much of that disk they may have (`"100Gi"`).
 
     Leaving the block, or cancelling it, cancels what still runs, waits until that has ended, and leaves no process,
     socket, file or thread behind. An exception that leaves the block is the user's own. The executor may be closed in
-    another task than it was opened in, but in the same event loop. In another loop, which may run in its context, an
-    `await` passes it over.
+    another task than it was opened in, but in the same event loop. An `await` in another loop passes it over.
 
     `ex = await Executor(...)` opens it without a block, for the life of its event loop: for a notebook, or a prompt.
     What is awaited outside of blocks uses it, in all tasks of the loop; of several, the one that was opened last. It
