@@ -35,8 +35,8 @@ VALUE_BUGS: tuple[Bug, ...] = (
         "a value goes though jobs that have not ended need it",
         (
             _TABLE,
-            "            value.owned = False\n            if not value.replicas:",
-            "            value.owned = False\n            self.drop(value, value.replicas)\n            if not value.replicas:",
+            "            value.owned = value.unreached = False",
+            "            value.owned = value.unreached = False\n            self.drop(value, value.replicas)",
         ),
     ),
     _bug(
