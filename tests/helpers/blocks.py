@@ -33,7 +33,7 @@ _BLOCK = re.compile(
 
 @dataclass
 class Block:
-    """One block of a page, with the line where it begins, and the output that is shown after it.
+    """Block of a page, with the line where it begins, and the output that is shown after it.
 
     One with a title is a file, which does not run by itself.
     """

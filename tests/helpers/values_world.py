@@ -62,7 +62,7 @@ class Peer(WorkerConnection):
         super().__init__(number, f"n{number}", ClosedLink("", ""), hello, Cores([0]), 0.0)
         self.replicas = replicas
         self.orders: list[Message] = []
-        """What its data server was told."""
+        """Messages that its data server was given."""
         data: Any = SimpleNamespace(post=self.orders.append) if has_data else None
         self.transfers = ReplicaTransfers(replicas, self._say, data)
         self.down: deque[Said] = deque()

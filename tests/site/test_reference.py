@@ -1,4 +1,4 @@
-"""What the reference shows is documented in full: a summary, the errors that it raises, cancellation, an example."""
+"""Completeness of what the reference shows: a summary, the errors that it raises, cancellation, an example."""
 
 import ast
 import importlib

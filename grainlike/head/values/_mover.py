@@ -320,4 +320,4 @@ def _nobody_owns(value: int) -> None:  # noqa: ARG001 - as where there are clien
 
 
 def _nobody_listens(event: HeadEvent) -> None:
-    """Who listens has clients."""
+    """Take an event where there are no clients to tell of it."""

@@ -138,7 +138,7 @@ PASSING = {
     "Allocation": {"_text"},
     "LinkTransfer": {"begun", "generation", "granted", "paused", "received", "waits", "written"},
 }
-"""What heartbeats, output, acknowledgements and the bytes of values change, which are not written down; and what is
+"""Effects of heartbeats, output, acknowledgements and bytes of values, which are not written down; and what is
 remembered for speed.
 """
 
@@ -268,7 +268,7 @@ def nested(dice, parent=0, attempt=0):
 
 
 def about_values(dice, life):
-    """What a client says of values that stay, its own for the most part, and of transfers to it."""
+    """Messages of a client on values that stay, its own for the most part, and on transfers to it."""
     known = [*life.head.state.owners._owners, 1]
     under_way = [*life.head.state.transfers, 1]
     value, transfer = dice.choice(known), dice.choice(under_way)

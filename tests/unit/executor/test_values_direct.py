@@ -54,7 +54,7 @@ def fetch(world: World, source: Peer, target: Peer, *, relayed: bool = False) ->
 
 
 def heard(peer: Peer) -> list[Any]:
-    """What the head has said to a worker, which takes it now."""
+    """Messages of the head to a worker, which takes them now."""
     said = [message for message, _ in peer.down]
     while peer.hear():
         pass

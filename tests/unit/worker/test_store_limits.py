@@ -21,7 +21,7 @@ OFFER = offer_of(Cores(2) & Memory("1Gi"), own_cores=range(2))
 
 @pytest.fixture(autouse=True)
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary files go."""
+    """Directory of temporary files."""
     if is_in_memory(tmp_path):
         pytest.skip("temporary files are in memory here")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
