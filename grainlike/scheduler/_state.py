@@ -65,6 +65,7 @@ class SchedulerState:
         self.spares = Spares(self.values, self.leaving)
         self.values.stored = self.values.bytes_at(self.values.values)
         self.transfers.count_coming()
+        self.planner.near.rooms = self.transfers.rooms
         for value in self.values.values.values():
             if not value.fn.losses:
                 self.replication.keep(value, SAFE_COPIES)

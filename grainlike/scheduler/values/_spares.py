@@ -29,6 +29,7 @@ class Spares:
         for value in moved.values():
             spare = self._spare(value)
             attempt, before = self._told.pop(value.id, (value.attempt, ()))
+            self._index(value, before, spare)
             if attempt != value.attempt:
                 before = ()
             if spare:
@@ -39,6 +40,16 @@ class Spares:
         for (worker, is_spare), values in rows.items():
             columns = [value.id for value in values], [value.attempt for value in values]
             out.append(ReplicasSpared(worker, *columns, is_spare))
+
+    def _index(self, value: ValueState, before: tuple[int, ...], spare: tuple[int, ...]) -> None:
+        """Record at which workers replicas of a value are spare, in place of those before."""
+        here = self._table.spare
+        for worker in before:
+            del here[worker][value.id]
+            if not here[worker]:
+                del here[worker]
+        for worker in spare:
+            here.setdefault(worker, {})[value.id] = value.size
 
     def _spare(self, value: ValueState) -> tuple[int, ...]:
         """Return the workers whose replica of a value is spare: all but the oldest of those that stay."""
@@ -52,3 +63,5 @@ class Spares:
             value.id: (value.attempt, spare) for value in self._table.values.values() if (spare := self._spare(value))
         }
         assert found == self._told, "other replicas are spare than was told"
+        here = {(worker, value) for worker, values in self._table.spare.items() for value in values}
+        assert here == {(worker, value) for value, (_, spare) in found.items() for worker in spare}
