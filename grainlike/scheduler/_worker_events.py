@@ -79,7 +79,7 @@ class WorkerEvents:
         worker = self._books.workers.get(event.worker)
         if worker is None:
             return False
-        if worker.over != event.over:
+        if worker.over or event.over:
             self._values.exceeded(worker, event.over, out)
         if not event.lost or worker.store is None or not worker.store[1]:
             return False

@@ -133,7 +133,7 @@ _MOVES = Conversion(
         "ValueState": _put(copies=1, unreached=False),
         "ValueTable": _put(stored={}, moved={}, spare={}),
         "Values": _empty("_leaving", "_replication", "_spares"),
-        "SchedulerState": _empty("leaving", "replication", "spares"),
+        "SchedulerState": _empty("leaving", "overdrafts", "replication", "spares"),
         "HeadScheduler": _empty("_worker_events"),
         "HeadState": _own_values_and_replicas,
         "RelayedJobs": _put(_owners=None),

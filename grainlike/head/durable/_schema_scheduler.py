@@ -112,8 +112,8 @@ ChangeLog scheduler._workers.ChangeLog: entries epoch
 WorkerState scheduler._workers.WorkerState: _fits _log ahead ahead_bytes ahead_in ahead_last ahead_of ahead_s capacity
     draining free gone has_data held holds id kind lasts leases leaving lenders lent name offer over recalled shut
     store tokens until using version
-SchedulerState scheduler._state.SchedulerState: backoffs catalogue functions gangs homes job_tree jobs leaving planner
-    replication spares transfers values workers
+SchedulerState scheduler._state.SchedulerState: backoffs catalogue functions gangs homes job_tree jobs leaving
+    overdrafts planner replication spares transfers values workers
 GangEvents scheduler._gang_events.GangEvents: _attempts _books _gangs
 JobState scheduler._states.JobState: 0 1 2 3 4 5
 RunTimes scheduler._statistics.RunTimes: awaits count mean memory variance
@@ -132,7 +132,8 @@ ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began direct is_safet
     value weight
 ValueTable scheduler.values._table.ValueTable: _workers bare drops ended forgotten idle moved parked spare stirred
     stored unwanted values
-Spares scheduler.values._spares.Spares: _leaving _table _told
+Spares scheduler.values._spares.Spares: _leaving _overdrafts _table _told
+Overdrafts scheduler.values._overdrafts.Overdrafts: _leaving _table _transfers _workers workers
 Replication scheduler.values._replication.Replication: _leaving _table _transfers _workers due kept
 LeavingWorker scheduler.values._leaving._LeavingWorker: held owes until
 Departures scheduler.values._leaving.Departures: _table _transfers _workers held wake workers

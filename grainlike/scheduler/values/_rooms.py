@@ -8,7 +8,7 @@ of its class go on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from itertools import islice
 
 from grainlike.scheduler._records import HeadJob, order
@@ -22,6 +22,9 @@ __all__ = ["Rooms", "packs"]
 
 LOOKED_AT_MOST = 64
 """Number of jobs that wait for room which one pass looks at."""
+
+UNLIMITED = 1 << 62
+"""Bytes of the store of a worker that has not said how large it is."""
 
 SUMS_MOST = 4096
 """Number of ways to fill shared memory that are looked at; where there are more, some way is taken to fit."""
@@ -97,8 +100,8 @@ class Rooms:
         able = [worker for worker in able if self.could_hold(worker, job.inputs)]
         if not able or any(self.has_room(worker, job) for worker in able):
             return None
-        widest = max(able, key=lambda worker: (self.free(worker, job), -worker.id))
-        size, free = self._table.total(job.inputs), max(0, self.free(widest, job))
+        widest = max(able, key=lambda worker: (self.free(worker, job.inputs), -worker.id))
+        size, free = self._table.total(job.inputs), max(0, self.free(widest, job.inputs))
         if widest.over:
             return widest, f"{widest.name} keeps {bytes_text(widest.over)} more than it has room for"
         oldest = self.claims.get(widest.id)
@@ -111,17 +114,16 @@ class Rooms:
 
     # --- what can be now --------------------------------------------------------------------------------------------
 
-    def free(self, worker: WorkerState, job: HeadJob) -> int:
-        """Return the bytes that a worker with a limited store has free for inputs of a job, beside those that it has,
-        or that come.
-        """
-        assert worker.store is not None
+    def free(self, worker: WorkerState, beside: Container[int] = ()) -> int:
+        """Return the bytes that a worker has free beside these values, and all that it keeps or that comes."""
+        if worker.store is None:
+            return UNLIMITED
         number = worker.id
         free = sum(worker.store) - self._table.stored.get(number, 0) - self._coming.get(number, 0)
         here = self._table.spare.get(number)
         if here:
-            used = (self._table.values[value] for value in here if value not in job.inputs)
-            free += sum(here[value.id] for value in used if not _is_used(value, number))
+            used = (self._table.values[value] for value in here if value not in beside)
+            free += sum(here[value.id] for value in used if not self.is_used(value, number))
         return free
 
     def has_room(self, worker: WorkerState, job: HeadJob) -> bool:
@@ -131,7 +133,7 @@ class Rooms:
         lacking = self._lacking(worker, job)
         if not lacking and not self._table.missing(job.inputs, worker.id):
             return True
-        if worker.over or self.free(worker, job) < lacking:
+        if worker.over or self.free(worker, job.inputs) < lacking:
             return False
         oldest = self.claims.get(worker.id)
         if oldest is None or order(job) <= order(oldest):
@@ -146,6 +148,11 @@ class Rooms:
         oldest = self.claims.get(worker.id)
         if (oldest is None or order(job) < order(oldest)) and self._will_have_room(worker, job):
             self.claims[worker.id] = job
+
+    def is_used(self, value: ValueState, worker: int) -> bool:
+        """Return True if a job at a worker needs a value, or one that is on its way there."""
+        users = (value.users or {}).values()
+        return any(job.worker == worker or (job.data is not None and job.data.target == worker) for job in users)
 
     # --- jobs that wait for it ---------------------------------------------------------------------------------------
 
@@ -214,9 +221,3 @@ def packs(sizes: Iterable[int], memory: int, scratch: int) -> bool:
             break
         sums |= {one + size for one in sums if one + size <= memory}
     return least <= memory and (max(sums) >= least or len(sums) > SUMS_MOST)
-
-
-def _is_used(value: ValueState, worker: int) -> bool:
-    """Return True if a job at a worker needs a value, or one that is on its way there."""
-    users = (value.users or {}).values()
-    return any(job.worker == worker or (job.data is not None and job.data.target == worker) for job in users)

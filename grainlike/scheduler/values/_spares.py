@@ -5,6 +5,7 @@ from __future__ import annotations
 from grainlike.scheduler._events import HeadAction
 from grainlike.scheduler._value_events import ReplicasSpared
 from grainlike.scheduler.values._leaving import Departures
+from grainlike.scheduler.values._overdrafts import Overdrafts
 from grainlike.scheduler.values._records import ValueState
 from grainlike.scheduler.values._table import ValueTable
 
@@ -14,11 +15,12 @@ __all__ = ["Spares"]
 class Spares:
     """Tells workers which of their replicas are spare. The arguments are the scheduler's own, not copies."""
 
-    __slots__ = ("_leaving", "_table", "_told")
+    __slots__ = ("_leaving", "_overdrafts", "_table", "_told")
 
-    def __init__(self, table: ValueTable, leaving: Departures) -> None:
+    def __init__(self, table: ValueTable, leaving: Departures, overdrafts: Overdrafts) -> None:
         self._table = table
         self._leaving = leaving
+        self._overdrafts = overdrafts
         self._told: dict[int, tuple[int, tuple[int, ...]]] = {}
         """Attempt of each value of which some replicas are spare, and the workers that were told so."""
 
@@ -52,9 +54,13 @@ class Spares:
             here.setdefault(worker, {})[value.id] = value.size
 
     def _spare(self, value: ValueState) -> tuple[int, ...]:
-        """Return the workers whose replica of a value is spare: all but the oldest of those that stay."""
+        """Return the workers whose replica of a value is spare: all but the oldest of those that stay,
+        and of those first that have room for what they keep.
+        """
         staying = [worker for worker in value.replicas if self._leaving.stays(worker)]
-        kept = (staying or value.replicas)[: value.copies]
+        staying = staying or list(value.replicas)
+        staying.sort(key=lambda worker: worker in self._overdrafts.workers)
+        kept = staying[: value.copies]
         return tuple(worker for worker in value.replicas if worker not in kept)
 
     def check(self) -> None:

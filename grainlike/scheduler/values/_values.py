@@ -233,6 +233,7 @@ class Values:
         table = self._table
         table.drops.pop(worker.id, None)
         self._leaving.lost(worker.id)
+        self._books.overdrafts.lost(worker.id)
         if not (table.values or self._transfers.known):
             return
         for value in list(table.values.values()):
@@ -254,10 +255,11 @@ class Values:
 
     def exceeded(self, worker: WorkerState, over: int, out: list[HeadAction]) -> None:
         """Record by how much what a worker keeps exceeds its store. Nothing is sent there while it does."""
-        began = not worker.over
-        worker.over = over
+        began = over and not worker.over
+        self._books.overdrafts.changed(worker, over)
         if began:
             self._queue_again(self._transfers.turn_away(worker.id), out)
+        if began or not over:
             self._replication.look_at_all()
 
     def replenish(self) -> None:
@@ -374,6 +376,8 @@ class Values:
         if table.forgotten:
             self._replication.forget(table.forgotten)
             out.append(ValuesForgotten(table.forgotten))
+        if self._books.overdrafts.workers:
+            self._books.overdrafts.pay_back()
         table.drops, table.forgotten, table.stirred = {}, [], False
         return []
 

@@ -4,7 +4,7 @@ import pytest
 from value_cluster import MB, ValueCluster
 
 from grainlike.resources import Cores
-from grainlike.scheduler import InputsUnfit, ReplicasGone, Ticked, WorkerStored
+from grainlike.scheduler import InputsUnfit, ReplicasGone, ReplicationAsked, Ticked, WorkerStored
 from grainlike.scheduler.values._rooms import packs
 
 FOREVER = 1e6
@@ -185,8 +185,8 @@ def test_who_will_have_no_room_holds_up_nobody():
 
 
 def test_a_job_whose_preferred_worker_has_no_room_for_the_rest_goes_elsewhere_at_once():
-    world = Stores(30, 100, 100)
-    (one,), (two,) = world.values(1, 20), world.values(2, 15)
+    world = Stores(40, 100, 100)
+    (one, _), (two,) = world.values(1, 20, 10), world.values(2, 15)
     job = world.call(Cores(1), 1.0, one, two)
     assert {worker for _, worker in world.under_way} == {2}
     world.arrive_all()
@@ -222,3 +222,58 @@ def test_jobs_on_their_way_to_a_worker_that_exceeds_its_budget_go_elsewhere():
     world.later(10.0)
     world.arrive_all()
     assert world.started_on[job] == 3
+
+
+# --- overdrafts -----------------------------------------------------------------------------------------------------
+
+
+def spare_at(world):
+    spare = world.head._state.values.spare
+    return {worker: sorted(values) for worker, values in spare.items()}
+
+
+def test_what_a_worker_keeps_beyond_its_budget_moves_to_one_with_room_largest_first_and_is_spare_then():
+    world = Stores(40, 30, 100)
+    small, large, middle = world.values(1, 10, 25, 20)
+    world.tell(WorkerStored(1, over=15 * MB))
+    assert set(world.under_way) == {(large, 3)}
+    world.arrive(large, 3)
+    assert spare_at(world) == {1: [large]}
+    assert not world.under_way  # enough is spare
+    world.gone(1, large)
+    world.tell(WorkerStored(1, over=0))
+    assert world.where(small) == world.where(middle) == [1]
+
+
+def test_where_the_overdraft_is_paid_back_otherwise_the_older_replica_counts_again():
+    world = Stores(40, 100)
+    (value,) = world.values(1, 25)
+    world.tell(WorkerStored(1, over=5 * MB))
+    world.arrive(value, 2)
+    assert spare_at(world) == {1: [value]}
+    world.tell(WorkerStored(1, over=0))
+    assert spare_at(world) == {2: [value]}
+
+
+def test_what_a_job_uses_stays_and_what_fits_nowhere_waits_until_there_is_room():
+    world = Stores(40, 30)
+    used, other = world.values(1, 20, 10)
+    (kept,) = world.values(2, 25)
+    job = world.call(Cores(1), 100.0, used)
+    assert world.started_on[job] == 1
+    world.tell(WorkerStored(1, over=5 * MB))
+    assert not world.under_way
+    world.release(kept)
+    assert set(world.under_way) == {(other, 2)}
+
+
+def test_replicas_that_were_asked_for_do_not_go_to_a_worker_beyond_its_budget():
+    world = Stores(100, 100, 100)
+    (value,) = world.values(1, 20)
+    world.tell(WorkerStored(2, over=MB))
+    world.tell(ReplicationAsked([value], 0))
+    assert set(world.under_way) == {(value, 3)}
+    world.arrive_all()
+    assert world.reached == [value]
+    world.tell(WorkerStored(2, over=0))
+    assert set(world.under_way) == {(value, 2)}
