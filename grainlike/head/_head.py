@@ -336,7 +336,7 @@ class Head:
         self.history.joined(peer.name)
         for observer in self.observers:
             observer.joined(peer)
-        self._tell(WorkerJoined(peer.number, peer.name, peer.offer, hello.left_s, bool(hello.data)))
+        self._tell(WorkerJoined(peer.number, peer.name, peer.offer, *peer.means))
         return peer
 
     def now(self) -> float:

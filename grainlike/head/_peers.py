@@ -139,6 +139,11 @@ class WorkerConnection(Connection):
             self._classes.difference_update(gone)
             self.post(Undefine([], gone))
 
+    @property
+    def means(self) -> tuple[float, bool, int, int]:
+        """Return its seconds, whether it has a data server, and its bytes for values in memory and on disk."""
+        return self.hello.left_s, bool(self.hello.data), self.hello.store, self.hello.scratch
+
     def real_cores(self) -> list[int]:
         """Return the offered cores that its machine has."""
         return [core for core in self.offer.cores if core not in self.hello.logical]

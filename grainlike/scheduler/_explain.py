@@ -57,7 +57,8 @@ class Explanation(msgspec.Struct, frozen=True):
     `"rate"`, `"lent"` (what is free belongs to jobs that await jobs of their own), `"workers"` (none is here),
     `"never"` (no worker here could ever run it), `"suspect"` and `"quarantine"` (`nearest` gets no jobs for now, and
     `why`), `"moving"` (its inputs are on their way to `nearest`, or made again: `why`), `"preferred"` (`nearest` has
-    most of its inputs and is full; elsewhere it may start in `starts_in_s`), `"paused"` (the head starts nothing for
+    most of its inputs and is full; elsewhere it may start in `starts_in_s`), `"store"` (there
+    is no room for its inputs, now or at all: `why`), `"paused"` (the head starts nothing for
     now, and `why`), `"backoff"` (it is tried again in `starts_in_s`, as
     attempt `attempt` of `attempts` at most), and `""` for a job that waits for nothing. A leased
     job may wait, too: for `"jobs"` of its own, or for `"cores"` that it lent to others meanwhile. `holders`
@@ -368,6 +369,7 @@ _SAY: dict[str, Callable[[Explanation], str]] = {
     "moving": lambda this: (
         f"Job {this.job} waits for {this.why}{'' if this.nearest is None else f', on their way to {this.nearest}'}."
     ),
+    "store": lambda this: f"Job {this.job} waits for room for its inputs: {this.why}.",
     "preferred": lambda this: f"Job {this.job} waits for {this.nearest}: {this.why}.",
     "suspect": _shut,
     "quarantine": _shut,

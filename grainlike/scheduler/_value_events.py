@@ -12,6 +12,7 @@ __all__ = [
     "FetchReplicas",
     "GiveValues",
     "InputsLost",
+    "InputsUnfit",
     "JobsRevived",
     "LineageDropped",
     "ReplicasArrived",
@@ -181,6 +182,16 @@ class ReplicationReached(msgspec.Struct, frozen=True, gc=False):
     """
 
     values: list[int]
+
+
+class InputsUnfit(msgspec.Struct, frozen=True, gc=False):
+    """The inputs of these jobs fit into no store of a worker that could run them, because of `why`. The jobs are
+    dropped, unless `failed` is False: this is a warning then, once per function, as a worker that joins might help.
+    """
+
+    jobs: list[int]
+    why: str
+    failed: bool
 
 
 class InputsLost(msgspec.Struct, frozen=True, gc=False):

@@ -93,8 +93,10 @@ class WorkerState:
         "lent",
         "name",
         "offer",
+        "over",
         "recalled",
         "shut",
+        "store",
         "tokens",
         "until",
         "using",
@@ -111,6 +113,7 @@ class WorkerState:
         left_s: float = -1.0,
         *,
         has_data: bool = False,
+        store: tuple[int, int] | None = None,
     ) -> None:
         self.id = worker
         self.name = name
@@ -126,6 +129,10 @@ class WorkerState:
         self.gone = False
         self.has_data = has_data
         """Others can get its values from its data server."""
+        self.store = store
+        """Bytes of values that it may keep in shared memory, and on disk; None if nobody has said."""
+        self.over = 0
+        """Bytes of values that it keeps beyond that."""
         self.version = 0
         """A counter that grows with each change of `free`."""
         self.held: dict[int, HeadJob] = {}

@@ -140,11 +140,12 @@ class DropReplicas(BaseMessage, frozen=True, tag=166):
 
 class Stored(BaseMessage, frozen=True, tag=175):
     """Worker to head: so many bytes of its replicas are on disk; 0.1 s late at most. `lost`: why it writes no more of
-    them there; empty while it does.
+    them there; empty while it does. `over`: bytes by which what it keeps in shared memory exceeds its budget.
     """
 
     spilled: int
     lost: str = ""
+    over: int = 0
 
 
 class SpareReplicas(BaseMessage, frozen=True, tag=176):

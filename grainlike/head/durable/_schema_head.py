@@ -6,7 +6,7 @@ RECORDS = """
 BaseMessage wire._base.BaseMessage:
 Hello wire._connection.Hello: role protocol_low protocol_high python serializers name incarnation pid offer logical
     memory memory_tier process received resumes session block node host
-    left_s replicas data data_key
+    left_s replicas data data_key store scratch
 Welcome wire._connection.Welcome: cluster heartbeat_s paths name store process received returns bulk
 Refused wire._connection.Refused: kind reason
 Beat wire._connection.Beat: number
@@ -65,7 +65,7 @@ PullReplica wire._values.PullReplica: transfer value attempt size at address nam
 Pulled wire._values.Pulled: transfers at
 StopTransfer wire._values.StopTransfer: transfer
 DropReplicas wire._values.DropReplicas: values attempts
-Stored wire._values.Stored: spilled lost
+Stored wire._values.Stored: spilled lost over
 SpareReplicas wire._values.SpareReplicas: values attempts is_spare
 Evicted wire._values.Evicted: values attempts
 ResendBuffer wire._resend_buffer.ResendBuffer: _acknowledged _allowed _kept _told _unsaid received sent_in_all size

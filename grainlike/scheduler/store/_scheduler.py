@@ -86,6 +86,11 @@ class StoreScheduler:
             return self.memory
         return max(0, min(self.memory, self._machine - self._granted))
 
+    @property
+    def over(self) -> int:
+        """Return the bytes by which outputs exceed what the store may have of shared memory."""
+        return max(0, self.books.memory - self.limit) if self.books.overdrafts else 0
+
     def handle(self, event: StoreEvent) -> list[StoreAction]:
         """Take an event; return what is to be done, in order."""
         out: list[StoreAction] = []

@@ -28,13 +28,14 @@ class ValueTable:
         unwanted: jobs that make a value again which nobody needs any more.
         moved: values with several replicas, now or before, whose replicas have changed since the last `settle`.
         stored: bytes of the values that each worker has which has any.
+        spare: the replicas that each worker may give up which has any, with their sizes, by value.
         drops: replicas to be removed, value and attempt, by worker.
         forgotten: values that are not known any more.
         stirred: True if any of these is to be looked at.
     """
 
-    __slots__ = ("_workers", "bare", "drops", "ended", "forgotten", "idle", "moved", "parked", "stirred", "stored",
-                 "unwanted", "values")  # fmt: skip
+    __slots__ = ("_workers", "bare", "drops", "ended", "forgotten", "idle", "moved", "parked", "spare", "stirred",
+                 "stored", "unwanted", "values")  # fmt: skip
 
     def __init__(self, workers: dict[int, WorkerState]) -> None:
         self._workers = workers
@@ -45,6 +46,7 @@ class ValueTable:
         self.idle: dict[int, ValueState] = {}
         self.unwanted: list[int] = []
         self.stored: dict[int, int] = {}
+        self.spare: dict[int, dict[int, int]] = {}
         self.moved: dict[int, ValueState] = {}
         self.drops: dict[int, list[tuple[int, int]]] = {}
         self.forgotten: list[int] = []

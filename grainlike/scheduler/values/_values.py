@@ -15,6 +15,7 @@ from grainlike.scheduler._states import JobState
 from grainlike.scheduler._value_events import (
     GiveValues,
     InputsLost,
+    InputsUnfit,
     JobsRevived,
     LineageDropped,
     ReplicasArrived,
@@ -168,6 +169,7 @@ class Values:
         moving = [job for job in dict.fromkeys(jobs) if job.state is JobState.MOVING]
         for job in moving:
             self._table.parked.pop(job.id, None)
+            self._transfers.rooms.parked.pop(job.id, None)
         self._books.requeue(moving, out)
 
     # --- whoever is outside ------------------------------------------------------------------------------------------
@@ -231,6 +233,7 @@ class Values:
         table = self._table
         table.drops.pop(worker.id, None)
         self._leaving.lost(worker.id)
+        self._books.overdrafts.lost(worker.id)
         if not (table.values or self._transfers.known):
             return
         for value in list(table.values.values()):
@@ -249,6 +252,15 @@ class Values:
         self._leaving.begin(worker, held=held)
         self._queue_again(self._transfers.turn_away(worker.id), out)
         self._replication.look_at_all()
+
+    def exceeded(self, worker: WorkerState, over: int, out: list[HeadAction]) -> None:
+        """Record by how much what a worker keeps exceeds its store. Nothing is sent there while it does."""
+        began = over and not worker.over
+        self._books.overdrafts.changed(worker, over)
+        if began:
+            self._queue_again(self._transfers.turn_away(worker.id), out)
+        if began or not over:
+            self._replication.look_at_all()
 
     def replenish(self) -> None:
         """Make replicas good where there are too few, as there are fewer workers for them, or others."""
@@ -304,11 +316,37 @@ class Values:
 
     # --- the end of a turn -------------------------------------------------------------------------------------------
 
-    def settle(self, now: float, out: list[HeadAction]) -> list[int]:
+    def make_use_of_room(self, out: list[HeadAction]) -> None:
+        """Queue the jobs again for whose inputs there is room now."""
+        self._books.requeue(self._transfers.rooms.take_ready(), out)
+
+    def doubt_stores(self) -> None:
+        """Have all jobs looked at whose inputs may fit into no store any more, as a worker has left, or a disk."""
+        for job in self._books.jobs.values() if self._table.values else ():
+            if job.inputs and not job.worker:
+                self._transfers.rooms.doubt(job)
+
+    def _refuse_misfits(self, out: list[HeadAction], *, closed: bool) -> None:
+        """Drop jobs whose inputs fit into no store; where workers may join, warn of them and let them wait."""
+        rooms = self._transfers.rooms
+        misfits, rooms.misfits = rooms.misfits, {}
+        for job in misfits.values():
+            if self._books.jobs.get(job.id) is not job or job.worker or not rooms.is_misfit(job):
+                continue
+            if closed:
+                out.append(InputsUnfit([job.id], rooms.why_misfit(job), failed=True))
+                self._books.withdraw(job)
+            elif job.fn.id not in rooms.told:
+                rooms.told.add(job.fn.id)
+                out.append(InputsUnfit([job.id], rooms.why_misfit(job), failed=False))
+
+    def settle(self, now: float, out: list[HeadAction], *, closed: bool) -> list[int]:
         """Draw all conclusions from what has happened. Return jobs to cancel: they make values that nobody needs. More
         may follow from that.
         """
         table = self._table
+        if self._transfers.rooms.misfits:
+            self._refuse_misfits(out, closed=closed)
         self._replication.make_good(now, out)
         while table.ended or table.bare or table.idle:
             ended, table.ended = table.ended, []
@@ -338,12 +376,15 @@ class Values:
         if table.forgotten:
             self._replication.forget(table.forgotten)
             out.append(ValuesForgotten(table.forgotten))
+        if self._books.overdrafts.workers:
+            self._books.overdrafts.pay_back()
         table.drops, table.forgotten, table.stirred = {}, [], False
         return []
 
     def _ended(self, job: HeadJob, out: list[HeadAction]) -> None:
         table = self._table
         table.parked.pop(job.id, None)
+        self._transfers.rooms.parked.pop(job.id, None)
         self._transfers.unclaim(job)
         table.needs_no_more(job)
         value = table.values.get(job.id)

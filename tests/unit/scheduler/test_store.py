@@ -120,6 +120,15 @@ def test_beyond_the_budget_each_slot_has_one_output_until_that_is_paid_back() ->
     assert asked(store, D, 30, free=FREE) == [GiveRoom(D, 30, Tier.MEMORY)]
 
 
+def test_what_exceeds_the_budget_is_counted_until_it_is_paid_back() -> None:
+    store = store_with((A, 80), scratch=0)
+    assert store.over == 0
+    asked(store, B, 60, free=FREE)
+    assert store.over == 40
+    store.handle(ReplicasRemoved([A]))
+    assert store.over == 0
+
+
 def test_nothing_goes_beyond_the_budget_where_the_machine_has_no_memory() -> None:
     assert asked(store_with((A, 100), scratch=0), B, 30, free=29) == [RefuseRoom(B, 30, 100, 0)]
 

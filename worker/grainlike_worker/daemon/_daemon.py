@@ -155,7 +155,8 @@ async def serve_embedded(link: Link, offer: Allocation, *, name: str, show: Show
     rooms = open_replicas(limits)
     with claimed_cgroups(move=False) as cgroups, closing(core_locks(name, offer)) as locks, rooms as replicas:
         async with open_keeper(cgroups) as keeper:
-            hello = introduction(name, offer, memory_tier(keeper, cgroups), replicas=replicas.directory)
+            tier, here = memory_tier(keeper, cgroups), (replicas.directory, replicas.budget)
+            hello = introduction(name, offer, tier, here=here)
             make = partial(runner_at_home, processes(keeper, offered_devices(offer).option), show=show)
             made = partial(_Daemon, locks=locks, keeper=keeper, replicas=replicas)
             await made(link, mind, hello, make, show=show, in_program=True).run()

@@ -138,6 +138,16 @@ class WorkerReplicas:
         """Return the bytes on disk."""
         return self._mind.books.scratch
 
+    @property
+    def budget(self) -> tuple[int, int]:
+        """Return the bytes of shared memory and of disk that replicas may take."""
+        return self._mind.memory, self._mind.scratch
+
+    @property
+    def over(self) -> int:
+        """Return the bytes by which outputs exceed what they may take of shared memory."""
+        return self._mind.over
+
     def file(self, value: int, attempt: int) -> Path:
         """Return where a replica is, or would be."""
         assert self.path is not None, "a worker without shared memory was asked for a replica"
@@ -344,10 +354,10 @@ class WorkerReplicas:
     # --- what the mind says ------------------------------------------------------------------------------------------
 
     def _tell(self, event: StoreEvent) -> None:
-        before = self._mind.books.scratch
+        before = self._mind.books.scratch, self._mind.over
         for action in self._mind.handle(event):
             self._act(action)
-        if self._mind.books.scratch != before:
+        if (self._mind.books.scratch, self._mind.over) != before:
             self.changed()
 
     def _act(self, action: StoreAction) -> None:
