@@ -25,6 +25,7 @@ __all__ = [
     "allocate_replica",
     "check_replica",
     "copy_replica",
+    "crc_of_file",
     "open_replica",
     "remove_replica",
     "replica_room",
@@ -36,13 +37,13 @@ _DAMAGED = "the bytes of a value are damaged: they are not those that were writt
 _OPEN = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def replica_room(directory: Path, path: Path) -> Path:
-    """Return where in a directory the replica `path` is written before it is whole.
+def replica_room(directory: Path, path: Path, number: int = 0) -> Path:
+    """Return where in a directory the replica `path` is written before it is whole: one place for each number.
 
-    >>> replica_room(Path("/tmp/x"), Path("/dev/shm/y/v7-1")).name
-    'v7-1.part'
+    >>> replica_room(Path("/tmp/x"), Path("/dev/shm/y/v7-1"), 3).name
+    'v7-1.3.part'
     """
-    return directory / f"{path.name}.part"
+    return directory / f"{path.name}.{number}.part"
 
 
 def allocate_replica(room: Path, size: int) -> None:
@@ -100,16 +101,27 @@ def check_replica(fd: int, crc: int | None) -> None:
     """
     if crc is None:
         return
-    found = at = 0
-    buffer = memoryview(bytearray(_CHUNK))
     try:
-        while count := os.preadv(fd, [buffer], at):
-            found = zlib.crc32(buffer[:count], found)
-            at += count
+        found = crc_of_file(fd)
     except OSError as error:
         raise SerializationError(f"the bytes of a value are damaged: {error.strerror}") from error
     if found != crc:
         raise SerializationError(_DAMAGED)
+
+
+def crc_of_file(fd: int, end: int | None = None) -> int:
+    """Return the CRC-32 of the bytes of an open file, or of those before `end`. Raises `OSError` where it cannot be
+    read.
+    """
+    found = at = 0
+    buffer = memoryview(bytearray(_CHUNK))
+    while end is None or at < end:
+        count = os.preadv(fd, [buffer if end is None else buffer[: end - at]], at)
+        if not count:
+            break
+        found = zlib.crc32(buffer[:count], found)
+        at += count
+    return found
 
 
 class ReplicaSource:
@@ -134,8 +146,7 @@ class ReplicaSource:
             self._view = private_map(fd, self.size)
             self._close()
         else:
-            for at in range(0, min(begin, self.size), _CHUNK):
-                self._found = zlib.crc32(os.pread(fd, min(_CHUNK, begin - at), at), self._found)
+            self._found = crc_of_file(fd, begin)
 
     def read(self, begin: int, end: int) -> Buffer:
         """Return the bytes from `begin` to `end`, which follow those that were read before.

@@ -21,7 +21,18 @@ from grainlike.wire._connection import (
     Refused,
     Welcome,
 )
-from grainlike.wire._data import Busy, DataMessage, DataSetup, Gone, Here, Want, encode_data, read_data
+from grainlike.wire._data import (
+    Busy,
+    DataMessage,
+    DataSetup,
+    Gone,
+    Here,
+    PullInto,
+    Received,
+    Want,
+    encode_data,
+    read_data,
+)
 from grainlike.wire._fleet import (
     AskBlockFile,
     AskDown,
@@ -337,6 +348,7 @@ __all__ = [
     "OutputStream",
     "Parcel",
     "PoolRow",
+    "PullInto",
     "PullReplica",
     "Pulled",
     "Question",
@@ -345,6 +357,7 @@ __all__ = [
     "Ready",
     "ReceiptRow",
     "ReceiptSpec",
+    "Received",
     "Refused",
     "ReleaseFunctions",
     "Renew",

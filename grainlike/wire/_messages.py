@@ -14,7 +14,7 @@ Times are seconds on the sender's monotonic clock, made comparable by the `sent_
 from __future__ import annotations
 
 from grainlike.wire._connection import Ack, Beat, Goodbye, Hello, Refused, Welcome
-from grainlike.wire._data import DataSetup
+from grainlike.wire._data import DataSetup, PullInto, Received
 from grainlike.wire._flows import Credit, Follow, Items, Output
 from grainlike.wire._logged import ClientRecords, LoggedRecords
 from grainlike.wire._nested import Outcomes, ReleaseFunctions, Submit, Withdraw
@@ -98,6 +98,8 @@ Message = (
     | SpareReplicas
     | Evicted
     | DataSetup
+    | PullInto
+    | Received
     | ValueInterest
     | ValueComes
     | ValuesGone
