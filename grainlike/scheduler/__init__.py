@@ -60,6 +60,8 @@ from grainlike.scheduler._scale_hint import PoolOffer, Trials, lacks, wanted_in_
 from grainlike.scheduler._states import JobState, transition_table
 from grainlike.scheduler._statistics import RunTimes
 from grainlike.scheduler._value_events import (
+    CopiesLost,
+    CopyMade,
     FetchReplicas,
     GiveValues,
     InputsLost,
@@ -117,6 +119,8 @@ __all__ = [
     "AssignJobs",
     "BarrierHeld",
     "CancelJobs",
+    "CopiesLost",
+    "CopyMade",
     "CoresTaken",
     "Deadlock",
     "Explanation",

@@ -197,6 +197,7 @@ from grainlike.wire._runners import (
 from grainlike.wire._values import (
     GENERATION,
     DropReplicas,
+    DurableCopy,
     Evicted,
     Fetched,
     Need,
@@ -289,6 +290,7 @@ __all__ = [
     "Depart",
     "Done",
     "DropReplicas",
+    "DurableCopy",
     "EndSessions",
     "EndedAttempt",
     "EndedJob",
