@@ -364,17 +364,24 @@ def test_a_value_with_a_copy_elsewhere_is_read_from_there_and_by_what_its_reader
 
 def test_a_copy_that_cannot_be_read_is_tried_once_and_then_the_lineage_counts():
     world = cluster()
-    value = a_value(world)
+    source = a_value(world)
+    value = world.call(Cores(1), 0.0, source, size=5 * MB)
+    world.run()
     reader = a_value(world)
     world.tell(CopyMade(value, reader))
     world.lose(1)
+    world.inputs[value] = ()  # of the call that reads
     world.tell(ValuesWanted([value]))
     (job,) = world.revived
     assert world.head.jobs[job].inputs == ()
+    world.inputs[value] = (source,)
     _, _, worker, cls, attempt = world.take_running(job)
     world.finish(job, worker, cls, attempt, Code.FAILED)
     assert [action.values for action in world.told(CopiesLost)] == [[value]]
-    assert [action.by_copy for action in world.told(JobsRevived)] == [True, False]
+    assert [(action.jobs, action.by_copy) for action in world.told(JobsRevived)][:2] == [
+        ([value], True),
+        ([value], False),
+    ]
     world.run()
     assert world.given
     assert world.head._state.values.values[value].recomputed == 1
