@@ -16,7 +16,17 @@ from grainlike.eventloop import new_wakeup
 from grainlike.graph import Node, RemoteValue
 from grainlike.payload import Payload, Reference, load_value
 
-__all__ = ["Fetch", "Fetcher", "InputFetches", "ValueSource", "bring", "fetch", "replicate_values"]
+__all__ = [
+    "Fetch",
+    "Fetcher",
+    "InputFetches",
+    "ValueSource",
+    "bring",
+    "copy_made",
+    "fetch",
+    "replicate_values",
+    "staying_values",
+]
 
 _CLOSED = "its executor has closed: a value that stays at workers goes with that, unless it was awaited before"
 
@@ -37,6 +47,9 @@ class ValueSource(Protocol):
         """Keep at least so many replicas of each of these, 0 for one at every worker; each is answered by
         `Fetcher.replicated` or `Fetcher.lost`.
         """
+
+    def copied(self, value: int, reader: int) -> None:
+        """Have the call that made value `reader` read the durable copy of `value`, where that is lost."""
 
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted."""
@@ -105,8 +118,34 @@ def replicate_values(nodes: Iterable[Node], copies: int, done: Callable[[], obje
         ValueLostError: the executor of one has closed.
         RuntimeError: one belongs to another event loop.
     """
+    return _begin(
+        staying_values(nodes), 0, done, lambda fetcher, values, waiting: fetcher.replicate(values, copies, waiting)
+    )
+
+
+def staying_values(nodes: Iterable[Node]) -> list[RemoteValue]:
+    """Return the values at workers of nodes that have finished, each once; those that only the program has are left
+    out.
+
+    Raises:
+        ValueLostError: the executor of one has closed.
+        RuntimeError: one belongs to another event loop.
+    """
     leaves = [leaf for leaf in _leaves(nodes) if leaf.fetcher.is_open or not leaf.fetched]
-    return _begin(leaves, 0, done, lambda fetcher, values, waiting: fetcher.replicate(values, copies, waiting))
+    for fetcher in _by_fetcher(leaves):
+        fetcher.check(0)
+    return leaves
+
+
+def copy_made(value: RemoteValue, reader: RemoteValue) -> None:
+    """Have the call that made `reader` read the durable copy of `value`, whenever that is needed and lost. Both are
+    values of the same executor, which is open.
+    """
+    fetcher = value.fetcher
+    assert isinstance(fetcher, Fetcher)
+    assert fetcher is reader.fetcher
+    assert fetcher.source is not None
+    fetcher.source.copied(value.id, reader.id)
 
 
 def _leaves(nodes: Iterable[Node]) -> list[RemoteValue]:

@@ -24,6 +24,7 @@ from grainlike.scheduler import (
     AssembleGang,
     AssignJobs,
     CancelJobs,
+    CopiesLost,
     FetchReplicas,
     FunctionsDropped,
     GiveValues,
@@ -155,7 +156,10 @@ class ActionExecutor:
                 assert placement is not None
                 placement.slots = action.allocation
             case JobsRevived():
-                self._settling.revive(action.jobs)
+                self._settling.revive(action.jobs, by_copy=action.by_copy)
+            case CopiesLost():
+                for value in action.values:
+                    self._state.kept.lose_copy(value)
             case ValuesForgotten():
                 self._settling.forget(action.values)
                 self._mover.forget(action.values)

@@ -28,6 +28,7 @@ __all__ = [
     "map_replica",
     "replica_file",
     "replica_name",
+    "replica_parts",
     "replica_path",
     "replica_payload",
     "replica_size",
@@ -80,6 +81,18 @@ def replica_size(payload: Payload) -> int:
     """Return the bytes of the file that holds a payload."""
     parts = _views(payload)
     return padded(len(_head(parts))) + sum(padded(part.nbytes) for part in parts)
+
+
+def replica_parts(payload: Payload) -> list[memoryview]:
+    """Return the bytes of the file that holds a payload, in parts, for `replica_payload` where they are read again.
+
+    >>> b"".join(replica_parts(Payload(b"abc")))[:8]
+    b'grainval'
+    """
+    parts = _views(payload)
+    parts.insert(0, memoryview(_head(parts)))
+    pads = [memoryview(bytes(padded(part.nbytes) - part.nbytes)) for part in parts]
+    return [piece for pair in zip(parts, pads, strict=True) for piece in pair if piece.nbytes]
 
 
 def write_replica(room: Path, path: Path, payload: Payload) -> int | None:

@@ -61,6 +61,8 @@ from grainlike.scheduler._scale_hint import PoolOffer, Trials, lacks, wanted_in_
 from grainlike.scheduler._states import JobState, transition_table
 from grainlike.scheduler._statistics import RunTimes
 from grainlike.scheduler._value_events import (
+    CopiesLost,
+    CopyMade,
     FetchReplicas,
     GiveValues,
     InputsLost,
@@ -119,6 +121,8 @@ __all__ = [
     "AssignJobs",
     "BarrierHeld",
     "CancelJobs",
+    "CopiesLost",
+    "CopyMade",
     "CoresTaken",
     "Deadlock",
     "Explanation",

@@ -6,6 +6,7 @@ import msgspec
 
 from grainlike.resources import Allocation, Missing, Request
 from grainlike.scheduler._value_events import (
+    CopiesLost,
     FetchReplicas,
     GiveValues,
     InputsLost,
@@ -446,6 +447,7 @@ HeadAction = (
     | ReplicasSpared
     | ReplicationReached
     | ReleaseWorker
+    | CopiesLost
     | JobsRevived
     | ValuesLost
     | ValuesForgotten

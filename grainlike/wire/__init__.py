@@ -208,6 +208,7 @@ from grainlike.wire._runners import (
 from grainlike.wire._values import (
     GENERATION,
     DropReplicas,
+    DurableCopy,
     Evicted,
     Fetched,
     Need,
@@ -300,6 +301,7 @@ __all__ = [
     "Depart",
     "Done",
     "DropReplicas",
+    "DurableCopy",
     "EndSessions",
     "EndedAttempt",
     "EndedJob",

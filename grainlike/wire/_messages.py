@@ -24,6 +24,7 @@ from grainlike.wire._reports import Blocked, Completed, Leaving, Report
 from grainlike.wire._runners import Awaits, GoesOn, Ready, Renew, Resumed, Room, RoomIs, Run, Setup, Stop
 from grainlike.wire._values import (
     DropReplicas,
+    DurableCopy,
     Evicted,
     Fetched,
     Pulled,
@@ -101,6 +102,7 @@ Message = (
     | PullInto
     | Received
     | ValueInterest
+    | DurableCopy
     | ValueComes
     | ValuesGone
     | ValuesAt

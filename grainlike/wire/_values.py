@@ -16,6 +16,7 @@ from grainlike.wire._base import BaseMessage
 __all__ = [
     "GENERATION",
     "DropReplicas",
+    "DurableCopy",
     "Evicted",
     "Fetched",
     "Need",
@@ -174,6 +175,15 @@ class ValueInterest(BaseMessage, frozen=True, tag=169):
     released: list[_Number]
     replicated: list[_Number] = msgspec.field(default_factory=list)
     copies: _Number = 0
+
+
+class DurableCopy(BaseMessage, frozen=True, tag=198):
+    """Client to head: there is a copy of its value outside of all workers, and the call that made its value `reader`
+    reads it: that call is made where `value` is needed and lost.
+    """
+
+    value: _Number
+    reader: _Number
 
 
 class ValueComes(BaseMessage, frozen=True, tag=170):

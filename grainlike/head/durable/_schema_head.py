@@ -58,6 +58,7 @@ ReplicaCredit wire._values.ReplicaCredit: transfer credit
 Fetched wire._values.Fetched: transfer value attempt
 Unsent wire._values.Unsent: transfer why gone at unreachable
 ValueInterest wire._values.ValueInterest: wanted unwanted released replicated copies
+DurableCopy wire._values.DurableCopy: value reader
 ValueComes wire._values.ValueComes: transfer value attempt size directory
 ValuesGone wire._values.ValuesGone: values words
 ValuesAt wire._values.ValuesAt: values workers recomputed reached
@@ -75,7 +76,7 @@ Connection head._peers.Connection: number name link hello session taken_over hea
 Blob head._functions._Blob: data keys owners
 FunctionTable head._functions.FunctionTable: _define _numbers _specs _blobs _last _known _collected _by_client
     _by_job _unowned _unowned_bytes _swept_jobs _swept_at dropped_bytes large
-KeptCalls head._kept_calls.KeptCalls: _functions _calls nbytes
+KeptCalls head._kept_calls.KeptCalls: _functions _calls _readers nbytes
 RevivedJob head._kept_calls.RevivedJob: fn id node placement travels former name request timeout
 RelayedJob head._nested.RelayedJob: fn id node placement travels attempt_of child finished name reply_to request
     timeout waiters window

@@ -83,7 +83,9 @@ FetchReplicas scheduler._value_events.FetchReplicas: worker values attempts size
 ReplicasSpared scheduler._value_events.ReplicasSpared: worker values attempts is_spare
 GiveValues scheduler._value_events.GiveValues: worker values attempts sizes
 ReplicasDropped scheduler._value_events.ReplicasDropped: worker values attempts
-JobsRevived scheduler._value_events.JobsRevived: jobs
+JobsRevived scheduler._value_events.JobsRevived: jobs by_copy
+CopyMade scheduler._value_events.CopyMade: value reader
+CopiesLost scheduler._value_events.CopiesLost: values
 ValuesLost scheduler._value_events.ValuesLost: values why
 ValuesForgotten scheduler._value_events.ValuesForgotten: values
 InputsLost scheduler._value_events.InputsLost: jobs value why
@@ -126,8 +128,9 @@ WorkerKinds scheduler.planning._kinds.WorkerKinds: _workers _kinds _capacities _
 NearPlacing scheduler.planning._near.NearPlacing: wake now _workers _transfers rooms table _log _admits _elsewhere
 Homes scheduler.values._homes.Homes: _catalogue _table _transfers _workers
 JobInputs scheduler.values._inputs.JobInputs: attempts claim inputs lacks remakes target
-ValueState scheduler.values._records.ValueState: age asked attempt cls copies fn givers heirs id inputs is_kept last
-    maker own owned recomputed replicas size unreached users why
+CopyReader scheduler.values._records.CopyReader: cls fn own
+ValueState scheduler.values._records.ValueState: age asked attempt cls copies durable fn givers heirs id inputs is_kept
+    last maker own owned recomputed replicas size unreached users why
 ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began direct is_safety jobs size source target
     value weight
 ValueTable scheduler.values._table.ValueTable: _workers bare drops ended forgotten idle moved parked spare stirred

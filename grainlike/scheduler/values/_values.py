@@ -13,6 +13,8 @@ from grainlike.scheduler._records import HeadJob
 from grainlike.scheduler._state import SchedulerState
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._value_events import (
+    CopiesLost,
+    CopyMade,
     GiveValues,
     InputsLost,
     InputsUnfit,
@@ -31,7 +33,7 @@ from grainlike.scheduler._value_events import (
     ValuesWanted,
 )
 from grainlike.scheduler._workers import WorkerState
-from grainlike.scheduler.values._records import ValueState
+from grainlike.scheduler.values._records import CopyReader, ValueState
 from grainlike.scheduler.values._replication import EVERYWHERE, SAFE_COPIES
 from grainlike.wire import Code, Completed
 
@@ -82,6 +84,10 @@ class Values:
                     table.give_up_lineage(number)
             case ReplicationAsked():
                 self._replicate(event.values, event.copies or EVERYWHERE, out)
+            case CopyMade():
+                value, reader = table.values.get(event.value), table.values.get(event.reader)
+                if value is not None and reader is not None:
+                    value.durable = CopyReader(reader)
 
     def _arrived(self, event: ReplicasArrived, now: float, out: list[HeadAction]) -> None:
         """Record copies that are whole; queue the jobs that waited for them, and give them to those who want them."""
@@ -158,7 +164,7 @@ class Values:
                 continue
             value = table.born(job, attempt, size, worker.id)
             if again:
-                value.recomputed += 1
+                value.recomputed += job.fn is value.fn
                 self._whole_again(value, out)
             elif not value.fn.losses:
                 self._replication.keep(value, SAFE_COPIES)
@@ -392,6 +398,11 @@ class Values:
             value.maker, value.last = None, max(value.last, job.attempt)
             if job.cancelled and not value.replicas:
                 table.lacks(value)  # nobody needed it for a moment
+            elif not value.replicas and value.durable is not None:
+                value.why += ", and its copy could not be read"
+                value.durable = None
+                out.append(CopiesLost([value.id]))
+                table.lacks(value)
             elif not value.replicas:
                 value.why += ", and its function gave no value when it was run again"
                 table.give_up_lineage(value.id)
@@ -406,14 +417,15 @@ class Values:
         if why:
             self._lose(value, f"{value.why}, and {why}", out)
             return
-        job = HeadJob(value.id, value.cls, value.fn)
-        job.own = value.own
+        made = value.durable or value
+        job = HeadJob(value.id, made.cls, made.fn)
+        job.own = made.own
         job.age, job.attempt = value.age, max(value.attempt, value.last) + 1
         job.remembered().losses = 1
-        self._table.need(job, value.inputs, remakes=True)
+        self._table.need(job, value.inputs if made is value else (), remakes=True)
         value.maker = self._books.jobs[job.id] = job
         self.revived = True
-        out.append(JobsRevived([job.id]))
+        out.append(JobsRevived([job.id], by_copy=made is not value))
         self._books.requeue([job], out)
 
     def _is_lacking(self, value: ValueState) -> bool:
@@ -434,6 +446,8 @@ class Values:
 
     def _why_not(self, value: ValueState) -> str:
         """Return why a value cannot be made again; empty if it can."""
+        if value.durable is not None:
+            return ""
         if not value.fn.losses:
             return "its function may not run again (losses=0)"
         if not value.is_kept:
