@@ -7,14 +7,14 @@ Each value is fetched once at a time, for all who wait for it, and given up when
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import Context
 from typing import Any, Protocol
 
 from grainlike.errors import ResourceError, ValueLostError
 from grainlike.eventloop import new_wakeup
 from grainlike.graph import Node, RemoteValue
-from grainlike.payload import Payload, Reference, load_value
+from grainlike.payload import Payload, Reference, applied, load_value
 
 __all__ = [
     "Fetch",
@@ -224,6 +224,10 @@ class Fetcher:
         """Return what a value is pickled to."""
         return Reference(value).__reduce__()
 
+    def applied(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return what an operator on values is pickled to."""
+        return applied, (function, tuple(args), dict(kwargs))
+
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted; none once the executor has closed."""
         return () if self.source is None else self.source.where(value)
@@ -391,7 +395,7 @@ class InputFetches:
             waiting = self._fetching.pop(node)
             for each in inputs if waiting.error is None else ():
                 each.unwrap()
-            go_on(node, context, waiting.error)
+            go_on(node, context, waiting.error or next(filter(None, (each.error for each in inputs)), None))
 
         try:
             waiting = self._fetching[node] = fetch(inputs, arrived)
@@ -416,7 +420,7 @@ def bring(node: Node, waiter: Callable[[BaseException | None], object]) -> None:
     def arrived() -> None:
         if waiting.error is None:
             node.unwrap()
-        waiter(waiting.error)
+        waiter(waiting.error or node.error)
 
     if not node.stays:
         waiter(None)

@@ -28,7 +28,7 @@ from grainlike.payload._functions import FunctionBlob, Serializer, dump_function
 from grainlike.payload._mapping import private_map
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._plain_reader import plain_arguments
-from grainlike.payload._references import Reference, ReferencedValues, collecting, resolving
+from grainlike.payload._references import Reference, ReferencedValues, applied, collecting, resolving
 from grainlike.payload._replicas import (
     STAY_BYTES,
     map_replica,
@@ -89,6 +89,7 @@ __all__ = [
     "SharedDirectory",
     "Store",
     "allocate_replica",
+    "applied",
     "check_replica",
     "collecting",
     "copy_replica",

@@ -20,7 +20,7 @@ _STORED_S = 0.1
 """Seconds within which a worker tells of bytes that it has written to its disk."""
 
 
-class _BegunCopy(NamedTuple):
+class _CopyUnderWay(NamedTuple):
     value: int
     size: int
     source: str
@@ -43,7 +43,7 @@ class CopySpans:
 
     def __init__(self, most: int, now: Callable[[], float]) -> None:
         self._now = now
-        self._under_way: dict[tuple[int, int], _BegunCopy] = {}
+        self._under_way: dict[tuple[int, int], _CopyUnderWay] = {}
         """By target and value: there is one at a time."""
         self._spilled: dict[int, int] = {}
         self._ended: deque[tuple[Stretch, ...]] = deque(maxlen=most)
@@ -54,7 +54,7 @@ class CopySpans:
         """Record that a copy has begun, between two that are told by number and name; another way takes its place."""
         before = self._under_way.get((target[0], value))
         began = self._now() if before is None else before.began
-        self._under_way[target[0], value] = _BegunCopy(value, size, source[1], target[1], way, began)
+        self._under_way[target[0], value] = _CopyUnderWay(value, size, source[1], target[1], way, began)
 
     def answered(self, event: HeadEvent) -> None:
         """Record what has come of copies, as the scheduler is told it."""
@@ -98,7 +98,7 @@ class CopySpans:
             yield from _both_ends(copy, now, "")
 
 
-def _both_ends(copy: _BegunCopy, ended: float, why: str) -> tuple[Stretch, ...]:
+def _both_ends(copy: _CopyUnderWay, ended: float, why: str) -> tuple[Stretch, ...]:
     ends = {"from": copy.source, "to": copy.target}
     details: dict[str, str | int | float] = {"way": copy.way, "bytes": copy.size, **ends, "value": copy.value}
     if why:

@@ -12,13 +12,12 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from grainlike.errors import ProtocolError, SerializationError
 from grainlike.head._peers import Connection
 from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
-from grainlike.head.values._copy_spans import CopySpans, Way
 from grainlike.head.values._direct import DirectCopies
 from grainlike.head.values._links import HERE, GivenValue, LinkCopies
 from grainlike.head.values._owners import ValueOwner
@@ -46,6 +45,9 @@ from grainlike.wire import (
     Stored,
     Unsent,
 )
+
+if TYPE_CHECKING:  # few programs record
+    from grainlike.head.values._copy_spans import CopySpans, Way
 
 __all__ = ["ValueMover"]
 
