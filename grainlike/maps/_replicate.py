@@ -9,10 +9,8 @@ from typing import Any, Literal, overload
 
 import anyio
 
-from grainlike.calls import check_url
 from grainlike.engine import replicate_values
 from grainlike.graph import Delayed, Node, node_of
-from grainlike.maps._copy_to_url import copy_to_url
 from grainlike.maps._wait import listed, wait
 
 __all__ = ["replicate"]
@@ -73,6 +71,8 @@ async def replicate(
     """
     count = None if copies is None and to is not None else _count(copies)
     if to is not None:
+        from grainlike.calls import check_url  # programs without do without
+
         check_url(to)
     items = [placeholders] if isinstance(placeholders, Delayed) else listed(placeholders, "replicate")
     nodes = [node_of(item) for item in items]
@@ -83,6 +83,8 @@ async def replicate(
     if count is not None:
         await _keep(nodes, count)
     if to is not None:
+        from grainlike.maps._copy_to_url import copy_to_url
+
         await copy_to_url(nodes, to)
 
 
