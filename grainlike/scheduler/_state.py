@@ -69,6 +69,10 @@ class SchedulerState:
         self.values.stored = self.values.bytes_at(self.values.values)
         self.transfers.count_coming()
         self.planner.near.rooms = self.transfers.rooms
+        self.planner.begin_consumers()
+        for value in self.values.values.values():
+            if len(value.users or ()) == 1:
+                self.values.single[value.id] = value
         for value in self.values.values.values():
             if not value.fn.losses:
                 self.replication.keep(value, SAFE_COPIES)

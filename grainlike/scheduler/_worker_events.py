@@ -84,6 +84,7 @@ class WorkerEvents:
         if not event.lost or worker.store is None or not worker.store[1]:
             return False
         worker.store = worker.store[0], 0
+        self._books.values.look_at_room(worker.id)
         return True
 
     def suspected(self, event: WorkerSuspected, now: float, out: list[HeadAction]) -> None:

@@ -78,6 +78,7 @@ class WorkerState:
         "ahead_of",
         "ahead_s",
         "capacity",
+        "crowded",
         "draining",
         "free",
         "gone",
@@ -133,6 +134,8 @@ class WorkerState:
         """Bytes of values that it may keep in shared memory, and on disk; None if nobody has said."""
         self.over = 0
         """Bytes of values that it keeps beyond that."""
+        self.crowded = False
+        """It has nearly as many of them as it may keep (`values._table`)."""
         self.version = 0
         """A counter that grows with each change of `free`."""
         self.held: dict[int, HeadJob] = {}
@@ -236,6 +239,13 @@ class WorkerState:
         """Remove one reason for which it gets no jobs."""
         if self.shut.pop(kind, None) is not None:
             self._changed()
+
+    def note_crowded(self, crowded: bool) -> bool:
+        """Record whether it has nearly as many values as it may keep, and return that."""
+        if crowded != self.crowded:
+            self.crowded = crowded
+            self._changed()
+        return crowded
 
     def heard_again(self, now: float) -> None:
         """End its suspicion; as it may receive its jobs only now, their waiting time begins again."""

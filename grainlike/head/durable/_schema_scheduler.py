@@ -112,15 +112,15 @@ LeaseState scheduler._records.LeaseState: begun client fn id lent root shape
 GangHold scheduler._workers.GangHold: allocation job lease planned_at released shape worker
 ChangeLog scheduler._workers.ChangeLog: entries epoch
 WorkerState scheduler._workers.WorkerState: _fits _log ahead ahead_bytes ahead_in ahead_last ahead_of ahead_s capacity
-    draining free gone has_data held holds id kind lasts leases leaving lenders lent name offer over recalled shut
-    store tokens until using version
+    crowded draining free gone has_data held holds id kind lasts leases leaving lenders lent name offer over recalled
+    shut store tokens until using version
 SchedulerState scheduler._state.SchedulerState: backoffs catalogue functions gangs homes job_tree jobs leaving
     overdrafts planner replication spares transfers values workers
 GangEvents scheduler._gang_events.GangEvents: _attempts _books _gangs
 JobState scheduler._states.JobState: 0 1 2 3 4 5
 RunTimes scheduler._statistics.RunTimes: awaits count mean memory variance
 AheadPlanner scheduler.planning._ahead.AheadPlanner: fresh left _workers _classes _waiting _reserving _shares near
-    _room _holders _heeded
+    consumers _room _holders _heeded
 Candidates scheduler.planning._candidates.Candidates: _admits _epoch _heap _log _read _shape _workers
 PlacedGang scheduler.planning._gangs.PlacedGang: assembled broken holds job lost since
 Gangs scheduler.planning._gangs.Gangs: _shares _gangs assembling
@@ -133,9 +133,10 @@ ValueState scheduler.values._records.ValueState: age asked attempt cls copies du
     last maker own owned recomputed replicas size unreached users why
 ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began direct is_safety jobs size source target
     value weight
-ValueTable scheduler.values._table.ValueTable: _workers bare drops ended forgotten idle moved parked spare stirred
-    stored unwanted values
+ValueTable scheduler.values._table.ValueTable: _workers bare drops ended forgotten crowded idle moved parked single
+    spare stirred stored unwanted values
 Spares scheduler.values._spares.Spares: _leaving _overdrafts _table _told
+Consumers scheduler.planning._consumers.Consumers: _active _start_on _table
 Overdrafts scheduler.values._overdrafts.Overdrafts: _leaving _table _transfers _workers workers
 Replication scheduler.values._replication.Replication: _leaving _table _transfers _workers due kept
 LeavingWorker scheduler.values._leaving._LeavingWorker: held owes until
@@ -149,7 +150,7 @@ Values scheduler.values._values.Values: _books _leaving _replication _spares _ta
 WorkerEvents scheduler._worker_events.WorkerEvents: _attempts _books _values
 Patience scheduler.planning._patience.Patience: _classes _is_first unpassed _due _pushed
 Planner scheduler.planning._planner.Planner: _job_tree _lend_to_all log start_limits shares gangs wake whole waiting
-    reserving near ahead _blocked _all_anew _lending _workers _classes _candidates _read
+    reserving near ahead consumers _blocked _all_anew _lending _workers _classes _candidates _read
 Reservation scheduler.planning._reservation.Reservation: job shape spare start worker
 Reservations scheduler.planning._reservations.Reservations: by_worker by_class members near reopened search _workers
     _classes _waiting kinds _wide

@@ -138,15 +138,13 @@ class Rooms:
         oldest = self.claims.get(worker.id)
         if oldest is None or order(job) <= order(oldest):
             return True
-        if self._will_have_room(worker, oldest):
-            return False
-        del self.claims[worker.id]
-        return True
+        return not self._will_have_room(worker, oldest)
 
     def claim(self, worker: WorkerState, job: HeadJob) -> None:
         """Keep a worker's room for a job which has none there now, if it is the oldest that will have some."""
         oldest = self.claims.get(worker.id)
-        if (oldest is None or order(job) < order(oldest)) and self._will_have_room(worker, job):
+        is_oldest = oldest is None or order(job) < order(oldest) or not self._will_have_room(worker, oldest)
+        if is_oldest and self._will_have_room(worker, job):
             self.claims[worker.id] = job
 
     def is_used(self, value: ValueState, worker: int) -> bool:

@@ -92,7 +92,7 @@ def test_where_workers_may_come_it_waits_is_warned_of_once_and_starts_when_one_c
     assert not world.under_way
     assert world.why(jobs[0]) == (
         "store",
-        f"Job {jobs[0]} waits for room for its inputs: its inputs are 40 MB; n1 has room for 30 MB at most.",
+        f"Job {jobs[0]} waits for room in a store: its inputs are 40 MB; n1 has room for 30 MB at most.",
     )
     world.join(Cores(1), store=40 * MB)
     world.arrive_all()
