@@ -46,13 +46,18 @@ from grainlike.payload._scratch import (
     check_replica,
     copy_replica,
     crc_of_file,
+    hold_memory,
+    is_held,
+    is_on_disk,
     open_replica,
+    open_room,
     remove_replica,
     replica_room,
+    seal_held,
     seal_replica,
 )
 from grainlike.payload._shared import SHARED_LEAST, SharedBuffers, SharedCopies
-from grainlike.payload._shared_directory import SharedDirectory, is_shared_directory, memory_id
+from grainlike.payload._shared_directory import SharedDirectory, is_memory_small, is_shared_directory, memory_id
 from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, stored_bytes
 from grainlike.payload._too_large import stand_in
 from grainlike.payload._values import (
@@ -103,7 +108,11 @@ __all__ = [
     "dump_plain_columns",
     "dump_plain_value",
     "dump_value",
+    "hold_memory",
     "identity_of",
+    "is_held",
+    "is_memory_small",
+    "is_on_disk",
     "is_shared_directory",
     "is_stored",
     "know",
@@ -119,6 +128,7 @@ __all__ = [
     "memory_id",
     "name_function",
     "open_replica",
+    "open_room",
     "plain_arguments",
     "private_map",
     "remove_replica",
@@ -130,6 +140,7 @@ __all__ = [
     "replica_room",
     "replica_size",
     "resolving",
+    "seal_held",
     "seal_replica",
     "serializer_versions",
     "stand_in",

@@ -20,7 +20,7 @@ from pathlib import Path
 from grainlike.errors import SerializationError
 from grainlike.payload._mapping import private_map
 from grainlike.payload._payload import Buffer, Payload
-from grainlike.payload._scratch import check_replica, open_replica, seal_replica
+from grainlike.payload._scratch import check_replica, is_on_disk, open_replica, open_room, seal_replica
 from grainlike.payload._shared_directory import flat, padded, unlink, write_padded
 
 __all__ = [
@@ -103,9 +103,9 @@ def write_replica(room: Path, path: Path, payload: Payload) -> int | None:
     """
     parts = _views(payload)
     parts.insert(0, memoryview(_head(parts)))
-    crc = 0 if room.parent == path.parent else _crc_of(parts)
+    crc = _crc_of(parts) if is_on_disk(room, path) else 0
     try:
-        fd = os.open(room, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = open_room(room, path, os.O_WRONLY)
         try:
             write_padded(fd, parts)
         finally:

@@ -428,9 +428,9 @@ def test_a_copy_that_begins_again_takes_nothing_from_one_that_goes_on(tmp_path: 
     """The order to stop it comes to whoever does it later than another is begun."""
     room = tmp_path / "room"
     allocate_replica(room, 10)
-    part = PartFile(room, 10)
+    part = PartFile(room, room, 10)
     part.write(b"01234")
-    again = PartFile(room, 10)
+    again = PartFile(room, room, 10)
     assert again.at == 0
     part.write(b"56789")
     assert room.read_bytes() == b"0123456789"
@@ -442,7 +442,7 @@ def test_a_copy_that_begins_again_takes_nothing_from_one_that_goes_on(tmp_path: 
 
 
 def PartFileAt(room: Path, at: int) -> int:
-    part = PartFile(room, 10, at)
+    part = PartFile(room, room, 10, at)
     part.close()
     return part.at
 

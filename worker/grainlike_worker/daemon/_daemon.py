@@ -152,7 +152,7 @@ async def serve_embedded(link: Link, offer: Allocation, *, name: str, show: Show
     """Be a worker inside a user's process, with coroutines in the calling loop. `show` shows what jobs write."""
     warn_of_unknown_keep()
     mind = NodeScheduler(offer, topology(), killable=False)
-    rooms = open_replicas(limits)
+    rooms = open_replicas(limits, in_program=True)
     with claimed_cgroups(move=False) as cgroups, closing(core_locks(name, offer)) as locks, rooms as replicas:
         async with open_keeper(cgroups) as keeper:
             tier, here = memory_tier(keeper, cgroups), (replicas.directory, replicas.budget)

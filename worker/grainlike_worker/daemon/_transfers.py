@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from grainlike.errors import ProtocolError, SerializationError
-from grainlike.payload import ReplicaSource, crc_of_file
+from grainlike.payload import ReplicaSource, crc_of_file, is_on_disk, open_room
 from grainlike.wire import (
     GENERATION,
     Buffer,
@@ -161,9 +161,10 @@ class ReplicaTransfers:
         first = receive.first
         try:
             room, _ = await self._replicas.room_for_copy(first.value, first.attempt, first.size)
-            fd = os.open(room, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            file = self._replicas.file(first.value, first.attempt)
+            fd = open_room(room, file, os.O_RDWR)
             try:
-                if first.at and self._replicas.is_on_disk(room):
+                if first.at and is_on_disk(room, file):
                     receive.crc = await to_thread.run_sync(crc_of_file, fd, first.at)
             except BaseException:
                 os.close(fd)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from grainlike.payload import crc_of_file
+from grainlike.payload import crc_of_file, open_room
 from grainlike.wire import Buffer
 
 __all__ = ["PartFile", "write_all"]
 
 
 class PartFile:
-    """File `room` for a replica of `size` bytes, of which the first `at` have come.
+    """File `room` for the replica `path` of `size` bytes, of which the first `at` have come.
 
     A failed transfer leaves it for the next one, which goes on there: open it again with the same `at`.
 
@@ -24,16 +24,16 @@ class PartFile:
 
     Example::
 
-        part = PartFile(room, size=200_064)
+        part = PartFile(room, replica_path(directory, 7, 1), size=200_064)
         part.write(data)
         part.close()
     """
 
     __slots__ = ("_fd", "at", "size")
 
-    def __init__(self, room: Path, size: int, at: int = 0) -> None:
+    def __init__(self, room: Path, path: Path, size: int, at: int = 0) -> None:
         self.size = size
-        self._fd = os.open(room, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._fd = open_room(room, path, os.O_RDWR)
         if os.fstat(self._fd).st_size != size:
             self.close()
             raise OSError(f"{room} is of another size")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from grainlike.errors import GrainlikeError, ProtocolError
 from grainlike.net import TcpAddress, parse_address
+from grainlike.payload import is_on_disk, replica_path
 from grainlike.wire import (
     Busy,
     Gone,
@@ -41,9 +42,8 @@ BUSY_S = 0.2
 
 
 class Puller:
-    """Gets replicas into rooms that are allocated for them; those outside `directory` are on disk. What comes of each
-    pull goes to `post`, from whatever thread: `Received` or `Unsent`. A source that sends nothing for `patience_s` is
-    unreachable.
+    """Gets the replicas of `directory` into rooms that are allocated for them. What comes of each pull goes to `post`,
+    from whatever thread: `Received` or `Unsent`. A source that sends nothing for `patience_s` is unreachable.
 
     Example::
 
@@ -129,7 +129,7 @@ class Puller:
         """Do all that a pull takes; return the connection if it can serve another."""
         order = pull.order
         try:
-            part = PartFile(pull.room, order.size, order.at)
+            part = PartFile(pull.room, self._file(order), order.size, order.at)
         except OSError as error:
             self._end(pull, Unsent(order.transfer, f"it cannot be written: {error.strerror or error}"))
             return connection
@@ -231,10 +231,13 @@ class Puller:
                 self._write(part, room[:filled])
                 pull.at = part.at  # not before it is in the file: another process may go on there
         try:
-            crc = 0 if pull.room.parent == self._directory else part.crc()
+            crc = part.crc() if is_on_disk(pull.room, self._file(pull.order)) else 0
         except OSError as error:
             raise _UnwritableError from error
         self._end(pull, Received(pull.order.transfer, crc))
+
+    def _file(self, order: PullReplica) -> Path:
+        return replica_path(self._directory, order.value, order.attempt)
 
     def _write(self, part: PartFile, data: memoryview) -> None:
         try:

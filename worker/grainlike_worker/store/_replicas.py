@@ -50,6 +50,7 @@ from grainlike.scheduler.store import (
 )
 from grainlike.system import spare_memory
 from grainlike.wire import Code, Completed, Need
+from grainlike_worker.store._held_memory import HeldMemory
 from grainlike_worker.store._limits import StoreLimits
 from grainlike_worker.store._rooms import LeftRoom, ReplicaRoom, RoomFiles
 
@@ -84,7 +85,11 @@ class WorkerReplicas:
     """
 
     def __init__(
-        self, path: Path | None, limits: StoreLimits = UNLIMITED, scratch: SharedDirectory | None = None
+        self,
+        path: Path | None,
+        limits: StoreLimits = UNLIMITED,
+        scratch: SharedDirectory | None = None,
+        held: HeldMemory | None = None,
     ) -> None:
         self.path = path
         self.sizes: dict[Replica, int] = {}
@@ -99,7 +104,9 @@ class WorkerReplicas:
         self.evicted: Callable[[Replica], object] = _unheard
         self.changed: Callable[[], object] = bool
         self._place = limits.place
-        self._files = RoomFiles(path, limits.place, scratch)
+        self._files = RoomFiles(path, limits.place, scratch, held)
+        self._held: dict[Replica, Path] = {}
+        """Memory of whole replicas that this process holds."""
         self._mind = StoreScheduler(
             memory=limits.memory, scratch=limits.scratch, slots=limits.slots, machine=limits.machine
         )
@@ -180,10 +187,6 @@ class WorkerReplicas:
         seal_replica(room.path, self.file(value, attempt), crc)
         self.add(value, attempt, size)
 
-    def is_on_disk(self, room: Path) -> bool:
-        """Return True for a room on disk, whose bytes are sealed with their CRC-32."""
-        return self._files.is_on_disk(room)
-
     def give_back(self, value: int, attempt: int) -> None:
         """Take back the room of a replica that will not be written."""
         if (value, attempt) in self.rooms:
@@ -242,7 +245,11 @@ class WorkerReplicas:
         if left is not None:  # it has come by another way
             self._remove_left(value, attempt, left)
         self.sizes[value, attempt] = size
-        if self.rooms.pop((value, attempt), None) is not None:
+        room = self.rooms.pop((value, attempt), None)
+        if room is not None:
+            held = self._files.seal(room.path)
+            if held is not None:
+                self._held[value, attempt] = held
             self._tell(ReplicaWritten((value, attempt)))
         else:
             self._tell(ReplicaFound((value, attempt), size))
@@ -323,6 +330,8 @@ class WorkerReplicas:
             self._files.release(left.path)
         if self.path is not None:
             remove_replica(replica_file(str(self.path), value, attempt))
+        if self._held:
+            self._files.release(self._held.pop(replica, None))
         room = self.rooms.pop(replica, None)
         if room is not None:
             self._files.release(room.path)
@@ -361,6 +370,8 @@ class WorkerReplicas:
                     seal_replica(room, self.file(*replica), crc)
                 except OSError as error:  # the replica in memory is as it was, beyond the books until it is dropped
                     self._lose_scratch(error)
+                else:
+                    self._files.release(self._held.pop(replica, None))
             case SpillDiscarded(replica=replica):
                 self._copies.pop(replica)[0].unlink(missing_ok=True)
 
@@ -376,6 +387,7 @@ class WorkerReplicas:
             return
         del self.sizes[replica]
         remove_replica(self.file(*replica))
+        self._files.release(self._held.pop(replica, None))
         self.evicted(replica)
 
     # --- the disk ----------------------------------------------------------------------------------------------------
@@ -408,14 +420,15 @@ class WorkerReplicas:
 
 
 @contextmanager
-def open_replicas(limits: StoreLimits = UNLIMITED) -> Iterator[WorkerReplicas]:
+def open_replicas(limits: StoreLimits = UNLIMITED, *, in_program: bool = False) -> Iterator[WorkerReplicas]:
     """Make a worker's directory of replicas, if there is shared memory; remove it with all that is in it at the end,
-    and the one on disk, if one was made.
+    and the one on disk, if one was made. With `in_program` this process is not the worker's own.
     """
     made = SharedDirectory.make()
     if limits.place is not None:
         SharedDirectory.sweep(limits.place)
-    replicas = WorkerReplicas(None if made is None else made.path, limits)
+    held = HeldMemory(in_program=in_program) if limits.is_held else None
+    replicas = WorkerReplicas(None if made is None else made.path, limits, held=held)
     try:
         yield replicas
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -10,8 +11,9 @@ from typing import NamedTuple
 import anyio
 import anyio.to_thread
 
-from grainlike.payload import SharedDirectory, allocate_replica, replica_room
+from grainlike.payload import SharedDirectory, allocate_replica, is_held, replica_room
 from grainlike.scheduler.store import Tier
+from grainlike_worker.store._held_memory import HeldMemory
 
 __all__ = ["LeftRoom", "ReplicaRoom", "RoomFiles"]
 
@@ -19,6 +21,9 @@ _AT_ONCE = 4 * 1024 * 1024
 """Bytes of shared memory that are allocated without a thread: it takes a millisecond or two."""
 
 _THREADS = 2
+
+_SMALL = 1024 * 1024
+"""Bytes below which a value is a file, where half of a small shared memory is free: it needs no descriptor."""
 
 
 class ReplicaRoom:
@@ -43,7 +48,8 @@ class LeftRoom(NamedTuple):
 
 
 class RoomFiles:
-    """Files of rooms for the replicas in `directory`: in shared memory there, or on a disk in a directory of `place`.
+    """Files of rooms for the replicas in `directory`: in shared memory there, in memory that this process holds, if it
+    has `held`, or on a disk in a directory of `place`.
 
     Example::
 
@@ -52,10 +58,17 @@ class RoomFiles:
         files.remove()
     """
 
-    def __init__(self, directory: Path | None, place: Path | None, scratch: SharedDirectory | None) -> None:
+    def __init__(
+        self,
+        directory: Path | None,
+        place: Path | None,
+        scratch: SharedDirectory | None,
+        held: HeldMemory | None = None,
+    ) -> None:
         self.at_once = _AT_ONCE
         """Bytes of shared memory that are allocated in this thread."""
         self._directory = directory
+        self._held = held
         self._place = place
         self._scratch = scratch
         self._threads: anyio.CapacityLimiter | None = None
@@ -65,11 +78,15 @@ class RoomFiles:
         """Return a new file of `size` bytes, all of them allocated, in which the replica `file` is written. Raises
         `OSError` where that is not possible.
         """
-        room = self.path(file, tier)
         if tier is Tier.MEMORY and size <= self.at_once:
-            allocate_replica(room, size)
-        else:
-            await anyio.to_thread.run_sync(allocate_replica, room, size, limiter=self.limiter())
+            return self._allocated(file, size, tier)
+        return await anyio.to_thread.run_sync(self._allocated, file, size, tier, limiter=self.limiter())
+
+    def _allocated(self, file: Path, size: int, tier: Tier) -> Path:
+        if self._held is not None and tier is Tier.MEMORY and not (size < _SMALL and _is_half_free(file.parent)):
+            return self._held.make(file, size)
+        room = self.path(file, tier)
+        allocate_replica(room, size)
         return room
 
     def path(self, file: Path, tier: Tier) -> Path:
@@ -80,13 +97,20 @@ class RoomFiles:
 
     def release(self, room: Path | None) -> None:
         """Remove a room, if it is there."""
-        if room is not None:
-            with suppress(OSError):
-                room.unlink()
+        if room is None:
+            return
+        if self._held is not None and is_held(room):
+            self._held.release(room)
+            return
+        with suppress(OSError):
+            room.unlink()
 
-    def is_on_disk(self, room: Path) -> bool:
-        """Return True for a room on disk, whose bytes are sealed with their CRC-32."""
-        return room.parent != self._directory
+    def seal(self, room: Path | None) -> Path | None:
+        """Let nobody change what is whole in a room, if this process holds that; return the room then."""
+        if self._held is None or room is None or not is_held(room):
+            return None
+        self._held.seal(room)
+        return room
 
     def limiter(self) -> anyio.CapacityLimiter:
         """Return what lets these threads wait for each other, and not for those of the user's program."""
@@ -95,7 +119,9 @@ class RoomFiles:
         return self._threads
 
     def remove(self) -> None:
-        """Remove the directory on disk with all that is in it."""
+        """Remove the directory on disk with all that is in it, and let go of memory."""
+        if self._held is not None:
+            self._held.release_all()
         if self._scratch is not None:
             self._scratch.remove()
 
@@ -106,3 +132,8 @@ class RoomFiles:
         if self._scratch is None:
             raise OSError(f"no directory can be made in {self._place}")
         return self._scratch.path
+
+
+def _is_half_free(directory: Path) -> bool:
+    found = os.statvfs(directory)
+    return 2 * found.f_bavail >= found.f_blocks
