@@ -40,6 +40,7 @@ from grainlike.scheduler import (
     JobsSettled,
     JobsStarted,
     JobsUnsatisfiable,
+    OwnValuesFreed,
     ReleaseWorker,
     ReplicasDropped,
     ReplicasSpared,
@@ -158,6 +159,8 @@ class ActionExecutor:
             case ValuesForgotten():
                 self._settling.forget(action.values)
                 self._mover.forget(action.values)
+            case OwnValuesFreed():
+                self._values.freed(action.values)
             case ReplicasSpared(worker=worker, values=values, attempts=attempts, is_spare=is_spare):
                 self._post(worker, SpareReplicas(values, attempts, is_spare))
             case ReplicationReached():

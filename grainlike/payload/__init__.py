@@ -28,9 +28,10 @@ from grainlike.payload._functions import FunctionBlob, Serializer, dump_function
 from grainlike.payload._mapping import private_map
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._plain_reader import plain_arguments
-from grainlike.payload._references import Reference, ReferencedValues, collecting, resolving
+from grainlike.payload._references import Reference, ReferencedValues, buffer_reference, collecting, resolving
 from grainlike.payload._replicas import (
     STAY_BYTES,
+    ReplicaBytes,
     map_replica,
     replica_file,
     replica_name,
@@ -49,7 +50,7 @@ from grainlike.payload._scratch import (
     replica_room,
     seal_replica,
 )
-from grainlike.payload._shared import SHARED_LEAST, SharedBuffers, SharedCopies
+from grainlike.payload._shared import SHARED_LEAST, SharedBuffers, SharedCopies, have_same_bytes, place_of
 from grainlike.payload._shared_directory import SharedDirectory, is_shared_directory, memory_id
 from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, stored_bytes
 from grainlike.payload._too_large import stand_in
@@ -80,6 +81,7 @@ __all__ = [
     "Reference",
     "ReferencedValues",
     "RemoteTraceback",
+    "ReplicaBytes",
     "ReplicaSource",
     "Serializer",
     "SharedBuffers",
@@ -87,6 +89,7 @@ __all__ = [
     "SharedDirectory",
     "Store",
     "allocate_replica",
+    "buffer_reference",
     "check_replica",
     "collecting",
     "copy_replica",
@@ -99,6 +102,7 @@ __all__ = [
     "dump_plain_columns",
     "dump_plain_value",
     "dump_value",
+    "have_same_bytes",
     "identity_of",
     "is_shared_directory",
     "is_stored",
@@ -115,6 +119,7 @@ __all__ = [
     "memory_id",
     "name_function",
     "open_replica",
+    "place_of",
     "plain_arguments",
     "private_map",
     "remove_replica",

@@ -60,11 +60,15 @@ from grainlike.scheduler._scale_hint import PoolOffer, Trials, lacks, wanted_in_
 from grainlike.scheduler._states import JobState, transition_table
 from grainlike.scheduler._statistics import RunTimes
 from grainlike.scheduler._value_events import (
+    PROGRAM,
     FetchReplicas,
     GiveValues,
     InputsLost,
     JobsRevived,
     LineageDropped,
+    OwnValuesAdded,
+    OwnValuesFreed,
+    OwnValuesLost,
     ReplicasArrived,
     ReplicasDropped,
     ReplicasFailed,
@@ -113,6 +117,7 @@ from grainlike.scheduler.node._scheduler import NodeScheduler
 __all__ = [
     "GRACE_S",
     "MAX_LOSSES",
+    "PROGRAM",
     "AssembleGang",
     "AssignJobs",
     "BarrierHeld",
@@ -154,6 +159,9 @@ __all__ = [
     "NodeEvent",
     "NodeScheduler",
     "NodeStopped",
+    "OwnValuesAdded",
+    "OwnValuesFreed",
+    "OwnValuesLost",
     "PoolOffer",
     "RaiseBarrier",
     "ReleaseWorker",

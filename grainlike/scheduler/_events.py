@@ -10,6 +10,7 @@ from grainlike.scheduler._value_events import (
     GiveValues,
     InputsLost,
     JobsRevived,
+    OwnValuesFreed,
     ReplicasDropped,
     ReplicasSpared,
     ReplicationReached,
@@ -433,6 +434,7 @@ HeadAction = (
     | ReplicationReached
     | ReleaseWorker
     | JobsRevived
+    | OwnValuesFreed
     | ValuesLost
     | ValuesForgotten
     | InputsLost

@@ -66,7 +66,7 @@ class SchedulerState:
         self.values.stored = self.values.bytes_at(self.values.values)
         self.transfers.count_coming()
         for value in self.values.values.values():
-            if not value.fn.losses:
+            if value.fn is not None and not value.fn.losses:
                 self.replication.keep(value, SAFE_COPIES)
             self.values.shift(value)
 

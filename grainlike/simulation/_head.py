@@ -33,6 +33,7 @@ from grainlike.scheduler import (
     JobsStarted,
     JobsSubmitted,
     JobsUnsatisfiable,
+    OwnValuesFreed,
     ReleaseWorker,
     ReplicasDropped,
     ReplicasSpared,
@@ -326,6 +327,8 @@ class SimulatedHead:
                     self.client.gave_up(value)
             case InputsLost():
                 self._each(action.jobs, lambda job: self.witness.input_lost(job, action.value))
+            case OwnValuesFreed():
+                self.values.freed(action)
             case ValuesForgotten():
                 pass
 

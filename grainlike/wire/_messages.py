@@ -23,9 +23,11 @@ from grainlike.wire._questions import FromClient, ToClient
 from grainlike.wire._reports import Blocked, Completed, Leaving, Report
 from grainlike.wire._runners import Awaits, GoesOn, Ready, Renew, Resumed, Room, RoomIs, Run, Setup, Stop
 from grainlike.wire._values import (
+    DropOwnValues,
     DropReplicas,
     Evicted,
     Fetched,
+    OwnValues,
     Pulled,
     PullReplica,
     ReplicaCredit,
@@ -98,6 +100,8 @@ Message = (
     | SpareReplicas
     | Evicted
     | DataSetup
+    | OwnValues
+    | DropOwnValues
     | ValueInterest
     | ValueComes
     | ValuesGone

@@ -108,7 +108,7 @@ def _own_values_and_replicas(held: dict[str, Any]) -> None:
     """Give a head the owners of values that stay, as those of clients did not, and what it needs for replicas that are
     kept and for copies between data servers.
     """
-    held.update(direct={}, begun={})
+    held.update(direct={}, begun={}, origins={})
     held["owners"] = held["nested"]._owners = ValueOwners()
     held["scheduler"].begin_replication()
 
@@ -116,7 +116,7 @@ def _own_values_and_replicas(held: dict[str, Any]) -> None:
 _MOVES = Conversion(
     fields={
         "Hello": _put(data="", data_key=b""),
-        "Welcome": _put(bulk=b""),
+        "Welcome": _put(own_values=0),
         "SubmittedFunction": _put(stays=False),
         "Submit": _put(inputs=[]),
         "Outcomes": _put(sizes=[]),
@@ -127,18 +127,20 @@ _MOVES = Conversion(
         "WorkerState": _put(has_data=False),
         "ReplicaCopy": _put(direct=False, is_safety=False, size=0),
         "Transfers": _reach,
-        "ValueState": _put(copies=1, unreached=False),
-        "ValueTable": _put(stored={}, moved={}),
+        "ValueState": _put(copies=1, first_to=0, origin=0, unreached=False),
+        "ValueTable": _put(freed=[], stored={}, moved={}),
         "Values": _empty("_leaving", "_replication", "_spares"),
         "SchedulerState": _empty("leaving", "replication", "spares"),
         "HeadScheduler": _empty("_worker_events"),
         "HeadState": _own_values_and_replicas,
         "RelayedJobs": _put(_owners=None),
         "RelayedJob": _put(request=""),
-        "LinkTransfer": _put(client=None, mapped=False),
+        "LinkTransfer": _put(client=None, mapped=False, sender=None),
     }
 )
-"""Schema 4: values go from worker to worker, and those of clients stay. Workers that came before had no data server."""
+"""Schema 4: values go from worker to worker, and those of clients stay, which may have some of their own. Workers that
+came before had no data server.
+"""
 
 CONVERSIONS: dict[int, SchemaConversion] = {
     1: SchemaConversion(image=_AGES),
