@@ -13,7 +13,17 @@ from grainlike.engine import buffer_of
 from grainlike.errors import JobCancelledError, JobTimeoutError
 from grainlike.graph import Function, Node, RunsIn, StreamNode
 from grainlike.joblogging import ProgramLevels
-from grainlike.jobs import NO_PARCEL, Job, JobCounters, OutcomeListener, Shipped, pack_calls, settle_calls, submit_calls
+from grainlike.jobs import (
+    NO_PARCEL,
+    Job,
+    JobCounters,
+    OutcomeListener,
+    OwnArguments,
+    Shipped,
+    pack_calls,
+    settle_calls,
+    submit_calls,
+)
 from grainlike.net import Link
 from grainlike.payload import SharedCopies
 from grainlike.resources import parse
@@ -21,13 +31,17 @@ from grainlike.wire import (
     Began,
     Buffer,
     Credit,
+    DropOwnValues,
     Frame,
     Items,
     Numbered,
     Outcomes,
     ReleaseFunctions,
+    ReplicaCredit,
     ReplicaPart,
+    SendReplica,
     SessionIs,
+    StopTransfer,
     ValueComes,
     ValuesAt,
     ValuesGone,
@@ -39,6 +53,17 @@ from grainlike.wire import (
 __all__ = ["RemoteJobs"]
 
 logger = logging.getLogger("grainlike")
+
+_ABOUT_VALUES = (
+    ValueComes,
+    ReplicaPart,
+    ValuesGone,
+    ValuesAt,
+    SendReplica,
+    ReplicaCredit,
+    StopTransfer,
+    DropOwnValues,
+)
 
 _MOST_DIGESTS = 4096
 """Most functions that one message releases."""
@@ -79,6 +104,8 @@ class RemoteJobs:
         self._held: list[Node] = []
         """Calls that were submitted while there was no head, and another was looked for."""
         self._release = False
+        self.own: OwnArguments | None = None
+        """What makes values of large arguments; None where all travel."""
         self.caller_of: Callable[[Node], Context | None] = _nobody
         """Function that gives the context of whoever wants a call, for warnings about it."""
         self.names: dict[Node, str] = {}
@@ -114,12 +141,14 @@ class RemoteJobs:
 
     def _send(self, nodes: list[Node]) -> None:
         self._release_functions()
-        fetcher = self.values.fetcher if self.values.fetcher.used else None
-        batches = pack_calls(nodes, self._number, self._listener, streams=True, copies=SharedCopies(), fetcher=fetcher)
+        fetcher, own, copies = self.values.fetcher, self.own, SharedCopies()
+        batches = pack_calls(nodes, self._number, self._listener, streams=True, copies=copies, fetcher=fetcher, own=own)
         levels = self._levels
         # As in `FunctionTable.number`: to ask whether the levels have changed costs no call.
         logs = b"" if levels is None else levels.packed if levels.unchanged in levels.cache else levels.read()
         submit_calls(0, 0, batches, self._shipped, self._link.post, self._refuse, self.names, logs, stays=True)
+        if own is not None and own.holds:
+            own.end_batch()
         for calls in batches.values():
             last = None
             self._counters.sent += sum([call.size or len(call.parcel[0]) for call in calls])
@@ -226,7 +255,7 @@ class RemoteJobs:
                 self._settle(message, buffers)
                 self._pump()
                 self._release_functions()
-            case ValueComes() | ReplicaPart() | ValuesGone() | ValuesAt():
+            case _ if isinstance(message, _ABOUT_VALUES):
                 self.values.hear(frame)
             case Items():
                 self._items(message, buffers)

@@ -1,4 +1,7 @@
-"""Large values of a client's jobs: they stay at workers of a head elsewhere, and come here when they are needed."""
+"""Large values of a client's jobs: they stay at workers of a head elsewhere, and come here when they are needed.
+
+Those of the client's own are here, and go to one worker when jobs need them.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,27 @@ from grainlike.engine import Fetcher
 from grainlike.errors import SerializationError, ValueLostError
 from grainlike.jobs import Job, JobCounters
 from grainlike.net import Link
-from grainlike.payload import Payload, is_shared_directory, map_replica, replica_path, replica_payload, stand_in
+from grainlike.payload import (
+    Payload,
+    ReplicaBytes,
+    is_shared_directory,
+    map_replica,
+    replica_path,
+    replica_payload,
+    stand_in,
+)
 from grainlike.wire import (
+    GENERATION,
     Buffer,
+    DropOwnValues,
     DurableCopy,
     Fetched,
     Frame,
+    OwnValues,
     ReplicaCredit,
     ReplicaPart,
+    SendReplica,
+    StopTransfer,
     Unsent,
     ValueComes,
     ValueInterest,
@@ -37,6 +53,20 @@ class _Arrival:
     def __init__(self, told: ValueComes, memory: memoryview | bytearray) -> None:
         self.told = told
         self.memory = memory
+
+
+_PART_BYTES = 1024 * 1024
+"""The most bytes that are sent in one message."""
+
+
+class _OwnSend:
+    """Value of our own on its way to a worker: the transfer, and how far it is sent."""
+
+    __slots__ = ("at", "order")
+
+    def __init__(self, order: SendReplica) -> None:
+        self.order = order
+        self.at = order.at
 
 
 class RemoteValues:
@@ -62,6 +92,11 @@ class RemoteValues:
         """Why values are lost for good, as the head has told."""
         self._wanted: set[int] = set()
         self._coming: dict[int, _Arrival] = {}
+        self.first = 0
+        """The first number for values of this program's own; 0 where it may have none."""
+        self._added = 0
+        self._own: dict[int, ReplicaBytes] = {}
+        self._sends: dict[int, _OwnSend] = {}
 
     # --- from the fetcher --------------------------------------------------------------------------------------------
 
@@ -104,6 +139,22 @@ class RemoteValues:
         """Have the call that made value `reader` read the durable copy of `value`, where that is lost."""
         self._link.post(DurableCopy(value, reader))
 
+    def add_own(self, payload: Payload) -> tuple[int, int]:
+        """Keep a copy of a payload as a value of the program's own until it was released and no job needs it; return
+        its number, and the size of its replicas.
+        """
+        value, kept = self.first + self._added, ReplicaBytes(payload.detached())
+        self._added += 1
+        self._own[value] = kept
+        self._workers[value] = ()
+        self._link.post(OwnValues([value], [kept.size]))
+        return value, kept.size
+
+    def own_payload(self, value: int) -> Payload | None:
+        """Return the payload of a value of the program's own; None for one that is kept no more."""
+        kept = self._own.get(value)
+        return None if kept is None else kept.payload
+
     def why_lost(self, value: int) -> str:
         """Return why a value can never be made again, as far as the head has told: to whoever needed it."""
         return self._lost.get(value, "")
@@ -130,6 +181,41 @@ class RemoteValues:
                     self.fetcher.lost(value, ValueLostError(words))
             case ValuesAt():
                 self._moved(message)
+            case SendReplica():
+                self._begin(message)
+            case ReplicaCredit(transfer=transfer, credit=credit):
+                send = self._sends.get(transfer % GENERATION)
+                if send is not None and send.order.transfer == transfer:
+                    self._send(send, credit)
+            case StopTransfer(transfer=transfer):
+                self._sends.pop(transfer % GENERATION, None)
+            case DropOwnValues():
+                for value in message.values:
+                    self._own.pop(value, None)
+
+    def _begin(self, order: SendReplica) -> None:
+        """Send a value of our own, as far as there is credit."""
+        self._sends.pop(order.transfer % GENERATION, None)
+        if order.value not in self._own:
+            self._link.post(Unsent(order.transfer, "the program has it no more", gone=True))
+            return
+        send = self._sends[order.transfer % GENERATION] = _OwnSend(order)
+        self._send(send, order.credit)
+
+    def _send(self, send: _OwnSend, credit: int) -> None:
+        order, kept = send.order, self._own.get(send.order.value)
+        if kept is None:  # the head has heard, or is about to say, that nobody needs it
+            del self._sends[order.transfer % GENERATION]
+            return
+        until = min(send.at + credit, kept.size)
+        while send.at < until:
+            end = min(send.at + _PART_BYTES, until)
+            part = ReplicaPart(order.transfer, order.value, order.attempt, send.at, kept.size)
+            self._link.post(part, [kept.read(send.at, end)])
+            self._counters.sent += end - send.at
+            send.at = end
+        if send.at == kept.size:
+            del self._sends[order.transfer % GENERATION]
 
     def _comes(self, told: ValueComes) -> None:
         self._coming.pop(told.value, None)

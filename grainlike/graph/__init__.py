@@ -15,7 +15,7 @@ from grainlike._later import later as load_later
 from grainlike.graph._delayed import Delayed, node_of
 from grainlike.graph._delayed_fn import DelayedFn, StreamFn, delayed
 from grainlike.graph._function import Function, Options, main_file
-from grainlike.graph._gather import delayed_value, gather, later
+from grainlike.graph._gather import LOOKED_AT, READY, delayed_value, gather, later
 from grainlike.graph._never_awaited import excuse, remember_origins
 from grainlike.graph._node import (
     Node,
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ATOMS",
+    "LOOKED_AT",
+    "READY",
     "UNFETCHED",
     "Delayed",
     "DelayedFn",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         nbytes_of,
         note_of,
     )
+    from grainlike.jobs._own_arguments import OwnArguments
     from grainlike.jobs._pools import Fleet, until_gone
     from grainlike.jobs._records import LogLine, WorkerInfo
     from grainlike.jobs._repeated import BIG, LARGE, RepeatedArguments, is_big
@@ -48,6 +49,7 @@ __all__ = [
     "LogLine",
     "Observer",
     "OutcomeListener",
+    "OwnArguments",
     "Placement",
     "RepeatedArguments",
     "Shipped",
@@ -91,6 +93,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "NO_PARCEL": "_job",
             "Observer": "_interfaces",
             "OutcomeListener": "_interfaces",
+            "OwnArguments": "_own_arguments",
             "Placement": "_job",
             "Shipped": "_shipped",
             "JobCounters": "_job",

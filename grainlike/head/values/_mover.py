@@ -20,14 +20,17 @@ from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
 from grainlike.head.values._direct import DirectCopies
 from grainlike.head.values._links import HERE, GivenValue, LinkCopies
+from grainlike.head.values._own_values import OwnValueStore
 from grainlike.head.values._owners import ValueOwner
 from grainlike.head.values._stores import WorkerStores
 from grainlike.head.values._transfers import number_of
 from grainlike.payload import Payload, is_shared_directory, map_replica, replica_file
 from grainlike.scheduler import (
+    PROGRAM,
     FetchReplicas,
     GiveValues,
     HeadEvent,
+    OwnValuesLost,
     ReplicasArrived,
     ReplicasDropped,
     ReplicasFailed,
@@ -92,7 +95,8 @@ class ValueMover:
         self._object_store = object_store
         self._tell = tell
         self.stores = WorkerStores(self._answer)
-        self.links = LinkCopies(state, self._answer)
+        self.own = OwnValueStore(object_store)
+        self.links = LinkCopies(state, self.own, self._answer)
         self.direct = DirectCopies(state, self._answer, self._relay)
 
     @property
@@ -126,6 +130,9 @@ class ValueMover:
         relayed = action.relayed or [True] * len(action.values)
         rows = zip(action.values, action.attempts, action.sizes, action.sources, relayed, strict=True)
         for value, attempt, size, source, passes in rows:
+            if source not in self._state.peers:
+                self._copy_own(value, attempt, size, source, action.worker)
+                continue
             if self._is_linked(value, attempt, source, action.worker):
                 self._note(value, size, source, action.worker, "mapped")
                 continue
@@ -135,6 +142,16 @@ class ValueMover:
                 self._stop(value, action.worker)
                 self._note(value, size, source, action.worker, "direct")
                 self.direct.start(value, attempt, size, source, action.worker)
+
+    def _copy_own(self, value: int, attempt: int, size: int, source: int, target: int) -> None:
+        """Copy a value of a program's own from there to a worker."""
+        self._stop(value, target)
+        here = self._directory(target) if source == PROGRAM else None
+        if here is not None and self.own.link(value, replica_file(here, value, attempt)):
+            self._answer(ReplicasArrived(target, [value], [attempt]))
+        else:
+            at = self.direct.left_off(value, attempt, size, target)
+            self.links.start_own(value, attempt, size, source, target, at)
 
     def _relay(self, value: int, attempt: int, size: int, source: int, target: int) -> None:
         """Begin a copy to a worker through the links, where the last one has left off."""
@@ -200,6 +217,10 @@ class ValueMover:
         """Have what has come of copies removed, of values that nobody needs."""
         if self._state.begun:
             self.direct.forget(values)
+
+    def freed(self, values: Sequence[int]) -> None:
+        """Give up what is under way from programs of values of their own, which nobody needs."""
+        self.links.freed(values)
 
     def flush(self) -> None:
         """Tell the scheduler what has come of its actions, and hand over the values that have come."""
@@ -339,6 +360,12 @@ class ValueMover:
         """End the transfers of a worker that is lost, as the scheduler knows, or of a client."""
         self.links.left(peer)
         self.direct.left(peer.number)
+        lost = [value for value, origin in self._state.origins.items() if origin is peer]
+        if lost:
+            for value in lost:
+                del self._state.origins[value]
+            self._answer(OwnValuesLost(lost))
+            self.flush()
 
 
 def _nobody_waits(value: int, payload: Payload) -> None:
