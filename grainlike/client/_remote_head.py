@@ -378,6 +378,7 @@ class RemoteHead:
         """Send a call that has not been started under a name, when it is."""
         self.runner.names[node] = name
         self.named[name] = placeholder
+        self.runner.send_ahead(node, goes_on=not self._engine.fails_fast)
 
     async def forget(self, names: tuple[str, ...]) -> None:
         """Drop what the session keeps under these names; return when the head has."""

@@ -144,8 +144,9 @@ class ConnectedExecutor(Executor):
         """Start a call with resources under a name in this session, and return its placeholder.
 
         The head keeps its outcome until `forget`, and any program that has the session finds it in `placeholders`.
-        The call is sent to the head once its arguments are there: until then it lives in this program alone. A call
-        that is cancelled loses its name.
+        The call goes to the head with all that it needs, so its whole graph runs without this program. Where a part of
+        that has to stay here, as a call without resources, or was started before, it is sent once its inputs are
+        there. A call that is cancelled loses its name, and what only it needs is cancelled, too.
 
         Raises:
             SessionError: the name is taken, or the session has 10 000 names; or there is no session. Awaiting it

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
+    from grainlike.jobs._ahead import pack_ahead
+    from grainlike.jobs._call_graph import CallGraph, GraphCall
     from grainlike.jobs._events import Event, Events, Feed, WorkersFeed
     from grainlike.jobs._interfaces import Lease, Observer, OutcomeListener, Worker
     from grainlike.jobs._job import (
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from grainlike.jobs._shipped import Shipped
     from grainlike.jobs._slots import slots_of
     from grainlike.jobs._submission import (
+        JobCall,
         outcome_alone,
         outcomes_message,
         pack_calls,
@@ -37,12 +40,15 @@ __all__ = [
     "BIG",
     "LARGE",
     "NO_PARCEL",
+    "CallGraph",
     "Event",
     "Events",
     "Feed",
     "FirstOfChain",
     "Fleet",
+    "GraphCall",
     "Job",
+    "JobCall",
     "JobCounters",
     "Lease",
     "LogLine",
@@ -64,6 +70,7 @@ __all__ = [
     "note_of",
     "outcome_alone",
     "outcomes_message",
+    "pack_ahead",
     "pack_calls",
     "retry_spec",
     "settle_calls",
@@ -79,6 +86,8 @@ if not TYPE_CHECKING:  # else any name would be there
         __name__,
         {
             "BIG": "_repeated",
+            "CallGraph": "_call_graph",
+            "GraphCall": "_call_graph",
             "LARGE": "_repeated",
             "RepeatedArguments": "_repeated",
             "is_big": "_repeated",
@@ -87,6 +96,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "Feed": "_events",
             "FirstOfChain": "_job",
             "Job": "_job",
+            "JobCall": "_submission",
             "Lease": "_interfaces",
             "NO_PARCEL": "_job",
             "Observer": "_interfaces",
@@ -107,6 +117,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "note_of": "_job",
             "outcome_alone": "_submission",
             "outcomes_message": "_submission",
+            "pack_ahead": "_ahead",
             "pack_calls": "_submission",
             "retry_spec": "_submission",
             "settle_calls": "_submission",

@@ -60,6 +60,8 @@ class JobCall(NamedTuple):
     parcel: Parcel
     size: int
     inputs: Sequence[int] = ()
+    needs: Sequence[int] | None = None
+    """Numbers of the calls of its graph that it needs; None for a call that is sent with its inputs."""
 
 
 def pack_calls(
@@ -120,6 +122,7 @@ def submit_calls(
     logs: bytes = b"",
     *,
     stays: bool = False,
+    goes_on: bool = False,
 ) -> None:
     """Send packed calls. Functions that are not in `shipped` go along.
 
@@ -127,18 +130,19 @@ def submit_calls(
     by one, `refuse` is given number, node and error of those that cannot be sent, and their functions go along with the
     next call of them.
     `names` are those under which outcomes are to be kept, `logs` the packed levels of the program's loggers. With
-    `stays`, large values of calls without a name stay at their workers.
+    `stays`, large values of calls without a name stay at their workers. `goes_on` is for calls of graphs: what only a
+    failed one needed is not cancelled.
     """
     for key, rows in batches.items():
         for first, last in split_by_bytes([call.parcel for call in rows], _spoken_of(rows, names, logs)):
             calls = rows[first:last]
-            error = _post_calls((parent, attempt), key, calls, shipped, post, names, logs, stays)
+            error = _post_calls((parent, attempt), key, calls, shipped, post, names, logs, stays, goes_on)
             if error is None:
                 continue
             for call in calls:
                 alone: Exception | None = error
                 if len(calls) > 1:
-                    alone = _post_calls((parent, attempt), key, [call], shipped, post, names, logs, stays)
+                    alone = _post_calls((parent, attempt), key, [call], shipped, post, names, logs, stays, goes_on)
                 if alone is not None:
                     words = f"the call of {call.node.function.name} cannot be sent: {alone}"
                     refuse(call.child, call.node, SerializationError(words))
@@ -153,6 +157,7 @@ def _post_calls(
     names: Mapping[Node, str],
     logs: bytes,
     stays: bool,
+    goes_on: bool,
 ) -> Exception | None:
     """Send calls in one message. Return the error if that cannot be sent; their functions then count as not sent."""
     request, priority, isolate = key
@@ -169,6 +174,7 @@ def _post_calls(
     inputs = [list(call.inputs) for call in calls]
     if not any(inputs):
         inputs = []
+    needs = [] if calls[0].needs is None else [list(call.needs or ()) for call in calls]
     message = Submit(
         *submitter,
         request=str(request),
@@ -183,6 +189,8 @@ def _post_calls(
         ages=ages,
         sizes=sizes,
         inputs=inputs,
+        needs=needs,
+        goes_on=goes_on and bool(needs),
     )
     try:
         post(message, [*blobs, *buffers])
@@ -207,7 +215,7 @@ def _spoken_of(calls: Sequence[JobCall], names: Mapping[Node, str], logs: bytes)
         said = 0
         if new:
             said = _FUNCTION_BYTES + len(retry_spec(function.options.retry).on) + len(function.name) + len(logs)
-        numbers = (call.node.age > 0) + (call.size > 0) + len(call.inputs)
+        numbers = (call.node.age > 0) + (call.size > 0) + len(call.inputs) + len(call.needs or ())
         sizes.append(said + 4 * len(names.get(call.node, "")) + 9 * numbers)
     return sizes
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from grainlike.errors import ValueLostError
+from grainlike.head._nested import RelayedJob
 from grainlike.head._peers import Connection
 from grainlike.head._state import HeadState
 from grainlike.head.values._mover import ValueMover
@@ -85,19 +86,27 @@ class ClientValues:
     def _release(self, owner: ValueOwner, values: list[int]) -> None:
         if values:
             self._unwant(values)
+            values = self._state.owners.unrefer(values)
+        if values:
             self._state.owners.release(owner.number, values)
             self._tell(ValuesReleased(values))
 
     # --- from the head -----------------------------------------------------------------------------------------------
 
-    def stayed(self, job: Job, owner: ValueOwner) -> None:
+    def stayed(self, job: RelayedJob, owner: ValueOwner) -> None:
         """Record that the value of a client's job stays at its worker. That of a session without a program is released,
         as nobody could ask for it.
         """
-        if owner.receiver is None:
+        owners, graph = self._state.owners, owner.graph
+        if graph is not None and job.child in graph.calls:
+            owners.add(job.id, owner)
+            owners.pin(job.id)
+            if owner.receiver is None:
+                owners.unrefer([job.id])
+        elif owner.receiver is None:
             self._tell(ValuesReleased([job.id]))
         else:
-            self._state.owners.add(job.id, owner)
+            owners.add(job.id, owner)
 
     def lost(self, values: Sequence[int], why: str) -> list[int]:
         """Tell clients of values that are gone, and cannot be made again; return those that no client owns."""
