@@ -62,7 +62,8 @@ def connect(
             while no program has it is dropped, and the next one is told how many records that were.
         observers: as `Executor`'s.
 
-    Large values of its jobs stay at workers (`docs/data.md`), and go with the program; those of named calls are kept.
+    Large values of its jobs stay at workers (`docs/data.md`), and go with the program; those of named calls stay until
+    `forget`, and are made again where somebody needs one that was lost.
 
     All of `Executor` is there, but `events()` are of this program's own jobs. Leaving the block cancels what still
     runs, unless it belongs to a session, and does not wait until workers have ended it; so does the head when the

@@ -247,7 +247,7 @@ class RelayedJobs:
                     inputs=tuple(inputs) if any(inputs) else (),
                 )
             )
-        self._unpin(peer, graph)
+        self.unpin(peer)
 
     def _fail(self, graph: CallGraph, call: GraphCall, why: Exception | Parcel) -> list[RelayedJob]:
         """Fail a call that waits; return jobs that are cancelled, as nobody needs them now."""
@@ -310,20 +310,20 @@ class RelayedJobs:
             payload = dump_error(JobCancelledError(f"{words} was cancelled"))
             gone += self._fail(graph, user, (bytes(payload.data), payload.buffers))
         gone += self._drop(graph, idle)
-        self._unpin(peer, graph)
+        self.unpin(peer)
         return gone
 
     def heard(self, peer: ReplyTo, children: Iterable[int]) -> None:
         """Record that a program has heard how calls of its graphs ended."""
         if peer.graph is not None:
             peer.graph.heard(children)
-            self._unpin(peer, peer.graph)
+            self.unpin(peer)
 
     def detach(self, peer: ReplyTo) -> None:
         """Record that the program of a session has gone: its graphs go on."""
         if peer.graph is not None:
             peer.graph.detach()
-            self._unpin(peer, peer.graph)
+            self.unpin(peer)
 
     def waiting_functions(self) -> set[int]:
         """Return the numbers of the functions of calls that wait for others."""
@@ -338,9 +338,10 @@ class RelayedJobs:
                 if not job.finished:
                     self._fail(peer.graph, call, JobCancelledError(f"{job.name} was cancelled by an operator"))
 
-    def _unpin(self, peer: ReplyTo, graph: CallGraph) -> None:
-        """Release values that nothing keeps any more."""
-        released = [value for value in graph.take_unpinned() if self._owners.unpin(value)]
+    def unpin(self, peer: ReplyTo) -> None:
+        """Release values of a session that nothing keeps any more."""
+        unpinned = () if peer.graph is None else peer.graph.take_unpinned()
+        released = [value for value in unpinned if self._owners.unpin(value)]
         if released:
             self._owners.release(peer.number, released)
             self._tell(ValuesReleased(released))
@@ -416,6 +417,7 @@ class RelayedJobs:
         if peer.graph is not None and peer.graph.calls:
             gone += self._withdraw_calls(peer, peer.graph, message.children)
             gone += self.flush()
+        self.unpin(peer)
         return gone
 
     def forget(self, numbers: Iterable[int], *, skipped: bool = False) -> list[RelayedJob]:

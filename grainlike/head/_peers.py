@@ -53,6 +53,10 @@ class Connection:
         """Connection that receives the bytes of values that stay; None for a worker, whose jobs own none."""
         return None
 
+    def keeps(self, child: int) -> int:  # noqa: ARG002 - only sessions keep any
+        """Return how many names and graphs keep the value of a call: none."""
+        return 0
+
     @property
     def graph(self) -> None:
         """Calls of graphs: those are of sessions alone."""

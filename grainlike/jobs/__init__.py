@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         retry_spec,
         settle_calls,
         submit_calls,
+        value_of,
     )
 
 __all__ = [
@@ -77,6 +78,7 @@ __all__ = [
     "slots_of",
     "submit_calls",
     "until_gone",
+    "value_of",
     "worker_info",
     "worker_row",
 ]
@@ -123,6 +125,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "settle_calls": "_submission",
             "slots_of": "_slots",
             "submit_calls": "_submission",
+            "value_of": "_submission",
             "Fleet": "_pools",
             "until_gone": "_pools",
             "worker_info": "_rows",

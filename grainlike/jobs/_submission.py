@@ -40,7 +40,15 @@ from grainlike.wire import (
     unpack_parcels,
 )
 
-__all__ = ["outcome_alone", "outcomes_message", "pack_calls", "retry_spec", "settle_calls", "submit_calls"]
+__all__ = [
+    "outcome_alone",
+    "outcomes_message",
+    "pack_calls",
+    "retry_spec",
+    "settle_calls",
+    "submit_calls",
+    "value_of",
+]
 
 
 _FUNCTION_BYTES = 384
@@ -130,7 +138,7 @@ def submit_calls(
     by one, `refuse` is given number, node and error of those that cannot be sent, and their functions go along with the
     next call of them.
     `names` are those under which outcomes are to be kept, `logs` the packed levels of the program's loggers. With
-    `stays`, large values of calls without a name stay at their workers. `goes_on` is for calls of graphs: what only a
+    `stays`, large values stay at their workers. `goes_on` is for calls of graphs: what only a
     failed one needed is not cancelled.
     """
     for key, rows in batches.items():
@@ -161,7 +169,7 @@ def _post_calls(
 ) -> Exception | None:
     """Send calls in one message. Return the error if that cannot be sent; their functions then count as not sent."""
     request, priority, isolate = key
-    functions, fns, blobs = _functions(calls, shipped, logs, names if stays else None)
+    functions, fns, blobs = _functions(calls, shipped, logs, stays=stays)
     data, counts, buffers = pack_parcels([call.parcel for call in calls])
     children = [call.child for call in calls]
     told = [names.get(call.node, "") for call in calls] if names else []
@@ -221,9 +229,9 @@ def _spoken_of(calls: Sequence[JobCall], names: Mapping[Node, str], logs: bytes)
 
 
 def _functions(
-    calls: Sequence[JobCall], shipped: Shipped | set[bytes], logs: bytes, names: Mapping[Node, str] | None
+    calls: Sequence[JobCall], shipped: Shipped | set[bytes], logs: bytes, *, stays: bool
 ) -> tuple[list[SubmittedFunction], list[int], list[Buffer]]:
-    """Describe the functions of calls; large values stay but for those with `names`, and all travel if that is None."""
+    """Describe the functions of calls; with `stays` large values stay at workers."""
     functions: dict[SubmittedFunction, int] = {}
     blobs: list[Buffer] = []
     fns: list[int] = []
@@ -234,7 +242,6 @@ def _functions(
             shipped.add(blob.digest)
             blobs.append(blob.data)
         is_stream = isinstance(call.node, StreamNode)
-        stays = names is not None and call.node not in names
         spec = SubmittedFunction(
             blob.digest,
             function.name,
@@ -353,7 +360,13 @@ def outcome_alone(message: Outcomes, row: int, parcel: Parcel) -> tuple[Outcomes
     """Return one row of a message as a message of its own, to be kept; `parcel` is what it brought."""
     data, counts, buffers = pack_parcels([parcel])
     columns = {name: getattr(message, name)[row : row + 1] for name in _COLUMNS}
-    return Outcomes(0, 0, **columns, data=data, counts=counts), buffers
+    jobs = message.jobs[row : row + 1] if value_of(message, row) else []
+    return Outcomes(0, 0, **columns, data=data, counts=counts, jobs=jobs), buffers
+
+
+def value_of(message: Outcomes, row: int) -> int:
+    """Return the number of the value that stays at workers, of a row of a message; 0 where none does."""
+    return message.jobs[row] if message.sizes and message.sizes[row] else 0
 
 
 def placement_in(message: Outcomes, row: int, ended: float) -> Placement | None:

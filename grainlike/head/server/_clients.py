@@ -190,6 +190,7 @@ class ClientRegistry:
             elif session.connection is not None:
                 self._detach(session.connection, session)
             connection.reply_to = session
+            self._head.state.owners.refer(session.values())
             session.attach(connection)
             self._count_anew(session)
         return connection
@@ -415,6 +416,7 @@ class ClientRegistry:
                 case Forget():
                     if isinstance(connection.reply_to, NamedSession):
                         connection.reply_to.forgets(message.names)
+                        self._head.state.nested.unpin(connection.reply_to)
                 case EndSessions():
                     self._end_sessions(message.sessions)
                 case ImportsFrom():
@@ -438,6 +440,7 @@ class ClientRegistry:
             for job in list(session.jobs.values()):
                 self._head.cancel_nested(job)
             session.forget_all()
+            self._head.state.nested.unpin(session)
 
     def _tell_logs(self, connection: ClientConnection, question: AskLogs) -> None:
         lines = self._head.view.logs_of(question.job, follow=question.follow)

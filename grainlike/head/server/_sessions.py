@@ -13,7 +13,7 @@ import msgspec
 
 from grainlike.errors import ProtocolError
 from grainlike.head.server._client import ClientConnection
-from grainlike.jobs import CallGraph, outcome_alone
+from grainlike.jobs import CallGraph, outcome_alone, value_of
 from grainlike.wire import (
     MOST_NAMES,
     Began,
@@ -138,6 +138,14 @@ class NamedSession:
         names, since = len(self._calls), now - self.since
         return SessionRow(self.name, self.number, len(self.jobs), names, outcomes, self.nbytes, since, attached, limit)
 
+    def keeps(self, child: int) -> int:
+        """Return how many of its names and graphs keep the value of a call."""
+        return (child in self._by_child) + (child in self.graph.calls)
+
+    def values(self) -> list[int]:
+        """Return the values of named calls that stay at workers."""
+        return [value for call in self._calls.values() if (value := _value_of(call))]
+
     def name_of(self, child: int) -> str:
         """The name of a call; empty for none."""
         call = self._by_child.get(child)
@@ -240,6 +248,9 @@ class NamedSession:
             self._spill.gone.append(call.outcome.name)
         elif not call.apart:
             self._held -= call.size
+        value = _value_of(call)
+        if value:
+            self.graph.unpinned.append(value)
         call.outcome = None
 
     # --- what its jobs say -------------------------------------------------------------------------------------------
@@ -324,6 +335,11 @@ class Sessions:
         self._named = {session.name: session for session in self}
         session = self._named[name] = NamedSession(number, name, now, self.spill)
         return session
+
+
+def _value_of(call: NamedCall) -> int:
+    """Return the number of the value of a call that stays at workers; 0 for none."""
+    return value_of(call.outcome[0], 0) if isinstance(call.outcome, tuple) else 0
 
 
 def _size(parcel: Parcel) -> int:

@@ -97,16 +97,15 @@ class ClientValues:
         """Record that the value of a client's job stays at its worker. That of a session without a program is released,
         as nobody could ask for it.
         """
-        owners, graph = self._state.owners, owner.graph
-        if graph is not None and job.child in graph.calls:
-            owners.add(job.id, owner)
-            owners.pin(job.id)
-            if owner.receiver is None:
-                owners.unrefer([job.id])
-        elif owner.receiver is None:
+        owners, pins = self._state.owners, owner.keeps(job.child)
+        if owner.receiver is None and not pins:
             self._tell(ValuesReleased([job.id]))
-        else:
-            owners.add(job.id, owner)
+            return
+        owners.add(job.id, owner)
+        for _ in range(pins):
+            owners.pin(job.id)
+        if owner.receiver is None:
+            owners.unrefer([job.id])
 
     def lost(self, values: Sequence[int], why: str) -> list[int]:
         """Tell clients of values that are gone, and cannot be made again; return those that no client owns."""

@@ -29,6 +29,10 @@ class ValueOwner(Protocol):
         """Connection that receives the bytes of its values; None while there is none."""
         ...
 
+    def keeps(self, child: int) -> int:
+        """Return how many of its names and graphs keep the value of a call."""
+        ...
+
     @property
     def graph(self) -> CallGraph | None:
         """Calls of its graphs; None where it has none, as all but sessions."""
@@ -110,6 +114,11 @@ class ValueOwners:
         values = list(values)
         self.unreferred.update(dict.fromkeys(value for value in values if value in self.pins))
         return [value for value in values if value not in self.pins]
+
+    def refer(self, values: Iterable[int]) -> None:
+        """Record that a program refers to pinned values again."""
+        for value in values:
+            self.unreferred.pop(value, None)
 
     def end_wait(self, value: int) -> bool:
         """Record that no client waits for the bytes of a value any more; return True if one did."""

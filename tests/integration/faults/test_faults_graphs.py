@@ -4,12 +4,24 @@ import asyncio
 
 import numpy as np
 import pytest
-from far import books, head_of
+from far import books, head_of, lose
 from heads import head_process, listens
 from limits import LIMIT_S
-from waiting import until_called
+from waiting import until, until_called
 
-from grainlike import Cores, Executor, JobCancelledError, cancel, connect, delayed, gather, info
+from grainlike import (
+    Cores,
+    Executor,
+    JobCancelledError,
+    Retry,
+    ValueLostError,
+    cancel,
+    connect,
+    delayed,
+    gather,
+    info,
+    wait,
+)
 from grainlike.client._connection import call
 from grainlike.scheduler import HeadScheduler
 from grainlike.wire import AskSessions, SessionsAre
@@ -319,3 +331,76 @@ async def test_a_program_that_stays_has_all_as_before():
             assert not session.graph.calls
             assert session.graph.nbytes == 0
         assert head.report().succeeded == 5
+
+
+async def test_a_large_outcome_stays_at_its_worker_and_is_had_by_the_next_program(gates, start_worker, tmp_path):
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS) as head:
+        gate.release_all()
+        start_worker(head.address, name="n1", resources="cores=1")
+        async with connect(session="sweep") as ex:
+            await ex.wait_for_workers(1)
+            array_ = ex.name("array", (big @ Cores(1))(gate.visit, 100_000))
+            assert (await wait(array_), info(array_).where, info(array_).size > 800_000) == ([array_], ("n1",), True)
+        [row] = await rows()
+        assert (row.outcomes, row.kept_bytes) == (1, 0)
+        async with connect(session="sweep") as ex:
+            array_ = ex.placeholders()["array"]
+            assert await (total @ Cores(1))(array_) == 100_000 * 99_999 // 2  # by reference
+            assert ex.report().fetched == 0
+            assert (await array_).sum() == 100_000 * 99_999 // 2
+            del array_
+        assert len(books(head)) == 1
+        async with connect(session="sweep") as ex:
+            assert (await ex.placeholders()["array"])[-1] == 99_999
+            await ex.forget("array")
+        await until(lambda: not books(head))
+        owners = head_of(head).state.owners
+        assert (owners.pins, owners.unreferred, owners._owners) == ({}, {}, {})
+        assert gate.visits == 1
+
+
+async def test_a_lost_outcome_is_made_again_for_who_awaits_it_or_says_why_not(gates, start_worker):
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS) as head:
+        gate.release_all()
+        worker = start_worker(head.address, name="n1", resources="cores=1")
+        once = delayed(retries=Retry(losses=0))(big.function.callable)
+        async with connect(session="sweep") as ex:
+            await ex.wait_for_workers(1)
+            await wait(
+                ex.name("again", (big @ Cores(1))(gate.visit, 100_000)),
+                ex.name("once", (once @ Cores(1))(gate.visit, 100_000)),
+            )
+        await lose(head, {"n1": worker}, "n1")
+        start_worker(head.address, name="n2", resources="cores=1")
+        async with connect(session="sweep") as ex:
+            found = ex.placeholders()
+            assert (await found["again"])[-1] == 99_999
+            assert info(found["again"]).recomputed == 1
+            with pytest.raises(ValueLostError, match="losses=0"):
+                await found["once"]
+            await ex.forget("again", "once")
+        assert gate.visits == 3
+
+
+async def test_a_head_that_is_killed_has_large_outcomes_again(gates, start_worker, tmp_path):
+    journal = tmp_path / "journal"
+    heads = [head_process(journal)]
+    try:
+        async with asyncio.timeout(LIMIT_S), gates() as gate:
+            gate.release_all()
+            address = await listens(heads[-1])
+            start_worker(address, resources="cores=1")
+            async with connect(address, session="sweep") as ex:
+                await wait(ex.name("array", (big @ Cores(1))(gate.visit, 1_000_000)))
+            heads[-1].kill()
+            heads.append(head_process(journal))
+            assert await listens(heads[-1]) == address
+            async with connect(session="sweep") as ex:
+                assert (await ex.placeholders()["array"])[-1] == 999_999
+                await ex.forget("array")
+            assert gate.visits == 1
+        assert sum(path.stat().st_size for path in journal.rglob("*") if path.is_file()) < 1_000_000
+    finally:
+        for head in heads:
+            head.kill()
+            head.communicate()
