@@ -186,9 +186,10 @@ class RelayedJobs:
         ready: list[GraphCall] = []
         for row, job in enumerate(made):
             call = GraphCall(job.child, job, message.names[row] if message.names else "", message, row)
-            for value in call.inputs if len(owners.owned(peer.number, call.inputs)) == len(set(call.inputs)) else ():
+            owned = len(owners.owned(peer.number, call.inputs)) == len(set(call.inputs))
+            call.inputs = call.inputs if owned else ()
+            for value in call.inputs:
                 owners.pin(value)
-            unowned = [value for value in call.inputs if value not in owners.pins]
             try:
                 failed = graph.enter(call)
             except LookupError as unknown:
@@ -196,8 +197,7 @@ class RelayedJobs:
                 continue
             if error is not None:
                 self._fail(graph, call, error)
-            elif unowned:
-                call.inputs = ()
+            elif not owned:
                 self._fail(graph, call, ValueLostError(f"{job.name} needs a value, and {UNKNOWN}"))
             elif failed is not None:
                 self._fail(graph, call, failed)

@@ -132,7 +132,7 @@ class Life:
 
 
 PASSING = {
-    "ResendBuffer": {"received", "_told", "_unsaid", "_allowed", "size"},
+    "ResendBuffer": {"_acknowledged", "received", "_told", "_unsaid", "_allowed", "size"},
     "ResumableSession": {"over"},
     "WorkerConnection": {"beats"},
     "Placement": {"last_words", "blocks_since"},
