@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import numpy as np
 import pytest
 from far import books, head_of, lose
@@ -12,6 +13,7 @@ from waiting import until, until_called
 from grainlike import (
     Cores,
     Executor,
+    GraphError,
     JobCancelledError,
     Retry,
     ValueLostError,
@@ -24,7 +26,7 @@ from grainlike import (
 )
 from grainlike.client._connection import call
 from grainlike.scheduler import HeadScheduler
-from grainlike.wire import AskSessions, SessionsAre
+from grainlike.wire import AskSessions, RetrySpec, SessionsAre, Submit, SubmittedFunction
 
 pytestmark = pytest.mark.asyncio
 
@@ -83,6 +85,7 @@ async def test_a_chain_goes_on_without_its_program(gates, script):
         async with connect(session="sweep") as ex:
             end_ = ex.placeholders()["end"]
             assert info(end_).state == "pending"
+            assert str(await ex.explain(end_)) == "It waits for calls of its graph that have not ended."
             third.release()
             assert await end_ == 10
             await ex.forget("end")
@@ -404,3 +407,23 @@ async def test_a_head_that_is_killed_has_large_outcomes_again(gates, start_worke
         for head in heads:
             head.kill()
             head.communicate()
+
+
+async def test_calls_of_graphs_that_refer_to_nothing_fail_alone_and_without_a_session_are_refused(caplog):
+    function = SubmittedFunction(b"digest", "f", False, None, RetrySpec(), False, False, True)
+    rude = Submit(0, 0, "cores=1", 0, False, [function], [7], [0], [b"data"], [], ["r"], needs=[[5]])
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(1)):
+        async with connect(session="sweep") as ex:
+            ex._remote.client.link.post(rude, [b"code"])
+            assert await ex.name("good", (add @ Cores(1))(1)) == 2
+        async with connect(session="other") as ex:  # which has no call 7
+            ex._remote.client.link.post(msgspec.structs.replace(rude, children=[8], needs=[[7]]), [b"code"])
+            assert await ex.name("good", (add @ Cores(1))(1)) == 2
+        for session in ("sweep", "other"):
+            async with connect(session=session) as ex:
+                with pytest.raises(GraphError, match=r"needs call \d of its program, of which the head knows nothing"):
+                    await ex.placeholders()["r"]
+        async with connect() as ex:
+            ex._remote.client.link.post(rude, [b"code"])
+            await ex._remote.client.gone()
+        assert "calls of graphs are of sessions alone" in caplog.text
