@@ -22,6 +22,9 @@ KERNEL ?= /
 SYSTEMS ?= slurm sge pbs lsf ssh k8s
 # Systems whose tests run side by side, in parts of about the same length.
 LAUNCH_PARTS := slurm sge+ssh pbs+lsf+k8s
+# Those that are supported, oldest first; pyenv's shims run what is installed only if they are asked for it.
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14
+PYENV := PYENV_VERSION="$$(pyenv versions --bare 2>/dev/null | paste -s -d :)"
 PROGRAMS := redis-server openmpi-bin mpich
 BROWSER := chromium fonts-dejavu-core
 BATCH := slurm-wlm slurm-wlm-torque slurmdbd mariadb-server-core munge lammps openmpi-bin openssh-server openssh-client iproute2 zsh fish
@@ -52,7 +55,7 @@ begin_launch = $(if $(1),beside launch-$(firstword $(1)) env GRAINLIKE_TEST_LAUN
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-engines test-launch test-dashboard test-long test-kernel bugs check house docs lint format bench clean
+.PHONY: help demo test test-engines test-pythons test-launch test-dashboard test-long test-kernel bugs check house docs lint format bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +81,21 @@ endif
 
 test-engines: $(ENGINES)/.engines  ## run the tests of Dask, Ray, Celery (with a Redis server of their own) and MPI, and others' suites on our parts
 	GRAINLIKE_TEST_ENGINES="plain dask dask-scheduler ray celery" $(ENGINES)/bin/python -m pytest tests/engines $(ARGS)
+
+test-pythons: $(VENV)/.dev  ## install the wheel under each of PYTHONS that is there, in .venv-pythons, run a job with it, and then the tests of units (ARGS="-k wire")
+	@mkdir -p .venv-pythons/empty && rm -f .venv-pythons/*.whl
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir .venv-pythons .
+	@tried=; for python in $(PYTHONS); do own=.venv-pythons/$$python; \
+		$(PYENV) $$python -c pass 2>/dev/null || { echo "$$python is not here"; continue; }; \
+		echo "Installing the wheel and what tests import into $$own ..."; \
+		test -x $$own/bin/python || $(PYENV) $$python -m venv --without-pip $$own || exit; \
+		$(BIN)/python -m pip --python $$own/bin/python install --quiet --disable-pip-version-check --force-reinstall --no-deps \
+			.venv-pythons/*.whl || exit; \
+		$(BIN)/python -m pip --python $$own/bin/python install --quiet --disable-pip-version-check .venv-pythons/*.whl --group tests || exit; \
+		$(BIN)/python -m pip --python $$own/bin/python install --quiet --disable-pip-version-check --no-deps ./benchmarks || exit; \
+		( cd .venv-pythons/empty && ../$$python/bin/python ../../.ci/smoke.py ) || exit; \
+		$$own/bin/python -m pytest tests/unit $(ARGS) || exit; \
+		tried=yes; done; test "$$tried"
 
 test-launch: $(VENV)/.dev $(VENV)/gridengine/.unpacked  ## submit workers to a real Slurm, a real Grid Engine and by a real sshd on this machine, from Debian's packages, and to fakes, and complete command lines in zsh and fish; it takes root
 	@( for name in $(BATCH_PROGRAMS); do PATH="$$PATH:/usr/sbin" command -v $$name || exit; done ) >/dev/null \

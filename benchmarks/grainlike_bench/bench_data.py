@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from grainlike.net import Credentials, TcpAddress, listen_tcp, make_credentials
-from grainlike.payload import replica_name, replica_path
-from grainlike.wire import Fetched, Message, PullReplica
+from grainlike.payload import allocate_replica, replica_name, replica_path, replica_room
+from grainlike.wire import Message, PullInto, PullReplica, Received
 from grainlike_worker.data._pulling import Puller
 from grainlike_worker.data._serving import ReplicaServer
 from grainlike_worker.data._tls import DataTls
@@ -57,11 +57,14 @@ def bare(tls: DataTls, port: int) -> float:
 def pulled(puller: Puller, said: "queue.SimpleQueue[Message]", port: int, directory: Path) -> float:
     """Return the seconds that the replica takes to a file of ours."""
     begun = time.perf_counter()
-    puller.pull(PullReplica(1, 7, 1, SIZE, 0, f"tcp://127.0.0.1:{port}", replica_name(KEY, 7, 1)))
+    room = replica_room(directory, replica_path(directory, 7, 1))
+    allocate_replica(room, SIZE)
+    order = PullReplica(1, 7, 1, SIZE, 0, f"tcp://127.0.0.1:{port}", replica_name(KEY, 7, 1))
+    puller.pull(PullInto(order, str(room)))
     answer = said.get(timeout=60)
     took = time.perf_counter() - begun
-    assert answer == Fetched(1, 7, 1), answer
-    replica_path(directory, 7, 1).unlink()
+    assert answer == Received(1, 0), answer
+    room.unlink()
     return took
 
 

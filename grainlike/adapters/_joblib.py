@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from grainlike.adapters._calls import call_batch
@@ -177,8 +178,19 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         if memmaps is not None and used:
             future.add_done_callback(lambda _: memmaps.release(used))
         if callback is not None:  # in one thread: two that overlap can hide an error of the caller's iterator
-            self._pool.call_back(future, callback)
+            self._pool.call_back(future, partial(self._say_done, self.parallel, callback))
         return future
+
+    @staticmethod
+    def _say_done(parallel: Any, callback: Callable[[Any], Any], future: Future[Any]) -> None:
+        """Tell a `Parallel` that a batch has ended, while its own thread hands no other batch in.
+
+        joblib looks first whether the `Parallel` is failing, and then, under its lock, for more to do. Where its own
+        thread meets an error of the caller's iterator in between, it finds nothing more to do, takes the `Parallel` for
+        ended, and the error is lost.
+        """
+        with parallel._lock:
+            callback(future)
 
     def retrieve_result_callback(self, out: Future[Any]) -> Any:
         """Return the values of a batch; its warnings are given here, by the filters of this process."""

@@ -13,6 +13,7 @@ from grainlike.net import Link
 from grainlike.payload import Payload, is_shared_directory, map_replica, replica_path, replica_payload, stand_in
 from grainlike.wire import (
     Buffer,
+    DurableCopy,
     Fetched,
     Frame,
     ReplicaCredit,
@@ -98,6 +99,10 @@ class RemoteValues:
         """
         for part in split_by_count(list(values)):
             self._link.post(ValueInterest([], [], [], part, copies))
+
+    def copied(self, value: int, reader: int) -> None:
+        """Have the call that made value `reader` read the durable copy of `value`, where that is lost."""
+        self._link.post(DurableCopy(value, reader))
 
     def why_lost(self, value: int) -> str:
         """Return why a value can never be made again, as far as the head has told: to whoever needed it."""

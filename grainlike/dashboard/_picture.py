@@ -148,6 +148,11 @@ class ClusterPicture:
             "bad": round(state.throughput.failures(now), 1),
             "clients": state.clients,
             "workers": len(state.workers),
+            "bytes": [
+                sum(row.stored for row in state.workers.values()),
+                sum(row.spilled for row in state.workers.values()),
+                0 if totals is None else totals.moved,
+            ],
             "cores": [sum(use.busy_cores for use in used), sum(use.cores for use in used)],
             "gpus": [sum(use.busy_gpus for use in used), sum(use.gpus for use in used)],
         }
@@ -199,7 +204,7 @@ class ClusterPicture:
         cores = [slot for slot in slots if slot.kind == "cores"]
         gpus = [slot for slot in slots if slot.kind == "gpus"]
         running = len({job.job for slot in slots for job in slot.jobs})
-        self._put("w", (number, 0, 0), [number, *_facts(row), running])
+        self._put("w", (number, 0, 0), [number, *_facts(row), running, row.stored, row.spilled])
         self._chunks[number] = [self._draw_slots(number, kind, some) for kind, some in enumerate((cores, gpus))]
         self._use[row.name] = _Use(len(cores), len(gpus), _busy(cores), _busy(gpus))
 

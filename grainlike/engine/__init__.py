@@ -13,7 +13,7 @@ from grainlike._later import later
 if TYPE_CHECKING:
     from grainlike.engine._engine import Engine
     from grainlike.engine._explain import explain_unsubmitted, value_words
-    from grainlike.engine._fetches import Fetcher, ValueSource, bring, replicate_values
+    from grainlike.engine._fetches import Fetcher, ValueSource, bring, copy_made, replicate_values, staying_values
     from grainlike.engine._interfaces import JobRunner
     from grainlike.engine._local_calls import QUIET_S, LocalCall, LocalCalls
     from grainlike.engine._resolver import BaseResolver, Waitable
@@ -35,9 +35,11 @@ __all__ = [
     "Waitable",
     "bring",
     "buffer_of",
+    "copy_made",
     "explain_unsubmitted",
     "replicate_values",
     "retrieved_elsewhere",
+    "staying_values",
     "this_call",
     "value_words",
 ]
@@ -58,9 +60,11 @@ if not TYPE_CHECKING:  # else any name would be there
             "BaseResolver": "_resolver",
             "Waitable": "_resolver",
             "retrieved_elsewhere": "_unretrieved",
+            "staying_values": "_fetches",
             "ThreadCall": "_thread_call",
             "bring": "_fetches",
             "buffer_of": "_streams",
+            "copy_made": "_fetches",
             "replicate_values": "_fetches",
             "this_call": "_thread_call",
             "value_words": "_explain",

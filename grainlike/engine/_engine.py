@@ -340,8 +340,11 @@ class Engine:
     def _begin(self, node: Node, context: Context) -> None:
         if node.finished:
             return
-        if self._stays and node.deps and self._inputs.fetch(node, context, self.fetcher, self._fetched):
-            return
+        if self._stays and node.deps:
+            if node.place is RunsIn.INLINE and self._is_left_to_a_job(node):
+                return
+            if self._inputs.fetch(node, context, self.fetcher, self._fetched):
+                return
         if node.function.options.cache is not None and self._look_up(node, context):
             return
         if node.place is RunsIn.INLINE:
@@ -357,6 +360,20 @@ class Engine:
             self.calls.begin(node, context)
         else:
             self._remote.append(node)
+
+    def _is_left_to_a_job(self, node: Node) -> bool:
+        """Finish an operator on values that stay at workers with the expression itself, where one job alone needs it,
+        which applies it; return False if it is to be applied here.
+        """
+        fetcher = self.fetcher
+        if fetcher is None or not any(dep.stays for dep in node.deps) or not _is_for_one_job(node):
+            return False
+        expression = node.expression(fetcher) if node.unfetched_inputs(fetcher) else None
+        if expression is not None:
+            if self.applied is not None:
+                self.applied(node)
+            self._ended.appendleft((node, True, expression))
+        return expression is not None
 
     def _fetched(self, node: Node, context: Context, error: BaseException | None) -> None:
         """Go on with a node whose inputs are in this process now; `error`: they never will be."""
@@ -537,6 +554,15 @@ class Engine:
         self._contexts.pop(node, None)
         if self.cache is not None and node.function.options.cache is not None:
             self.cache.forget(node)
+
+
+def _is_for_one_job(node: Node) -> bool:
+    """Return True if one call with resources is all that needs an operator, itself or by way of others."""
+    while node.interest == 1 and node.dependents is not None and len(node.dependents) == 1:
+        node = node.dependents[0]
+        if node.place is not RunsIn.INLINE:
+            return node.place is _REMOTE and node.function.options.cache is None
+    return False
 
 
 def _take(calls: deque[Node], most: int, requests: set[Request | None]) -> list[Node]:

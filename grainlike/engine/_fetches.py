@@ -7,16 +7,26 @@ Each value is fetched once at a time, for all who wait for it, and given up when
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import Context
 from typing import Any, Protocol
 
 from grainlike.errors import ResourceError, ValueLostError
 from grainlike.eventloop import new_wakeup
 from grainlike.graph import Node, RemoteValue
-from grainlike.payload import Payload, Reference, load_value
+from grainlike.payload import Payload, Reference, applied, load_value
 
-__all__ = ["Fetch", "Fetcher", "InputFetches", "ValueSource", "bring", "fetch", "replicate_values"]
+__all__ = [
+    "Fetch",
+    "Fetcher",
+    "InputFetches",
+    "ValueSource",
+    "bring",
+    "copy_made",
+    "fetch",
+    "replicate_values",
+    "staying_values",
+]
 
 _CLOSED = "its executor has closed: a value that stays at workers goes with that, unless it was awaited before"
 
@@ -37,6 +47,9 @@ class ValueSource(Protocol):
         """Keep at least so many replicas of each of these, 0 for one at every worker; each is answered by
         `Fetcher.replicated` or `Fetcher.lost`.
         """
+
+    def copied(self, value: int, reader: int) -> None:
+        """Have the call that made value `reader` read the durable copy of `value`, where that is lost."""
 
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted."""
@@ -105,8 +118,34 @@ def replicate_values(nodes: Iterable[Node], copies: int, done: Callable[[], obje
         ValueLostError: the executor of one has closed.
         RuntimeError: one belongs to another event loop.
     """
+    return _begin(
+        staying_values(nodes), 0, done, lambda fetcher, values, waiting: fetcher.replicate(values, copies, waiting)
+    )
+
+
+def staying_values(nodes: Iterable[Node]) -> list[RemoteValue]:
+    """Return the values at workers of nodes that have finished, each once; those that only the program has are left
+    out.
+
+    Raises:
+        ValueLostError: the executor of one has closed.
+        RuntimeError: one belongs to another event loop.
+    """
     leaves = [leaf for leaf in _leaves(nodes) if leaf.fetcher.is_open or not leaf.fetched]
-    return _begin(leaves, 0, done, lambda fetcher, values, waiting: fetcher.replicate(values, copies, waiting))
+    for fetcher in _by_fetcher(leaves):
+        fetcher.check(0)
+    return leaves
+
+
+def copy_made(value: RemoteValue, reader: RemoteValue) -> None:
+    """Have the call that made `reader` read the durable copy of `value`, whenever that is needed and lost. Both are
+    values of the same executor, which is open.
+    """
+    fetcher = value.fetcher
+    assert isinstance(fetcher, Fetcher)
+    assert fetcher is reader.fetcher
+    assert fetcher.source is not None
+    fetcher.source.copied(value.id, reader.id)
 
 
 def _leaves(nodes: Iterable[Node]) -> list[RemoteValue]:
@@ -184,6 +223,10 @@ class Fetcher:
     def reference(self, value: int) -> tuple[Any, ...]:
         """Return what a value is pickled to."""
         return Reference(value).__reduce__()
+
+    def applied(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return what an operator on values is pickled to."""
+        return applied, (function, tuple(args), dict(kwargs))
 
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted; none once the executor has closed."""
@@ -352,7 +395,7 @@ class InputFetches:
             waiting = self._fetching.pop(node)
             for each in inputs if waiting.error is None else ():
                 each.unwrap()
-            go_on(node, context, waiting.error)
+            go_on(node, context, waiting.error or next(filter(None, (each.error for each in inputs)), None))
 
         try:
             waiting = self._fetching[node] = fetch(inputs, arrived)
@@ -377,7 +420,7 @@ def bring(node: Node, waiter: Callable[[BaseException | None], object]) -> None:
     def arrived() -> None:
         if waiting.error is None:
             node.unwrap()
-        waiter(waiting.error)
+        waiter(waiting.error or node.error)
 
     if not node.stays:
         waiter(None)

@@ -562,10 +562,10 @@ class Executor(ExecutorBase):
     def write_trace(self, path: str | PathLike[str]) -> None:
         """Write what ran so far as a trace for ui.perfetto.dev and chrome://tracing. The executor must `record`.
 
-        There is a row for each core and each GPU of each worker, and a bar on it for each attempt of a job, with true
-        times; calls without resources have rows of their own. Arrows lead from jobs to those that were given their
-        values, counters show how many jobs waited and ran, and what memory was held. What still runs is drawn to this
-        moment. It may be called at any time, also after the executor has closed.
+        Each core and each GPU of a worker has a row, with a bar for each attempt of a job, in true times; so have calls
+        without resources, and bytes that came, went, or were written to disk. Arrows lead from jobs to those that were
+        given their values, counters show how many jobs waited and ran, and what memory was held. What still runs is
+        drawn to this moment. It may be called at any time, also after the executor has closed.
 
         A job on several nodes is drawn on the first of them. Calls that `amap` puts together are one bar. Of jobs
         that other programs submit, or other jobs, the inputs are unknown: they have no arrows. It keeps the event

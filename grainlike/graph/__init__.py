@@ -30,7 +30,7 @@ from grainlike.graph._node import (
 from grainlike.graph._pending import pending_nodes, unfinished_nodes
 from grainlike.graph._questions import Info, cancel, info, start
 from grainlike.graph._record import Record
-from grainlike.graph._remote_value import UNFETCHED, RemoteList, RemoteValue, ValueFetcher
+from grainlike.graph._remote_value import UNFETCHED, RemoteExpression, RemoteList, RemoteValue, ValueFetcher
 from grainlike.graph._retry import Retry
 from grainlike.graph._state import RunsIn, State, Status
 from grainlike.graph._stream import Stream, node_behind
@@ -61,6 +61,7 @@ __all__ = [
     "Partition",
     "Piece",
     "Record",
+    "RemoteExpression",
     "RemoteList",
     "RemoteValue",
     "Resolver",

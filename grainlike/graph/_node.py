@@ -17,7 +17,7 @@ import msgspec
 
 from grainlike.errors import JobCancelledError
 from grainlike.graph._function import Function
-from grainlike.graph._remote_value import UNFETCHED, RemoteList, RemoteValue, ValueFetcher
+from grainlike.graph._remote_value import UNFETCHED, RemoteExpression, RemoteList, RemoteValue, ValueFetcher
 from grainlike.graph._state import RunsIn, State
 from grainlike.graph._tracebacks import traceback_of
 
@@ -110,17 +110,23 @@ class Node(msgspec.Struct, eq=False):
         return type(self._outcome) in UNFETCHED
 
     @property
-    def reference(self) -> RemoteValue | RemoteList | None:
+    def reference(self) -> RemoteValue | RemoteList | RemoteExpression | None:
         """The reference to its value, fetched or not; None where that has never been at workers alone."""
         found = self._outcome if type(self._outcome) in UNFETCHED else self._args[0] if self._args else None
         return found if self.finished else None
 
     def unwrap(self) -> None:
-        """Put the value that was fetched in place of its reference, which is kept for jobs."""
+        """Put the value that was fetched in place of its reference, which is kept for jobs. An operator that is applied
+        only now may fail, and with it the node.
+        """
         reference = self._outcome
         if type(reference) in UNFETCHED and reference.fetched:
-            self._outcome = reference.value
-            self._args = (reference,)
+            try:
+                self._outcome = reference.value
+            except BaseException as error:  # noqa: BLE001 - an operator's own error is its awaiters'
+                self.state, self._outcome = _FAILED, (error, traceback_of(error))
+            else:
+                self._args = (reference,)
 
     @property
     def error(self) -> BaseException | None:
@@ -204,6 +210,20 @@ class Node(msgspec.Struct, eq=False):
         if function.picks and type(first) is Node and type(first.reference) is RemoteList:
             return function.callable(first.reference, *self.arguments()[0][1:])
         return self._collected(self.apply()) if function.collects else self.apply()
+
+    def expression(self, fetcher: ValueFetcher) -> RemoteExpression | None:
+        """Return an operation as what a job applies to values of `fetcher`, which stay where they are; None where it
+        cannot be: it collects, a container looks at one of the values, or one is another executor's.
+        """
+        args, kwargs = self.given
+        if self.function.collects or any(type(item) is Template for item in (*args, *kwargs.values())):
+            return None
+        staying = [dep.reference for dep in self.deps if dep.stays]
+        if any(reference is None or reference.fetcher is not fetcher for reference in staying):
+            return None
+        given = self._arguments_by_reference(fetcher)
+        leaves = [leaf for item in (*given[0], *given[1].values()) if type(item) in UNFETCHED for leaf in item.leaves()]
+        return RemoteExpression(self.function.callable, *given, fetcher, leaves)
 
     def _collected(self, values: list[Any]) -> Any:
         items = [

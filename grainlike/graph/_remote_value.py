@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["UNFETCHED", "RemoteList", "RemoteValue", "ValueFetcher"]
+__all__ = ["UNFETCHED", "RemoteExpression", "RemoteList", "RemoteValue", "ValueFetcher"]
 
 
 class ValueFetcher(Protocol):
@@ -23,6 +23,12 @@ class ValueFetcher(Protocol):
 
     def reference(self, value: int) -> tuple[Any, ...]:
         """Return what a value is pickled to, as `__reduce__` returns it."""
+        ...
+
+    def applied(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return what an operator on values is pickled to, as `__reduce__` returns it: it is applied where that is
+        unpickled.
+        """
         ...
 
     def where(self, value: int) -> tuple[str, ...]:
@@ -113,5 +119,46 @@ class RemoteList:
         return next(iter(fetchers.values())) if len(fetchers) == 1 else None
 
 
-UNFETCHED = frozenset({RemoteValue, RemoteList})
+class RemoteExpression:
+    """Operator on values of `fetcher` that stay at workers (`leaves`), which one job needs: it is applied there, or in
+    the program, if its value is needed here after all, once they are fetched.
+    """
+
+    __slots__ = ("_args", "_function", "_kwargs", "_leaves", "fetcher")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        fetcher: ValueFetcher,
+        leaves: Sequence[RemoteValue],
+    ) -> None:
+        self._function = function
+        self._args = args
+        self._kwargs = kwargs
+        self._leaves = leaves
+        self.fetcher = fetcher
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.fetcher.applied(self._function, self._args, self._kwargs)
+
+    def leaves(self) -> Iterator[RemoteValue]:
+        """Give the values that have to be fetched for it."""
+        yield from self._leaves
+
+    @property
+    def fetched(self) -> bool:
+        """True if all that it needs is in the program."""
+        return all(leaf.fetched for leaf in self._leaves)
+
+    @property
+    def value(self) -> Any:
+        """The result of the operator here, once all that it needs is fetched. Raises what that raises."""
+        args = [item.value if type(item) in UNFETCHED else item for item in self._args]
+        kwargs = {key: item.value if type(item) in UNFETCHED else item for key, item in self._kwargs.items()}
+        return self._function(*args, **kwargs)
+
+
+UNFETCHED = frozenset({RemoteValue, RemoteList, RemoteExpression})
 """Types of outcomes that are references; a type is looked up without a call."""

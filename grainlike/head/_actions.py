@@ -24,11 +24,13 @@ from grainlike.scheduler import (
     AssembleGang,
     AssignJobs,
     CancelJobs,
+    CopiesLost,
     FetchReplicas,
     FunctionsDropped,
     GiveValues,
     HeadAction,
     InputsLost,
+    InputsUnfit,
     JobsBackedOff,
     JobsDeadlocked,
     JobsLost,
@@ -154,7 +156,10 @@ class ActionExecutor:
                 assert placement is not None
                 placement.slots = action.allocation
             case JobsRevived():
-                self._settling.revive(action.jobs)
+                self._settling.revive(action.jobs, by_copy=action.by_copy)
+            case CopiesLost():
+                for value in action.values:
+                    self._state.kept.lose_copy(value)
             case ValuesForgotten():
                 self._settling.forget(action.values)
                 self._mover.forget(action.values)
@@ -169,6 +174,8 @@ class ActionExecutor:
             case InputsLost():
                 lost = self._values.error(action.value, action.why)
                 self._settling.end(action.jobs, lambda _: ValueLostError(*lost.args))
+            case InputsUnfit():
+                self._unfit(action)
             case ShapesForgotten():
                 for peer in self._state.peers.values():
                     peer.undefine_classes(action.shapes)
@@ -308,8 +315,22 @@ class ActionExecutor:
             return  # such a worker is about to come
         words = f"{words}. {pools}" if pools else words
         logger.warning("%s", words)
-        for reply_to, relayed in _of_clients([self._state.jobs[action.job]]):
+        self._tell_clients(action.job, words)
+
+    def _tell_clients(self, number: int, words: str) -> None:
+        for reply_to, relayed in _of_clients([self._state.jobs[number]]):
             reply_to.post(Warned(words, relayed[0].child))
+
+    def _unfit(self, action: InputsUnfit) -> None:
+        """End jobs whose inputs fit into no store, or warn of them where one may come that is large enough."""
+        name = name_of(self._state.jobs[action.jobs[0]])
+        if action.failed:
+            why = f"{name} can never run: {action.why}"
+            self._settling.end(action.jobs, lambda _: UnsatisfiableError(why))
+            return
+        words = f"{name} (job {action.jobs[0]}) waits for a worker with a larger store: {action.why}"
+        logger.warning("%s", words)
+        self._tell_clients(action.jobs[0], words)
 
     def _deadlocked(self, action: JobsDeadlocked) -> None:
         why = why_stuck(action.deadlock, self._state.jobs)

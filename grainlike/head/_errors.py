@@ -72,7 +72,7 @@ def value_lost(maker: EndedJob | None, value: int, why: str) -> ValueLostError:
     """
     name, made_at = ("a job", "") if maker is None else (maker.name, f", made at {maker.worker}")
     lost = f"the value of {name} (job {value}{made_at}) is lost, and cannot be made again: {why}"
-    return ValueLostError(f"{lost}. `await replicate(r_, 2)` keeps a second replica of a value")
+    return ValueLostError(f"{lost}. `await replicate(r_, 2)` keeps a second replica of a value, `to=` a copy at a URL")
 
 
 def stopped(job: Job, name: str, timeout: float | None, code: Code) -> Exception:

@@ -75,7 +75,6 @@ from grainlike.wire import (
     Fetched,
     Follow,
     Frame,
-    Goodbye,
     Hello,
     Items,
     Leaving,
@@ -337,7 +336,7 @@ class Head:
         self.history.joined(peer.name)
         for observer in self.observers:
             observer.joined(peer)
-        self._tell(WorkerJoined(peer.number, peer.name, peer.offer, hello.left_s, bool(hello.data)))
+        self._tell(WorkerJoined(peer.number, peer.name, peer.offer, *peer.means))
         return peer
 
     def now(self) -> float:
@@ -404,8 +403,7 @@ class Head:
     async def farewell(self) -> None:
         """Send goodbye to all workers: no more messages come, and reconnecting is of no use."""
         for peer in self.peers.values():
-            if peer.session is not None:
-                peer.post(Goodbye("it has closed"))
+            peer.say_goodbye("it has closed")
         with anyio.move_on_after(FAREWELL_S):
             for peer in list(self.peers.values()):
                 await peer.link.drain()

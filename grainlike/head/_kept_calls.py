@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from grainlike.head._functions import FunctionTable
 from grainlike.jobs import Job
 from grainlike.payload import is_stored
-from grainlike.wire import Parcel
 
 __all__ = ["CALL_MOST", "KEPT_MOST", "KeptCalls", "RevivedJob"]
 
@@ -26,21 +25,28 @@ _OVERHEAD = 400
 
 
 class RevivedJob(Job):
-    """Call that runs again for its value: nobody waits for its outcome. `former` is the record of the first run."""
+    """Call that runs again for the value of job `number`: nobody waits for its outcome. `former` is the record of its
+    first run: of that job, or of the one that read the value's durable copy.
+    """
 
     __slots__ = ("former", "name", "request", "timeout")
 
-    def __init__(self, former: Job, parcel: Parcel, name: str, request: str, timeout: float | None) -> None:
-        super().__init__(former.id, former.fn, None, parcel)
+    def __init__(self, number: int, former: Job, name: str, request: str, timeout: float | None) -> None:
+        super().__init__(number, former.fn, None, former.parcel)
         self.former = former
         self.name = name
         self.request = request
         self.timeout = timeout
 
+    @property
+    def reads_copy(self) -> bool:
+        """True if it reads a durable copy of the value, and makes nothing again."""
+        return self.former.id != self.id
+
     def ends(self, *, good: bool) -> None:
         """Let the record of the first run tell of this one."""
         placement, before = self.placement, self.former.placement
-        if good and placement is not None and before is not None:
+        if good and not self.reads_copy and placement is not None and before is not None:
             placement.recomputed = before.recomputed + 1
             placement.size = before.size
             self.former.placement = placement
@@ -52,11 +58,16 @@ class KeptCalls:
     def __init__(self, functions: FunctionTable) -> None:
         self._functions = functions
         self._calls: dict[int, tuple[Job, str]] = {}
+        self._readers: dict[int, tuple[Job, str]] = {}
+        """Calls that read durable copies, by the value: they are small, and never given up for others."""
         self.nbytes = 0
         """Bytes of all that are kept."""
 
     def __len__(self) -> int:
         return len(self._calls)
+
+    def __contains__(self, value: int) -> bool:
+        return value in self._calls
 
     def keep(self, job: Job, request: str, *, again: bool) -> list[int]:
         """Keep the call of a job that has ended; return those that are given up for it, or itself.
@@ -74,27 +85,42 @@ class KeptCalls:
         given_up: list[int] = []
         while self.nbytes > KEPT_MOST:
             oldest = next(iter(self._calls))
-            self.release([oldest])
+            self._take(oldest)[0].close()
             given_up.append(oldest)
         return given_up
 
-    def revive(self, number: int) -> RevivedJob | None:
-        """Return a job that makes a kept call again; None if that was given up."""
-        job, request = self._calls.get(number, (None, ""))
+    def revive(self, number: int, *, by_copy: bool = False) -> RevivedJob | None:
+        """Return a job that makes a kept call again, or reads the copy; None if that was given up."""
+        job, request = (self._readers if by_copy else self._calls).get(number, (None, ""))
         if job is None:
             return None
         spec, _ = self._functions.shipment(job.fn)
-        return RevivedJob(job, job.parcel, spec.name, request, spec.timeout)
+        return RevivedJob(number, job, spec.name, request, spec.timeout)
+
+    def read_by(self, value: int, reader: int) -> None:
+        """Keep the call that made value `reader` as the one that reads the durable copy of `value`."""
+        self.lose_copy(value)
+        self._readers[value] = self._take(reader)
+
+    def lose_copy(self, value: int) -> None:
+        """Drop the call that reads the durable copy of a value, if there is one."""
+        job, _ = self._readers.pop(value, (None, ""))
+        if job is not None:
+            job.close()
 
     def release(self, values: Iterable[int]) -> None:
-        """Drop the calls that made these values."""
+        """Drop the calls that made these values, and those that read copies of them."""
         for value in values:
-            job, _ = self._calls.pop(value, (None, ""))
-            if job is not None:
-                data, buffers = job.parcel
-                self.nbytes -= len(data) + sum(memoryview(buffer).nbytes for buffer in buffers) + _OVERHEAD
-                job.close()
+            self.lose_copy(value)
+            if value in self._calls:
+                self._take(value)[0].close()
+
+    def _take(self, value: int) -> tuple[Job, str]:
+        job, request = self._calls.pop(value)
+        data, buffers = job.parcel
+        self.nbytes -= len(data) + sum(memoryview(buffer).nbytes for buffer in buffers) + _OVERHEAD
+        return job, request
 
     def functions(self) -> set[int]:
         """Return the numbers of the functions that are called by what is kept."""
-        return {job.fn for job, _ in self._calls.values()}
+        return {job.fn for job, _ in (*self._calls.values(), *self._readers.values())}

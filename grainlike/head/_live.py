@@ -61,8 +61,10 @@ class LiveView:
         self._up_s = up_s
         self._clients = clients
         self._first = True
-        self._workers: dict[int, tuple[str, str]] = {}
-        """Name, and reason why it gets no jobs, of each worker that the viewer knows, by number."""
+        self._workers: dict[int, tuple[str, str, int, int]] = {}
+        """Name, reason why it gets no jobs, and bytes of values, all and on disk, of each worker that the viewer knows,
+        by number.
+        """
         self._running: dict[tuple[int, int], tuple[str, int]] = {}
         """Slots and attempt of each job on each worker that the viewer knows, by the numbers of job and worker."""
         self._figures: tuple[dict[str, int], tuple[int, ...], int] | None = None
@@ -72,7 +74,7 @@ class LiveView:
         full, self._first = self._first, False
         states, running = self._look()
         began = [(key, place) for key, place in running.items() if self._running.get(key) != place]
-        names = {number: name for number, (name, _) in self._workers.items()}
+        names = {number: name for number, (name, *_) in self._workers.items()}
         ended = [(job, names[worker]) for job, worker in self._running if (job, worker) not in running]
         self._running = running
         workers, left = self._changed_workers()
@@ -143,13 +145,15 @@ class LiveView:
     def _changed_workers(self) -> tuple[list[WorkerRow], list[str]]:
         scheduler = self._state.scheduler
         before, here = self._workers, {}
+        stored = scheduler.stored()
         for number, peer in self._state.peers.items():
-            here[number] = peer.name, scheduler.why_shut(number)
+            kept = stored.get(number, 0), self._view.spilled(number)
+            here[number] = (peer.name, scheduler.why_shut(number), *kept)
         if here == before:
             return [], []
         self._workers = here
-        changed = {name for number, (name, shut) in here.items() if before.get(number) != (name, shut)}
-        left = [name for number, (name, _) in before.items() if number not in here]
+        changed = {told[0] for number, told in here.items() if before.get(number) != told}
+        left = [name for number, (name, *_) in before.items() if number not in here]
         return [worker_row(worker) for worker in self._view.workers() if worker.name in changed], left
 
     def _rows(self, began: list[tuple[tuple[int, int], tuple[str, int]]]) -> Iterator[RunningRow]:

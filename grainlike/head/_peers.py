@@ -10,7 +10,18 @@ import anyio
 from grainlike.jobs import WorkerInfo
 from grainlike.net import ByteLink, Link, ResumableSession
 from grainlike.resources import Allocation
-from grainlike.wire import Buffer, ClassSpec, Define, Follow, FunctionSpec, Hello, Message, ReceiptSpec, Undefine
+from grainlike.wire import (
+    Buffer,
+    ClassSpec,
+    Define,
+    Follow,
+    FunctionSpec,
+    Goodbye,
+    Hello,
+    Message,
+    ReceiptSpec,
+    Undefine,
+)
 
 __all__ = ["Connection", "WorkerConnection", "names_meant"]
 
@@ -98,6 +109,13 @@ class WorkerConnection(Connection):
         self._functions: set[int] = set()
         self._classes: set[int] = set()
 
+    def say_goodbye(self, reason: str) -> None:
+        """Tell a worker that no more messages come, and that reconnecting is of no use."""
+        if self.session is not None:
+            self.post(Goodbye(reason))
+        else:
+            self.leaving = True  # embedded, so cancelled with this program: its end of the link may close first
+
     def ask_for_output(self, follow: Follow) -> None:
         """Subscribe at the worker to the output of a job, or unsubscribe."""
         who = (follow.job, follow.follower)
@@ -129,6 +147,11 @@ class WorkerConnection(Connection):
         if gone:
             self._classes.difference_update(gone)
             self.post(Undefine([], gone))
+
+    @property
+    def means(self) -> tuple[float, bool, int, int]:
+        """Return its seconds, whether it has a data server, and its bytes for values in memory and on disk."""
+        return self.hello.left_s, bool(self.hello.data), self.hello.store, self.hello.scratch
 
     def real_cores(self) -> list[int]:
         """Return the offered cores that its machine has."""

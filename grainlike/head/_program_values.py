@@ -12,7 +12,7 @@ from grainlike.head._state import HeadState
 from grainlike.head.values._client_values import ClientValues
 from grainlike.head.values._mover import ValueMover
 from grainlike.payload import Payload
-from grainlike.scheduler import HeadEvent, ReplicationAsked, ValuesReleased, ValuesWanted
+from grainlike.scheduler import CopyMade, HeadEvent, ReplicationAsked, ValuesReleased, ValuesWanted
 
 if TYPE_CHECKING:
     from grainlike.engine import Fetcher
@@ -55,6 +55,12 @@ class ProgramValues:
         or `lost`.
         """
         self._tell(ReplicationAsked(list(values), copies))
+
+    def copied(self, value: int, reader: int) -> None:
+        """Have the call that made value `reader` read the durable copy of `value`, where that is lost."""
+        if reader in self._state.kept:
+            self._state.kept.read_by(value, reader)
+            self._tell(CopyMade(value, reader))
 
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted."""

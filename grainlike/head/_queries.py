@@ -78,6 +78,11 @@ class HeadQueries:
         in_memory = max(0, stored - said.spilled)
         return replaced(info, stored=in_memory, spilled=said.spilled, scratch_lost=said.lost)
 
+    def spilled(self, worker: int) -> int:
+        """Return the bytes of values that a worker has on its disk, as it said last."""
+        said = self._values.stores.said.get(worker)
+        return 0 if said is None else said.spilled
+
     def wanted(self, offer: Allocation, most: int, within_s: float) -> int:
         """Return how many more workers with this offer would help now."""
         return wanted_in_pools(self._state.scheduler, [PoolOffer(offer, most)], within_s)[0][0]

@@ -10,6 +10,7 @@ from grainlike.engine import LocalCall
 from grainlike.graph import Record
 from grainlike.head._kept_calls import RevivedJob
 from grainlike.head._nested import RelayedJob
+from grainlike.head.values._copy_spans import CopySpans
 from grainlike.jobs import Job, allocation_of, slots_of
 from grainlike.observe import Depth, Stretch
 from grainlike.resources import held_amounts
@@ -112,6 +113,8 @@ class Recorder:
         self._clocks: dict[int, _Clock] = {}
         self._depths: deque[Depth] = deque(maxlen=most)
         self._reporting: Worker | None = None
+        self.copies = CopySpans(most, now)
+        """Copies of values between workers, and to programs."""
 
     # --- what is told ------------------------------------------------------------------------------------------------
 
@@ -232,7 +235,9 @@ class Recorder:
         return [*self._depths, self._depths[-1]._replace(at=self._now())]
 
     def stretches(self) -> Iterator[Stretch]:
-        """Iterate over all that ran, on the head's clock. Attempts that have not ended extend to this moment."""
+        """Iterate over all that ran, and the bytes that went, on the head's clock. What has not ended extends to this
+        moment.
+        """
         now = self._now()
         for one in list(self._ran):
             yield _called(one, now) if isinstance(one, _LocalCall) else _ran(one)
@@ -240,6 +245,7 @@ class Recorder:
             clock, begun = self._clocks[number], lease.runs()
             if begun is not None:
                 yield _ran(_EndedAttempt(begun, clock, max(begun.at, now - clock.skew), "running"))
+        yield from self.copies.stretches()
 
 
 _NEVER_RAN = frozenset({Code.RETURNED, Code.UNFIT})

@@ -184,10 +184,10 @@ class ResultHandler:
         if given_up:
             self._tell(LineageDropped(given_up))
 
-    def revive(self, numbers: Iterable[int]) -> None:
-        """Have calls that have ended run again: the scheduler has queued them."""
+    def revive(self, numbers: Iterable[int], *, by_copy: bool) -> None:
+        """Have calls that have ended run again, or copies read: the scheduler has queued them."""
         for number in numbers:
-            job = self._state.kept.revive(number)
+            job = self._state.kept.revive(number, by_copy=by_copy)
             assert job is not None, "only what is kept is made again"
             self._state.jobs[number] = job
             made = made_before(job.former, self._history.moment()[1])
@@ -207,8 +207,8 @@ class ResultHandler:
         good = code is Code.SUCCEEDED
         job.ends(good=good)
         if good:
-            self._values.remade(job.former)
-        self._state.counters.recomputed += 1
+            self._values.remade(job)
+        self._state.counters.recomputed += not job.reads_copy
         words = told_of_error(parcel[0]) if code in (Code.FAILED, Code.OUT_OF_MEMORY) else code.name.lower()
         self._history.ended(job, _OUTCOMES.get(code, "failed"), "" if good else words)
 

@@ -1,14 +1,16 @@
-"""`replicate`: more than one replica of values that stay at workers, so that none is lost with its worker."""
+"""`replicate`: more than one replica of values that stay at workers, or a copy elsewhere, so that none is lost with its
+worker.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import anyio
 
 from grainlike.engine import replicate_values
-from grainlike.graph import Delayed, node_of
+from grainlike.graph import Delayed, Node, node_of
 from grainlike.maps._wait import listed, wait
 
 __all__ = ["replicate"]
@@ -16,24 +18,45 @@ __all__ = ["replicate"]
 _EVERYWHERE = 0
 
 
-async def replicate(placeholders: Delayed[Any] | Iterable[Delayed[Any]], copies: int | Literal["all"], /) -> None:
-    """Keep at least so many replicas of the value of a placeholder, or of each of several in one iterable.
+@overload
+async def replicate(
+    placeholders: Delayed[Any] | Iterable[Delayed[Any]], copies: int | Literal["all"], /, *, to: str | None = None
+) -> None: ...
+@overload
+async def replicate(placeholders: Delayed[Any] | Iterable[Delayed[Any]], /, *, to: str) -> None: ...
+async def replicate(
+    placeholders: Delayed[Any] | Iterable[Delayed[Any]], copies: Any = None, /, *, to: str | None = None
+) -> None:
+    """Keep at least so many replicas of the value of a placeholder, or of each of several in one iterable; or a copy
+    of it at a URL, which no worker's loss can take.
 
     It starts what has not been started, and returns when all have ended and there are as many replicas as were asked
     for, or as there are workers that may have one. From then on they are made good when a worker goes, as long as
     something needs the value. The larger of two numbers that were asked for one value counts. Of a small value, and of
     one that only the program has, nothing is done: no worker can lose it. Of `gather`, the values in it are meant.
 
+    With `to` a job of one core (or, where its request has none, of the request of the call that made the value) writes
+    the value to a file below that URL, by fsspec, and another reads it back; it returns when what was read is right. No
+    byte passes the head. From then on a value that is lost with all its workers is read from there by a job, for
+    whoever needs it, and its function does not run again; if that fails, what holds without a copy does. Every worker
+    should reach the URL, and have `grainlike[fsspec]`, as the program has. The file stays when the value is needed no
+    more: the place is yours, so remove it when the program has ended.
+
     Being cancelled in it cancels calls that nothing else awaits, as with `wait`; values that are there stay as they
     are, and replicas that were asked for are made.
 
     Args:
         placeholders: a placeholder, or an iterable of them.
-        copies: how many replicas, at least 1; `"all"` for one at every worker, also at those that come later.
+        copies: how many replicas, at least 1; `"all"` for one at every worker, also at those that come later. May be
+            left out where there is a `to`.
+        to: a URL of fsspec, such as `s3://bucket/run7` or `file:///shared/run7`.
 
     Raises:
-        TypeError: one of them is not a placeholder, or `copies` not a number.
-        ValueError: `copies` is less than 1, or another text than `"all"`.
+        TypeError: one of them is not a placeholder, or `copies` not a number, or `to` no text.
+        ValueError: `copies` is less than 1, or another text than `"all"`; `to` is no URL, has a scheme that is not
+            known, or is in the memory of one process (`memory://`).
+        ModuleNotFoundError: fsspec is missing, or what it needs for this scheme; says what to install.
+        OSError: the copy cannot be written or read: no rights, no room; says where and why. The value stays as it is.
         ValueLostError: the value of one is lost, and cannot be made again; or its executor has closed.
         RuntimeError: there is no executor here.
         GraphError: one was started by another executor, and has not finished.
@@ -44,14 +67,29 @@ async def replicate(placeholders: Delayed[Any] | Iterable[Delayed[Any]], copies:
         model_ = (train @ Cores(8))(data)
         await replicate(model_, 2)               # one worker may go, and nothing runs again
         await replicate([left_, right_], "all")
+        await replicate(model_, to="s3://bucket/run7")
     """
-    count = _count(copies)
+    count = None if copies is None and to is not None else _count(copies)
+    if to is not None:
+        from grainlike.calls import check_url  # programs without do without
+
+        check_url(to)
     items = [placeholders] if isinstance(placeholders, Delayed) else listed(placeholders, "replicate")
     nodes = [node_of(item) for item in items]
     await wait(items)
     for node in nodes:
         if node.error is not None:
             node.result()
+    if count is not None:
+        await _keep(nodes, count)
+    if to is not None:
+        from grainlike.maps._copy_to_url import copy_to_url
+
+        await copy_to_url(nodes, to)
+
+
+async def _keep(nodes: list[Node], count: int) -> None:
+    """Keep so many replicas of the values of nodes that have finished, and wait for them."""
     reached = anyio.Event()
     waiting = replicate_values(nodes, count, reached.set)
     if not waiting.ended:

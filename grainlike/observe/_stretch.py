@@ -14,10 +14,11 @@ __all__ = ["Depth", "Stretch", "depths", "spans_from_history", "spans_from_rows"
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A job as it ran. Times are seconds on any one clock; `details` are shown when it is clicked on.
+    """A job as it ran, or bytes that went. Times are seconds on any one clock; `details` are shown when it is clicked.
 
     `key` is what other stretches call it by in their `needs`: those whose values it was given, or that had to end
-    before it. `held` is what was held for it of each kind without ids, by name: bytes of memory.
+    before it. `held` is what was held for it of each kind without ids, by name: bytes of memory. `lane` is
+    empty for a job; for bytes `in`, `out` or `disk`, as its worker has a row for each.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Stretch:
     key: Hashable = None
     needs: tuple[Hashable, ...] = ()
     held: Mapping[str, int] = field(default_factory=dict)
+    lane: str = ""
 
 
 class Depth(NamedTuple):
@@ -63,6 +65,9 @@ def depths(times: Iterable[tuple[float, float, float]]) -> Iterator[Depth]:
 def spans_from_rows(rows: Iterable[SpanRow]) -> Iterator[Stretch]:
     """Iterate over the stretches that the rows of a recorded trace encode."""
     for row in rows:
+        if row.lane:
+            yield Stretch(row.name, row.worker, (), row.began, row.ended, row.details, lane=row.lane)
+            continue
         details: dict[str, str | int | float] = {"status": row.status, "attempt": row.attempt}
         if row.job:
             details |= {"job": row.job, "slots": row.slots}

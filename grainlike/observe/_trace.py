@@ -21,8 +21,9 @@ def trace(stretches: Iterable[Stretch], depths: Iterable[Depth] = ()) -> str:
     """Draw up a trace as Chrome's JSON: a process for each worker, a row for each core and each GPU.
 
     A job on several of them has a bar on each. Jobs without any have rows of their own, as many as ran at once; and so
-    have those that shared a core, which another job had lent, or a device. What seems to overlap by less than a
-    millisecond begins when the one before it has ended: clocks agree no better than that.
+    have those that shared a core, which another job had lent, or a device. Bytes that came to a worker, left it, and
+    were written to its disk have rows of their own. What seems to overlap by less than a millisecond begins when the
+    one before it has ended: clocks agree no better than that.
 
     An arrow leads from the end of a job to the begin of each that needed it. There are counters of what was held on
     each worker of each kind without ids, as bytes of memory, and of the jobs that waited and ran, from `depths`. The
@@ -45,17 +46,18 @@ def trace(stretches: Iterable[Stretch], depths: Iterable[Depth] = ()) -> str:
         placed = list(rows.place(one, processes[one.worker], began, max(ended, began + 1)))
         first.append((one, placed[0]))
         name, details = _quoted(one.name), json.dumps(dict(one.details))
-        bars.extend(_bar(name, bar, details) for bar in placed)
+        kind = "bytes" if one.lane else "job"
+        bars.extend(_bar(name, kind, bar, details) for bar in placed)
     titles = (json.dumps(title) for title in (*_titles(processes, queue=bool(counted)), *rows.titles()))
     # Written out by hand: a trace may have some hundred thousand events, all alike.
     events = ",\n".join(chain(titles, bars, _arrows(first), _held(first), _depths(counted, since)))
     return f'{{"displayTimeUnit": "ms", "traceEvents": [\n{events}\n]}}\n'
 
 
-def _bar(name: str, bar: Bar, details: str) -> str:
+def _bar(name: str, kind: str, bar: Bar, details: str) -> str:
     pid, tid, began, ended = bar
     return (
-        f'{{"ph":"X","name":{name},"cat":"job","pid":{pid},"tid":{tid},"ts":{began / 1e3},'
+        f'{{"ph":"X","name":{name},"cat":"{kind}","pid":{pid},"tid":{tid},"ts":{began / 1e3},'
         f'"dur":{(ended - began) / 1e3},"args":{details}}}'
     )
 

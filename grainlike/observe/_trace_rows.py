@@ -15,6 +15,11 @@ _GPUS = 500_000
 _LOOSE = 1_000_000
 """Row number of work that holds neither cores nor devices."""
 
+_LANES = {"in": _LOOSE + 1, "out": _LOOSE + 2, "disk": _LOOSE + 3}
+"""Row numbers for bytes that come, go, and are written to disk."""
+
+_TITLES = {_LANES["in"]: "bytes in", _LANES["out"]: "bytes out", _LANES["disk"]: "disk", _LOOSE: "no cores"}
+
 _SHARED = 2_000_000
 """Rows from this number on are second rows of cores and devices."""
 
@@ -41,8 +46,8 @@ class TraceRows:
         self._more: dict[tuple[int, int, int], int] = {}
 
     def place(self, one: Stretch, pid: int, began: int, ended: int) -> Iterator[Bar]:
-        """A bar on each core and each device of a job. Jobs are placed in the order of their begins."""
-        for row in (*one.cores, *(_GPUS + gpu for gpu in one.gpus)) or (_LOOSE,):
+        """A bar on each core and each device of a job, or one in a lane for bytes. They are placed as they begin."""
+        for row in (*one.cores, *(_GPUS + gpu for gpu in one.gpus)) or (_LANES.get(one.lane, _LOOSE),):
             ends = self._ends.setdefault((pid, row), [])
             track = next((track for track, end in enumerate(ends) if _follows(end, began, ended)), len(ends))
             if track == len(ends):
@@ -73,6 +78,6 @@ def _follows(end: int, began: int, ended: int) -> bool:
 
 def _name(row: int, track: int) -> str:
     if row == _LOOSE:
-        return f"no cores {track + 1}"
-    name = f"core {row}" if row < _GPUS else f"GPU {row - _GPUS}"
+        return f"{_TITLES[row]} {track + 1}"
+    name = _TITLES.get(row) or (f"core {row}" if row < _GPUS else f"GPU {row - _GPUS}")
     return f"{name} ({track + 1})" if track else name

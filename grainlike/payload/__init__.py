@@ -35,12 +35,13 @@ from grainlike.payload._functions import FunctionBlob, Serializer, dump_function
 from grainlike.payload._mapping import private_map
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._plain_reader import plain_arguments
-from grainlike.payload._references import Reference, ReferencedValues, collecting, resolving
+from grainlike.payload._references import Reference, ReferencedValues, applied, collecting, resolving
 from grainlike.payload._replicas import (
     STAY_BYTES,
     map_replica,
     replica_file,
     replica_name,
+    replica_parts,
     replica_path,
     replica_payload,
     replica_size,
@@ -51,13 +52,19 @@ from grainlike.payload._scratch import (
     allocate_replica,
     check_replica,
     copy_replica,
+    crc_of_file,
+    hold_memory,
+    is_held,
+    is_on_disk,
     open_replica,
+    open_room,
     remove_replica,
     replica_room,
+    seal_held,
     seal_replica,
 )
 from grainlike.payload._shared import SHARED_LEAST, SharedBuffers, SharedCopies
-from grainlike.payload._shared_directory import SharedDirectory, is_shared_directory, memory_id
+from grainlike.payload._shared_directory import SharedDirectory, is_memory_small, is_shared_directory, memory_id
 from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, stored_bytes
 from grainlike.payload._too_large import stand_in
 from grainlike.payload._values import (
@@ -98,9 +105,11 @@ __all__ = [
     "StepResult",
     "Store",
     "allocate_replica",
+    "applied",
     "check_replica",
     "collecting",
     "copy_replica",
+    "crc_of_file",
     "drop",
     "dump_arguments",
     "dump_arguments_ahead",
@@ -112,7 +121,11 @@ __all__ = [
     "dump_plain_value",
     "dump_value",
     "fill_arguments",
+    "hold_memory",
     "identity_of",
+    "is_held",
+    "is_memory_small",
+    "is_on_disk",
     "is_shared_directory",
     "is_stored",
     "know",
@@ -129,16 +142,19 @@ __all__ = [
     "name_function",
     "noted_error",
     "open_replica",
+    "open_room",
     "plain_arguments",
     "private_map",
     "remove_replica",
     "replica_file",
     "replica_name",
+    "replica_parts",
     "replica_path",
     "replica_payload",
     "replica_room",
     "replica_size",
     "resolving",
+    "seal_held",
     "seal_replica",
     "serializer_versions",
     "stand_in",

@@ -6,7 +6,7 @@ gets the values themselves. Arguments without references cost nothing more than 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
 from pathlib import Path
@@ -16,7 +16,7 @@ from grainlike.errors import SerializationError
 from grainlike.payload._replicas import map_replica
 from grainlike.payload._values import load_value
 
-__all__ = ["Reference", "ReferencedValues", "collecting", "resolved", "resolving"]
+__all__ = ["Reference", "ReferencedValues", "applied", "collecting", "resolved", "resolving"]
 
 
 class Reference:
@@ -45,15 +45,17 @@ class Reference:
 class ReferencedValues:
     """Values that references stand for, each loaded when it is first met.
 
-    `gone`: those of which the replica was missing or damaged, whatever the arguments made of that.
+    `gone`: those of which the replica was missing or damaged, whatever the arguments made of that. `error`: what an
+    operator on values raised.
     """
 
-    __slots__ = ("_loaded", "_paths", "gone")
+    __slots__ = ("_loaded", "_paths", "error", "gone")
 
     def __init__(self, paths: Mapping[int, Path]) -> None:
         self._paths = paths
         self._loaded: dict[int, object] = {}
         self.gone: list[int] = []
+        self.error: BaseException | None = None
 
     def load(self, value: int) -> object:
         """Return the value of this number: the same object each time. `SerializationError` where it cannot be had."""
@@ -134,3 +136,17 @@ def resolved(value: int) -> object:
     if referenced is None:
         raise SerializationError(f"value {value} is at a worker, and cannot be had from here")
     return referenced.load(value)
+
+
+def applied(function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> object:
+    """Return what an operator gives for values: what the pickle of one on references calls.
+
+    What it raises is noted for whoever unpickles inside `resolving`: it is the user's own, as in a job.
+    """
+    try:
+        return function(*args, **kwargs)
+    except BaseException as error:
+        referenced = _referenced.get()
+        if referenced is not None:
+            referenced.error = error
+        raise

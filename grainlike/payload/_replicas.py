@@ -20,7 +20,7 @@ from pathlib import Path
 from grainlike.errors import SerializationError
 from grainlike.payload._mapping import private_map
 from grainlike.payload._payload import Buffer, Payload
-from grainlike.payload._scratch import check_replica, open_replica, seal_replica
+from grainlike.payload._scratch import check_replica, is_on_disk, open_replica, open_room, seal_replica
 from grainlike.payload._shared_directory import flat, padded, unlink, write_padded
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "map_replica",
     "replica_file",
     "replica_name",
+    "replica_parts",
     "replica_path",
     "replica_payload",
     "replica_size",
@@ -82,6 +83,18 @@ def replica_size(payload: Payload) -> int:
     return padded(len(_head(parts))) + sum(padded(part.nbytes) for part in parts)
 
 
+def replica_parts(payload: Payload) -> list[memoryview]:
+    """Return the bytes of the file that holds a payload, in parts, for `replica_payload` where they are read again.
+
+    >>> b"".join(replica_parts(Payload(b"abc")))[:8]
+    b'grainval'
+    """
+    parts = _views(payload)
+    parts.insert(0, memoryview(_head(parts)))
+    pads = [memoryview(bytes(padded(part.nbytes) - part.nbytes)) for part in parts]
+    return [piece for pair in zip(parts, pads, strict=True) for piece in pair if piece.nbytes]
+
+
 def write_replica(room: Path, path: Path, payload: Payload) -> int | None:
     """Write a payload to the file `room`, which is allocated for it, and let it be the replica `path`, which comes into
     being whole; return its size in bytes.
@@ -90,9 +103,9 @@ def write_replica(room: Path, path: Path, payload: Payload) -> int | None:
     """
     parts = _views(payload)
     parts.insert(0, memoryview(_head(parts)))
-    crc = 0 if room.parent == path.parent else _crc_of(parts)
+    crc = _crc_of(parts) if is_on_disk(room, path) else 0
     try:
-        fd = os.open(room, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = open_room(room, path, os.O_WRONLY)
         try:
             write_padded(fd, parts)
         finally:

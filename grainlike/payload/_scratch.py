@@ -3,11 +3,17 @@
 A replica on disk, in *scratch*, has its name in shared memory all the same: a symbolic link, which takes the place of
 the file there in one step, so whoever opens that name gets the one or the other. The file's own name ends with the
 CRC-32 of its bytes, by which they are checked before they are used.
+
+Where the file system of shared memory is too small, replicas are in memory that one process holds for others: each is
+a `memfd` of a worker's daemon, opened as `/proc/PID/fd/N`, and its name is a link to that. A number may come to be
+another file's, or another process's, so whoever opens one looks at the name that the system has for the file: it has
+the directory's name in it, which nobody else's has.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import weakref
@@ -25,24 +31,32 @@ __all__ = [
     "allocate_replica",
     "check_replica",
     "copy_replica",
+    "crc_of_file",
+    "hold_memory",
+    "is_held",
+    "is_on_disk",
     "open_replica",
+    "open_room",
     "remove_replica",
     "replica_room",
+    "seal_held",
     "seal_replica",
 ]
 
 _CHUNK = 1024 * 1024
 _DAMAGED = "the bytes of a value are damaged: they are not those that were written to disk"
+_HELD = re.compile(r"/proc/[0-9]+/fd/[0-9]+")
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 _OPEN = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def replica_room(directory: Path, path: Path) -> Path:
-    """Return where in a directory the replica `path` is written before it is whole.
+def replica_room(directory: Path, path: Path, number: int = 0) -> Path:
+    """Return where in a directory the replica `path` is written before it is whole: one place for each number.
 
-    >>> replica_room(Path("/tmp/x"), Path("/dev/shm/y/v7-1")).name
-    'v7-1.part'
+    >>> replica_room(Path("/tmp/x"), Path("/dev/shm/y/v7-1"), 3).name
+    'v7-1.3.part'
     """
-    return directory / f"{path.name}.part"
+    return directory / f"{path.name}.{number}.part"
 
 
 def allocate_replica(room: Path, size: int) -> None:
@@ -59,14 +73,65 @@ def allocate_replica(room: Path, size: int) -> None:
         os.close(fd)
 
 
+def is_held(room: Path | str) -> bool:
+    """Return True for the path of memory that a process holds.
+
+    >>> is_held("/proc/7/fd/12"), is_held("/dev/shm/x/v7-1")
+    (True, False)
+    """
+    return _HELD.fullmatch(str(room)) is not None
+
+
+def hold_memory(path: Path, size: int) -> int:
+    """Return the descriptor of new memory of `size` bytes for the replica `path`, all of them allocated. `OSError`
+    where that is not possible, or where others could not open it.
+    """
+    fd = os.memfd_create(_held_name(path), os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.posix_fallocate(fd, 0, size)
+        os.close(open_held(f"/proc/{os.getpid()}/fd/{fd}", path, os.O_RDONLY))
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def seal_held(fd: int) -> None:
+    """Let nobody change memory that is whole, nor its size."""
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+
+
+def open_held(room: Path | str, path: Path, flags: int) -> int:
+    """Open memory that a process holds for the replica `path`. `FileNotFoundError` where it does not any more."""
+    fd = os.open(room, flags | os.O_CLOEXEC)
+    if os.readlink(f"/proc/self/fd/{fd}").removesuffix(" (deleted)") != f"/memfd:{_held_name(path)}":  # noqa: PTH115
+        os.close(fd)
+        raise FileNotFoundError(f"{room} is not {path.name} any more")
+    return fd
+
+
+def open_room(room: Path, path: Path, flags: int) -> int:
+    """Open the room in which the replica `path` is written, wherever that is. `OSError` where it is gone."""
+    if is_held(room):
+        return open_held(room, path, flags)
+    return os.open(room, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def is_on_disk(room: Path, path: Path) -> bool:
+    """Return True for a room of the replica `path` that is on disk."""
+    return room.parent != path.parent and not is_held(room)
+
+
 def seal_replica(room: Path, path: Path, crc: int) -> None:
-    """Let a file that is whole be the replica `path`; `crc` is that of its bytes, for a file in another directory."""
+    """Let a file that is whole be the replica `path`; `crc` is that of its bytes, for a file on disk."""
     if room.parent == path.parent:
         room.rename(path)
         return
-    kept = room.with_name(f"{path.name}.{crc:08x}")
+    kept = room
+    if not is_held(room):
+        kept = room.with_name(f"{path.name}.{crc:08x}")
+        room.rename(kept)
     link = path.with_name(f"{path.name}.link")
-    room.rename(kept)
     try:
         unlink(link)
         link.symlink_to(kept)
@@ -77,18 +142,20 @@ def seal_replica(room: Path, path: Path, crc: int) -> None:
 
 
 def open_replica(path: Path | str) -> tuple[int, int | None]:
-    """Open a replica for reading, in shared memory or on disk; return the descriptor, and the CRC-32 of its bytes. None
-    in shared memory, where none is kept.
+    """Open a replica for reading, in memory or on disk; return the descriptor, and the CRC-32 of its bytes. None in
+    memory, where none is kept.
 
     Raises `OSError` where it is gone.
     """
     try:
         return os.open(path, os.O_RDONLY | _OPEN), None
     except OSError as error:
-        spilled = _on_disk(path) if error.errno == errno.ELOOP else None
-        if spilled is None:
+        target = _target(path) if error.errno == errno.ELOOP else None
+        if target is None:
             raise
-        return os.open(spilled, os.O_RDONLY | _OPEN), int(spilled[-8:], 16)
+        if is_held(target):
+            return open_held(target, Path(path), os.O_RDONLY), None
+        return os.open(target, os.O_RDONLY | _OPEN), int(target[-8:], 16)
 
 
 def check_replica(fd: int, crc: int | None) -> None:
@@ -100,16 +167,27 @@ def check_replica(fd: int, crc: int | None) -> None:
     """
     if crc is None:
         return
-    found = at = 0
-    buffer = memoryview(bytearray(_CHUNK))
     try:
-        while count := os.preadv(fd, [buffer], at):
-            found = zlib.crc32(buffer[:count], found)
-            at += count
+        found = crc_of_file(fd)
     except OSError as error:
         raise SerializationError(f"the bytes of a value are damaged: {error.strerror}") from error
     if found != crc:
         raise SerializationError(_DAMAGED)
+
+
+def crc_of_file(fd: int, end: int | None = None) -> int:
+    """Return the CRC-32 of the bytes of an open file, or of those before `end`. Raises `OSError` where it cannot be
+    read.
+    """
+    found = at = 0
+    buffer = memoryview(bytearray(_CHUNK))
+    while end is None or at < end:
+        count = os.preadv(fd, [buffer if end is None else buffer[: end - at]], at)
+        if not count:
+            break
+        found = zlib.crc32(buffer[:count], found)
+        at += count
+    return found
 
 
 class ReplicaSource:
@@ -134,8 +212,7 @@ class ReplicaSource:
             self._view = private_map(fd, self.size)
             self._close()
         else:
-            for at in range(0, min(begin, self.size), _CHUNK):
-                self._found = zlib.crc32(os.pread(fd, min(_CHUNK, begin - at), at), self._found)
+            self._found = crc_of_file(fd, begin)
 
     def read(self, begin: int, end: int) -> Buffer:
         """Return the bytes from `begin` to `end`, which follow those that were read before.
@@ -153,10 +230,10 @@ class ReplicaSource:
 
 
 def copy_replica(path: Path, room: Path) -> int:
-    """Copy a replica that is in shared memory to a new file; return the CRC-32 of its bytes. `FileNotFoundError` where
+    """Copy a replica that is in memory to a new file; return the CRC-32 of its bytes. `FileNotFoundError` where
     it is gone, `OSError` where it cannot be written; then there is no file.
     """
-    source = os.open(path, os.O_RDONLY | _OPEN)
+    source, _ = open_replica(path)
     try:
         allocate_replica(room, max(os.fstat(source).st_size, 1))
         try:
@@ -170,8 +247,8 @@ def copy_replica(path: Path, room: Path) -> int:
 
 def remove_replica(path: Path | str) -> None:
     """Remove a replica, wherever it is, if it is there."""
-    spilled = _on_disk(path)
-    for one in (path,) if spilled is None else (path, spilled):
+    target = _target(path)
+    for one in (path,) if target is None or is_held(target) else (path, target):
         with suppress(OSError):
             os.unlink(one)  # noqa: PTH108 - a `Path` for each costs as much as all else
 
@@ -191,11 +268,15 @@ def _copied(source: int, room: Path) -> int:
     return crc
 
 
-def _on_disk(path: Path | str) -> str | None:
+def _target(path: Path | str) -> str | None:
     """Return the file to which a replica's name is a link, if it is a link that `seal_replica` makes."""
     try:
-        spilled = os.readlink(path)  # noqa: PTH115 - as above
+        target = os.readlink(path)  # noqa: PTH115 - as above
     except OSError:
         return None
     name = re.escape(os.path.basename(path))  # noqa: PTH119 - as above
-    return spilled if re.fullmatch(rf".*/{name}\.[0-9a-f]{{8}}", spilled, re.DOTALL) else None
+    return target if is_held(target) or re.fullmatch(rf".*/{name}\.[0-9a-f]{{8}}", target, re.DOTALL) else None
+
+
+def _held_name(path: Path) -> str:
+    return f"{path.parent.name}-{path.name}"

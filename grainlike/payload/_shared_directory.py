@@ -18,6 +18,7 @@ from grainlike.payload._payload import Buffer
 __all__ = [
     "SharedDirectory",
     "flat",
+    "is_memory_small",
     "is_shared_directory",
     "memory_id",
     "padded",
@@ -29,6 +30,7 @@ _HOME = Path("/dev/shm")  # noqa: S108 - ours is a directory of mode 0700 in it
 _PREFIX = "grainlike-store-"
 _LOCK = "owner.lock"
 _ALIGNED = 64
+_SMALL = 0.3
 
 
 class SharedDirectory:
@@ -89,14 +91,24 @@ def is_shared_directory(path: str) -> bool:
     return home == str(_HOME) and name.startswith(_PREFIX)
 
 
+def is_memory_small() -> bool:
+    """Return True if the file system of shared memory has little of this machine's memory, as the 64 MB of containers.
+    Then processes hold large values themselves, under their numbers. `OSError` where there is no shared memory.
+    """
+    found = os.statvfs(_HOME)
+    return found.f_blocks * found.f_frsize < _SMALL * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def memory_id() -> str:
-    """Return an id that two processes have in common if they can share such a directory: machine, shared memory, user.
+    """Return an id that two processes have in common if they can share such a directory: machine, shared memory, user,
+    and where that is small, how processes are numbered.
 
     Empty where there is no shared memory.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot}:{_HOME.stat().st_dev}:{os.getuid()}"
+        found = f"{boot}:{_HOME.stat().st_dev}:{os.getuid()}"
+        return f"{found}:{Path('/proc/self/ns/pid').stat().st_ino}" if is_memory_small() else found
     except OSError:
         return ""
 

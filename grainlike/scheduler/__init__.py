@@ -50,6 +50,7 @@ from grainlike.scheduler._events import (
     WorkerQuarantined,
     WorkerReleased,
     WorkerReported,
+    WorkerStored,
     WorkerSuspected,
     WorkerTimed,
 )
@@ -60,9 +61,12 @@ from grainlike.scheduler._scale_hint import PoolOffer, Trials, lacks, wanted_in_
 from grainlike.scheduler._states import JobState, transition_table
 from grainlike.scheduler._statistics import RunTimes
 from grainlike.scheduler._value_events import (
+    CopiesLost,
+    CopyMade,
     FetchReplicas,
     GiveValues,
     InputsLost,
+    InputsUnfit,
     JobsRevived,
     LineageDropped,
     ReplicasArrived,
@@ -117,6 +121,8 @@ __all__ = [
     "AssignJobs",
     "BarrierHeld",
     "CancelJobs",
+    "CopiesLost",
+    "CopyMade",
     "CoresTaken",
     "Deadlock",
     "Explanation",
@@ -131,6 +137,7 @@ __all__ = [
     "HeadScheduler",
     "Holder",
     "InputsLost",
+    "InputsUnfit",
     "JobAwaits",
     "JobGoesOn",
     "JobState",
@@ -203,6 +210,7 @@ __all__ = [
     "WorkerReleased",
     "WorkerReported",
     "WorkerState",
+    "WorkerStored",
     "WorkerSuspected",
     "WorkerTimed",
     "backoff_s",

@@ -6,9 +6,11 @@ import msgspec
 
 from grainlike.resources import Allocation, Missing, Request
 from grainlike.scheduler._value_events import (
+    CopiesLost,
     FetchReplicas,
     GiveValues,
     InputsLost,
+    InputsUnfit,
     JobsRevived,
     ReplicasDropped,
     ReplicasSpared,
@@ -58,6 +60,7 @@ __all__ = [
     "WorkerQuarantined",
     "WorkerReleased",
     "WorkerReported",
+    "WorkerStored",
     "WorkerSuspected",
     "WorkerTimed",
 ]
@@ -147,7 +150,8 @@ class WorkerJoined(msgspec.Struct, frozen=True, gc=False):
     """A worker connected. Each connection has a new number, so a worker that comes back after a loss is a new one.
 
     `left_s`: seconds in which it can run jobs; negative if nobody has said. `has_data`: others can get
-    its values from its data server.
+    its values from its data server. `store` and `scratch`: bytes of values that it may keep in shared memory and on
+    disk; a negative `store` if nobody has said.
     """
 
     worker: int
@@ -155,6 +159,16 @@ class WorkerJoined(msgspec.Struct, frozen=True, gc=False):
     offer: Allocation
     left_s: float = -1.0
     has_data: bool = False
+    store: int = -1
+    scratch: int = 0
+
+
+class WorkerStored(msgspec.Struct, frozen=True, gc=False):
+    """A worker keeps `over` bytes of values beyond what it may; `lost`: it writes no more of them to disk."""
+
+    worker: int
+    over: int = 0
+    lost: bool = False
 
 
 class WorkerTimed(msgspec.Struct, frozen=True, gc=False):
@@ -231,6 +245,7 @@ HeadEvent = (
     | WorkerDrained
     | WorkerLost
     | WorkerReported
+    | WorkerStored
     | WorkerSuspected
     | WorkerTimed
     | StartsPaused
@@ -432,8 +447,10 @@ HeadAction = (
     | ReplicasSpared
     | ReplicationReached
     | ReleaseWorker
+    | CopiesLost
     | JobsRevived
     | ValuesLost
     | ValuesForgotten
     | InputsLost
+    | InputsUnfit
 )

@@ -57,10 +57,11 @@ class Explanation(msgspec.Struct, frozen=True):
     `"rate"`, `"lent"` (what is free belongs to jobs that await jobs of their own), `"workers"` (none is here),
     `"never"` (no worker here could ever run it), `"suspect"` and `"quarantine"` (`nearest` gets no jobs for now, and
     `why`), `"moving"` (its inputs are on their way to `nearest`, or made again: `why`), `"preferred"` (`nearest` has
-    most of its inputs and is full; elsewhere it may start in `starts_in_s`), `"paused"` (the head starts nothing for
-    now, and `why`), `"backoff"` (it is tried again in `starts_in_s`, as
-    attempt `attempt` of `attempts` at most), and `""` for a job that waits for nothing. A leased
-    job may wait, too: for `"jobs"` of its own, or for `"cores"` that it lent to others meanwhile. `holders`
+    most of its inputs and is full; elsewhere it may start in `starts_in_s`), `"store"` (there is no room for its
+    inputs, now or at all, or little for what it may give: `why`), `"paused"` (the head starts nothing for now, and
+    `why`), `"backoff"` (it is tried again in `starts_in_s`, as attempt `attempt` of `attempts` at most), and `""` for a
+    job that waits for nothing. A leased job may wait, too: for `"jobs"` of its own, or for `"cores"` that it lent to
+    others meanwhile. `holders`
     are the numbers of jobs that hold what is short on `nearest`, or of those that a job waits for. `starts_in_s` is an
     estimate from declared and learned run times, None where that is not known. `would_start_with` is a smaller request
     that would start now. `blocked_s` says of a coroutine for how long it has
@@ -187,6 +188,10 @@ def _room(base: Explanation, job: HeadJob, workers: list[WorkerState], planner: 
     in_time = [worker for worker in fitting if worker.in_time(job.fn, shape, now)]
     if len(in_time) < shape.nodes <= len(fitting):
         return replace(base, reason="walltime", nearest=max(fitting, key=lambda worker: worker.until).name)
+    crowded = [worker for worker in in_time if worker.crowded]
+    if len(in_time) >= shape.nodes > len(in_time) - len(crowded) and planner.consumers.holds_back(job, now):
+        why = f"{crowded[0].name} has little left for values, and jobs go first whose ends free some"
+        return replace(base, reason="store", nearest=crowded[0].name, why=why)
     lent = [worker for worker in in_time if not planner.may_borrow(worker, job, shape)]
     if len(in_time) >= shape.nodes > len(in_time) - len(lent):
         return replace(base, reason="lent", nearest=lent[0].name, holders=_lenders(lent[0]))
@@ -368,6 +373,7 @@ _SAY: dict[str, Callable[[Explanation], str]] = {
     "moving": lambda this: (
         f"Job {this.job} waits for {this.why}{'' if this.nearest is None else f', on their way to {this.nearest}'}."
     ),
+    "store": lambda this: f"Job {this.job} waits for room in a store: {this.why}.",
     "preferred": lambda this: f"Job {this.job} waits for {this.nearest}: {this.why}.",
     "suspect": _shut,
     "quarantine": _shut,

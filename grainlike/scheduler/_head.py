@@ -46,6 +46,7 @@ from grainlike.scheduler._events import (
     WorkerLeaving,
     WorkerLost,
     WorkerReported,
+    WorkerStored,
     WorkerSuspected,
     WorkerTimed,
 )
@@ -148,6 +149,9 @@ class HeadScheduler:
             case WorkerLeaving():
                 if self._worker_events.leaving(event, out) and self.closed:
                     self._fail_impossible(out)
+            case WorkerStored():
+                if self._worker_events.stored(event, out) and self.closed:
+                    self._values.doubt_stores()
             case WorkerDrained():
                 if self._worker_events.drained(event, out) and self.closed:
                     self._fail_impossible(out)
@@ -177,6 +181,8 @@ class HeadScheduler:
         if self._state.values.stirred:
             self._settle_values(out)
         if not self.paused:
+            if self._state.transfers.rooms.parked:
+                self._values.make_use_of_room(out)
             self._planner.plan(now, out)
             while self._state.values.stirred:  # jobs whose turn came have inputs that nobody has
                 self._settle_values(out)
@@ -324,7 +330,7 @@ class HeadScheduler:
     def _settle_values(self, out: list[HeadAction]) -> None:
         """Draw what follows for values; cancel the jobs that make again what nobody needs."""
         while self._state.values.stirred:
-            self._cancelled(self._values.settle(self._now, out), out)
+            self._cancelled(self._values.settle(self._now, out, closed=self.closed), out)
             if self.closed and self._values.revived:
                 self._values.revived = False
                 self._fail_impossible(out)
@@ -568,6 +574,7 @@ class HeadScheduler:
                 out.append(JobsUnsatisfiable([job.id for job in live], self.why_never(cls.request)))
 
         if self._state.values.values:
+            self._values.doubt_stores()
             for job in [job for job in self.jobs.values() if job.state is JobState.MOVING]:
                 if not self._catalogue.anybody_fits(job.cls):
                     self._state.drop(job)

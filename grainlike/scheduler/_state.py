@@ -19,6 +19,7 @@ from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._planner import Planner
 from grainlike.scheduler.values._homes import Homes
 from grainlike.scheduler.values._leaving import Departures
+from grainlike.scheduler.values._overdrafts import Overdrafts
 from grainlike.scheduler.values._replication import SAFE_COPIES, Replication
 from grainlike.scheduler.values._spares import Spares
 from grainlike.scheduler.values._table import ValueTable
@@ -31,8 +32,8 @@ class SchedulerState:
     """All state of one head. `seed` seeds the jitter of the waits between attempts."""
 
     __slots__ = (
-        "backoffs", "catalogue", "functions", "gangs", "homes", "job_tree", "jobs", "leaving", "planner", "replication",
-        "spares", "transfers", "values", "workers",
+        "backoffs", "catalogue", "functions", "gangs", "homes", "job_tree", "jobs", "leaving", "overdrafts", "planner",
+        "replication", "spares", "transfers", "values", "workers",
     )  # fmt: skip
 
     def __init__(self, seed: int) -> None:
@@ -46,7 +47,8 @@ class SchedulerState:
         self.transfers = Transfers(self.workers, self.values)
         self.leaving = Departures(self.workers, self.values, self.transfers)
         self.replication = Replication(self.workers, self.values, self.transfers, self.leaving)
-        self.spares = Spares(self.values, self.leaving)
+        self.overdrafts = Overdrafts(self.workers, self.values, self.transfers, self.leaving)
+        self.spares = Spares(self.values, self.leaving, self.overdrafts)
         self.homes = Homes(self.workers, self.catalogue, self.values, self.transfers)
         self.planner = Planner(self.workers, self.catalogue.classes, self.job_tree, self.transfers)
         self.gangs = self.planner.gangs
@@ -62,9 +64,15 @@ class SchedulerState:
         """Make the parts that keep several replicas of values, for a state that comes from an image without them."""
         self.leaving = Departures(self.workers, self.values, self.transfers)
         self.replication = Replication(self.workers, self.values, self.transfers, self.leaving)
-        self.spares = Spares(self.values, self.leaving)
+        self.overdrafts = Overdrafts(self.workers, self.values, self.transfers, self.leaving)
+        self.spares = Spares(self.values, self.leaving, self.overdrafts)
         self.values.stored = self.values.bytes_at(self.values.values)
         self.transfers.count_coming()
+        self.planner.near.rooms = self.transfers.rooms
+        self.planner.begin_consumers()
+        for value in self.values.values.values():
+            if len(value.users or ()) == 1:
+                self.values.single[value.id] = value
         for value in self.values.values.values():
             if not value.fn.losses:
                 self.replication.keep(value, SAFE_COPIES)
@@ -255,6 +263,7 @@ class SchedulerState:
         self.transfers.check(self.jobs)
         self.replication.check()
         self.spares.check()
+        self.overdrafts.check()
         self.backoffs.check()
         assert places == dict.fromkeys(self.jobs, 1), "a live job is in exactly one place"
         self.planner.waiting.check()

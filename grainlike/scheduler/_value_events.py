@@ -9,9 +9,12 @@ from __future__ import annotations
 import msgspec
 
 __all__ = [
+    "CopiesLost",
+    "CopyMade",
     "FetchReplicas",
     "GiveValues",
     "InputsLost",
+    "InputsUnfit",
     "JobsRevived",
     "LineageDropped",
     "ReplicasArrived",
@@ -96,6 +99,15 @@ class ReplicationAsked(msgspec.Struct, frozen=True, gc=False):
     copies: int
 
 
+class CopyMade(msgspec.Struct, frozen=True, gc=False):
+    """There is a copy of a value outside of all workers, which the call that made the value `reader` reads: that call
+    makes the value again, as long as it can. Unknown values are ignored.
+    """
+
+    value: int
+    reader: int
+
+
 ValueEvent = (
     ValuesReleased
     | ValuesWanted
@@ -105,6 +117,7 @@ ValueEvent = (
     | ReplicasGone
     | LineageDropped
     | ReplicationAsked
+    | CopyMade
 )
 
 
@@ -154,10 +167,18 @@ class ReplicasSpared(msgspec.Struct, frozen=True, gc=False):
 
 class JobsRevived(msgspec.Struct, frozen=True, gc=False):
     """These jobs, which had ended, are queued again, as their values are needed and gone. They end as others do, by
-    `JobsSettled` or `JobsLost`; who had their outcome hears nothing.
+    `JobsSettled` or `JobsLost`; who had their outcome hears nothing. With `by_copy` their values are read from copies
+    outside of all workers.
     """
 
     jobs: list[int]
+    by_copy: bool = False
+
+
+class CopiesLost(msgspec.Struct, frozen=True, gc=False):
+    """The copies of these values outside of all workers could not be read, and are not tried again."""
+
+    values: list[int]
 
 
 class ValuesLost(msgspec.Struct, frozen=True, gc=False):
@@ -181,6 +202,16 @@ class ReplicationReached(msgspec.Struct, frozen=True, gc=False):
     """
 
     values: list[int]
+
+
+class InputsUnfit(msgspec.Struct, frozen=True, gc=False):
+    """The inputs of these jobs fit into no store of a worker that could run them, because of `why`. The jobs are
+    dropped, unless `failed` is False: this is a warning then, once per function, as a worker that joins might help.
+    """
+
+    jobs: list[int]
+    why: str
+    failed: bool
 
 
 class InputsLost(msgspec.Struct, frozen=True, gc=False):

@@ -9,6 +9,7 @@ from grainlike.scheduler._events import (
     WorkerHeard,
     WorkerJoined,
     WorkerLeaving,
+    WorkerStored,
     WorkerSuspected,
     WorkerTimed,
 )
@@ -35,7 +36,8 @@ class WorkerEvents:
         """Accept a worker."""
         books = self._books
         columns = event.worker, event.name, event.offer, now, books.planner.log, event.left_s
-        worker = books.workers[event.worker] = WorkerState(*columns, has_data=event.has_data)
+        store = None if event.store < 0 else (event.store, event.scratch)
+        worker = books.workers[event.worker] = WorkerState(*columns, has_data=event.has_data, store=store)
         books.planner.reserving.joined(worker)
         self._attempts.isolate(worker, now, out)
         books.leaving.watch(worker, now)
@@ -70,6 +72,19 @@ class WorkerEvents:
         self._values.leaving(worker, out, held=True)
         self._books.lose_members()
         self._books.planner.ahead.recall_all(worker, out)
+        return True
+
+    def stored(self, event: WorkerStored, out: list[HeadAction]) -> bool:
+        """Record by how much what a worker keeps exceeds its store; True if that is smaller from now on."""
+        worker = self._books.workers.get(event.worker)
+        if worker is None:
+            return False
+        if worker.over or event.over:
+            self._values.exceeded(worker, event.over, out)
+        if not event.lost or worker.store is None or not worker.store[1]:
+            return False
+        worker.store = worker.store[0], 0
+        self._books.values.look_at_room(worker.id)
         return True
 
     def suspected(self, event: WorkerSuspected, now: float, out: list[HeadAction]) -> None:

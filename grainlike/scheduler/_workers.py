@@ -78,6 +78,7 @@ class WorkerState:
         "ahead_of",
         "ahead_s",
         "capacity",
+        "crowded",
         "draining",
         "free",
         "gone",
@@ -93,8 +94,10 @@ class WorkerState:
         "lent",
         "name",
         "offer",
+        "over",
         "recalled",
         "shut",
+        "store",
         "tokens",
         "until",
         "using",
@@ -111,6 +114,7 @@ class WorkerState:
         left_s: float = -1.0,
         *,
         has_data: bool = False,
+        store: tuple[int, int] | None = None,
     ) -> None:
         self.id = worker
         self.name = name
@@ -126,6 +130,12 @@ class WorkerState:
         self.gone = False
         self.has_data = has_data
         """Others can get its values from its data server."""
+        self.store = store
+        """Bytes of values that it may keep in shared memory, and on disk; None if nobody has said."""
+        self.over = 0
+        """Bytes of values that it keeps beyond that."""
+        self.crowded = False
+        """It has nearly as many of them as it may keep (`values._table`)."""
         self.version = 0
         """A counter that grows with each change of `free`."""
         self.held: dict[int, HeadJob] = {}
@@ -229,6 +239,13 @@ class WorkerState:
         """Remove one reason for which it gets no jobs."""
         if self.shut.pop(kind, None) is not None:
             self._changed()
+
+    def note_crowded(self, crowded: bool) -> bool:
+        """Record whether it has nearly as many values as it may keep, and return that."""
+        if crowded != self.crowded:
+            self.crowded = crowded
+            self._changed()
+        return crowded
 
     def heard_again(self, now: float) -> None:
         """End its suspicion; as it may receive its jobs only now, their waiting time begins again."""

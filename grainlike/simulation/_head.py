@@ -20,6 +20,7 @@ from grainlike.scheduler import (
     HeadEvent,
     HeadScheduler,
     InputsLost,
+    InputsUnfit,
     JobsBackedOff,
     JobsCancelled,
     JobsDeadlocked,
@@ -326,6 +327,11 @@ class SimulatedHead:
                     self.client.gave_up(value)
             case InputsLost():
                 self._each(action.jobs, lambda job: self.witness.input_lost(job, action.value))
+            case InputsUnfit():
+                if action.failed:
+                    self._each(action.jobs, self.witness.unfit)
+                else:
+                    self.witness.pending(action.jobs)
             case ValuesForgotten():
                 pass
 

@@ -198,6 +198,10 @@ class Witness:
         """Record that a job can never run, as a value is lost."""
         self.seen["input lost"] += 1
 
+    def unfit(self, job: int) -> None:
+        """Record that a job can never run, as its inputs fit into no store."""
+        self.seen["unfit"] += 1
+
     def made(self, worker: int, value: int, attempt: int) -> None:
         """Record that the head hears of a value that stays at a worker, and counts."""
         self.seen["value"] += 1

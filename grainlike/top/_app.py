@@ -17,6 +17,7 @@ from textual.widgets import Footer, Input, Static
 
 from grainlike.client import HeadClient, view
 from grainlike.live import LiveState
+from grainlike.resources import MEMORY, UNIT, amount_text
 from grainlike.top import _tables as tables
 from grainlike.top._core_map import CoreMap
 from grainlike.top._cores import DETAILED
@@ -228,7 +229,7 @@ class TopApp(App[None]):
         assert totals is not None
         marks = [f"filter: {self._filter}"] if self._filter else []
         first = [f"head {self._peer}", f"up {texts.seconds(state.up_s + now - state.at)}"]
-        first += [f"workers {len(state.workers):,}", f"clients {state.clients:,}", *marks]
+        first += [f"workers {len(state.workers):,}", f"clients {state.clients:,}", *_values(state), *marks]
         pace = f"{state.throughput.rate(now):.1f} jobs/s, {state.throughput.failures(now):.1f} failures/s"
         ended = f"{totals.failed + totals.timed_out:,} failed, {totals.succeeded:,} done"
         # A narrow screen cuts it at the right: what has failed stands first.
@@ -290,3 +291,11 @@ class TopApp(App[None]):
     def on_resize(self) -> None:
         """Draw anew once the parts have their places."""
         self.call_after_refresh(self._draw)
+
+
+def _values(state: LiveState) -> list[str]:
+    """Return how many bytes of large values are at workers, and moved between them; nothing where there are none."""
+    stored, spilled = (sum(getattr(row, name) for row in state.workers.values()) for name in ("stored", "spilled"))
+    moved = 0 if state.totals is None else state.totals.moved
+    named = {"stored": stored, "on disk": spilled, "moved": moved}
+    return [f"{name} {amount_text(MEMORY, size * UNIT)}" for name, size in named.items() if size]

@@ -21,7 +21,18 @@ from grainlike.wire._connection import (
     Refused,
     Welcome,
 )
-from grainlike.wire._data import Busy, DataMessage, DataSetup, Gone, Here, Want, encode_data, read_data
+from grainlike.wire._data import (
+    Busy,
+    DataMessage,
+    DataSetup,
+    Gone,
+    Here,
+    PullInto,
+    Received,
+    Want,
+    encode_data,
+    read_data,
+)
 from grainlike.wire._fleet import (
     AskBlockFile,
     AskDown,
@@ -198,6 +209,7 @@ from grainlike.wire._runners import (
 from grainlike.wire._values import (
     GENERATION,
     DropReplicas,
+    DurableCopy,
     Evicted,
     Fetched,
     Need,
@@ -290,6 +302,7 @@ __all__ = [
     "Depart",
     "Done",
     "DropReplicas",
+    "DurableCopy",
     "EndSessions",
     "EndedAttempt",
     "EndedJob",
@@ -339,6 +352,7 @@ __all__ = [
     "OutputStream",
     "Parcel",
     "PoolRow",
+    "PullInto",
     "PullReplica",
     "Pulled",
     "Question",
@@ -347,6 +361,7 @@ __all__ = [
     "Ready",
     "ReceiptRow",
     "ReceiptSpec",
+    "Received",
     "Refused",
     "ReleaseFunctions",
     "Renew",

@@ -20,7 +20,8 @@ class Hello(BaseMessage, frozen=True, tag=1, forbid_unknown_fields=False):
     its number in it. `left_s`: seconds in which it can still run jobs; negative if it knows of no end. `replicas`: its
     directory of values that stay, of use to whoever has the same `memory`; empty without one. `data`: the address at
     which other workers get its values from its data server, `tcp://HOST:PORT`; empty without one. `data_key`: the
-    secret from which the names of its replicas follow there; see `replica_name`.
+    secret from which the names of its replicas follow there; see `replica_name`. `store` and `scratch`: bytes of values
+    that it may keep in shared memory and on disk; a negative `store` if it does not say.
 
     A client that names a `session` leaves its jobs to that session, and receives what is in it.
 
@@ -51,6 +52,8 @@ class Hello(BaseMessage, frozen=True, tag=1, forbid_unknown_fields=False):
     replicas: str = ""
     data: str = ""
     data_key: bytes = b""
+    store: int = -1
+    scratch: int = 0
 
 
 class Welcome(BaseMessage, frozen=True, tag=4):

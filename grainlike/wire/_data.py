@@ -18,8 +18,20 @@ import msgspec
 
 from grainlike.errors import ProtocolError
 from grainlike.wire._base import BaseMessage
+from grainlike.wire._values import PullReplica
 
-__all__ = ["Busy", "DataMessage", "DataSetup", "Gone", "Here", "Want", "encode_data", "read_data"]
+__all__ = [
+    "Busy",
+    "DataMessage",
+    "DataSetup",
+    "Gone",
+    "Here",
+    "PullInto",
+    "Received",
+    "Want",
+    "encode_data",
+    "read_data",
+]
 
 _PREFIX = struct.Struct("<II")
 _HEADER_MOST = 1024
@@ -66,6 +78,22 @@ class DataSetup(BaseMessage, frozen=True, tag=184):
 
     def __repr__(self) -> str:
         return f"DataSetup({self.cluster!r}, ...)"  # the rest is secret, or tells nothing
+
+
+class PullInto(BaseMessage, frozen=True, tag=195):
+    """Daemon to its data server: get a replica into the file `room`, which is allocated for it; answered by `Received`
+    or `Unsent`.
+    """
+
+    order: PullReplica
+    room: str
+
+
+class Received(BaseMessage, frozen=True, tag=196):
+    """Data server to its daemon: all bytes of a replica are in its room; `crc` is their CRC-32, if that is on disk."""
+
+    transfer: int
+    crc: int
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -14,7 +14,7 @@ Times are seconds on the sender's monotonic clock, made comparable by the `sent_
 from __future__ import annotations
 
 from grainlike.wire._connection import Ack, Beat, Goodbye, Hello, Refused, Welcome
-from grainlike.wire._data import DataSetup
+from grainlike.wire._data import DataSetup, PullInto, Received
 from grainlike.wire._flows import Credit, Follow, Items, Output
 from grainlike.wire._logged import ClientRecords, LoggedRecords
 from grainlike.wire._nested import Outcomes, OutcomesHeard, ReleaseFunctions, Submit, Withdraw
@@ -24,6 +24,7 @@ from grainlike.wire._reports import Blocked, Completed, Leaving, Report
 from grainlike.wire._runners import Awaits, GoesOn, Ready, Renew, Resumed, Room, RoomIs, Run, Setup, Stop
 from grainlike.wire._values import (
     DropReplicas,
+    DurableCopy,
     Evicted,
     Fetched,
     Pulled,
@@ -99,7 +100,10 @@ Message = (
     | SpareReplicas
     | Evicted
     | DataSetup
+    | PullInto
+    | Received
     | ValueInterest
+    | DurableCopy
     | ValueComes
     | ValuesGone
     | ValuesAt

@@ -364,7 +364,8 @@ class ReportIs(BaseMessage, frozen=True, tag=102):
 class SpanRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An attempt that ran, on the head's own clock; a call in the head's program has no slots, and job 0.
 
-    `key` identifies it in the `needs` of other rows: the rows whose values it was given.
+    `key` identifies it in the `needs` of other rows: the rows whose values it was given. With a `lane` it is bytes that
+    came to the worker (`in`), left it (`out`) or were written to its disk (`disk`), with `details` about them.
     """
 
     name: str
@@ -377,6 +378,8 @@ class SpanRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     attempt: int
     key: int
     needs: list[int]
+    lane: str = ""
+    details: dict[str, str | int] = msgspec.field(default_factory=dict)
 
 
 class TraceIs(BaseMessage, frozen=True, tag=103):

@@ -16,6 +16,7 @@ from grainlike.wire._base import BaseMessage
 __all__ = [
     "GENERATION",
     "DropReplicas",
+    "DurableCopy",
     "Evicted",
     "Fetched",
     "Need",
@@ -140,11 +141,12 @@ class DropReplicas(BaseMessage, frozen=True, tag=166):
 
 class Stored(BaseMessage, frozen=True, tag=175):
     """Worker to head: so many bytes of its replicas are on disk; 0.1 s late at most. `lost`: why it writes no more of
-    them there; empty while it does.
+    them there; empty while it does. `over`: bytes by which what it keeps in shared memory exceeds its budget.
     """
 
     spilled: int
     lost: str = ""
+    over: int = 0
 
 
 class SpareReplicas(BaseMessage, frozen=True, tag=176):
@@ -173,6 +175,15 @@ class ValueInterest(BaseMessage, frozen=True, tag=169):
     released: list[_Number]
     replicated: list[_Number] = msgspec.field(default_factory=list)
     copies: _Number = 0
+
+
+class DurableCopy(BaseMessage, frozen=True, tag=198):
+    """Client to head: there is a copy of its value outside of all workers, and the call that made its value `reader`
+    reads it: that call is made where `value` is needed and lost.
+    """
+
+    value: _Number
+    reader: _Number
 
 
 class ValueComes(BaseMessage, frozen=True, tag=170):

@@ -9,7 +9,7 @@ from pages_here import WIDTHS, browsing, findings
 from waiting import until
 
 import grainlike
-from grainlike import Cores, Executor, Limit, Rate, delayed, gather, start
+from grainlike import Cores, Executor, Limit, Rate, delayed, gather, start, wait
 from grainlike.client import call
 from grainlike.dashboard import Dashboard
 
@@ -112,6 +112,22 @@ async def test_amounts_of_memory_are_as_people_write_them(chromium):
                     await shown(page, path)
                     await page.wait_for_selector("text=memory=1.5Gi")
                     assert "memory=15" not in await page.inner_text("main")
+
+
+async def test_bytes_of_large_values_are_in_the_list_of_workers(chromium):
+    with anyio.fail_after(LONG_S):
+        async with Executor(local=Cores(1), dashboard=True) as executor, browsing(chromium) as browser:
+            page = await browser.open(executor.dashboard)
+            await shown(page, "/workers")
+            assert "large values" not in await page.inner_text(".head .note")
+            large_ = (delayed(bytes) @ Cores(1))(5 * 2**20)
+            await wait(large_)
+            await page.wait_for_selector(".head .note:has-text('large values: 5.0 MiB in memory, – on disk')")
+            titles = await page.locator(".table .th > *").all_inner_texts()
+            cells = await page.locator(".table .tb .tr > *").all_inner_texts()
+            assert dict(zip(titles, cells, strict=True))["Stored"] == "5.0 MiB"
+            assert browser.said == []
+            del large_
 
 
 async def test_a_link_opens_one_browser_whose_cookie_no_script_sees(chromium):

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from grainlike.net import Credentials, TcpAddress, listen_tcp, make_credentials
-from grainlike.payload import replica_name, replica_path
-from grainlike.wire import PullReplica, Want, read_data
+from grainlike.payload import allocate_replica, replica_name, replica_path, replica_room
+from grainlike.wire import Fetched, PullInto, PullReplica, Received, Want, read_data
 from grainlike_worker.data._pulling import Puller
 from grainlike_worker.data._reading import read_exactly
 from grainlike_worker.data._serving import ReplicaServer
 from grainlike_worker.data._tls import DataTls
-from grainlike_worker.store._replicas import WorkerReplicas
 
 __all__ = ["CREDENTIALS", "KEY", "LIMIT_S", "TLS", "Getter", "named", "scripted", "serving", "want_of"]
 
@@ -82,22 +81,32 @@ def want_of(connection: ssl.SSLSocket) -> Want:
 
 
 class Getter:
-    """An end that gets replicas into a directory; `said` is what it says."""
+    """An end that gets replicas into a directory, and the daemon of it; `said` is what it says."""
 
     def __init__(self, directory: Path, patience_s: float = LIMIT_S) -> None:
         self.directory = directory
         self.said: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.puller = Puller(TLS, directory, self.said.put, patience_s)
-        self._last = 0
+        self._orders: dict[int, PullReplica] = {}
+
+    def room(self, value: int) -> Path:
+        return replica_room(self.directory, replica_path(self.directory, value, 1))
 
     def pull(self, address: object, value: int, size: int, at: int = 0, name: bytes | None = None) -> int:
-        self._last += 1
-        WorkerReplicas(self.directory).begin(value, 1)  # as a daemon does
-        self.puller.pull(PullReplica(self._last, value, 1, size, at, str(address), name or named(value)))
-        return self._last
+        number = len(self._orders) + 1
+        order = self._orders[number] = PullReplica(number, value, 1, size, at, str(address), name or named(value))
+        if not self.room(value).exists():
+            allocate_replica(self.room(value), size)
+        self.puller.pull(PullInto(order, str(self.room(value))))
+        return number
 
     def answer(self) -> Any:
-        return self.said.get(timeout=LIMIT_S)
+        said = self.said.get(timeout=LIMIT_S)
+        if not isinstance(said, Received):
+            return said
+        order = self._orders[said.transfer]
+        self.room(order.value).rename(replica_path(self.directory, order.value, order.attempt))
+        return Fetched(order.transfer, order.value, order.attempt)
 
     def got(self, value: int) -> bytes:
         return replica_path(self.directory, value, 1).read_bytes()

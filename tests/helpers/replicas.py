@@ -1,12 +1,15 @@
-"""Replicas as workers write them, without a worker."""
+"""Replicas as workers write them, and room for them, without a worker."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 from grainlike.payload import Payload, allocate_replica, replica_room, replica_size, write_replica
+from grainlike_worker.store._replicas import WorkerReplicas
 
-__all__ = ["replica_written"]
+__all__ = ["at_once", "replica_written"]
 
 
 def replica_written(path: Path, payload: Payload, scratch: Path | None = None) -> int:
@@ -16,3 +19,18 @@ def replica_written(path: Path, payload: Payload, scratch: Path | None = None) -
     size = write_replica(room, path, payload)
     assert size is not None
     return size
+
+
+def at_once(replicas: WorkerReplicas) -> WorkerReplicas:
+    """Have room made without a thread or an event loop, by the time that it was asked for."""
+
+    def run(function: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
+        try:
+            function(*arguments).send(None)
+        except StopIteration:
+            return
+        raise AssertionError("it waits")
+
+    replicas.start = run
+    replicas._files.at_once = 1 << 62
+    return replicas

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from replicas import replica_written
+from replicas import at_once, replica_written
 
 from grainlike.head._peers import WorkerConnection
 from grainlike.head._shared_memory import ObjectStore
@@ -60,8 +60,8 @@ class Peer(WorkerConnection):
             replicas=replicas.directory, data=where[0], data_key=where[1],
         )  # fmt: skip
         super().__init__(number, f"n{number}", ClosedLink("", ""), hello, Cores([0]), 0.0)
-        self.replicas = replicas
-        self.orders: list[Message] = []
+        self.replicas = at_once(replicas)
+        self.orders: list[Any] = []
         """Messages that its data server was given."""
         data: Any = SimpleNamespace(post=self.orders.append) if has_data else None
         self.transfers = ReplicaTransfers(replicas, self._say, data)

@@ -1,6 +1,7 @@
 """An executor from opening to closing: who finds it, from where it may be used, and what it leaves behind: nothing."""
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import tempfile
 from contextvars import Context, copy_context
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -32,6 +34,9 @@ from grainlike import (
     run,
     start,
 )
+from grainlike.executor import _local_head
+from grainlike.executor._local_head import LocalHead
+from grainlike.net import Link
 
 pytestmark = pytest.mark.anyio
 
@@ -549,3 +554,26 @@ async def test_what_the_closing_of_an_executor_cancelled_says_so():
         r_ = start((sleep @ Cores(1))())
     with pytest.raises(JobCancelledError, match="sleep was cancelled: its executor closed"):
         await r_
+
+
+async def test_nothing_is_said_of_an_embedded_worker_that_ends_first(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    close, embed = LocalHead.close, _local_head.embed
+
+    def embed_and_keep(*arguments: Any) -> tuple[Link, Any]:
+        near, serve = embed(*arguments)
+        ends.append(serve.args[0])
+        return near, serve
+
+    async def close_after_worker(head: LocalHead) -> None:
+        await close(head)
+        ends[0].close("cancelled")
+        await until(lambda: not head.head.peers)
+
+    ends: list[Link] = []
+    monkeypatch.setattr(LocalHead, "close", close_after_worker)
+    monkeypatch.setattr(_local_head, "embed", embed_and_keep)
+    async with Executor(local=Cores([0])):
+        assert await double(2) == 4
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []

@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import joblib
@@ -27,6 +27,7 @@ from waiting import until_ended_blocking
 from grainlike import GVAR, Cores
 from grainlike.adapters import GrainlikePool, register_joblib
 from grainlike.adapters._future import here
+from grainlike.adapters._joblib import GrainlikeBackend
 from grainlike.adapters._kept import close_kept
 from grainlike.subprocesses import open_core_locks
 
@@ -280,3 +281,49 @@ def test_an_idle_pool_that_is_kept_uses_no_core() -> None:
     finally:
         locks.close()
         close_kept()
+
+
+def test_error_of_the_iterator_comes_when_both_threads_hand_in_calls(
+    pool: GrainlikePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """joblib's own thread meets it while the pool's, which tells of the last call, is between two looks of joblib's."""
+    between_looks, met, looked = threading.Event(), threading.Event(), threading.Event()
+    ended: list[int] = []
+    batch_completed, compute_batch_size = GrainlikeBackend.batch_completed, GrainlikeBackend.compute_batch_size
+    dispatch_next = Parallel.dispatch_next
+
+    def wait_between(backend: GrainlikeBackend, size: int, duration: float) -> None:
+        batch_completed(backend, size, duration)
+        ended.append(size)
+        if len(ended) == 2:
+            between_looks.set()
+            met.wait(0.2)  # not for long: the thread that would set it may wait for this one, as it should
+
+    def look(parallel: Parallel) -> None:
+        dispatch_next(parallel)
+        if len(ended) == 2:
+            looked.set()
+
+    def wait_for_other(backend: GrainlikeBackend) -> int:
+        if threading.current_thread() is own and parallel.n_dispatched_tasks:
+            assert between_looks.wait(LIMIT_S)
+        return compute_batch_size(backend)
+
+    def wait_for_look(backend: GrainlikeBackend) -> AbstractContextManager[None]:
+        assert looked.wait(LIMIT_S)
+        return nullcontext()
+
+    def calls() -> Iterator[object]:
+        yield later(square)(1)
+        yield later(square)(2)  # joblib takes two before it hands in the first; the pool's thread hands in this one
+        met.set()
+        raise ValueError("the iterator's own")
+
+    own = threading.current_thread()
+    parallel = Parallel(n_jobs=2, backend="grainlike", pool=pool)
+    monkeypatch.setattr(GrainlikeBackend, "batch_completed", wait_between)
+    monkeypatch.setattr(GrainlikeBackend, "compute_batch_size", wait_for_other)
+    monkeypatch.setattr(GrainlikeBackend, "retrieval_context", wait_for_look)
+    monkeypatch.setattr(Parallel, "dispatch_next", look)
+    with pytest.raises(ValueError, match="the iterator's own"):
+        parallel(calls())

@@ -1,5 +1,6 @@
 """Live view of a head: what viewers are told of workers, running jobs and the queue, and what that costs."""
 
+import gc
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 import anyio
@@ -7,7 +8,7 @@ import anyio.lowlevel
 import pytest
 from limits import LIMIT_S
 
-from grainlike import GVAR, Cores, Executor, Memory, cancel, delayed, gather, info, start
+from grainlike import GVAR, Cores, Executor, Memory, cancel, delayed, gather, info, start, wait
 from grainlike.client import RefusedQueryError, _queries
 from grainlike.head import LiveView
 from grainlike.live import LiveState
@@ -276,3 +277,22 @@ async def test_failures_are_counted_while_they_come():
             state = await until(client, lambda state: state.totals.failed == 1)
             assert state.throughput.failures(state.at) >= 0.0
             assert (state.totals.succeeded, state.jobs) == (0, {})
+
+
+async def test_a_worker_is_told_anew_when_its_bytes_have_changed():
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(local=Cores(1)) as executor:
+            head = executor._service.head
+            view = LiveView(head.state, head.view, head.now, dict, lambda: 1.0, lambda: 0)
+            assert [row.stored for told in view.updates(1) for row in told.workers] == [0]
+            large_ = (delayed(bytes) @ Cores(1))(1_000_000)
+            await wait(large_)
+            [stored] = [row.stored for told in view.updates(1) for row in told.workers]
+            assert stored > 1_000_000
+            assert [told.workers for told in view.updates(1) if told.workers] == []
+            del large_
+            gc.collect()
+            with anyio.fail_after(LIMIT_S):
+                while head.state.scheduler.stored():
+                    await anyio.lowlevel.checkpoint()
+            assert [row.stored for told in view.updates(1) for row in told.workers] == [0]

@@ -21,7 +21,7 @@ from textual.pilot import Pilot
 from textual.widgets import Log
 from waiting import until
 
-from grainlike import Cores, Executor, GPUs, cancel, delayed, gather, start
+from grainlike import Cores, Executor, GPUs, cancel, delayed, gather, start, wait
 from grainlike.cli import main
 from grainlike.cli._past import ended_words
 from grainlike.cli._words import amounts, escaped, moment_text, seconds
@@ -140,6 +140,19 @@ async def test_on_a_small_terminal_each_part_has_its_key() -> None:
             await shown(pilot, "1 · workers", "workers          t")  # a cell is a worker now
             await pilot.press("q")
         assert app.failure is None
+
+
+@pytest.mark.asyncio
+async def test_bytes_of_large_values_stand_in_the_head_while_there_are_any() -> None:
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1), listen=HERE):
+        app = top()
+        async with app.run_test(size=SIZES[1]) as pilot:
+            now = await shown(pilot, "workers 1")
+            assert "stored" not in now
+            large_ = (delayed(bytes) @ Cores(1))(5 * 2**20)
+            await wait(large_)
+            now = await shown(pilot, "stored 5")
+            assert "on disk" not in now.splitlines()[0]
 
 
 @pytest.mark.asyncio

@@ -332,3 +332,10 @@ async def test_a_named_graphs_trace_has_arrows_for_values_and_for_order(tmp_path
     assert sorted(found.arrows) == [("one", "three"), ("one", "two")]
     assert {name for _, name in found.counters} == {"jobs", "memory held"}
     assert [figures for _, figures in found.counters[0, "jobs"]][-1] == {"running": 0, "waiting": 0}
+
+
+def test_bytes_have_a_row_for_each_direction_and_for_the_disk() -> None:
+    lanes = [Stretch("a", "n1", (), 0.0, 2.0, lane=lane) for lane in ("in", "out", "disk", "in")]
+    found = read(trace([Stretch("job", "n1", (0,), 0.0, 3.0), *lanes]))
+    assert sorted(found.rows.values()) == ["bytes in", "bytes in (2)", "bytes out", "core 0", "disk"]
+    assert {bar["cat"] for bar in found.bars} == {"job", "bytes"}

@@ -91,7 +91,7 @@ export class Live extends EventTarget {
       const worker = this.#worker(row[0]);
       [, worker.name, worker.block, worker.host, worker.resources, worker.shut, worker.pid, worker.memory] = row;
       worker.ids = [ids(row[8]), ids(row[9])];
-      worker.jobs = row[10];
+      [worker.jobs, worker.stored, worker.spilled] = row.slice(10);
     }
     for (const [number, kind, first, part] of told.c ?? []) this.#worker(number).parts[kind].set(first, part);
     for (const number of told.x ?? []) this.workers.delete(number);
@@ -101,7 +101,7 @@ export class Live extends EventTarget {
   #worker(number) {
     let worker = this.workers.get(number);
     if (!worker) {
-      worker = { number, name: "", ids: [[], []], parts: [new Map(), new Map()], jobs: 0, shut: "" };
+      worker = { number, name: "", ids: [[], []], parts: [new Map(), new Map()], jobs: 0, stored: 0, spilled: 0, shut: "" };
       this.workers.set(number, worker);
     }
     return worker;

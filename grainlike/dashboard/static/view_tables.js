@@ -1,7 +1,7 @@
 // Queue, workers, pools and limits: tables of what the head says now.
 
 import { h, say, shade } from "./dom.js";
-import { amounts, count, many, seconds, words } from "./format.js";
+import { amounts, bytes, count, many, seconds, words } from "./format.js";
 import { Table, empty, full, jobLink } from "./table.js";
 import { inOrder, slotsOf } from "./live.js";
 
@@ -60,6 +60,8 @@ export function workersView({ live, view }) {
       { title: "Cores", width: "84px", narrow: "64px", num: true, cell: (row) => `${row.busy}/${row.ids[0].length}` },
       { title: "GPUs", width: "56px", wide: true, num: true, cell: (row) => (row.ids[1].length ? `${row.busyGpus}/${row.ids[1].length}` : "–") },
       { title: "Jobs", width: "56px", narrow: "44px", num: true, cell: (row) => count(row.jobs) },
+      { title: "Stored", width: "76px", wide: true, num: true, cell: (row) => bytes(row.stored) },
+      { title: "On disk", width: "84px", extra: true, num: true, cell: (row) => bytes(row.spilled) },
       { title: "Runs", width: "minmax(120px, 1.4fr)", below: true, cell: functions },
       { title: "Offers", width: "minmax(120px, 1.4fr)", extra: true, cell: (row) => h("span", { class: "mono", text: amounts(row.resources), title: row.resources }) },
       { title: "State", width: "minmax(90px, 0.9fr)", wide: true, cell: (row) => (row.shut ? h("span", { class: "tag queued", text: row.shut, title: `gets no jobs: ${row.shut}` }) : h("span", { class: "tag up", text: "takes jobs" })) },
@@ -81,7 +83,9 @@ export function workersView({ live, view }) {
       for (const slot of [...cores, ...gpus]) if (slot) held.set(slot.fn, (held.get(slot.fn) ?? 0) + 1);
       return { ...worker, busy: cores.filter(Boolean).length, busyGpus: gpus.filter(Boolean).length, held };
     });
-    say(note, rows.length ? many(rows.length, "worker") : "");
+    const [stored, spilled, moved] = live.figures?.bytes ?? [0, 0, 0];
+    const values = stored + spilled + moved ? `, large values: ${bytes(stored)} in memory, ${bytes(spilled)} on disk, ${bytes(moved)} moved between workers` : "";
+    say(note, rows.length ? `${many(rows.length, "worker")}${values}` : "");
     table.show(rows);
     const shown = rows.length ? table.node : place.firstChild;
     if (place.firstChild !== shown) place.replaceChildren(shown);

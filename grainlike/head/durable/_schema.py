@@ -102,7 +102,9 @@ _VALUES = Conversion(
 def _reach(fields: dict[str, Any]) -> None:
     """Give the transfers of a scheduler what it knows of the ways between workers."""
     known = fields["_workers"], fields.pop("_rests"), fields.pop("_rate")
-    fields.update(reach=records()["Reach"].cls(*known), coming={})
+    coming: dict[int, int] = {}
+    rooms = records()["Rooms"].cls(fields["_workers"], fields["table"], fields["known"], coming)
+    fields.update(reach=records()["Reach"].cls(*known), coming=coming, rooms=rooms)
 
 
 def _own_values_and_replicas(held: dict[str, Any]) -> None:
@@ -116,22 +118,27 @@ def _own_values_and_replicas(held: dict[str, Any]) -> None:
 
 _MOVES = Conversion(
     fields={
-        "Hello": _put(data="", data_key=b""),
+        "Hello": _put(data="", data_key=b"", store=-1, scratch=0),
         "Welcome": _put(bulk=b""),
         "SubmittedFunction": _put(stays=False),
         "Submit": _put(inputs=[], needs=[], goes_on=False),
         "Outcomes": _put(sizes=[]),
         "Unsent": _put(at=0, unreachable=False),
-        "WorkerJoined": _put(has_data=False),
+        "WorkerJoined": _put(has_data=False, store=-1, scratch=0),
         "FetchReplicas": _put(relayed=[]),
         "ReplicasFailed": _put(unreachable=False),
-        "WorkerState": _put(has_data=False),
+        "WorkerState": _put(has_data=False, store=None, over=0, crowded=False),
         "ReplicaCopy": _put(direct=False, is_safety=False, size=0),
         "Transfers": _reach,
-        "ValueState": _put(copies=1, unreached=False),
-        "ValueTable": _put(stored={}, moved={}),
+        "NearPlacing": _empty("rooms"),
+        "ValueState": _put(copies=1, durable=None, unreached=False),
+        "KeptCalls": _put(_readers={}),
+        "JobsRevived": _put(by_copy=False),
+        "ValueTable": _put(stored={}, moved={}, spare={}, single={}, crowded={}),
+        "Planner": _empty("consumers"),
+        "AheadPlanner": _empty("consumers"),
         "Values": _empty("_leaving", "_replication", "_spares"),
-        "SchedulerState": _empty("leaving", "replication", "spares"),
+        "SchedulerState": _empty("leaving", "overdrafts", "replication", "spares"),
         "HeadScheduler": _empty("_worker_events"),
         "HeadState": _own_values_and_replicas,
         "RelayedJobs": _put(_owners=None, _graphs={}),

@@ -6,7 +6,7 @@ RECORDS = """
 BaseMessage wire._base.BaseMessage:
 Hello wire._connection.Hello: role protocol_low protocol_high python serializers name incarnation pid offer logical
     memory memory_tier process received resumes session block node host
-    left_s replicas data data_key
+    left_s replicas data data_key store scratch
 Welcome wire._connection.Welcome: cluster heartbeat_s paths name store process received returns bulk
 Refused wire._connection.Refused: kind reason
 Beat wire._connection.Beat: number
@@ -59,6 +59,7 @@ ReplicaCredit wire._values.ReplicaCredit: transfer credit
 Fetched wire._values.Fetched: transfer value attempt
 Unsent wire._values.Unsent: transfer why gone at unreachable
 ValueInterest wire._values.ValueInterest: wanted unwanted released replicated copies
+DurableCopy wire._values.DurableCopy: value reader
 ValueComes wire._values.ValueComes: transfer value attempt size directory
 ValuesGone wire._values.ValuesGone: values words
 ValuesAt wire._values.ValuesAt: values workers recomputed reached
@@ -66,7 +67,7 @@ PullReplica wire._values.PullReplica: transfer value attempt size at address nam
 Pulled wire._values.Pulled: transfers at
 StopTransfer wire._values.StopTransfer: transfer
 DropReplicas wire._values.DropReplicas: values attempts
-Stored wire._values.Stored: spilled lost
+Stored wire._values.Stored: spilled lost over
 SpareReplicas wire._values.SpareReplicas: values attempts is_spare
 Evicted wire._values.Evicted: values attempts
 ResendBuffer wire._resend_buffer.ResendBuffer: _acknowledged _allowed _kept _told _unsaid received sent_in_all size
@@ -76,7 +77,7 @@ Connection head._peers.Connection: number name link hello session taken_over hea
 Blob head._functions._Blob: data keys owners
 FunctionTable head._functions.FunctionTable: _define _numbers _specs _blobs _last _known _collected _by_client
     _by_job _unowned _unowned_bytes _swept_jobs _swept_at dropped_bytes large
-KeptCalls head._kept_calls.KeptCalls: _functions _calls nbytes
+KeptCalls head._kept_calls.KeptCalls: _functions _calls _readers nbytes
 RevivedJob head._kept_calls.RevivedJob: fn id node placement travels former name request timeout
 RelayedJob head._nested.RelayedJob: fn id node placement travels attempt_of child finished name reply_to request
     timeout waiters window

@@ -42,7 +42,8 @@ JobsSubmitted scheduler._events.JobsSubmitted: request jobs fns priority isolate
     ages sizes inputs
 JobsCancelled scheduler._events.JobsCancelled: jobs
 JobsCommitted scheduler._events.JobsCommitted: jobs
-WorkerJoined scheduler._events.WorkerJoined: worker name offer left_s has_data
+WorkerJoined scheduler._events.WorkerJoined: worker name offer left_s has_data store scratch
+WorkerStored scheduler._events.WorkerStored: worker over lost
 WorkerTimed scheduler._events.WorkerTimed: worker left_s
 WorkerLost scheduler._events.WorkerLost: worker reason
 WorkerSuspected scheduler._events.WorkerSuspected: worker broke
@@ -82,10 +83,13 @@ FetchReplicas scheduler._value_events.FetchReplicas: worker values attempts size
 ReplicasSpared scheduler._value_events.ReplicasSpared: worker values attempts is_spare
 GiveValues scheduler._value_events.GiveValues: worker values attempts sizes
 ReplicasDropped scheduler._value_events.ReplicasDropped: worker values attempts
-JobsRevived scheduler._value_events.JobsRevived: jobs
+JobsRevived scheduler._value_events.JobsRevived: jobs by_copy
+CopyMade scheduler._value_events.CopyMade: value reader
+CopiesLost scheduler._value_events.CopiesLost: values
 ValuesLost scheduler._value_events.ValuesLost: values why
 ValuesForgotten scheduler._value_events.ValuesForgotten: values
 InputsLost scheduler._value_events.InputsLost: jobs value why
+InputsUnfit scheduler._value_events.InputsUnfit: jobs why failed
 JobsMoved scheduler._events.JobsMoved: job allocation
 HeadScheduler scheduler._head.HeadScheduler: paused closed late _state jobs workers classes shapes _catalogue
     _functions _job_tree _planner _gangs _attempts _standstill _now _wake _gang_events _values
@@ -108,41 +112,45 @@ LeaseState scheduler._records.LeaseState: begun client fn id lent root shape
 GangHold scheduler._workers.GangHold: allocation job lease planned_at released shape worker
 ChangeLog scheduler._workers.ChangeLog: entries epoch
 WorkerState scheduler._workers.WorkerState: _fits _log ahead ahead_bytes ahead_in ahead_last ahead_of ahead_s capacity
-    draining free gone has_data held holds id kind lasts leases leaving lenders lent name offer recalled shut
-    tokens until using version
-SchedulerState scheduler._state.SchedulerState: backoffs catalogue functions gangs homes job_tree jobs leaving planner
-    replication spares transfers values workers
+    crowded draining free gone has_data held holds id kind lasts leases leaving lenders lent name offer over recalled
+    shut store tokens until using version
+SchedulerState scheduler._state.SchedulerState: backoffs catalogue functions gangs homes job_tree jobs leaving
+    overdrafts planner replication spares transfers values workers
 GangEvents scheduler._gang_events.GangEvents: _attempts _books _gangs
 JobState scheduler._states.JobState: 0 1 2 3 4 5
 RunTimes scheduler._statistics.RunTimes: awaits count mean memory variance
 AheadPlanner scheduler.planning._ahead.AheadPlanner: fresh left _workers _classes _waiting _reserving _shares near
-    _room _holders _heeded
+    consumers _room _holders _heeded
 Candidates scheduler.planning._candidates.Candidates: _admits _epoch _heap _log _read _shape _workers
 PlacedGang scheduler.planning._gangs.PlacedGang: assembled broken holds job lost since
 Gangs scheduler.planning._gangs.Gangs: _shares _gangs assembling
 WorkerKinds scheduler.planning._kinds.WorkerKinds: _workers _kinds _capacities _are_many _least
-NearPlacing scheduler.planning._near.NearPlacing: wake now _workers _transfers table _log _admits _elsewhere
+NearPlacing scheduler.planning._near.NearPlacing: wake now _workers _transfers rooms table _log _admits _elsewhere
 Homes scheduler.values._homes.Homes: _catalogue _table _transfers _workers
 JobInputs scheduler.values._inputs.JobInputs: attempts claim inputs lacks remakes target
-ValueState scheduler.values._records.ValueState: age asked attempt cls copies fn givers heirs id inputs is_kept last
-    maker own owned recomputed replicas size unreached users why
+CopyReader scheduler.values._records.CopyReader: cls fn own
+ValueState scheduler.values._records.ValueState: age asked attempt cls copies durable fn givers heirs id inputs is_kept
+    last maker own owned recomputed replicas size unreached users why
 ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began direct is_safety jobs size source target
     value weight
-ValueTable scheduler.values._table.ValueTable: _workers bare drops ended forgotten idle moved parked stirred
-    stored unwanted values
-Spares scheduler.values._spares.Spares: _leaving _table _told
+ValueTable scheduler.values._table.ValueTable: _workers bare drops ended forgotten crowded idle moved parked single
+    spare stirred stored unwanted values
+Spares scheduler.values._spares.Spares: _leaving _overdrafts _table _told
+Consumers scheduler.planning._consumers.Consumers: _active _start_on _table
+Overdrafts scheduler.values._overdrafts.Overdrafts: _leaving _table _transfers _workers workers
 Replication scheduler.values._replication.Replication: _leaving _table _transfers _workers due kept
 LeavingWorker scheduler.values._leaving._LeavingWorker: held owes until
 Departures scheduler.values._leaving.Departures: _table _transfers _workers held wake workers
 Reach scheduler.values._reach.Reach: _blocked _direct_rate _relayed_rate _rests _workers
+Rooms scheduler.values._rooms.Rooms: _coming _known _table _workers claims misfits parked told
 Transfers scheduler.values._transfers.Transfers: _going_in _going_out _waiting _workers claims coming is_due known
-    reach table wake
+    reach rooms table wake
 Values scheduler.values._values.Values: _books _leaving _replication _spares _table _transfers
     revived
 WorkerEvents scheduler._worker_events.WorkerEvents: _attempts _books _values
 Patience scheduler.planning._patience.Patience: _classes _is_first unpassed _due _pushed
 Planner scheduler.planning._planner.Planner: _job_tree _lend_to_all log start_limits shares gangs wake whole waiting
-    reserving near ahead _blocked _all_anew _lending _workers _classes _candidates _read
+    reserving near ahead consumers _blocked _all_anew _lending _workers _classes _candidates _read
 Reservation scheduler.planning._reservation.Reservation: job shape spare start worker
 Reservations scheduler.planning._reservations.Reservations: by_worker by_class members near reopened search _workers
     _classes _waiting kinds _wide

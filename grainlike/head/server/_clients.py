@@ -63,6 +63,7 @@ from grainlike.wire import (
     ClientRecords,
     Credit,
     Done,
+    DurableCopy,
     EndSessions,
     Enough,
     Fetched,
@@ -130,6 +131,7 @@ _WANTS = (
     Forget,
     EndSessions,
     ValueInterest,
+    DurableCopy,
     Fetched,
     Unsent,
     OutcomesHeard,
@@ -407,6 +409,8 @@ class ClientRegistry:
                     self._head.credit_for(connection.reply_to, message)
                 case ValueInterest():
                     self._head.client_values.take(connection.reply_to, message)
+                case DurableCopy():
+                    self._head.client_values.copied(connection.reply_to, message)
                 case Fetched() | Unsent():
                     self._head.client_values.hear(connection, message)
                 case ReleaseFunctions():

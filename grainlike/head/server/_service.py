@@ -117,6 +117,7 @@ class HeadService:
     def record(self, recorder: Recorder) -> None:
         """Have a recorder told of all that runs."""
         self.head.recorder = recorder
+        self.head.values.spans = recorder.copies
         self.head.observers.append(recorder)
         self.head.counted = recorder.counted
 

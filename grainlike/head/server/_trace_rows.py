@@ -49,6 +49,9 @@ class _Rows:
 
     def __call__(self, one: Stretch) -> SpanRow:
         details = one.details
+        if one.lane:
+            told = {key: value for key, value in details.items() if isinstance(value, str | int)}
+            return SpanRow(one.name, one.worker, "", one.began, one.ended, "", 0, 0, 0, [], one.lane, told)
         slots, status = str(details.get("slots", "")), str(details["status"])
         job, attempt = int(details.get("job", 0)), int(details["attempt"])
         needs = [self._number(key) for key in one.needs]

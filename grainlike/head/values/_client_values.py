@@ -8,14 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from grainlike.errors import ValueLostError
+from grainlike.head._kept_calls import RevivedJob
 from grainlike.head._nested import RelayedJob
 from grainlike.head._peers import Connection
 from grainlike.head._state import HeadState
 from grainlike.head.values._mover import ValueMover
 from grainlike.head.values._owners import UNKNOWN, ValueOwner
-from grainlike.jobs import Job
-from grainlike.scheduler import HeadEvent, ReplicasArrived, ReplicasGone, ReplicationAsked, ValuesReleased, ValuesWanted
-from grainlike.wire import Fetched, ReplicaCredit, Unsent, ValueInterest, ValuesAt, ValuesGone
+from grainlike.scheduler import (
+    CopyMade,
+    HeadEvent,
+    ReplicasArrived,
+    ReplicasGone,
+    ReplicationAsked,
+    ValuesReleased,
+    ValuesWanted,
+)
+from grainlike.wire import DurableCopy, Fetched, ReplicaCredit, Unsent, ValueInterest, ValuesAt, ValuesGone
 
 __all__ = ["ClientValues"]
 
@@ -62,6 +70,15 @@ class ClientValues:
         if kept:
             owners.replicating.update(dict.fromkeys(kept))
             self._tell(ReplicationAsked(kept, message.copies))
+
+    def copied(self, owner: ValueOwner, message: DurableCopy) -> None:
+        """Have the copy of a client's value read where the value is lost; of a value that it does not own, nothing
+        follows.
+        """
+        both = [message.value, message.reader]
+        if self._state.owners.owned(owner.number, both) == both and message.reader in self._state.kept:
+            self._state.kept.read_by(*both)
+            self._tell(CopyMade(*both))
 
     def hear(self, connection: Connection, message: ReplicaCredit | Fetched | Unsent) -> None:
         """Take what a client says of a transfer to it.
@@ -125,9 +142,9 @@ class ClientValues:
                 owner.post(ValuesAt([], [], [], reached=[value]))
         return others
 
-    def remade(self, job: Job) -> None:
-        """Tell the client of a value that it was made again, and where."""
-        self._tell_where([job.id], [job.recomputed])
+    def remade(self, job: RevivedJob) -> None:
+        """Tell the client of a value that it was made again, or read from its copy, and where."""
+        self._tell_where([job.id], [] if job.reads_copy else [job.recomputed])
 
     def _moved(self, event: HeadEvent) -> None:
         """Tell clients of values that other workers have now."""

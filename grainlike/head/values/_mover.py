@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from grainlike.errors import ProtocolError, SerializationError
 from grainlike.head._peers import Connection
@@ -46,7 +46,13 @@ from grainlike.wire import (
     Unsent,
 )
 
+if TYPE_CHECKING:  # few programs record
+    from grainlike.head.values._copy_spans import CopySpans, Way
+
 __all__ = ["ValueMover"]
+
+_PROGRAM = "this process"
+"""Name of this process in traces, as of calls without resources."""
 
 
 class _ReplicaFile(NamedTuple):
@@ -78,6 +84,8 @@ class ValueMover:
         """Function that returns the client which owns a value; None for this program's own."""
         self.told: Callable[[HeadEvent], object] = _nobody_listens
         """Called with each event of which the scheduler was told."""
+        self.spans: CopySpans | None = None
+        """Record of copies for traces, if there is to be one."""
         self.answers: list[HeadEvent | GivenValue | _ReplicaFile] = []
         """Events for the scheduler, and values for this process, that the next `flush` passes on, in order."""
         self._state = state
@@ -119,16 +127,19 @@ class ValueMover:
         rows = zip(action.values, action.attempts, action.sizes, action.sources, relayed, strict=True)
         for value, attempt, size, source, passes in rows:
             if self._is_linked(value, attempt, source, action.worker):
+                self._note(value, size, source, action.worker, "mapped")
                 continue
             if passes or not self.direct.can(source, action.worker):
                 self._relay(value, attempt, size, source, action.worker)
             else:
                 self._stop(value, action.worker)
+                self._note(value, size, source, action.worker, "direct")
                 self.direct.start(value, attempt, size, source, action.worker)
 
     def _relay(self, value: int, attempt: int, size: int, source: int, target: int) -> None:
         """Begin a copy to a worker through the links, where the last one has left off."""
         self._stop(value, target)
+        self._note(value, size, source, target, "relayed")
         self.links.start(value, attempt, size, source, target, self.direct.left_off(value, attempt, size, target))
 
     def _stop(self, value: int, target: int) -> None:
@@ -141,13 +152,30 @@ class ValueMover:
         for value, attempt, size in zip(action.values, action.attempts, action.sizes, strict=True):
             owner = self.owner_of(value)
             if owner is None:
-                if not self._is_mapped(value, attempt, action.worker):
+                is_mapped = self._is_mapped(value, attempt, action.worker)
+                self._note(value, size, action.worker, HERE, "mapped" if is_mapped else "fetched")
+                if not is_mapped:
                     self.links.start(value, attempt, size, action.worker, HERE)
             elif owner.receiver is None:
                 self._answer(ValuesGiven([value]))
             else:
                 shared = self._shared_with(owner.receiver, action.worker)
+                self._note(
+                    value, size, action.worker, owner.receiver.number, "mapped" if shared else "fetched", owner.name
+                )
                 self.links.give(owner.receiver, value, attempt, size, action.worker, shared)
+
+    def _note(self, value: int, size: int, source: int, target: int, way: Way, client: str = _PROGRAM) -> None:
+        """Record that a copy begins, to a worker, to this process or to a client of that name."""
+        if self.spans is not None:
+            peers = self._state.peers
+            name = peers[target].name if target in peers else client
+            self.spans.begun(value, size, (source, peers[source].name), (target, name), way)
+
+    def _told(self, event: HeadEvent) -> None:
+        self._tell(event)
+        if self.spans is not None:
+            self.spans.answered(event)
 
     def unwant(self, values: Iterable[int]) -> None:
         """Stop what is under way of values for which nobody in this process, or their client, waits any more."""
@@ -185,12 +213,12 @@ class ValueMover:
                     given.append(gift.value)
                     continue
                 if given:
-                    self._tell(ValuesGiven(given))  # of all that came together at once: each event is a pass
+                    self._told(ValuesGiven(given))  # of all that came together at once: each event is a pass
                     given = []
-                self._tell(gift)
+                self._told(gift)
                 self.told(gift)
             if given:
-                self._tell(ValuesGiven(given))
+                self._told(ValuesGiven(given))
 
     def _drop(self, action: ReplicasDropped) -> None:
         for value, attempt in zip(action.values, action.attempts, strict=True):
@@ -272,6 +300,8 @@ class ValueMover:
             ProtocolError: it was never asked for that, or sends other bytes than it was asked for.
         """
         if isinstance(message, Stored | Evicted):
+            if self.spans is not None and isinstance(message, Stored):
+                self.spans.stored(peer.number, peer.name, message)
             self.stores.hear(peer.number, message)
             self.flush()
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 
-from grainlike.scheduler import HeadEvent, ReplicasGone
+from grainlike.scheduler import HeadEvent, ReplicasGone, WorkerStored
 from grainlike.wire import Evicted, Stored
 
 __all__ = ["WorkerStores"]
@@ -28,6 +28,7 @@ class WorkerStores:
         """Take what a worker says of its store."""
         if isinstance(message, Stored):
             self.said[worker] = message
+            self._tell(WorkerStored(worker, message.over, bool(message.lost)))
         else:
             self._tell(ReplicasGone(worker, message.values, message.attempts))
 

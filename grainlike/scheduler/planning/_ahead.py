@@ -20,6 +20,7 @@ from itertools import chain, islice
 from grainlike.scheduler._events import AssignJobs, HeadAction, RetractJobs
 from grainlike.scheduler._records import HeadJob, RequestClass, Shape, order
 from grainlike.scheduler._workers import WorkerState
+from grainlike.scheduler.planning._consumers import Consumers
 from grainlike.scheduler.planning._near import NearPlacing
 from grainlike.scheduler.planning._reservations import Reservations
 from grainlike.scheduler.planning._shares import Shares
@@ -64,6 +65,7 @@ class AheadPlanner:
         reserving: Reservations,
         shares: Shares,
         near: NearPlacing,
+        consumers: Consumers,
     ) -> None:
         self.fresh: set[int] = set()
         self.left: list[WorkerState] = []
@@ -73,6 +75,7 @@ class AheadPlanner:
         self._reserving = reserving
         self._shares = shares
         self.near = near
+        self.consumers = consumers
         self._room = 0
         self._holders: dict[int, dict[int, WorkerState]] = {}
         """Workers that hold jobs of a shape ahead; some may hold none any more."""
@@ -162,6 +165,8 @@ class AheadPlanner:
                 self.left += changed[at:]
                 return
             if not worker.using.get(shape.id) or worker.recalled or not self._may_wait_at(worker, cls):
+                continue
+            if worker.crowded and not self.consumers.may_start(job, now):
                 continue
             if not any(_goes_first(blocked_class, job, shape, worker) for blocked_class in blocked_ahead):
                 self._fill(worker, cls, shape, now, out)

@@ -42,6 +42,7 @@ class NearPlacing:
     Attributes:
         wake: when a job that was looked at may go elsewhere; None if it need not be looked at then.
         now: the moment of the last pass.
+        rooms: the room for copies of them.
         table: the values that are known.
     """
 
@@ -50,6 +51,7 @@ class NearPlacing:
         self.now = 0.0
         self._workers = workers
         self._transfers = transfers
+        self.rooms = transfers.rooms
         self.table = transfers.table
         self._log = log
         self._admits = admits
@@ -125,9 +127,11 @@ class NearPlacing:
             shape = next(shape for shape in cls.shapes if near.fits_ever(shape))
             # Where it would fit now, those behind it that claim room there wait for it.
             has_turn = near.fits_now(shape) or self._transfers.has_turn(near, shape.units)
-            if has_turn and self._can_go(job, near, now):
+            if has_turn and self._can_go(job, near, now) and self._has_room(near, job):
                 self._send(cls, job, near, shape)
                 return True
+            if not self.rooms.has_room(near, job):
+                near = None  # it is not waited for
         if any(shape.nodes > 1 and self.start_on(job, shape, now) for shape in cls.shapes):
             return False  # a gang whose leader could start waits for its other nodes
         for shape in cls.shapes:
@@ -138,6 +142,11 @@ class NearPlacing:
                 self._send(cls, job, elsewhere, shape)
                 return True
         cls.could_since = None
+        if self.rooms.why_not_now(job) is not None:
+            cls.queue.popleft()
+            self._transfers.unclaim(job)
+            self.rooms.park(job)
+            return True
         return False
 
     def _preferred(self, cls: RequestClass) -> WorkerState | None:
@@ -197,7 +206,16 @@ class NearPlacing:
         """Return True if a job may be sent to a worker with room for it, with its inputs."""
         if not self._transfers.has_turn(worker, shape.units) or not self._admits(worker, job, shape, now):
             return False
-        return bool(self.table.missing(job.inputs, worker.id)) and self._can_go(job, worker, now)
+        if not self.table.missing(job.inputs, worker.id) or not self._can_go(job, worker, now):
+            return False
+        return self._has_room(worker, job)
+
+    def _has_room(self, worker: WorkerState, job: HeadJob) -> bool:
+        """Return True if a worker has room for what it lacks of a job's inputs; else keep what there will be for it."""
+        if self.rooms.has_room(worker, job):
+            return True
+        self.rooms.claim(worker, job)
+        return False
 
     def _can_go(self, job: HeadJob, worker: WorkerState, now: float) -> bool:
         """Return True if somebody can give the worker each input that it lacks, now or when there is a turn."""

@@ -9,10 +9,9 @@ from grainlike.scheduler._records import HeadJob
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._near import NearPlacing
+from grainlike.scheduler.values._bytes_text import bytes_text
 
 __all__ = ["InputsWait", "inputs_wait"]
-
-_STEPS = ((10**9, "GB"), (10**6, "MB"), (10**3, "KB"))
 
 
 class InputsWait(NamedTuple):
@@ -42,6 +41,10 @@ def inputs_wait(
         return InputsWait("moving", target.name, _on_its_way(job, target, near, workers, arrived), None)
     if job.id in near.table.parked:
         return InputsWait("moving", None, _nowhere(job, near, workers), None)
+    if job.id in near.rooms.parked:
+        store = _store(job, near)
+        if store is not None:
+            return store
     preferred, since = workers.get(job.cls.near), job.cls.could_since
     if job.state is JobState.QUEUED and since is None and job.cls.head() is job:
         return _rest(job, near, workers, now)
@@ -51,6 +54,14 @@ def inputs_wait(
     left = max(0.0, near.due(job, now) - now)
     why = f"{preferred.name} has {size} of its inputs and is full; from {left:.1f} s on it may start elsewhere"
     return InputsWait("preferred", preferred.name, why, left)
+
+
+def _store(job: HeadJob, near: NearPlacing) -> InputsWait | None:
+    """Return that there is no room for a job's inputs, now or at all, if that keeps it."""
+    if near.rooms.is_misfit(job):
+        return InputsWait("store", near.rooms.widest(job).name, near.rooms.why_misfit(job), None)
+    found = near.rooms.why_not_now(job)
+    return None if found is None else InputsWait("store", found[0].name, found[1], None)
 
 
 def _on_its_way(
@@ -87,11 +98,3 @@ def _nowhere(job: HeadJob, near: NearPlacing, workers: Mapping[int, WorkerState]
         return f"{len(again)} of its inputs, which {'is' if len(again) == 1 else 'are'} made again (job {made})"
     away = {workers[number].name for value in values for number in value.replicas if workers[number].shut}
     return f"inputs that only {', '.join(sorted(away))} has, which is not heard of for now"
-
-
-def bytes_text(size: int) -> str:
-    """Return a number of bytes with its unit, such as 50 MB, or 2.1 GB."""
-    for least, unit in _STEPS:
-        if size >= least:
-            return f"{size / least:.2g} {unit}" if size < 10 * least else f"{size / least:.0f} {unit}"
-    return f"{size} bytes"

@@ -25,6 +25,7 @@ from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import ChangeLog, WorkerState
 from grainlike.scheduler.planning._ahead import AheadPlanner, assignment
 from grainlike.scheduler.planning._candidates import Candidates
+from grainlike.scheduler.planning._consumers import Consumers
 from grainlike.scheduler.planning._gangs import Gangs
 from grainlike.scheduler.planning._near import NearPlacing
 from grainlike.scheduler.planning._reservation import soft_limit
@@ -71,7 +72,10 @@ class Planner:
         self.waiting = WaitingClasses(classes)
         self.reserving = Reservations(workers, classes, self.waiting)
         self.near = self.reserving.near = NearPlacing(workers, transfers, self.log, self.admits)
-        self.ahead = AheadPlanner(workers, classes, self.waiting, self.reserving, self.shares, self.near)
+        self.consumers = Consumers(self.near.table, self.near.start_on)
+        self.ahead = AheadPlanner(
+            workers, classes, self.waiting, self.reserving, self.shares, self.near, self.consumers
+        )
         self._blocked: list[RequestClass] = []
         """Classes that a pass over all classes found blocked, in order."""
         self._all_anew = False
@@ -86,6 +90,11 @@ class Planner:
     def begin_near(self, transfers: Transfers) -> None:
         """Make the part that places jobs near values, for a planner that comes from an image without it."""
         self.near = self.ahead.near = self.reserving.near = NearPlacing(self._workers, transfers, self.log, self.admits)
+        self.begin_consumers()
+
+    def begin_consumers(self) -> None:
+        """Make the part that has consumers go first, for a planner that comes from an image without it."""
+        self.consumers = self.ahead.consumers = Consumers(self.near.table, self.near.start_on)
 
     def plan(self, now: float, out: list[HeadAction], *, lend_to_all: bool = False) -> None:
         """Assign what can be assigned. With `lend_to_all`, any job that a job submitted may use lent cores, of whatever
@@ -94,6 +103,8 @@ class Planner:
         self.wake = None
         self.near.now = now
         self._lend_to_all = lend_to_all
+        if self.near.table.crowded:
+            self.consumers.begin_pass()
         if self.reserving.by_class:
             self.reserving.review(now)
         self.whole = self._place_all(now, out) and self.ahead.spread(self._blocked, self._changed(), now, out)
@@ -238,6 +249,7 @@ class Planner:
         found.update(dict.fromkeys(self._lending.values()))
         found.update(dict.fromkeys(self._workers[number] for number in self.reserving.by_worker))
         found.update(dict.fromkeys(reopened.values()))
+        found.update(dict.fromkeys(self.near.table.crowded.values()))
         return found
 
     def _note_lent(self, worker: WorkerState) -> None:
@@ -287,14 +299,18 @@ class Planner:
 
     def admits(self, worker: WorkerState, job: HeadJob, shape: Shape, now: float) -> bool:
         """Return True if a job that fits on a worker may start there: within its walltime, borrowing rules and
-        reservations.
+        reservations, and after those that free values.
         """
         if worker.lent and not self.may_borrow(worker, job, shape):
             return False
         if not worker.in_time(job.fn, shape, now):
             return False
         reservations = self.reserving.by_worker.get(worker.id)
-        return reservations is None or all(held.admits(job, shape, now) for held in reservations)
+        if reservations is not None and worker.crowded:
+            reservations = self.consumers.heeded_by(job, reservations)
+        if reservations is not None and not all(held.admits(job, shape, now) for held in reservations):
+            return False
+        return not worker.crowded or self.consumers.may_start(job, now)
 
     def _tightest(self, job: HeadJob, shape: Shape, now: float) -> list[WorkerState]:
         """Return the workers to start a job on now: one, or as many as it has nodes; fewer where there is no room for

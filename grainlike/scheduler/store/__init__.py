@@ -1,6 +1,7 @@
 """Store scheduler: gives room for the values that stay at one worker, in shared memory and on disk."""
 
 from grainlike.scheduler.store._events import (
+    CopyLeft,
     EvictReplica,
     GiveRoom,
     MemoryGranted,
@@ -27,6 +28,7 @@ from grainlike.scheduler.store._events import (
 from grainlike.scheduler.store._scheduler import StoreScheduler
 
 __all__ = [
+    "CopyLeft",
     "EvictReplica",
     "GiveRoom",
     "MemoryGranted",

@@ -16,17 +16,29 @@ class StoredReplica:
         uses: number of jobs and copies that use it now.
         is_spilling: a copy to scratch is under way, whose room there is taken.
         is_stuck: it could not be copied to scratch, and is not tried again.
+        is_left: a copy that was broken off has left it, not whole.
         is_found: it came into shared memory unasked, so that it may exceed the budget.
     """
 
-    __slots__ = ("is_found", "is_spare", "is_spilling", "is_stuck", "is_whole", "name", "size", "tier", "uses")
+    __slots__ = (
+        "is_found",
+        "is_left",
+        "is_spare",
+        "is_spilling",
+        "is_stuck",
+        "is_whole",
+        "name",
+        "size",
+        "tier",
+        "uses",
+    )
 
     def __init__(self, name: Replica, size: int, tier: Tier) -> None:
         self.name = name
         self.size = size
         self.tier = tier
         self.uses = 0
-        self.is_whole = self.is_spare = self.is_spilling = self.is_stuck = self.is_found = False
+        self.is_whole = self.is_left = self.is_spare = self.is_spilling = self.is_stuck = self.is_found = False
 
 
 class StoreBooks:
@@ -90,9 +102,11 @@ class StoreBooks:
             self.add(replica)
 
     def idle(self, tier: Tier, *, is_spare: bool) -> Iterator[StoredReplica]:
-        """Iterate over the replicas of a tier that nobody uses, spare ones or others, least recently used first."""
+        """Iterate over the replicas of a tier that nobody uses, spare ones or others, least recently used first. What
+        copies have left is among the spare ones.
+        """
         for replica in list(self._lines[tier, is_spare].values()):
-            if replica.is_whole and not replica.uses and not replica.is_spilling:
+            if (replica.is_whole or replica.is_left) and not replica.uses and not replica.is_spilling:
                 yield replica
 
     def _line(self, replica: StoredReplica) -> dict[Replica, StoredReplica]:

@@ -7,6 +7,7 @@ from enum import Enum
 import msgspec
 
 __all__ = [
+    "CopyLeft",
     "EvictReplica",
     "GiveRoom",
     "MemoryGranted",
@@ -69,6 +70,14 @@ class RoomReturned(msgspec.Struct, frozen=True, gc=False):
     replica: Replica
 
 
+class CopyLeft(msgspec.Struct, frozen=True, gc=False):
+    """A copy was broken off and has left a part of its replica in the room that it had. That counts, and may be
+    evicted, until room for the same replica is asked again: then it has this one. Unknown ones are ignored.
+    """
+
+    replica: Replica
+
+
 class ReplicaWritten(msgspec.Struct, frozen=True, gc=False):
     """A replica is whole, in the room that was given for it."""
 
@@ -101,7 +110,9 @@ class ReplicasRemoved(msgspec.Struct, frozen=True, gc=False):
 
 
 class SpareTold(msgspec.Struct, frozen=True, gc=False):
-    """These replicas may be evicted, or (`is_spare` False) no longer. Until told, none may be."""
+    """These replicas may be evicted, or (`is_spare` False) no longer. Until told, none may be. Those that are not whole
+    are ignored.
+    """
 
     replicas: list[Replica]
     is_spare: bool
@@ -130,6 +141,7 @@ StoreEvent = (
     RoomAsked
     | RoomUnfit
     | RoomReturned
+    | CopyLeft
     | ReplicaWritten
     | ReplicaFound
     | ReplicasUsed
@@ -163,7 +175,7 @@ class RefuseRoom(msgspec.Struct, frozen=True, gc=False):
 
 
 class EvictReplica(msgspec.Struct, frozen=True, gc=False):
-    """Remove a spare replica."""
+    """Remove a spare replica, or what a copy has left."""
 
     replica: Replica
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from grainlike.scheduler.store._books import StoreBooks, StoredReplica
 from grainlike.scheduler.store._events import (
+    CopyLeft,
     EvictReplica,
     GiveRoom,
     MemoryGranted,
@@ -86,18 +87,26 @@ class StoreScheduler:
             return self.memory
         return max(0, min(self.memory, self._machine - self._granted))
 
+    @property
+    def over(self) -> int:
+        """Return the bytes by which outputs exceed what the store may have of shared memory."""
+        return max(0, self.books.memory - self.limit) if self.books.overdrafts else 0
+
     def handle(self, event: StoreEvent) -> list[StoreAction]:
         """Take an event; return what is to be done, in order."""
         out: list[StoreAction] = []
         match event:
             case RoomAsked():
-                self._forget(event.replica)
-                self._answer(_Ask(event), out)
+                if not self._goes_on(event, out):
+                    self._forget(event.replica)
+                    self._answer(_Ask(event), out)
             case RoomUnfit(replica=replica):
                 self._unfit(replica, out)
             case RoomReturned(replica=replica):
                 if replica in self._asks or replica in self._given:
                     self._forget(replica)
+            case CopyLeft(replica=replica):
+                self._left(replica)
             case ReplicaWritten(replica=replica):
                 if self._given.pop(replica, None) is not None:
                     self.books.replicas[replica].is_whole = True
@@ -111,7 +120,8 @@ class StoreScheduler:
                     self._forget(replica)
             case SpareTold():
                 for record in self._known(event.replicas):
-                    self.books.touch(record, is_spare=event.is_spare)
+                    if record.is_whole:
+                        self.books.touch(record, is_spare=event.is_spare)
             case SpillEnded():
                 self._spilled(event, out)
             case ScratchLost():
@@ -176,6 +186,27 @@ class StoreScheduler:
             self.books.remove(record)
             ask.unfit.add(record.tier)
             self._answer(ask, out)
+
+    # --- copies that are broken off ----------------------------------------------------------------------------------
+
+    def _left(self, replica: Replica) -> None:
+        if self._given.pop(replica, None) is not None:
+            record = self.books.replicas[replica]
+            record.is_left = True
+            self.books.touch(record, is_spare=True)
+        elif replica in self._asks:
+            self._forget(replica)
+
+    def _goes_on(self, event: RoomAsked, out: list[StoreAction]) -> bool:
+        """Give a copy the room that the last one of the same has left, if there is one."""
+        record = self.books.replicas.get(event.replica)
+        if record is None or not record.is_left or record.size != event.size:
+            return False
+        record.is_left = False
+        self.books.touch(record, is_spare=False)
+        self._given[event.replica] = _Ask(event)
+        out.append(GiveRoom(record.name, record.size, record.tier))
+        return True
 
     # --- what makes way ----------------------------------------------------------------------------------------------
 

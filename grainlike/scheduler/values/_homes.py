@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from grainlike.scheduler._catalogue import Catalogue
 from grainlike.scheduler._records import ANYWHERE, HeadJob, RequestClass
 from grainlike.scheduler._states import JobState
@@ -52,10 +50,15 @@ class Homes:
             job.state = JobState.MOVING
             self._table.park(job)
             return False
+        if self._transfers.rooms.doubt(job):
+            job.state, job.worker, job.shape = JobState.QUEUED, 0, None
+            self._transfers.unclaim(job)
+            self._transfers.rooms.park(job)
+            return False
         job.cls = self._catalogue.near(job.cls, near or self.preferred(inputs, job.cls))
         return True
 
-    def preferred(self, inputs: Iterable[int], cls: RequestClass) -> int:
+    def preferred(self, inputs: tuple[int, ...], cls: RequestClass) -> int:
         """Return the worker that has most bytes of these inputs and could run such jobs; of several the one near which
         fewest jobs queue. `ANYWHERE` if that does not matter, or there is none.
         """
@@ -65,7 +68,7 @@ class Homes:
         best: tuple[bool, int, int, int] | None = None
         for number, size in table.bytes_at(inputs).items():
             worker = self._workers[number]
-            if any(worker.fits_ever(shape) for shape in cls.shapes):
+            if any(map(worker.fits_ever, cls.shapes)) and self._transfers.rooms.could_hold(worker, inputs):
                 queued = self._catalogue.queued_near(cls, number)
                 rank = (bool(worker.shut), -size, queued, number)
                 if best is None or rank < best:

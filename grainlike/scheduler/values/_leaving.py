@@ -70,7 +70,7 @@ class Departures:
 
     def is_able(self, worker: WorkerState) -> bool:
         """Return True if a worker may get replicas for their safety."""
-        return worker.id not in self.workers and not worker.leaving and "suspect" not in worker.shut
+        return worker.id not in self.workers and not worker.leaving and not worker.over and "suspect" not in worker.shut
 
     def holds(self, worker: int) -> bool:
         """Return True while a worker that drains is held for its values."""

@@ -10,9 +10,20 @@ from __future__ import annotations
 from grainlike.resources import Request
 from grainlike.scheduler._records import HeadFunction, HeadJob, RequestClass
 
-__all__ = ["ReplicaCopy", "ValueState"]
+__all__ = ["CopyReader", "ReplicaCopy", "ValueState"]
 
 _NOBODY: tuple[int, ...] = ()
+
+
+class CopyReader:
+    """The call that reads a copy of a value outside of all workers: its function, class and request."""
+
+    __slots__ = ("cls", "fn", "own")
+
+    def __init__(self, reader: ValueState) -> None:
+        self.fn = reader.fn
+        self.cls = reader.cls
+        self.own = reader.own
 
 
 class ValueState:
@@ -26,6 +37,7 @@ class ValueState:
         asked: number of those outside who want it and for whom no worker was told to give it yet.
         givers: the worker that was told to, for each of the others.
         copies: how many replicas it is to have; further ones are spare.
+        durable: the call that reads its copy outside of all workers; None while there is none.
         unreached: True while somebody waits until it has so many.
         users: the unfinished jobs that need it.
         heirs: number of known values with this one among the inputs of their lineage.
@@ -36,8 +48,8 @@ class ValueState:
     """
 
     __slots__ = (
-        "age", "asked", "attempt", "cls", "copies", "fn", "givers", "heirs", "id", "inputs", "is_kept", "last", "maker",
-        "own", "owned", "recomputed", "replicas", "size", "unreached", "users", "why",
+        "age", "asked", "attempt", "cls", "copies", "durable", "fn", "givers", "heirs", "id", "inputs", "is_kept",
+        "last", "maker", "own", "owned", "recomputed", "replicas", "size", "unreached", "users", "why",
     )  # fmt: skip
 
     def __init__(self, job: HeadJob, attempt: int, size: int, worker: int) -> None:
@@ -55,6 +67,7 @@ class ValueState:
         self.asked = 0
         self.givers = _NOBODY
         self.copies = 1
+        self.durable: CopyReader | None = None
         self.unreached = False
         self.users: dict[int, HeadJob] | None = None
         self.heirs = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from grainlike.scheduler._events import HeadAction
 from grainlike.scheduler._value_events import ReplicasSpared
 from grainlike.scheduler.values._leaving import Departures
+from grainlike.scheduler.values._overdrafts import Overdrafts
 from grainlike.scheduler.values._records import ValueState
 from grainlike.scheduler.values._table import ValueTable
 
@@ -14,11 +15,12 @@ __all__ = ["Spares"]
 class Spares:
     """Tells workers which of their replicas are spare. The arguments are the scheduler's own, not copies."""
 
-    __slots__ = ("_leaving", "_table", "_told")
+    __slots__ = ("_leaving", "_overdrafts", "_table", "_told")
 
-    def __init__(self, table: ValueTable, leaving: Departures) -> None:
+    def __init__(self, table: ValueTable, leaving: Departures, overdrafts: Overdrafts) -> None:
         self._table = table
         self._leaving = leaving
+        self._overdrafts = overdrafts
         self._told: dict[int, tuple[int, tuple[int, ...]]] = {}
         """Attempt of each value of which some replicas are spare, and the workers that were told so."""
 
@@ -29,6 +31,7 @@ class Spares:
         for value in moved.values():
             spare = self._spare(value)
             attempt, before = self._told.pop(value.id, (value.attempt, ()))
+            self._index(value, before, spare)
             if attempt != value.attempt:
                 before = ()
             if spare:
@@ -40,10 +43,24 @@ class Spares:
             columns = [value.id for value in values], [value.attempt for value in values]
             out.append(ReplicasSpared(worker, *columns, is_spare))
 
+    def _index(self, value: ValueState, before: tuple[int, ...], spare: tuple[int, ...]) -> None:
+        """Record at which workers replicas of a value are spare, in place of those before."""
+        here = self._table.spare
+        for worker in before:
+            del here[worker][value.id]
+            if not here[worker]:
+                del here[worker]
+        for worker in spare:
+            here.setdefault(worker, {})[value.id] = value.size
+
     def _spare(self, value: ValueState) -> tuple[int, ...]:
-        """Return the workers whose replica of a value is spare: all but the oldest of those that stay."""
+        """Return the workers whose replica of a value is spare: all but the oldest of those that stay,
+        and of those first that have room for what they keep.
+        """
         staying = [worker for worker in value.replicas if self._leaving.stays(worker)]
-        kept = (staying or value.replicas)[: value.copies]
+        staying = staying or list(value.replicas)
+        staying.sort(key=lambda worker: worker in self._overdrafts.workers)
+        kept = staying[: value.copies]
         return tuple(worker for worker in value.replicas if worker not in kept)
 
     def check(self) -> None:
@@ -52,3 +69,5 @@ class Spares:
             value.id: (value.attempt, spare) for value in self._table.values.values() if (spare := self._spare(value))
         }
         assert found == self._told, "other replicas are spare than was told"
+        here = {(worker, value) for worker, values in self._table.spare.items() for value in values}
+        assert here == {(worker, value) for value, (_, spare) in found.items() for worker in spare}

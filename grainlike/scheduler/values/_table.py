@@ -7,7 +7,7 @@ step costs what it changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from grainlike.scheduler._records import HeadJob
 from grainlike.scheduler._workers import WorkerState
@@ -15,6 +15,9 @@ from grainlike.scheduler.values._inputs import JobInputs
 from grainlike.scheduler.values._records import ValueState
 
 __all__ = ["ValueTable"]
+
+CROWDED_PERCENT = 80
+"""Of what a worker may keep: beyond it, jobs go first there whose ends free something."""
 
 
 class ValueTable:
@@ -28,13 +31,31 @@ class ValueTable:
         unwanted: jobs that make a value again which nobody needs any more.
         moved: values with several replicas, now or before, whose replicas have changed since the last `settle`.
         stored: bytes of the values that each worker has which has any.
+        single: values that one unfinished job needs.
+        crowded: workers that have more than `CROWDED_PERCENT` of what they may keep.
+        spare: the replicas that each worker may give up which has any, with their sizes, by value.
         drops: replicas to be removed, value and attempt, by worker.
         forgotten: values that are not known any more.
         stirred: True if any of these is to be looked at.
     """
 
-    __slots__ = ("_workers", "bare", "drops", "ended", "forgotten", "idle", "moved", "parked", "stirred", "stored",
-                 "unwanted", "values")  # fmt: skip
+    __slots__ = (
+        "_workers",
+        "bare",
+        "crowded",
+        "drops",
+        "ended",
+        "forgotten",
+        "idle",
+        "moved",
+        "parked",
+        "single",
+        "spare",
+        "stirred",
+        "stored",
+        "unwanted",
+        "values",
+    )  # fmt: skip
 
     def __init__(self, workers: dict[int, WorkerState]) -> None:
         self._workers = workers
@@ -45,6 +66,9 @@ class ValueTable:
         self.idle: dict[int, ValueState] = {}
         self.unwanted: list[int] = []
         self.stored: dict[int, int] = {}
+        self.spare: dict[int, dict[int, int]] = {}
+        self.single: dict[int, ValueState] = {}
+        self.crowded: dict[int, WorkerState] = {}
         self.moved: dict[int, ValueState] = {}
         self.drops: dict[int, list[tuple[int, int]]] = {}
         self.forgotten: list[int] = []
@@ -111,8 +135,26 @@ class ValueTable:
             if value.users is None:
                 value.users = {}
             value.users[job.id] = job
+            self._count_users(value)
             if not value.replicas:
                 self.lacks(value)
+
+    def _count_users(self, value: ValueState) -> None:
+        if value.users is not None and len(value.users) == 1:
+            self.single[value.id] = value
+        else:
+            self.single.pop(value.id, None)
+
+    def last_user(self, number: int) -> HeadJob | None:
+        """Return the job that needs a value if it is the last one, and nobody waits for its bytes; else None."""
+        value = self.single.get(number)
+        if value is None or not value.users or value.asked or value.givers or value.unreached:
+            return None
+        return next(iter(value.users.values()))
+
+    def last_users(self) -> Iterator[HeadJob]:
+        """Return the jobs that are the last to need some value; one may come several times."""
+        return (job for number in self.single if (job := self.last_user(number)) is not None)
 
     def park(self, job: HeadJob) -> None:
         """Let a job that is in no queue wait until its inputs can be had."""
@@ -132,6 +174,7 @@ class ValueTable:
         for number in job.inputs:
             value = self.values.get(number)
             if value is not None and value.users is not None and value.users.pop(job.id, None) is not None:
+                self._count_users(value)
                 self.look_at(value)
 
     def release(self, number: int) -> None:
@@ -255,6 +298,17 @@ class ValueTable:
         stored = self.stored.pop(worker, 0) + size
         if stored:
             self.stored[worker] = stored
+        self.look_at_room(worker)
+
+    def look_at_room(self, number: int) -> None:
+        """Record whether a worker is crowded, as what it has, or may keep, has changed."""
+        worker = self._workers.get(number)
+        if worker is None or worker.store is None:
+            self.crowded.pop(number, None)
+        elif worker.note_crowded(100 * self.stored.get(number, 0) > CROWDED_PERCENT * sum(worker.store)):
+            self.crowded[number] = worker
+        else:
+            self.crowded.pop(number, None)
 
     def lacks(self, value: ValueState) -> None:
         """Have a value looked at that is needed and has no replica."""
@@ -276,9 +330,12 @@ class ValueTable:
                 users[number].add(job.id)
         for value in self.values.values():
             assert value.heirs == heirs[value.id], f"value {value.id} has {heirs[value.id]} heirs, not {value.heirs}"
+            assert (value.id in self.single) == (len(value.users or ()) == 1), f"value {value.id} has other users"
             assert set(value.users or ()) - ended == users[value.id], f"value {value.id} has other users"
             assert value.is_needed or value.heirs, f"value {value.id} is known, and nobody needs it"
             assert value.is_needed or not value.replicas, f"value {value.id} has replicas that nobody needs"
             assert all(worker in self._workers for worker in value.replicas), f"value {value.id} is where nobody is"
         assert self.stored == self.bytes_at(self.values), "bytes are counted where they are not"
+        crowded = {number for number, worker in self._workers.items() if worker.crowded}
+        assert self.crowded.keys() == crowded, (sorted(self.crowded), sorted(crowded))
         assert not self.stirred, "a turn ended before all was settled"

@@ -16,6 +16,7 @@ from grainlike.scheduler._value_events import FetchReplicas
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.values._reach import Reach
 from grainlike.scheduler.values._records import ReplicaCopy, ValueState
+from grainlike.scheduler.values._rooms import Rooms
 from grainlike.scheduler.values._table import ValueTable
 
 __all__ = ["Transfers"]
@@ -46,12 +47,13 @@ class Transfers:
         claims: amounts of the jobs that were sent to a worker and have not started there, by worker.
         coming: bytes asked for or under way, by target.
         reach: the ways between workers.
+        rooms: the room in their stores.
         is_due: True if a transfer may have become possible.
         wake: when a pair of workers that rests may be tried again, if some transfer waits for that.
     """
 
     __slots__ = ("_going_in", "_going_out", "_waiting", "_workers", "claims", "coming", "is_due", "known", "reach",
-                 "table", "wake")  # fmt: skip
+                 "rooms", "table", "wake")  # fmt: skip
 
     def __init__(self, workers: dict[int, WorkerState], table: ValueTable) -> None:
         self._workers = workers
@@ -65,6 +67,7 @@ class Transfers:
         self._going_in: dict[int, int] = {}
         self._going_out: dict[int, int] = {}
         self.reach = Reach(workers)
+        self.rooms = Rooms(workers, table, self.known, self.coming)
 
     def seconds(self, inputs: Iterable[int], target: int, now: float) -> float:
         """Return how long those of these values would take to a worker that it has not, one after another."""
@@ -177,7 +180,7 @@ class Transfers:
 
     def count_coming(self) -> None:
         """Count anew what comes to each worker, for transfers that come from an image where that was not counted."""
-        self.coming = {}
+        self.coming.clear()
         for transfer in self.known.values():
             transfer.size, transfer.is_safety = transfer.value.size, not transfer.jobs
             self.coming[transfer.target] = self.coming.get(transfer.target, 0) + transfer.size

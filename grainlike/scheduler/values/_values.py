@@ -13,8 +13,11 @@ from grainlike.scheduler._records import HeadJob
 from grainlike.scheduler._state import SchedulerState
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._value_events import (
+    CopiesLost,
+    CopyMade,
     GiveValues,
     InputsLost,
+    InputsUnfit,
     JobsRevived,
     LineageDropped,
     ReplicasArrived,
@@ -30,7 +33,7 @@ from grainlike.scheduler._value_events import (
     ValuesWanted,
 )
 from grainlike.scheduler._workers import WorkerState
-from grainlike.scheduler.values._records import ValueState
+from grainlike.scheduler.values._records import CopyReader, ValueState
 from grainlike.scheduler.values._replication import EVERYWHERE, SAFE_COPIES
 from grainlike.wire import Code, Completed
 
@@ -81,6 +84,10 @@ class Values:
                     table.give_up_lineage(number)
             case ReplicationAsked():
                 self._replicate(event.values, event.copies or EVERYWHERE, out)
+            case CopyMade():
+                value, reader = table.values.get(event.value), table.values.get(event.reader)
+                if value is not None and reader is not None:
+                    value.durable = CopyReader(reader)
 
     def _arrived(self, event: ReplicasArrived, now: float, out: list[HeadAction]) -> None:
         """Record copies that are whole; queue the jobs that waited for them, and give them to those who want them."""
@@ -157,7 +164,7 @@ class Values:
                 continue
             value = table.born(job, attempt, size, worker.id)
             if again:
-                value.recomputed += 1
+                value.recomputed += job.fn is value.fn
                 self._whole_again(value, out)
             elif not value.fn.losses:
                 self._replication.keep(value, SAFE_COPIES)
@@ -168,6 +175,7 @@ class Values:
         moving = [job for job in dict.fromkeys(jobs) if job.state is JobState.MOVING]
         for job in moving:
             self._table.parked.pop(job.id, None)
+            self._transfers.rooms.parked.pop(job.id, None)
         self._books.requeue(moving, out)
 
     # --- whoever is outside ------------------------------------------------------------------------------------------
@@ -231,6 +239,7 @@ class Values:
         table = self._table
         table.drops.pop(worker.id, None)
         self._leaving.lost(worker.id)
+        self._books.overdrafts.lost(worker.id)
         if not (table.values or self._transfers.known):
             return
         for value in list(table.values.values()):
@@ -249,6 +258,15 @@ class Values:
         self._leaving.begin(worker, held=held)
         self._queue_again(self._transfers.turn_away(worker.id), out)
         self._replication.look_at_all()
+
+    def exceeded(self, worker: WorkerState, over: int, out: list[HeadAction]) -> None:
+        """Record by how much what a worker keeps exceeds its store. Nothing is sent there while it does."""
+        began = over and not worker.over
+        self._books.overdrafts.changed(worker, over)
+        if began:
+            self._queue_again(self._transfers.turn_away(worker.id), out)
+        if began or not over:
+            self._replication.look_at_all()
 
     def replenish(self) -> None:
         """Make replicas good where there are too few, as there are fewer workers for them, or others."""
@@ -304,11 +322,37 @@ class Values:
 
     # --- the end of a turn -------------------------------------------------------------------------------------------
 
-    def settle(self, now: float, out: list[HeadAction]) -> list[int]:
+    def make_use_of_room(self, out: list[HeadAction]) -> None:
+        """Queue the jobs again for whose inputs there is room now."""
+        self._books.requeue(self._transfers.rooms.take_ready(), out)
+
+    def doubt_stores(self) -> None:
+        """Have all jobs looked at whose inputs may fit into no store any more, as a worker has left, or a disk."""
+        for job in self._books.jobs.values() if self._table.values else ():
+            if job.inputs and not job.worker:
+                self._transfers.rooms.doubt(job)
+
+    def _refuse_misfits(self, out: list[HeadAction], *, closed: bool) -> None:
+        """Drop jobs whose inputs fit into no store; where workers may join, warn of them and let them wait."""
+        rooms = self._transfers.rooms
+        misfits, rooms.misfits = rooms.misfits, {}
+        for job in misfits.values():
+            if self._books.jobs.get(job.id) is not job or job.worker or not rooms.is_misfit(job):
+                continue
+            if closed:
+                out.append(InputsUnfit([job.id], rooms.why_misfit(job), failed=True))
+                self._books.withdraw(job)
+            elif job.fn.id not in rooms.told:
+                rooms.told.add(job.fn.id)
+                out.append(InputsUnfit([job.id], rooms.why_misfit(job), failed=False))
+
+    def settle(self, now: float, out: list[HeadAction], *, closed: bool) -> list[int]:
         """Draw all conclusions from what has happened. Return jobs to cancel: they make values that nobody needs. More
         may follow from that.
         """
         table = self._table
+        if self._transfers.rooms.misfits:
+            self._refuse_misfits(out, closed=closed)
         self._replication.make_good(now, out)
         while table.ended or table.bare or table.idle:
             ended, table.ended = table.ended, []
@@ -338,12 +382,15 @@ class Values:
         if table.forgotten:
             self._replication.forget(table.forgotten)
             out.append(ValuesForgotten(table.forgotten))
+        if self._books.overdrafts.workers:
+            self._books.overdrafts.pay_back()
         table.drops, table.forgotten, table.stirred = {}, [], False
         return []
 
     def _ended(self, job: HeadJob, out: list[HeadAction]) -> None:
         table = self._table
         table.parked.pop(job.id, None)
+        self._transfers.rooms.parked.pop(job.id, None)
         self._transfers.unclaim(job)
         table.needs_no_more(job)
         value = table.values.get(job.id)
@@ -351,6 +398,11 @@ class Values:
             value.maker, value.last = None, max(value.last, job.attempt)
             if job.cancelled and not value.replicas:
                 table.lacks(value)  # nobody needed it for a moment
+            elif not value.replicas and value.durable is not None:
+                value.why += ", and its copy could not be read"
+                value.durable = None
+                out.append(CopiesLost([value.id]))
+                table.lacks(value)
             elif not value.replicas:
                 value.why += ", and its function gave no value when it was run again"
                 table.give_up_lineage(value.id)
@@ -365,14 +417,15 @@ class Values:
         if why:
             self._lose(value, f"{value.why}, and {why}", out)
             return
-        job = HeadJob(value.id, value.cls, value.fn)
-        job.own = value.own
+        made = value.durable or value
+        job = HeadJob(value.id, made.cls, made.fn)
+        job.own = made.own
         job.age, job.attempt = value.age, max(value.attempt, value.last) + 1
         job.remembered().losses = 1
-        self._table.need(job, value.inputs, remakes=True)
+        self._table.need(job, value.inputs if made is value else (), remakes=True)
         value.maker = self._books.jobs[job.id] = job
         self.revived = True
-        out.append(JobsRevived([job.id]))
+        out.append(JobsRevived([job.id], by_copy=made is not value))
         self._books.requeue([job], out)
 
     def _is_lacking(self, value: ValueState) -> bool:
@@ -393,6 +446,8 @@ class Values:
 
     def _why_not(self, value: ValueState) -> str:
         """Return why a value cannot be made again; empty if it can."""
+        if value.durable is not None:
+            return ""
         if not value.fn.losses:
             return "its function may not run again (losses=0)"
         if not value.is_kept:

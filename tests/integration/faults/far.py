@@ -29,12 +29,13 @@ async def far_workers(
     resources: str = "cores=2",
     first: Mapping[str, str] | None = None,
     more: tuple[str, ...] = (),
+    record: bool = False,
 ) -> AsyncIterator[tuple[Executor, dict[str, Any]]]:
     """Open an executor with these workers, each as on a machine of its own. They have `more` options, and some run code
     `first`; `resources` may say {name}.
     """
     code = {name: f"{_ELSEWHERE.format(name=name)}\n{(first or {}).get(name, '')}" for name in names}
-    async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0", record=record) as executor:
         workers = {
             name: start_worker(
                 executor.address, name=name, resources=resources.format(name=name), first=code[name], more=more

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from limits import LIMIT_S
+from mounts import may_mount, with_mount
 
 from grainlike import Cores, connect, delayed, start
 from grainlike.errors import JournalError
@@ -23,26 +24,15 @@ TLS = "tcp://127.0.0.1:0"
 
 async def head_on(mounted, options, folder):
     """`head start` with a journal on a file system that only it sees; its exit code, and what it said."""
-    shell = (
-        f'mount -t tmpfs {options} none "{mounted}" && exec "$0" -m grainlike head start --listen {TLS} --journal "$1"'
-    )
+    head = (sys.executable, "-m", "grainlike", "head", "start", "--listen", TLS, "--journal", str(folder))
     process = await asyncio.create_subprocess_exec(
-        *("unshare", "--map-root-user", "--mount", "sh", "-c", shell, sys.executable, folder),
+        *with_mount(f'-t tmpfs {options} none "{mounted}"', *head),
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
     said, _ = await asyncio.wait_for(process.communicate(), LIMIT_S)
     return process.returncode, said.decode()
-
-
-def may_mount():
-    """Whether this user may have a name space with mounts of its own."""
-    command = ["unshare", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"]
-    try:
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        return False
 
 
 @pytest.mark.skipif(not may_mount(), reason="takes a mount of one's own")

@@ -299,7 +299,7 @@ async def test_a_job_that_is_cancelled_in_mid_write_leaves_nothing(gates) -> Non
 
         running = start((stands @ Cores(1))())
         await gate.arrival()
-        assert replicas(executor) == [f"v{info(running).job}-1.part"]
+        assert replicas(executor) == [f"v{info(running).job}-1.1.part"]
         cancel(running)
         with pytest.raises(JobCancelledError):
             await running

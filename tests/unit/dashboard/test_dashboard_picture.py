@@ -1,8 +1,10 @@
 """Picture of a cluster: what a page makes of the pieces is what the head has told, whatever it missed meanwhile."""
 
+import dataclasses
 import json
 from itertools import count
 
+from msgspec.structs import replace
 from pictures import Cluster, PageState
 
 from grainlike.dashboard._picture import ClusterPicture
@@ -152,3 +154,15 @@ def test_a_worker_of_which_nothing_has_changed_is_not_told_again():
     picture.take(cluster.told(workers=["w0", "w1"]))
     drawn(picture)
     assert picture.since(seen) == []
+
+
+def test_bytes_of_values_are_told_of_each_worker_and_of_all():
+    cluster, picture, page = Cluster(2, cores=1), ClusterPicture(), PageState()
+    told = cluster.first()
+    told.workers[0] = replace(told.workers[0], stored=5_000, spilled=70)
+    told.workers[1] = replace(told.workers[1], stored=300)
+    picture.take(replace(told, totals=dataclasses.replace(told.totals, moved=9)))
+    drawn(picture)
+    page.take(pieces_for(picture, 0))
+    assert sorted(row[11:] for row in page.workers.values()) == [[300, 0], [5_000, 70]]
+    assert picture.figures(0.0)["bytes"] == [5_300, 70, 9]

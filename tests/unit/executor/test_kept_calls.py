@@ -86,3 +86,38 @@ def test_what_is_released_is_let_go(functions: FunctionTable, fn: int) -> None:
     kept.release([1, 2])
     assert (len(kept), kept.nbytes, first.travels) == (0, 0, b"")
     assert kept.functions() == set()
+
+
+def test_a_call_that_reads_a_copy_is_kept_apart_and_makes_nothing_again(
+    functions: FunctionTable, fn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = KeptCalls(functions)
+    first, reader = job(7, fn), job(8, fn, b"read")
+    kept.keep(first, "cores=2", again=True)
+    kept.keep(reader, "cores=1", again=True)
+    kept.read_by(7, 8)
+    assert 8 not in kept
+    assert 7 in kept
+    again = kept.revive(7, by_copy=True)
+    assert again is not None
+    assert (again.id, again.parcel[0], again.request, again.reads_copy) == (7, b"read", "cores=1", True)
+    again.placement = Placement("n2", 2)
+    again.ends(good=True)
+    assert (first.worker, first.recomputed, reader.recomputed) == ("n1", 0, 0)
+    monkeypatch.setattr(_kept_calls, "KEPT_MOST", 0)
+    kept.keep(job(9, fn), "", again=True)
+    assert len(kept) == kept.nbytes == 0
+    assert kept.revive(7, by_copy=True) is not None  # what reads a copy is never given up
+    assert kept.functions() == {fn}
+    kept.lose_copy(7)
+    assert kept.revive(7, by_copy=True) is None
+    assert reader.travels == b""
+
+
+def test_a_copy_is_let_go_with_its_value(functions: FunctionTable, fn: int) -> None:
+    kept = KeptCalls(functions)
+    for number in (8, 9):
+        kept.keep(job(number, fn), "", again=True)
+        kept.read_by(7, number)  # the later one takes the place of the other
+    kept.release([7])
+    assert (kept.nbytes, kept.functions()) == (0, set())

@@ -22,6 +22,7 @@ from grainlike.wire import (
     Frame,
     Pulled,
     PullReplica,
+    Received,
     ReplicaCredit,
     ReplicaPart,
     SendReplica,
@@ -68,8 +69,8 @@ def says(world: World, peer: Peer, message: Any) -> None:
 
 
 def arrives(world: World, source: Peer, target: Peer, transfer: int) -> None:
-    target.replicas.file(7, 1).write_bytes(source.replicas.file(7, 1).read_bytes())
-    says(world, target, Fetched(transfer, 7, 1))
+    Path(target.orders[-1].room).write_bytes(source.replicas.file(7, 1).read_bytes())
+    says(world, target, Received(transfer, 0))
 
 
 # --- the usual way ---------------------------------------------------------------------------------------------------
@@ -81,7 +82,9 @@ def test_the_target_is_told_where_and_by_which_name_and_the_source_nothing(
     fetch(world, source, target)
     name = replica_name(bytes([1]) * 16, 7, 1)
     assert heard(target) == [PullReplica(1, 7, 1, SIZE, 0, "tcp://n1:7777", name)]
-    assert target.orders == [PullReplica(1, 7, 1, SIZE, 0, "tcp://n1:7777", name)]
+    (order,) = target.orders
+    assert order.order == PullReplica(1, 7, 1, SIZE, 0, "tcp://n1:7777", name)
+    assert Path(order.room).stat().st_size == SIZE
     says(world, target, Pulled([1], [4_000_000]))
     assert world.mover.progress(2, 7) == 4_000_000
     assert (world.mover.moved, world.told) == (4_000_000, [])
@@ -130,7 +133,7 @@ def test_a_copy_that_failed_goes_on_where_it_was_from_the_next_source(
     fetch(world, other, target)
     (order,) = heard(target)
     assert (order.at, order.address) == (4_000_000, "tcp://n3:7777")
-    assert target.orders[-1] == order
+    assert target.orders[-1].order == order
     world.told.clear()
     arrives(world, other, target, 2)
     assert world.told == [ReplicasArrived(2, [7], [1])]
@@ -142,7 +145,7 @@ def test_a_copy_that_failed_goes_on_where_it_was_through_the_head(world: World, 
     fetch(world, source, target)
     heard(target)
     at = 4_000_000
-    part = target.replicas.file(7, 1).with_name("v7-1.part")
+    part = Path(target.orders[-1].room)
     part.write_bytes(source.replicas.file(7, 1).read_bytes()[:at] + bytes(SIZE - at))
     says(world, target, Unsent(1, "no byte came", at=at, unreachable=True))
     world.told.clear()
@@ -229,8 +232,7 @@ def test_a_lost_target_leaves_nothing_in_the_books(world: World, source: Peer, t
 def test_what_has_come_of_a_value_that_nobody_needs_is_removed(world: World, source: Peer, target: Peer) -> None:
     fetch(world, source, target)
     heard(target)
-    part = target.replicas.file(7, 1).with_name("v7-1.part")
-    part.touch()
+    part = Path(target.orders[-1].room)
     says(world, target, Unsent(1, "cut", at=5_000_000, unreachable=True))
     world.mover.forget([6, 7])
     assert heard(target) == [DropReplicas([7], [1])]
@@ -240,13 +242,11 @@ def test_what_has_come_of_a_value_that_nobody_needs_is_removed(world: World, sou
 
 
 @pytest.mark.parametrize("ends", ["unreachable", "source lost", "relayed in vain", "relayed and stopped"])
-def test_a_file_of_which_no_byte_has_come_is_removed_with_the_value(
-    world: World, source: Peer, target: Peer, ends: str
-) -> None:
+def test_a_copy_of_which_no_byte_has_come_leaves_no_room(world: World, source: Peer, target: Peer, ends: str) -> None:
     fetch(world, source, target)
     heard(target)
-    part = target.replicas.file(7, 1).with_name("v7-1.part")
-    part.touch()  # all its room is taken when it is begun
+    part = Path(target.orders[-1].room)
+    assert part.exists()
     if ends != "source lost":
         says(world, target, Unsent(1, "no byte came", unreachable=True))
     if ends == "relayed in vain":
@@ -259,10 +259,9 @@ def test_a_file_of_which_no_byte_has_come_is_removed_with_the_value(
         del world.state.peers[1]
         world.mover.left(source)
     heard(target)
-    assert part.exists()
+    assert not part.exists()
     world.mover.forget([7])
     heard(target)
-    assert not part.exists()
     assert not world.state.begun
 
 
@@ -286,8 +285,7 @@ def test_dropping_what_is_on_its_way_stops_it_and_answers(world: World, source: 
     assert heard(target) == [StopTransfer(1), DropReplicas([7], [1])]
     assert target.replicas.begun == {}
     assert world.at_rest()
-    target.replicas.file(7, 1).touch()
-    says(world, target, Fetched(1, 7, 1))  # it was just being finished
+    says(world, target, Received(1, 0))  # it was just being finished
     assert not target.replicas.file(7, 1).exists()
 
 
@@ -312,7 +310,7 @@ def test_a_data_server_that_begins_goes_on_and_three_that_end_give_up(world: Wor
     pulls = target.transfers.pulls
     (order,) = pulls.pending()
     says(world, target, Pulled([1], [5_000_000]))
-    assert pulls.pending() == [replace(order, at=5_000_000)]
+    assert pulls.pending() == [replace(order, order=replace(order.order, at=5_000_000))]
     pulls.pending()
     pulls.pending()
     assert pulls.busy

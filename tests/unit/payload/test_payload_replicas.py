@@ -119,7 +119,7 @@ def test_room_that_is_gone_is_no_harm(path: Path, tmp_path: Path, scratch: bool)
 
 def test_a_job_that_is_ended_in_mid_write_leaves_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ended(fd: int, data: memoryview) -> int:
-        assert names(path) == ["v7-2.part"]
+        assert names(path) == ["v7-2.0.part"]
         raise SystemExit
 
     monkeypatch.setattr(os, "write", ended)

@@ -6,9 +6,12 @@ from value_cluster import MB, ValueCluster
 from grainlike.resources import Cores, Nodes
 from grainlike.scheduler import (
     CancelJobs,
+    CopiesLost,
+    CopyMade,
     FetchReplicas,
     FunctionDefined,
     JobsCancelled,
+    JobsRevived,
     JobState,
     LineageDropped,
     ReplicasDropped,
@@ -338,6 +341,50 @@ def test_a_function_that_may_not_run_again_leaves_a_second_replica():
     world.lose(2)
     assert [(lost, value) for lost, value, _ in world.hopeless] == [(reader, value)]
     assert not world.revived
+
+
+def test_a_value_with_a_copy_elsewhere_is_read_from_there_and_by_what_its_reader_asked_for():
+    world = cluster()
+    world.tell(FunctionDefined(2, losses=0))
+    value, reader = a_value(world, fn=2), a_value(world)
+    for event in (CopyMade(value, reader), CopyMade(value, 99), CopyMade(99, reader)):
+        world.tell(event)
+    world.release(reader)
+    for worker in (1, 2):
+        world.lose(worker)
+    assert not world.revived
+    world.join(Cores(1))
+    world.tell(ValuesWanted([value]))
+    assert [(action.jobs, action.by_copy) for action in world.told(JobsRevived)] == [([value], True)]
+    world.run()
+    assert world.given == [(value, 3)]
+    assert world.known == {value}
+    assert world.head._state.values.values[value].recomputed == 0
+
+
+def test_a_copy_that_cannot_be_read_is_tried_once_and_then_the_lineage_counts():
+    world = cluster()
+    source = a_value(world)
+    value = world.call(Cores(1), 0.0, source, size=5 * MB)
+    world.run()
+    reader = a_value(world)
+    world.tell(CopyMade(value, reader))
+    world.lose(1)
+    world.inputs[value] = ()  # of the call that reads
+    world.tell(ValuesWanted([value]))
+    (job,) = world.revived
+    assert world.head.jobs[job].inputs == ()
+    world.inputs[value] = (source,)
+    _, _, worker, cls, attempt = world.take_running(job)
+    world.finish(job, worker, cls, attempt, Code.FAILED)
+    assert [action.values for action in world.told(CopiesLost)] == [[value]]
+    assert [(action.jobs, action.by_copy) for action in world.told(JobsRevived)][:2] == [
+        ([value], True),
+        ([value], False),
+    ]
+    world.run()
+    assert world.given
+    assert world.head._state.values.values[value].recomputed == 1
 
 
 @pytest.mark.parametrize("because", ["losses", "lineage"])

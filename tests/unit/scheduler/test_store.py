@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grainlike.scheduler.store._events import (
+    CopyLeft,
     EvictReplica,
     GiveRoom,
     MemoryGranted,
@@ -120,6 +121,15 @@ def test_beyond_the_budget_each_slot_has_one_output_until_that_is_paid_back() ->
     assert asked(store, D, 30, free=FREE) == [GiveRoom(D, 30, Tier.MEMORY)]
 
 
+def test_what_exceeds_the_budget_is_counted_until_it_is_paid_back() -> None:
+    store = store_with((A, 80), scratch=0)
+    assert store.over == 0
+    asked(store, B, 60, free=FREE)
+    assert store.over == 40
+    store.handle(ReplicasRemoved([A]))
+    assert store.over == 0
+
+
 def test_nothing_goes_beyond_the_budget_where_the_machine_has_no_memory() -> None:
     assert asked(store_with((A, 100), scratch=0), B, 30, free=29) == [RefuseRoom(B, 30, 100, 0)]
 
@@ -187,6 +197,47 @@ def test_room_is_returned_whatever_became_of_it() -> None:
     assert (store.books.memory, store.books.scratch) == (0, 100)
 
 
+def test_what_a_copy_has_left_makes_way_and_until_then_the_next_goes_on_there() -> None:
+    store = store_with((A, 60))
+    copy = RoomAsked(B, 40, is_output=False)
+    assert store.handle(copy) == [GiveRoom(B, 40, Tier.MEMORY)]
+    assert store.handle(SpareTold([B], is_spare=True)) == []  # of those that are whole
+    assert asked(store, C, 30) == [SpillReplica(A, 60)]
+    store.handle(RoomReturned(C))
+    store.handle(SpillEnded(A, is_whole=False))
+    assert store.handle(CopyLeft(B)) == []
+    store.handle(SpareTold([B], is_spare=False))
+    assert store.books.memory == 100
+    assert store.handle(copy) == [GiveRoom(B, 40, Tier.MEMORY)]
+    assert store.books.memory == 100
+    assert asked(store, C, 30) == [GiveRoom(C, 30, Tier.SCRATCH)]
+    store.handle(CopyLeft(B))
+    assert asked(store, D, 30) == [EvictReplica(B), GiveRoom(D, 30, Tier.MEMORY)]
+    assert store.handle(CopyLeft(B)) == []
+    assert store.handle(copy) != [GiveRoom(B, 40, Tier.MEMORY)]
+
+
+def test_a_copy_goes_on_in_the_tier_where_its_bytes_are() -> None:
+    store = store_with((A, 90))
+    store.handle(ReplicasUsed([A]))
+    copy = RoomAsked(B, 40, is_output=False)
+    assert store.handle(copy) == [GiveRoom(B, 40, Tier.SCRATCH)]
+    store.handle(CopyLeft(B))
+    store.handle(ReplicasRemoved([A]))
+    assert store.handle(copy) == [GiveRoom(B, 40, Tier.SCRATCH)]
+    store.handle(CopyLeft(B))
+    assert store.handle(RoomAsked(B, 41, is_output=False)) == [GiveRoom(B, 41, Tier.MEMORY)]  # another attempt's
+    assert (store.books.memory, store.books.scratch) == (41, 0)
+
+
+def test_a_copy_that_is_broken_off_before_it_had_room_waits_for_none() -> None:
+    store = store_with((A, 100))
+    assert store.handle(RoomAsked(B, 30, is_output=False)) == [SpillReplica(A, 100)]
+    store.handle(CopyLeft(B))
+    assert store.handle(SpillEnded(A, is_whole=True)) == [SpillKept(A)]
+    assert store.books.memory == 0
+
+
 # --- random histories ------------------------------------------------------------------------------------------------
 
 
@@ -200,6 +251,8 @@ class World:
         self.scratch: dict[Replica, int] = {}
         self.whole: set[Replica] = set()
         self.spare: set[Replica] = set()
+        self.left: set[Replica] = set()
+        """Those of copies that were broken off."""
         self.used: dict[Replica, int] = {}
         self.found: set[Replica] = set()
         self.asked: dict[Replica, int] = {}
@@ -216,13 +269,16 @@ class World:
         match action:
             case GiveRoom(replica=replica, size=size, tier=tier):
                 assert self.asked.pop(replica) == size
+                if replica in self.left:
+                    assert replica in (self.memory if tier is Tier.MEMORY else self.scratch)
+                    self.left.discard(replica)
                 (self.memory if tier is Tier.MEMORY else self.scratch)[replica] = size
             case RefuseRoom(replica=replica):
                 del self.asked[replica]
             case EvictReplica(replica=replica):
-                assert replica in self.spare, "a primary was evicted"
+                assert replica in self.spare | self.left, "a primary was evicted"
                 assert not self.used.get(replica), "a replica in use was evicted"
-                assert replica in self.whole, "room was evicted"
+                assert replica in self.whole | self.left, "room was evicted"
                 self.gone(replica)
             case SpillReplica(replica=replica, size=size):
                 assert replica in self.whole, "room was spilled"
@@ -238,7 +294,7 @@ class World:
     def gone(self, replica: Replica) -> None:
         for place in (self.memory, self.scratch, self.asked, self.used):
             place.pop(replica, None)
-        for names in (self.whole, self.spare, self.found):
+        for names in (self.whole, self.spare, self.found, self.left):
             names.discard(replica)
 
     def _judge(self) -> None:
@@ -261,7 +317,7 @@ class World:
     def step(self, what: int, pick: int, size: int) -> None:
         """Let one of those things happen that can."""
         written = sorted(self.whole)
-        rooms = sorted({*self.memory, *self.scratch} - self.whole)
+        rooms = sorted({*self.memory, *self.scratch} - self.whole - self.left)
         users = sorted(name for name, count in self.used.items() if count)
         can = [self.ask, self.ask, self.ask, *([self.lose_scratch, self.find] if pick % 16 == 0 else [])]
         can += [partial(self.write, rooms), partial(self.write, rooms), partial(self.give_up, rooms)] if rooms else []
@@ -269,6 +325,8 @@ class World:
         can += [partial(do, written) for do in (self.offer, self.use, self.remove)] if written else []
         can += [partial(self.use_no_more, users)] if users else []
         can += [partial(self.give_up, sorted(self.asked))] if self.asked and pick % 4 == 0 else []
+        can += [partial(self.break_off, rooms)] if rooms and pick % 3 == 0 else []
+        can += [partial(self.go_on, sorted(self.left))] if self.left else []
         can += [self.some_spill_ends] if self.spills else []
         can[what % len(can)](pick, size)
 
@@ -289,6 +347,15 @@ class World:
         room = rooms[pick % len(rooms)]
         self.asked[room] = self.memory.pop(room, 0) or self.scratch.pop(room, 0)
         self.tell(RoomUnfit(room))
+
+    def break_off(self, rooms: list[Replica], pick: int, _: int) -> None:
+        self.left.add(rooms[pick % len(rooms)])
+        self.tell(CopyLeft(rooms[pick % len(rooms)]))
+
+    def go_on(self, left: list[Replica], pick: int, _: int) -> None:
+        one = left[pick % len(left)]
+        self.asked[one] = self.memory.get(one) or self.scratch[one]
+        self.tell(RoomAsked(one, self.asked[one], is_output=False))
 
     def offer(self, written: list[Replica], pick: int, _: int) -> None:
         self.spare.add(written[pick % len(written)])
@@ -330,7 +397,7 @@ class World:
             self.end_spill(0, is_whole=True)
         assert not self.asked, "somebody was not answered"
         for replica in sorted({*self.memory, *self.scratch}):
-            is_whole = replica in self.whole
+            is_whole = replica in self.whole | self.left
             self.gone(replica)
             self.tell(ReplicasRemoved([replica]) if is_whole else RoomReturned(replica))
         while self.spills:

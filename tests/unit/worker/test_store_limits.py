@@ -13,6 +13,7 @@ import pytest
 from grainlike import Cores, Memory, ResourceSpecError
 from grainlike.resources import offer_of
 from grainlike.system import free_bytes, is_in_memory, own_memory
+from grainlike_worker.store import _limits
 from grainlike_worker.store._limits import StoreOptions, store_limits
 
 SHARED = Path("/dev/shm")
@@ -123,3 +124,20 @@ def test_without_a_disk_a_limit_for_it_is_refused(monkeypatch: pytest.MonkeyPatc
     assert store_limits(StoreOptions(), OFFER).scratch == 0
     with pytest.raises(ResourceSpecError, match="scratch_limit: there is no disk for it"):
         store_limits(StoreOptions(scratch_limit="1G"), OFFER)
+
+
+@pytest.mark.parametrize("asked", [None, "128Mi"])
+def test_where_shared_memory_is_small_the_worker_holds_the_memory_itself(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, asked: str | None
+) -> None:
+    small = 64 << 20
+    monkeypatch.setattr(_limits, "free_bytes", lambda path: small if path == SHARED else free_bytes(path))
+    monkeypatch.setattr(_limits, "is_memory_small", lambda: True)
+    limits = store_limits(StoreOptions(asked), OFFER)
+    assert (limits.memory, limits.is_held) == ((1 << 30) * 30 // 100 if asked is None else 128 << 20, True)
+    assert not caplog.records
+    assert not store_limits(StoreOptions("32Mi"), OFFER).is_held
+    monkeypatch.setattr(_limits, "is_memory_small", lambda: False)  # it is full of what others have there
+    limits = store_limits(StoreOptions(asked), OFFER)
+    assert (limits.memory, limits.is_held) == (small if asked is None else 128 << 20, False)
+    assert len(caplog.records) == (asked is not None)

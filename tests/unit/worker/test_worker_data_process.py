@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 from data_ends import CREDENTIALS, LIMIT_S
+from replicas import at_once
 
 from grainlike.net import Access, Link, TcpAddress, adopt, listen_tcp
 from grainlike.wire import Message, PullReplica, Unsent
@@ -65,7 +66,7 @@ async def test_a_process_that_cannot_be_started_is_not_tried_for_ever(
     async with to_a_head() as link:
         with open_data_process(ACCESS, link, "", str(tmp_path), KEY) as data:
             assert data is not None
-            pulls = ReplicaPulls(WorkerReplicas(tmp_path), say, data)
+            pulls = ReplicaPulls(at_once(WorkerReplicas(tmp_path)), say, data)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(data.run, pulls)
                 pulls.begin(PullReplica(1, 7, 1, 10, 0, "tcp://n1:7", KEY))

@@ -17,7 +17,7 @@ from grainlike import SerializationError
 from grainlike.payload import dump_value, load_value, map_replica, replica_size, write_replica
 from grainlike.scheduler.store import Replica
 from grainlike.wire import Code, Completed, Need
-from grainlike_worker.store import _replicas
+from grainlike_worker.store import _replicas, _rooms
 from grainlike_worker.store._limits import StoreLimits
 from grainlike_worker.store._replicas import StoreFull, WorkerReplicas
 
@@ -169,8 +169,8 @@ async def test_memory_that_its_file_system_does_not_have_is_found_on_the_disk(
             raise OSError(28, "No space left on device")
         real(room, size)
 
-    real = _replicas.allocate_replica
-    monkeypatch.setattr(_replicas, "allocate_replica", of_64_mb)
+    real = _rooms.allocate_replica
+    monkeypatch.setattr(_rooms, "allocate_replica", of_64_mb)
     async with opened(places) as store:
         await store.give(0)
         assert store.is_spilled(0)
@@ -243,14 +243,97 @@ async def test_whoever_is_given_up_while_a_value_is_spilled_for_it_hears_that(
         await until(lambda: store.is_spilled(0))
 
 
+# --- copies ----------------------------------------------------------------------------------------------------------
+
+
 async def test_a_copy_has_room_on_the_disk_and_is_checked_there(places: tuple[Path, Path]) -> None:
     async with opened(places, memory=0.5) as store:
-        data = bytes(SIZE)
-        room = store.replicas.room_for(7, 1, SIZE)
-        assert room is not None
-        room.write_bytes(data)
-        store.replicas.whole(7, 1, SIZE, 12345, room)
+        room, at = await store.replicas.room_for_copy(7, 1, SIZE)
+        assert at == 0
+        assert room.stat().st_blocks * 512 >= SIZE
+        assert store.replicas.spilled == SIZE
+        store.replicas.whole(7, 1, SIZE, 12345)
         assert store.is_spilled(7)
         with pytest.raises(SerializationError, match="damaged"):
             map_replica(store.replicas.file(7, 1))
-        assert store.replicas.room_for(8, 1, 1000 * SIZE) is None
+        with pytest.raises(StoreFull):
+            await store.replicas.room_for_copy(8, 1, 1000 * SIZE)
+
+
+async def test_room_of_a_copy_is_allocated_and_counted_from_its_begin_and_given_back(
+    places: tuple[Path, Path],
+) -> None:
+    async with opened(places, memory=1, scratch=0) as store:
+        replicas = store.replicas
+        room, _ = await replicas.room_for_copy(7, 1, SIZE)
+        assert room.stat().st_blocks * 512 >= SIZE
+        with pytest.raises(StoreFull):
+            await replicas.room_for_copy(8, 1, SIZE)
+        replicas.give_back(7, 1)
+        assert not room.exists()
+        room, _ = await replicas.room_for_copy(8, 1, SIZE)
+        replicas.drop([8], [1])
+        with pytest.raises(FileNotFoundError):
+            replicas.whole(8, 1, SIZE, 0)
+        assert list(places[0].iterdir()) == []
+        await store.give(1)
+
+
+async def test_a_copy_that_is_broken_off_goes_on_in_its_room_unless_others_needed_that(
+    places: tuple[Path, Path],
+) -> None:
+    async with opened(places, memory=1, scratch=0) as store:
+        replicas = store.replicas
+        room, _ = await replicas.room_for_copy(7, 1, SIZE)
+        replicas.leave(7, 1, SIZE, 100)
+        assert replicas.left_off(7, 1) == 100
+        assert await replicas.room_for_copy(7, 1, SIZE) == (room, 100)
+        replicas.leave(7, 1, SIZE, 200)
+        await store.give(1)  # there is room for one
+        assert not room.exists()
+        assert replicas.left_off(7, 1) == 0
+        assert store.evicted == []
+        replicas.drop([1], [1])
+        again, at = await replicas.room_for_copy(7, 1, SIZE)
+        assert (again != room, at) == (True, 0)
+        replicas.leave(7, 1, SIZE, 0)
+        assert not again.exists()
+        assert list(places[0].iterdir()) == []
+
+
+async def test_a_copy_waits_for_a_spill_and_takes_its_room_then(places: tuple[Path, Path]) -> None:
+    async with opened(places, memory=1) as store:
+        await store.give(1)
+        room, _ = await store.replicas.room_for_copy(7, 1, SIZE)
+        assert room.parent == places[0]
+        assert store.is_spilled(1)
+
+
+async def test_whoever_asks_again_while_room_is_allocated_has_room_of_its_own(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(room: Path, size: int) -> None:
+        real(room, size)
+        rooms.append(room)
+        assert len(rooms) > 1 or gate.wait(60)
+
+    real, gate = _rooms.allocate_replica, threading.Event()
+    rooms: list[Path] = []
+    monkeypatch.setattr(_rooms, "allocate_replica", slow)
+    refused: list[str] = []
+
+    async def ask(store: Store) -> None:
+        with pytest.raises(StoreFull) as found:
+            await store.replicas.room_for_copy(7, 1, SIZE)
+        refused.append(str(found.value))
+
+    async with opened(places, memory=1, scratch=0) as store:
+        store.replicas._files.at_once = 0
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, store)
+            await until(lambda: rooms)
+            room, _ = await store.replicas.room_for_copy(7, 1, SIZE)
+            gate.set()
+        assert refused == ["nobody waits for it any more"]
+        assert [one.exists() for one in rooms] == [False, True]
+        assert room == rooms[1]

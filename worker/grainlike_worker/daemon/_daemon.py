@@ -152,10 +152,11 @@ async def serve_embedded(link: Link, offer: Allocation, *, name: str, show: Show
     """Be a worker inside a user's process, with coroutines in the calling loop. `show` shows what jobs write."""
     warn_of_unknown_keep()
     mind = NodeScheduler(offer, topology(), killable=False)
-    rooms = open_replicas(limits)
+    rooms = open_replicas(limits, in_program=True)
     with claimed_cgroups(move=False) as cgroups, closing(core_locks(name, offer)) as locks, rooms as replicas:
         async with open_keeper(cgroups) as keeper:
-            hello = introduction(name, offer, memory_tier(keeper, cgroups), replicas=replicas.directory)
+            tier, here = memory_tier(keeper, cgroups), (replicas.directory, replicas.budget)
+            hello = introduction(name, offer, tier, here=here)
             make = partial(runner_at_home, processes(keeper, offered_devices(offer).option), show=show)
             made = partial(_Daemon, locks=locks, keeper=keeper, replicas=replicas)
             await made(link, mind, hello, make, show=show, in_program=True).run()

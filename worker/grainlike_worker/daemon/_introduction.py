@@ -46,11 +46,12 @@ def introduction(
     *,
     lasting: bool = False,
     left_s: float | None = None,
-    replicas: str = "",
+    here: tuple[str, tuple[int, int]] = ("", (-1, 0)),
 ) -> Hello:
-    """Return the message; with `lasting`, of a worker that can reconnect and resume. It stops in `left_s`, and has
-    values that stay in the directory `replicas`.
+    """Return the message; with `lasting`, of a worker that can reconnect and resume. It stops in `left_s`.
+    `here`: its directory of values that stay, and how many bytes of them may be in shared memory, and on disk.
     """
+    replicas, (store, scratch) = here
     return Hello(
         role="worker",
         protocol_low=PROTOCOL,
@@ -71,4 +72,6 @@ def introduction(
         host=socket.gethostname(),
         left_s=-1.0 if left_s is None else left_s,
         replicas=replicas,
+        store=store,
+        scratch=scratch,
     )

@@ -1,19 +1,32 @@
 """Replicas that the data server gets from other workers: what the head asked for, and how far each has come.
 
-These books outlive a data server that is killed: the next one goes on where that had come. What a failed pull has
-brought stays, too, until the next attempt goes on with it, or the replica is dropped.
+Room for all its bytes is made before a pull begins, and the replica gets its name here when they have come. These books
+outlive a data server that is killed: the next one goes on where that had come. What a failed pull has brought stays,
+too, until the next attempt goes on with it, the replica is dropped, or its room is needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from grainlike.errors import ProtocolError
-from grainlike.wire import Buffer, Fetched, Frame, Message, Pulled, PullReplica, StopTransfer, Unsent
-from grainlike_worker.store._replicas import WorkerReplicas
+from grainlike.wire import (
+    Buffer,
+    Fetched,
+    Frame,
+    Message,
+    Pulled,
+    PullInto,
+    PullReplica,
+    Received,
+    StopTransfer,
+    Unsent,
+)
+from grainlike_worker.store._replicas import StoreFull, WorkerReplicas
 
 if TYPE_CHECKING:  # it needs what waits on sockets, of which an embedded worker has none
     from grainlike_worker.daemon._data_process import DataProcess
@@ -22,6 +35,19 @@ __all__ = ["ReplicaPulls"]
 
 MOST_STARTS = 3
 """Data servers that one pull is given to, should each of them end: it may be what ends them."""
+
+
+class _PullOrder:
+    """Pull that is under way; `order` says how far it has come."""
+
+    __slots__ = ("order", "room", "starts")
+
+    def __init__(self, order: PullReplica) -> None:
+        self.order = order
+        self.room: Path | None = None
+        """File to which it is written; None until there is one."""
+        self.starts = 0
+        """Data servers that have begun with it, since it last came on."""
 
 
 class ReplicaPulls:
@@ -43,30 +69,35 @@ class ReplicaPulls:
         self._replicas = replicas
         self._post = post
         self._data = data
-        self._pulls: dict[int, PullReplica] = {}
-        """What is under way, each with how far it has come."""
-        self._starts: dict[int, int] = {}
-        """Data servers that have begun with each, since it last came on."""
+        self._pulls: dict[int, _PullOrder] = {}
 
     def begin(self, order: PullReplica) -> None:
         """Have a replica got."""
         if self._data is None:
             self._post(Unsent(order.transfer, "this worker has no data server", unreachable=True), ())
             return
-        try:
-            self._replicas.begin(order.value, order.attempt)
-        except OSError as error:
-            self._post(Unsent(order.transfer, f"it cannot be written: {error}"), ())
+        if not self._replicas.directory:
+            self._post(Unsent(order.transfer, "it cannot be written: there is no shared memory"), ())
             return
-        at = self._replicas.begun.pop((order.value, order.attempt), 0)
-        self._pulls[order.transfer] = order = replace(order, at=at)
-        self._starts[order.transfer] = 0
-        self._data.post(order)
+        pull = self._pulls[order.transfer] = _PullOrder(order)
+        self._replicas.start(self._begin_in_room, pull, self._data)
+
+    async def _begin_in_room(self, pull: _PullOrder, data: DataProcess) -> None:
+        order = pull.order
+        try:
+            pull.room, at = await self._replicas.room_for_copy(order.value, order.attempt, order.size)
+        except StoreFull as error:
+            if self._pulls.get(order.transfer) is pull:
+                del self._pulls[order.transfer]
+                self._post(Unsent(order.transfer, str(error)), ())
+            return
+        pull.order = replace(order, at=at)
+        data.post(PullInto(pull.order, str(pull.room)))
 
     def stop(self, transfer: int) -> None:
-        """Have no more got of it. What has come of it stays until the replica is dropped."""
-        order = self._end(transfer)
-        if order is not None and self._data is not None:
+        """Have no more got of it. What has come of it stays until the replica is dropped, or its room is needed."""
+        pull = self._end(transfer)
+        if pull is not None and pull.room is not None and self._data is not None:
             self._data.post(StopTransfer(transfer))
 
     @property
@@ -74,14 +105,14 @@ class ReplicaPulls:
         """True while anything is under way."""
         return bool(self._pulls)
 
-    def pending(self) -> list[PullReplica]:
+    def pending(self) -> list[PullInto]:
         """Return what a data server that begins is to get, and give up what has seen several of them end."""
-        for transfer, order in list(self._pulls.items()):
-            self._starts[transfer] += 1
-            if self._starts[transfer] > MOST_STARTS:
+        for transfer, pull in list(self._pulls.items()):
+            pull.starts += pull.room is not None
+            if pull.starts > MOST_STARTS:
                 self._end(transfer)
-                self._post(Unsent(transfer, "data servers ended with it", at=order.at, unreachable=True), ())
-        return list(self._pulls.values())
+                self._post(Unsent(transfer, "data servers ended with it", at=pull.order.at, unreachable=True), ())
+        return [PullInto(pull.order, str(pull.room)) for pull in self._pulls.values() if pull.room is not None]
 
     def hear(self, frames: list[Frame]) -> None:
         """Take what the data server says."""
@@ -89,38 +120,39 @@ class ReplicaPulls:
             match message:
                 case Pulled():
                     self._came(message)
-                case Fetched():
-                    self._fetched(message)
+                case Received():
+                    self._received(message)
                 case Unsent():
-                    order = self._end(message.transfer, message.at)
-                    if order is not None:
+                    if self._end(message.transfer, message.at) is not None:
                         self._post(message, ())
                 case _:
                     raise ProtocolError(f"{type(message).__name__} is nothing that a data server says")
 
     def _came(self, message: Pulled) -> None:
         for transfer, at in zip(message.transfers, message.at, strict=True):
-            order = self._pulls.get(transfer)
-            if order is not None:
-                self._pulls[transfer] = replace(order, at=at)
-                self._starts[transfer] = 0
+            pull = self._pulls.get(transfer)
+            if pull is not None:
+                pull.order = replace(pull.order, at=at)
+                pull.starts = 0
         self._post(message, ())
 
-    def _fetched(self, message: Fetched) -> None:
-        order = self._pulls.pop(message.transfer, None)
-        if order is None:  # it was stopped as it was being finished
-            if (message.value, message.attempt) not in self._replicas.sizes:
-                self._replicas.drop([message.value], [message.attempt])
-            return
-        del self._starts[message.transfer]
-        self._replicas.add(order.value, order.attempt, order.size)
-        self._post(message, ())
+    def _received(self, message: Received) -> None:
+        pull = self._pulls.pop(message.transfer, None)
+        if pull is None:
+            return  # it was stopped as the last bytes came
+        order = pull.order
+        try:
+            self._replicas.whole(order.value, order.attempt, order.size, message.crc)
+        except OSError as error:
+            self._replicas.give_back(order.value, order.attempt)
+            self._post(Unsent(order.transfer, f"it cannot be written: {error}"), ())
+        else:
+            self._post(Fetched(order.transfer, order.value, order.attempt), ())
 
-    def _end(self, transfer: int, at: int | None = None) -> PullReplica | None:
-        order = self._pulls.pop(transfer, None)
-        if order is not None:
-            del self._starts[transfer]
-            at = order.at if at is None else at
-            if at:
-                self._replicas.begun[order.value, order.attempt] = at
-        return order
+    def _end(self, transfer: int, at: int | None = None) -> _PullOrder | None:
+        pull = self._pulls.pop(transfer, None)
+        if pull is not None:
+            order = pull.order
+            at = 0 if pull.room is None else order.at if at is None else at
+            self._replicas.leave(order.value, order.attempt, order.size, at)
+        return pull

@@ -75,7 +75,8 @@ async def serve_daemon(
                 link.carried_by(lambda now: keeper.hold(now.fileno()))
             tier, lasting = memory_tier(keeper, cgroups), isinstance(link, ReconnectingLink)
             left_s = None if end is None else end.left_s
-            hello = introduction(name, offer, tier, lasting=lasting, left_s=left_s, replicas=replicas.directory)
+            here = replicas.directory, replicas.budget
+            hello = introduction(name, offer, tier, lasting=lasting, left_s=left_s, here=here)
             if server is not None:
                 hello = replace(hello, data=server.address, data_key=key)
             made = partial(_Daemon, locks=locks, keeper=keeper, replicas=replicas, data=server)

@@ -1,8 +1,9 @@
 """Copies of replicas on their way through a worker's daemon: to the head, and from it.
 
 The head gives credit, so no more than that waits to be sent here; parts are mapped, not read, and written as they come,
-each in about a millisecond. Sends belong to one link: on the next one the head asks anew, from where it wants. What has
-come so far stays, as the head goes on with it. Copies between data servers pass here as orders alone (`_pulls`).
+each in about a millisecond. Room for all bytes of a copy is made first; parts that come meanwhile wait. Sends belong to
+one link: on the next one the head asks anew, from where it wants. What has come so far stays, as the head goes on with
+it. Copies between data servers pass here as orders alone (`_pulls`).
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anyio import to_thread
+
 from grainlike.errors import ProtocolError, SerializationError
-from grainlike.payload import ReplicaSource, replica_room
+from grainlike.payload import ReplicaSource, crc_of_file, is_on_disk, open_room
 from grainlike.wire import (
     GENERATION,
     Buffer,
@@ -29,7 +31,7 @@ from grainlike.wire import (
 )
 from grainlike_worker.daemon._pulls import ReplicaPulls
 from grainlike_worker.data._part_files import write_all
-from grainlike_worker.store._replicas import WorkerReplicas
+from grainlike_worker.store._replicas import StoreFull, WorkerReplicas
 
 if TYPE_CHECKING:  # it needs what waits on sockets, of which an embedded worker has none
     from grainlike_worker.daemon._data_process import DataProcess
@@ -138,51 +140,80 @@ class ReplicaTransfers:
     def _receive(self, part: ReplicaPart, buffers: Sequence[Buffer]) -> None:
         if len(buffers) != 1:
             raise ProtocolError(f"a part of value {part.value} came in {len(buffers)} buffers")
-        data = memoryview(buffers[0])
-        try:
-            receive = self._receives.get(part.transfer) or self._open(part)
-            if part.at > receive.at:
-                raise OSError(f"bytes {receive.at} to {part.at} have not come")
-            write_all(receive.fd, data, part.at)
-            receive.take(data[receive.at - part.at :])
-            if receive.at == part.size:
-                self._replicas.whole(part.value, part.attempt, part.size, receive.crc, receive.room)
-        except OSError as error:
-            self._give_up(part.transfer)
-            self._post(Unsent(part.transfer, f"it cannot be written: {error}"), ())
+        receive = self._receives.get(part.transfer)
+        if receive is not None:
+            receive.parts.append((part, memoryview(buffers[0])))
+            if receive.fd >= 0:
+                self._write(receive)
             return
-        self._post(ReplicaCredit(part.transfer, data.nbytes), ())
-        if receive.at == part.size:
-            os.close(self._receives.pop(part.transfer).fd)
-            self._post(Fetched(part.transfer, part.value, part.attempt), ())
+        if not self._replicas.directory:
+            self._refuse(part.transfer, "there is no shared memory")
+            return
+        left = self._replicas.left_off(part.value, part.attempt)
+        if part.at > left:
+            self._refuse(part.transfer, _missing(left, part.at))
+            return
+        receive = self._receives[part.transfer] = _Receive(part, memoryview(buffers[0]))
+        self._replicas.start(self._begin_in_room, receive)
 
-    def _open(self, part: ReplicaPart) -> _Receive:
-        if self._replicas.path is None:
-            raise FileNotFoundError("there is no shared memory")
-        room: Path | None
-        replica = (part.value, part.attempt)
-        at = part.at if 0 < part.at <= self._replicas.begun.pop(replica, 0) else 0
-        if at:  # it goes on where a data server has begun, in shared memory
-            room = replica_room(self._replicas.path, self._replicas.file(*replica))
-        else:
-            room = self._replicas.room_for(*replica, part.size)
-        if room is None:
-            raise OSError(f"there is no room for {part.size} bytes")
+    async def _begin_in_room(self, receive: _Receive) -> None:
+        """Have room made for a copy, and write to it what has come meanwhile: the head sends as far as credit goes."""
+        first = receive.first
         try:
-            how = 0 if at else os.O_CREAT | os.O_TRUNC
-            fd = os.open(room, os.O_WRONLY | how | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except OSError:
-            self._replicas.give_back(*replica)
-            raise
-        receive = self._receives[part.transfer] = _Receive(replica, room, fd, at)
-        return receive
+            room, _ = await self._replicas.room_for_copy(first.value, first.attempt, first.size)
+            file = self._replicas.file(first.value, first.attempt)
+            fd = open_room(room, file, os.O_RDWR)
+            try:
+                if first.at and is_on_disk(room, file):
+                    receive.crc = await to_thread.run_sync(crc_of_file, fd, first.at)
+            except BaseException:
+                os.close(fd)
+                raise
+        except (StoreFull, OSError) as error:
+            if self._receives.get(first.transfer) is receive:
+                self._give_up(first.transfer)
+                self._refuse(first.transfer, str(error))
+            return
+        if self._receives.get(first.transfer) is receive:
+            receive.fd = fd
+            self._write(receive)
+        else:
+            os.close(fd)
+
+    def _write(self, receive: _Receive) -> None:
+        """Write the parts that wait."""
+        first = receive.first
+        parts, receive.parts = receive.parts, []
+        for part, data in parts:
+            try:
+                if part.at > receive.at:
+                    raise OSError(_missing(receive.at, part.at))
+                write_all(receive.fd, data, part.at)
+                receive.take(data[receive.at - part.at :])
+                if receive.at == first.size:
+                    self._replicas.whole(first.value, first.attempt, first.size, receive.crc)
+            except OSError as error:
+                self._give_up(first.transfer)
+                self._refuse(first.transfer, str(error))
+                return
+            self._post(ReplicaCredit(first.transfer, data.nbytes), ())
+        if receive.at == first.size:
+            os.close(self._receives.pop(first.transfer).fd)
+            self._post(Fetched(first.transfer, first.value, first.attempt), ())
+
+    def _refuse(self, transfer: int, why: str) -> None:
+        self._post(Unsent(transfer, f"it cannot be written: {why}"), ())
 
     def _give_up(self, transfer: int) -> None:
         receive = self._receives.pop(transfer, None)
         if receive is not None:
-            os.close(receive.fd)
-            self._replicas.give_back(*receive.replica)
-            receive.room.unlink(missing_ok=True)
+            if receive.fd >= 0:
+                os.close(receive.fd)
+            self._replicas.give_back(receive.first.value, receive.first.attempt)
+
+
+def _missing(begin: int, end: int) -> str:
+    return f"bytes {begin} to {end} have not come"
 
 
 class _Send:
@@ -195,16 +226,19 @@ class _Send:
 
 
 class _Receive:
-    __slots__ = ("at", "crc", "fd", "replica", "room")
+    __slots__ = ("at", "crc", "fd", "first", "parts")
 
-    def __init__(self, replica: tuple[int, int], room: Path, fd: int, at: int) -> None:
-        self.replica = replica
-        self.room = room
-        self.fd = fd
-        self.at = at
+    def __init__(self, first: ReplicaPart, data: memoryview) -> None:
+        self.first = first
+        """The part with which it has begun."""
+        self.parts = [(first, data)]
+        """What has come and is not written."""
+        self.fd = -1
+        """File to which it is written; negative until there is one."""
+        self.at = first.at
         """How many bytes have come without a gap."""
         self.crc = 0
-        """CRC-32 of them, for a file on disk, of which none have come before."""
+        """CRC-32 of them."""
 
     def take(self, data: memoryview) -> None:
         """Bytes have come that follow those which are here."""

@@ -21,11 +21,11 @@ from grainlike.subprocesses import reset_signals
 from grainlike.wire import (
     TRUSTED,
     DataSetup,
-    Fetched,
     Frame,
     FrameDecoder,
     Pulled,
-    PullReplica,
+    PullInto,
+    Received,
     StopTransfer,
     Unsent,
     encode_frame,
@@ -73,7 +73,7 @@ class DataServer:
         match frame.message:
             case DataSetup() as setup if self._puller is None:
                 self._begin(setup)
-            case PullReplica() as order if self._puller is not None:
+            case PullInto() as order if self._puller is not None:
                 self._puller.pull(order)
             case StopTransfer(transfer=transfer) if self._puller is not None:
                 self._puller.stop(transfer)
@@ -88,7 +88,7 @@ class DataServer:
             server = ReplicaServer(self._listener, tls, directory, setup.data_key)
             threading.Thread(target=server.serve, daemon=True).start()
 
-    def _say(self, message: Fetched | Unsent | Pulled) -> None:
+    def _say(self, message: Received | Unsent | Pulled) -> None:
         with self._saying:
             self._control.sendall(b"".join(map(bytes, encode_frame(message))))
 

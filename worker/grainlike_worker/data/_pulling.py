@@ -11,8 +11,20 @@ from pathlib import Path
 
 from grainlike.errors import GrainlikeError, ProtocolError
 from grainlike.net import TcpAddress, parse_address
-from grainlike.payload import replica_path
-from grainlike.wire import Busy, Fetched, Gone, Here, Pulled, PullReplica, Unsent, Want, encode_data, read_data
+from grainlike.payload import is_on_disk, replica_path
+from grainlike.wire import (
+    Busy,
+    Gone,
+    Here,
+    Pulled,
+    PullInto,
+    PullReplica,
+    Received,
+    Unsent,
+    Want,
+    encode_data,
+    read_data,
+)
 from grainlike_worker.data._part_files import PartFile
 from grainlike_worker.data._reading import PART_BYTES, read_exactly
 from grainlike_worker.data._tls import DataTls
@@ -30,18 +42,18 @@ BUSY_S = 0.2
 
 
 class Puller:
-    """Gets replicas into a directory. What comes of each pull goes to `post`, from whatever thread: `Fetched` or
-    `Unsent`. A source that sends nothing for `patience_s` is unreachable.
+    """Gets the replicas of `directory` into rooms that are allocated for them. What comes of each pull goes to `post`,
+    from whatever thread: `Received` or `Unsent`. A source that sends nothing for `patience_s` is unreachable.
 
     Example::
 
         puller = Puller(tls, directory, print, patience_s=10.0)
-        puller.pull(PullReplica(1, 7, 1, size, 0, "tcp://n2:7777", name))
+        puller.pull(PullInto(PullReplica(1, 7, 1, size, 0, "tcp://n2:7777", name), room))
         puller.progress()                                   # Pulled([1], [65536]), or None
     """
 
     def __init__(
-        self, tls: DataTls, directory: Path, post: Callable[[Fetched | Unsent], object], patience_s: float
+        self, tls: DataTls, directory: Path, post: Callable[[Received | Unsent], object], patience_s: float
     ) -> None:
         self._tls = tls
         self._directory = directory
@@ -52,10 +64,11 @@ class Puller:
         self._lock = threading.Lock()
         """Held while a pull is begun, stopped or finished."""
 
-    def pull(self, order: PullReplica) -> None:
+    def pull(self, into: PullInto) -> None:
         """Begin a pull. It takes the place of one of the same number."""
+        order = into.order
         self.stop(order.transfer)
-        pull = _Pull(order)
+        pull = _Pull(order, Path(into.room))
         with self._lock:
             self._pulls[order.transfer] = pull
         source = self._sources.setdefault(order.address, _Source())
@@ -116,15 +129,14 @@ class Puller:
         """Do all that a pull takes; return the connection if it can serve another."""
         order = pull.order
         try:
-            part = PartFile(replica_path(self._directory, order.value, order.attempt), order.size, order.at)
+            part = PartFile(pull.room, self._file(order), order.size, order.at)
         except OSError as error:
-            self._end(pull, Unsent(order.transfer, f"it cannot be written: {error.strerror}"))
+            self._end(pull, Unsent(order.transfer, f"it cannot be written: {error.strerror or error}"))
             return connection
         pull.at = part.at
         try:
             return self._receive(pull, part, address, connection)
         except _UnwritableError as error:
-            part.discard()
             self._end(pull, Unsent(order.transfer, f"it cannot be written: {error.__cause__}"))
         except (OSError, ValueError) as error:
             self._unreachable(
@@ -197,11 +209,9 @@ class Puller:
         match answer:
             case Gone():
                 self._end(pull, Unsent(order.transfer, "it is not there", gone=True))
-                part.discard()
             case Here(size=size) if size == order.size:
                 self._take(pull, part, connection)
             case Here(size=size):
-                part.discard()
                 self._end(pull, Unsent(order.transfer, f"it has {size} bytes there, of {order.size}", gone=True))
                 raise ConnectionAbortedError  # its bytes come
             case _:
@@ -220,15 +230,14 @@ class Puller:
             finally:
                 self._write(part, room[:filled])
                 pull.at = part.at  # not before it is in the file: another process may go on there
-        with self._lock:
-            if pull.stopped:
-                return  # its name is not its own any more
-            try:
-                part.finish()
-            except OSError as error:
-                raise _UnwritableError from error
-            del self._pulls[pull.order.transfer]
-        self._post(Fetched(pull.order.transfer, pull.order.value, pull.order.attempt))
+        try:
+            crc = part.crc() if is_on_disk(pull.room, self._file(pull.order)) else 0
+        except OSError as error:
+            raise _UnwritableError from error
+        self._end(pull, Received(pull.order.transfer, crc))
+
+    def _file(self, order: PullReplica) -> Path:
+        return replica_path(self._directory, order.value, order.attempt)
 
     def _write(self, part: PartFile, data: memoryview) -> None:
         try:
@@ -244,7 +253,7 @@ class Puller:
         for other in source.take_all():
             self._end(other, Unsent(other.order.transfer, why, at=other.order.at, unreachable=True))
 
-    def _end(self, pull: _Pull, message: Unsent) -> None:
+    def _end(self, pull: _Pull, message: Unsent | Received) -> None:
         with self._lock:
             if self._pulls.get(pull.order.transfer) is not pull:
                 return  # it was stopped
@@ -259,8 +268,9 @@ class _UnwritableError(Exception):
 class _Pull:
     """Replica that is to be got, and how far it has come."""
 
-    def __init__(self, order: PullReplica) -> None:
+    def __init__(self, order: PullReplica, room: Path) -> None:
         self.order = order
+        self.room = room
         self.at = self.told = order.at
         self.stopped = False
         self.wake = threading.Event()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grainlike.errors import ResourceSpecError
+from grainlike.payload import is_memory_small
 from grainlike.resources import Allocation
 from grainlike.resources._quantity import UNIT, in_bytes, quantity
 from grainlike.system import free_bytes, is_in_memory, own_memory
@@ -32,7 +33,8 @@ class StoreOptions(NamedTuple):
 
 class StoreLimits(NamedTuple):
     """Bytes of shared memory and of disk; the directory below which those on disk are, None without; how many outputs
-    may exceed that; and the memory that the store shares with its jobs, 0 if they were not offered any.
+    may exceed that; the memory that the store shares with its jobs, 0 if they were not offered any; and whether the
+    worker holds the memory itself, as the file system of shared memory has too little.
     """
 
     memory: int
@@ -40,6 +42,7 @@ class StoreLimits(NamedTuple):
     place: Path | None = None
     slots: int = 1
     machine: int = 0
+    is_held: bool = False
 
 
 def store_limits(options: StoreOptions, offer: Allocation) -> StoreLimits:
@@ -55,13 +58,15 @@ def store_limits(options: StoreOptions, offer: Allocation) -> StoreLimits:
         scratch = _size("scratch_limit", options.scratch_limit)
         if scratch and place is None:
             raise ResourceSpecError("scratch_limit: there is no disk for it; name a directory on one with scratch")
-    memory = _memory(options.store, usable)
-    return StoreLimits(memory, scratch, place, max(1, len(offer.cores)), offer.memory)
-
-
-def _memory(asked: str | None, usable: int) -> int:
-    """Return the budget of shared memory."""
     room = free_bytes(_SHARED) if _SHARED.is_dir() else 0
+    may_hold = room > 0 and is_memory_small()
+    memory = _memory(options.store, usable, room=usable if may_hold else room)
+    slots = max(1, len(offer.cores))
+    return StoreLimits(memory, scratch, place, slots, offer.memory, is_held=may_hold and memory > room)
+
+
+def _memory(asked: str | None, usable: int, room: int) -> int:
+    """Return the budget of shared memory, of which there is `room`."""
     if asked is None:
         return min(usable * _STORE_PERCENT // 100, room)
     size = _size("store", asked)

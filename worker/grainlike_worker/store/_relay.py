@@ -81,7 +81,7 @@ class StoreRelay:
     async def _tell(self) -> None:
         await anyio.sleep(TOLD_WITHIN_S)
         self._is_due = False
-        stored = Stored(self._replicas.spilled, self._replicas.lost)
+        stored = Stored(self._replicas.spilled, self._replicas.lost, self._replicas.over)
         if stored != self._told:
             self._told = stored
             self._say(stored)

@@ -7,7 +7,6 @@ that ends in any other way leaves no file, however far it had come. Whatever wai
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,15 +16,14 @@ import anyio.to_thread
 
 from grainlike.payload import (
     SharedDirectory,
-    allocate_replica,
     copy_replica,
     remove_replica,
     replica_file,
     replica_path,
-    replica_room,
     seal_replica,
 )
 from grainlike.scheduler.store import (
+    CopyLeft,
     EvictReplica,
     GiveRoom,
     MemoryGranted,
@@ -50,9 +48,11 @@ from grainlike.scheduler.store import (
     StoreScheduler,
     Tier,
 )
-from grainlike.system import free_bytes, spare_memory
+from grainlike.system import spare_memory
 from grainlike.wire import Code, Completed, Need
+from grainlike_worker.store._held_memory import HeldMemory
 from grainlike_worker.store._limits import StoreLimits
+from grainlike_worker.store._rooms import LeftRoom, ReplicaRoom, RoomFiles
 
 __all__ = ["StoreFull", "WorkerReplicas", "open_replicas"]
 
@@ -60,26 +60,13 @@ logger = logging.getLogger("grainlike.worker")
 
 UNLIMITED = StoreLimits(1 << 62)
 
-_AT_ONCE = 4 * 1024 * 1024
-"""Bytes of shared memory that are allocated without a thread: it takes a millisecond or two."""
-
-_THREADS = 2
+_UNWANTED = "nobody waits for it any more"
 
 Start = Callable[..., object]
 
 
 class StoreFull(Exception):  # noqa: N818 - it is no error of this process
     """Raised where there is no room for a replica, nor will be soon. Says both sizes."""
-
-
-class _RoomAnswer:
-    """Room that was asked for: `told` once the mind has answered, by a tier, or None and why."""
-
-    __slots__ = ("answer", "told")
-
-    def __init__(self) -> None:
-        self.told = anyio.Event()
-        self.answer: Tier | str | None = None
 
 
 class WorkerReplicas:
@@ -98,13 +85,17 @@ class WorkerReplicas:
     """
 
     def __init__(
-        self, path: Path | None, limits: StoreLimits = UNLIMITED, scratch: SharedDirectory | None = None
+        self,
+        path: Path | None,
+        limits: StoreLimits = UNLIMITED,
+        scratch: SharedDirectory | None = None,
+        held: HeldMemory | None = None,
     ) -> None:
         self.path = path
         self.sizes: dict[Replica, int] = {}
         """Bytes of each replica."""
-        self.rooms: set[Replica] = set()
-        """Those for which room was asked, and that are not whole."""
+        self.rooms: dict[Replica, ReplicaRoom] = {}
+        """Rooms of those that are not whole, given or asked for."""
         self.lost = ""
         """Why nothing more is written to disk; empty while it is."""
         self.start: Start = _nowhere
@@ -113,18 +104,20 @@ class WorkerReplicas:
         self.evicted: Callable[[Replica], object] = _unheard
         self.changed: Callable[[], object] = bool
         self._place = limits.place
-        self._scratch = scratch
+        self._files = RoomFiles(path, limits.place, scratch, held)
+        self._held: dict[Replica, Path] = {}
+        """Memory of whole replicas that this process holds."""
         self._mind = StoreScheduler(
             memory=limits.memory, scratch=limits.scratch, slots=limits.slots, machine=limits.machine
         )
-        self._told: dict[Replica, _RoomAnswer] = {}
+        self._told: dict[Replica, ReplicaRoom] = {}
+        """Those that the mind has not answered."""
         self._copies: dict[Replica, tuple[Path, int]] = {}
         """Copies on disk that are whole, with their CRC-32, until the mind has said what becomes of them."""
         self.uses: dict[int, list[Replica]] = {}
         """Replicas that leases use."""
-        self._threads: anyio.CapacityLimiter | None = None
-        self.begun: dict[Replica, int] = {}
-        """Bytes that are here of replicas which could not be got whole: the next attempt goes on with them."""
+        self.begun: dict[Replica, LeftRoom] = {}
+        """What is here of replicas that could not be got whole."""
         self._overdue: set[Replica] = set()
         """Attempts that were told to have ended while they went on, and may write a value yet."""
 
@@ -137,6 +130,16 @@ class WorkerReplicas:
     def spilled(self) -> int:
         """Return the bytes on disk."""
         return self._mind.books.scratch
+
+    @property
+    def budget(self) -> tuple[int, int]:
+        """Return the bytes of shared memory and of disk that replicas may take."""
+        return self._mind.memory, self._mind.scratch
+
+    @property
+    def over(self) -> int:
+        """Return the bytes by which outputs exceed what they may take of shared memory."""
+        return self._mind.over
 
     def file(self, value: int, attempt: int) -> Path:
         """Return where a replica is, or would be."""
@@ -152,37 +155,36 @@ class WorkerReplicas:
             StoreFull: there is no room for it.
         """
         free = 0 if self._mind.books.memory + size <= self._mind.limit else spare_memory()
-        room = self._ask(RoomAsked((value, attempt), size, is_output=True, free=free))
-        while True:
-            await room.told.wait()
-            if not isinstance(room.answer, Tier):
-                raise StoreFull(room.answer or "nobody waits for it any more")
-            try:
-                return await self._allocated(value, attempt, size, room.answer)
-            except OSError as error:
-                self._misfit(room, (value, attempt), room.answer, error)
+        return await self._room(RoomAsked((value, attempt), size, is_output=True, free=free))
 
-    def room_for(self, value: int, attempt: int, size: int) -> Path | None:
-        """Return where to write a replica that comes from elsewhere, until it is `whole` or given back; None where
-        there is no room. No file is there yet.
-        """
-        self._discard(value, attempt)
-        room = self._ask(RoomAsked((value, attempt), size, is_output=False))
-        while isinstance(tier := room.answer, Tier):
-            try:
-                file = self._room_file(value, attempt, tier)
-                if free_bytes(file.parent) >= size:
-                    return file
-                raise OSError(f"{file.parent} has no room for {size} bytes")
-            except OSError as error:
-                self._misfit(room, (value, attempt), tier, error)
-        return None
+    async def room_for_copy(self, value: int, attempt: int, size: int) -> tuple[Path, int]:
+        """Return a file of `size` bytes for a replica that comes from elsewhere, all of them allocated, and how many a
+        copy that was broken off has left there. It is that until the replica is `whole`, or the room given back.
 
-    def whole(self, value: int, attempt: int, size: int, crc: int, room: Path) -> None:
-        """Note a replica from elsewhere whose bytes are all in its room; `crc` is their CRC-32. `OSError` where it is
-        gone.
+        Raises:
+            StoreFull: there is no room for it.
         """
-        seal_replica(room, self.file(value, attempt), crc)
+        left = self.begun.pop((value, attempt), None)
+        if left is None or left.size != size:
+            self._discard(value, attempt)
+            if left is not None:
+                self._files.release(left.path)
+                left = None
+        return await self._room(RoomAsked((value, attempt), size, is_output=False), left), left.at if left else 0
+
+    def left_off(self, value: int, attempt: int) -> int:
+        """Return how many bytes a copy that was broken off has left of a replica."""
+        left = self.begun.get((value, attempt))
+        return 0 if left is None else left.at
+
+    def whole(self, value: int, attempt: int, size: int, crc: int) -> None:
+        """Note a replica from elsewhere whose bytes are all in its room; `crc` is their CRC-32, if that is on disk.
+        Raises `OSError` where it is gone.
+        """
+        room = self.rooms.get((value, attempt))
+        if room is None or room.path is None:
+            raise FileNotFoundError("it was dropped")
+        seal_replica(room.path, self.file(value, attempt), crc)
         self.add(value, attempt, size)
 
     def give_back(self, value: int, attempt: int) -> None:
@@ -190,66 +192,67 @@ class WorkerReplicas:
         if (value, attempt) in self.rooms:
             self._discard(value, attempt)
 
-    def _ask(self, event: RoomAsked) -> _RoomAnswer:
-        room = self._told[event.replica] = _RoomAnswer()
+    def leave(self, value: int, attempt: int, size: int, at: int) -> None:
+        """A copy was broken off after `at` bytes: they stay for the next one, until others need their room."""
+        room = self.rooms.get((value, attempt))
+        if not at or room is None or room.path is None:
+            self.give_back(value, attempt)
+            return
+        del self.rooms[value, attempt]
+        self.begun[value, attempt] = LeftRoom(room.path, size, at)
+        self._tell(CopyLeft((value, attempt)))
+
+    async def _room(self, event: RoomAsked, left: LeftRoom | None = None) -> Path:
+        """Return the file of a room, in the one that was left, if there is one; `StoreFull` where there is none."""
+        room = self.rooms[event.replica] = self._told[event.replica] = ReplicaRoom()
+        room.path = None if left is None else left.path
         self.make_way()
-        self.rooms.add(event.replica)
         self._tell(event)
-        return room
+        while True:
+            if not room.told.is_set():
+                await room.told.wait()
+            if not isinstance(room.answer, Tier):
+                raise StoreFull(room.answer or _UNWANTED)
+            if room.path is not None:
+                return room.path
+            try:
+                path = await self._files.allocate(self.file(*event.replica), event.size, room.answer)
+            except OSError as error:
+                self._misfit(room, event.replica, room.answer, error)
+                continue
+            if self.rooms.get(event.replica) is not room:  # it was given back meanwhile
+                self._files.release(path)
+                raise StoreFull(_UNWANTED)
+            room.path = path
 
-    async def _allocated(self, value: int, attempt: int, size: int, tier: Tier) -> Path:
-        """Return the file for a replica, allocated; `OSError` where that is not possible."""
-        file = self._room_file(value, attempt, tier)
-        if tier is Tier.MEMORY and size <= _AT_ONCE:
-            allocate_replica(file, size)
-        else:
-            await anyio.to_thread.run_sync(allocate_replica, file, size, limiter=self._limiter())
-        if (value, attempt) not in self.rooms:  # it was given back meanwhile
-            file.unlink(missing_ok=True)
-            raise StoreFull("nobody waits for it any more")
-        return file
-
-    def _misfit(self, room: _RoomAnswer, replica: Replica, tier: Tier, error: OSError) -> None:
+    def _misfit(self, room: ReplicaRoom, replica: Replica, tier: Tier, error: OSError) -> None:
         """A file system cannot give the room that there should be: have the mind find another."""
         if tier is Tier.SCRATCH:
             self._lose_scratch(error)
         room.told = anyio.Event()
         room.answer = None
-        if replica in self.rooms:
+        if self.rooms.get(replica) is room:
             self._told[replica] = room
             self._tell(RoomUnfit(replica))
         else:
             room.told.set()
 
-    def _room_file(self, value: int, attempt: int, tier: Tier) -> Path:
-        file = self.file(value, attempt)
-        return replica_room(file.parent if tier is Tier.MEMORY else self._disk(), file)
-
-    def _disk(self) -> Path:
-        """Return the directory on disk, made when it is first needed; `OSError` where that is not possible."""
-        if self._scratch is None and self._place is not None:
-            self._scratch = SharedDirectory.make(self._place)
-        if self._scratch is None:
-            raise OSError(f"no directory can be made in {self._place}")
-        return self._scratch.path
-
     # --- the ends of jobs --------------------------------------------------------------------------------------------
 
     def add(self, value: int, attempt: int, size: int) -> None:
         """Note a replica that is whole."""
+        left = self.begun.pop((value, attempt), None)
+        if left is not None:  # it has come by another way
+            self._remove_left(value, attempt, left)
         self.sizes[value, attempt] = size
-        if (value, attempt) in self.rooms:
-            self.rooms.discard((value, attempt))
+        room = self.rooms.pop((value, attempt), None)
+        if room is not None:
+            held = self._files.seal(room.path)
+            if held is not None:
+                self._held[value, attempt] = held
             self._tell(ReplicaWritten((value, attempt)))
         else:
             self._tell(ReplicaFound((value, attempt), size))
-
-    def begin(self, value: int, attempt: int) -> None:
-        """Make the file that a data server fills, unless it is there; `drop` removes it. Raises `OSError`."""
-        if self.path is None:
-            raise FileNotFoundError("there is no shared memory")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        os.close(os.open(replica_room(self.path, self.file(value, attempt)), flags, 0o600))
 
     def ended(self, completed: Completed) -> None:
         """Take the ends of attempts as they are told to the head: note values that stay, and leave no others."""
@@ -322,32 +325,32 @@ class WorkerReplicas:
 
     def _discard(self, value: int, attempt: int) -> None:
         replica = (value, attempt)
-        whole = self.sizes.pop(replica, None)
-        if self.begun:
-            self.begun.pop(replica, None)
+        self.sizes.pop(replica, None)
+        if self.begun and (left := self.begun.pop(replica, None)) is not None:
+            self._files.release(left.path)
         if self.path is not None:
             remove_replica(replica_file(str(self.path), value, attempt))
-            if not whole:
-                self._remove_rooms(self.file(value, attempt))
-        if replica in self.rooms:
-            self.rooms.discard(replica)
-            room = self._told.pop(replica, None)
-            if room is not None:
-                room.told.set()
+        if self._held:
+            self._files.release(self._held.pop(replica, None))
+        room = self.rooms.pop(replica, None)
+        if room is not None:
+            self._files.release(room.path)
+            self._told.pop(replica, None)
+            room.told.set()
             self._tell(RoomReturned(replica))
         self._tell(ReplicasRemoved([replica]))
 
-    def _remove_rooms(self, file: Path) -> None:
-        for place in (file.parent, *([] if self._scratch is None else [self._scratch.path])):
-            replica_room(place, file).unlink(missing_ok=True)
+    def _remove_left(self, value: int, attempt: int, left: LeftRoom) -> None:
+        self._files.release(left.path)
+        self._tell(ReplicasRemoved([(value, attempt)]))
 
     # --- what the mind says ------------------------------------------------------------------------------------------
 
     def _tell(self, event: StoreEvent) -> None:
-        before = self._mind.books.scratch
+        before = self._mind.books.scratch, self._mind.over
         for action in self._mind.handle(event):
             self._act(action)
-        if self._mind.books.scratch != before:
+        if (self._mind.books.scratch, self._mind.over) != before:
             self.changed()
 
     def _act(self, action: StoreAction) -> None:
@@ -356,11 +359,9 @@ class WorkerReplicas:
                 self._answer(replica, tier)
             case RefuseRoom():
                 self._answer(action.replica, _why_full(action, self.lost))
-                self.rooms.discard(action.replica)
+                del self.rooms[action.replica]
             case EvictReplica(replica=replica):
-                del self.sizes[replica]
-                remove_replica(self.file(*replica))
-                self.evicted(replica)
+                self._evict(replica)
             case SpillReplica(replica=replica):
                 self.start(self._spill, replica)
             case SpillKept(replica=replica):
@@ -369,6 +370,8 @@ class WorkerReplicas:
                     seal_replica(room, self.file(*replica), crc)
                 except OSError as error:  # the replica in memory is as it was, beyond the books until it is dropped
                     self._lose_scratch(error)
+                else:
+                    self._files.release(self._held.pop(replica, None))
             case SpillDiscarded(replica=replica):
                 self._copies.pop(replica)[0].unlink(missing_ok=True)
 
@@ -377,13 +380,24 @@ class WorkerReplicas:
         room.answer = answer
         room.told.set()
 
+    def _evict(self, replica: Replica) -> None:
+        left = self.begun.pop(replica, None)
+        if left is not None:  # of which the head learns when it wants the next copy to go on there
+            self._files.release(left.path)
+            return
+        del self.sizes[replica]
+        remove_replica(self.file(*replica))
+        self._files.release(self._held.pop(replica, None))
+        self.evicted(replica)
+
     # --- the disk ----------------------------------------------------------------------------------------------------
 
     async def _spill(self, replica: Replica) -> None:
         """Copy a replica to disk."""
         try:
-            room = self._room_file(*replica, Tier.SCRATCH)
-            copy = await anyio.to_thread.run_sync(copy_replica, self.file(*replica), room, limiter=self._limiter())
+            file = self.file(*replica)
+            room = self._files.path(file, Tier.SCRATCH)
+            copy = await anyio.to_thread.run_sync(copy_replica, file, room, limiter=self._files.limiter())
         except OSError as error:
             if replica in self.sizes:
                 self._lose_scratch(error)
@@ -400,27 +414,21 @@ class WorkerReplicas:
             self._tell(ScratchLost())
             self.changed()
 
-    def _limiter(self) -> anyio.CapacityLimiter:
-        """Return what lets these threads wait for each other, and not for those of the user's program."""
-        if self._threads is None:
-            self._threads = anyio.CapacityLimiter(_THREADS)
-        return self._threads
-
     def remove(self) -> None:
         """Remove the directory on disk with all that is in it."""
-        if self._scratch is not None:
-            self._scratch.remove()
+        self._files.remove()
 
 
 @contextmanager
-def open_replicas(limits: StoreLimits = UNLIMITED) -> Iterator[WorkerReplicas]:
+def open_replicas(limits: StoreLimits = UNLIMITED, *, in_program: bool = False) -> Iterator[WorkerReplicas]:
     """Make a worker's directory of replicas, if there is shared memory; remove it with all that is in it at the end,
-    and the one on disk, if one was made.
+    and the one on disk, if one was made. With `in_program` this process is not the worker's own.
     """
     made = SharedDirectory.make()
     if limits.place is not None:
         SharedDirectory.sweep(limits.place)
-    replicas = WorkerReplicas(None if made is None else made.path, limits)
+    held = HeldMemory(in_program=in_program) if limits.is_held else None
+    replicas = WorkerReplicas(None if made is None else made.path, limits, held=held)
     try:
         yield replicas
     finally:

@@ -111,7 +111,7 @@ class LoadedFunctions:
     def arguments(self, parcel: Parcel, needs: Iterable[Need]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return arguments that refer to values which are here.
 
-        Raises `InputGoneError` where one of these is not, and as `load_arguments` does.
+        Raises `InputGoneError` where one of these is not, and what an operator on them and `load_arguments` raise.
         """
         paths = {need.value: replica_path(self.replicas, need.value, need.attempt) for need in needs}
         with resolving(paths) as referenced:
@@ -120,6 +120,8 @@ class LoadedFunctions:
             except BaseException as error:
                 if referenced.gone:
                     raise InputGoneError(referenced.gone) from error
+                if referenced.error is not None:
+                    raise referenced.error from None
                 raise
 
     def kept(

@@ -1,0 +1,155 @@
+"""Copies of values at URLs of fsspec: written by one job, read by another, so no byte of them passes the head.
+
+A copy is one file below the URL, named by chance. Its bytes are those of a replica. What is known of it (`UrlCopy`)
+goes from the job that wrote it to those that read it by the program, so what lies at the URL is unpickled only if it
+is, bit for bit, what was written.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from importlib import import_module
+from secrets import token_hex
+from typing import Any
+
+from grainlike.context import GVAR
+from grainlike.errors import SerializationError
+from grainlike.payload import dump_value, load_value, replica_parts, replica_payload
+
+__all__ = ["UrlCopy", "check_url", "read_copy", "write_copy"]
+
+_PART_BYTES = 4 * 1024 * 1024
+"""Bytes that are read at once."""
+
+_ONE_PROCESS = frozenset({"memory"})
+"""File systems of fsspec that end with the process which wrote there."""
+
+
+@dataclass(frozen=True)
+class UrlCopy:
+    """Copy of a value: its whole URL, its size in bytes, and a digest of them (BLAKE2b, 32 bytes)."""
+
+    url: str
+    size: int
+    digest: bytes
+
+
+def check_url(url: str) -> None:
+    """Raise unless copies may be kept below a URL, as far as that can be told without looking there.
+
+    Raises:
+        TypeError: it is no text.
+        ValueError: it is no URL, has a scheme that fsspec does not know, or one that lasts no longer than a process.
+        ModuleNotFoundError: fsspec is missing here, or what it needs for this scheme.
+
+    >>> check_url("/scratch/run7")
+    Traceback (most recent call last):
+    ValueError: replicate takes a URL such as s3://bucket/run7 or file:///shared/run7, not '/scratch/run7'
+    """
+    if not isinstance(url, str):
+        raise TypeError(f"replicate takes a URL as text, not {type(url).__name__}")
+    schemes = [step.partition("://")[0] for step in url.split("::")]
+    if "://" not in url:
+        raise ValueError(f"replicate takes a URL such as s3://bucket/run7 or file:///shared/run7, not {url!r}")
+    if not _ONE_PROCESS.isdisjoint(schemes):
+        raise ValueError(
+            f"what is written to {url} is in the memory of one process, and ends with it: a lasting place is needed"
+        )
+    fsspec = _fsspec()
+    for scheme in schemes:
+        try:
+            fsspec.get_filesystem_class(scheme)
+        except ImportError as error:
+            raise ModuleNotFoundError(
+                f"{url} needs a package that is not installed: {error}", name=error.name
+            ) from None
+        except ValueError:
+            raise ValueError(f"fsspec knows no scheme {scheme!r}, of {url}") from None
+
+
+def write_copy(value: Any, url: str) -> UrlCopy:
+    """Write a copy of a value to a file below a URL, and return what is known of it. It runs in a job.
+
+    However it fails, it leaves no part of a file that it could remove.
+
+    Raises:
+        OSError: it cannot be written there; says where, from which worker, and why.
+        As `check_url`: of this worker's fsspec.
+    """
+    check_url(url)
+    parts = replica_parts(dump_value(value))
+    whole = f"{url.rstrip('/')}/{token_hex(16)}"
+    digest, size = blake2b(digest_size=32), 0
+    with _saying(f"a copy cannot be written to {url}"):
+        system, path = _fsspec().core.url_to_fs(whole)
+        try:
+            system.makedirs(system._parent(path), exist_ok=True)
+            with system.open(path, "wb") as file:
+                for part in parts:
+                    _write_all(file, part)
+                    digest.update(part)
+                    size += part.nbytes
+        except BaseException:
+            with suppress(Exception):
+                system.rm_file(path)
+            raise
+    return UrlCopy(whole, size, digest.digest())
+
+
+def read_copy(copy: UrlCopy) -> Any:
+    """Return the value of which there is a copy. It runs in a job.
+
+    Raises:
+        OSError: it cannot be read.
+        SerializationError: it is not what was written: its size or its digest differs.
+        As `check_url`: of this worker's fsspec.
+    """
+    check_url(copy.url)
+    data = memoryview(bytearray(copy.size))
+    digest, at = blake2b(digest_size=32), 0
+    with _saying(f"the copy {copy.url} cannot be read"):
+        system, path = _fsspec().core.url_to_fs(copy.url)
+        with system.open(path, "rb", cache_type="none") as file:
+            while at < copy.size and (some := file.read(min(_PART_BYTES, copy.size - at))):
+                data[at : at + len(some)] = some
+                digest.update(some)
+                at += len(some)
+            longer = bool(file.read(1))
+    if at < copy.size or longer or digest.digest() != copy.digest:
+        raise SerializationError(f"the copy {copy.url} is damaged: it is not what was written")
+    return load_value(replica_payload(data))
+
+
+def _fsspec() -> Any:
+    try:
+        fsspec = import_module("fsspec")
+        import_module("fsspec.core")
+    except ModuleNotFoundError as error:
+        if error.name != "fsspec":
+            raise
+        raise ModuleNotFoundError(
+            "copies at URLs need a package that is not installed: pip install 'grainlike[fsspec]'", name="fsspec"
+        ) from None
+    return fsspec
+
+
+def _write_all(file: Any, part: memoryview) -> None:
+    """Write a part, however much the file takes at once."""
+    while part.nbytes:
+        count = file.write(part[:_PART_BYTES])
+        part = part[count:] if count is not None else part[_PART_BYTES:]
+
+
+@contextmanager
+def _saying(what: str) -> Iterator[None]:
+    """Raise `OSError` that says what could not be done, and at which worker, for whatever a file system raises."""
+    try:
+        yield
+    except Exception as error:
+        number = error.errno if isinstance(error, OSError) and error.errno is not None else errno.EIO
+        why = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
+        raise OSError(number, f"{what} (worker {GVAR.instance}): {why}") from error

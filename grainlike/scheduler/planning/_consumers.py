@@ -1,0 +1,78 @@
+"""Consumers first: at workers whose stores are nearly full, jobs that free nothing wait for those that do.
+
+A consumer is the last unfinished job that needs some value, so that its end may free that. Other jobs start at a
+crowded worker only while no consumer runs, is on its way to its inputs, or could start now. So nothing waits for what
+waits itself, and what holds something is never held up: jobs of jobs go on, and so does what makes a lost value again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from grainlike.scheduler._records import HeadJob, Shape
+from grainlike.scheduler._states import JobState
+from grainlike.scheduler._workers import WorkerState
+from grainlike.scheduler.planning._reservation import Reservation
+from grainlike.scheduler.values._table import ValueTable
+from grainlike.wire import Wait
+
+__all__ = ["Consumers"]
+
+_StartOn = Callable[[HeadJob, Shape, float], WorkerState | None]
+"""Returns a worker on which a job with inputs could start now."""
+
+
+class Consumers:
+    """Says which jobs may start at crowded workers. `table` is the scheduler's own, not a copy."""
+
+    __slots__ = ("_active", "_start_on", "_table")
+
+    def __init__(self, table: ValueTable, start_on: _StartOn) -> None:
+        self._table = table
+        self._start_on = start_on
+        self._active: bool | None = None
+
+    def begin_pass(self) -> None:
+        """Look anew, when that is first asked for, whether a consumer runs or could start."""
+        self._active = None
+
+    def may_start(self, job: HeadJob, now: float) -> bool:
+        """Return True if a job may start at a crowded worker."""
+        if self._goes_on(job):
+            return True
+        if self._active is None:
+            self._active = self._is_any_active(now)
+        return not self._active
+
+    def heeded_by(self, job: HeadJob, reservations: Iterable[Reservation]) -> list[Reservation]:
+        """Return the reservations of a crowded worker that a job heeds: a consumer those of consumers."""
+        return [held for held in reservations if self._goes_on(held.job) or not self._goes_on(job)]
+
+    def holds_back(self, job: HeadJob, now: float) -> bool:
+        """Return True if a job may not start at a crowded worker, as `may_start` would say, and remember nothing."""
+        return not self._goes_on(job) and self._is_any_active(now)
+
+    def _goes_on(self, job: HeadJob) -> bool:
+        return job.parent is not None or self._frees(job)
+
+    def _is_any_active(self, now: float) -> bool:
+        return any(self._is_active(user, now) for user in self._table.last_users())
+
+    def _frees(self, job: HeadJob) -> bool:
+        """Return True for the last job that needs some value, and for one that makes a value again."""
+        if job.data is None:
+            return False
+        return job.data.remakes or any(self._table.last_user(number) is job for number in job.inputs)
+
+    def _is_active(self, job: HeadJob, now: float) -> bool:
+        """Return True if a consumer runs, is on its way, or could start now."""
+        if job.cancelled:
+            return False
+        if job.worker:
+            return job.family is None or job.family.waits == Wait.NOTHING
+        if job.state is JobState.MOVING:
+            return job.data is not None and bool(job.data.lacks)
+        if job.state is not JobState.QUEUED or job.cls.head() is not job:
+            return False
+        shapes = (shape for shape in job.cls.shapes if shape.nodes == 1 and not shape.rationed)
+        return any(self._start_on(job, shape, now) is not None for shape in shapes)

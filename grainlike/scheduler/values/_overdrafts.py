@@ -1,0 +1,86 @@
+"""Overdrafts: workers that keep more than they may, until that is paid back.
+
+Nothing is copied to them meanwhile. What no job there uses and nobody else has is copied to workers with room, the
+largest first, until enough of it is spare where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from grainlike.scheduler._workers import WorkerState
+from grainlike.scheduler.values._leaving import Departures
+from grainlike.scheduler.values._records import ValueState
+from grainlike.scheduler.values._table import ValueTable
+from grainlike.scheduler.values._transfers import Transfers
+
+__all__ = ["Overdrafts"]
+
+
+class Overdrafts:
+    """The overdrafts of one head's workers. The arguments are the scheduler's own, not copies.
+
+    Attributes:
+        workers: those that keep more than they may.
+    """
+
+    __slots__ = ("_leaving", "_table", "_transfers", "_workers", "workers")
+
+    def __init__(
+        self, everybody: Mapping[int, WorkerState], table: ValueTable, transfers: Transfers, leaving: Departures
+    ) -> None:
+        self._workers = everybody
+        self._table = table
+        self._transfers = transfers
+        self._leaving = leaving
+        self.workers: dict[int, WorkerState] = {}
+
+    def changed(self, worker: WorkerState, over: int) -> None:
+        """Record by how many bytes a worker exceeds what it may keep."""
+        if bool(over) != bool(worker.over):
+            for value in self._table.values.values():  # another of its replicas may be the spare one from now on
+                if worker.id in value.replicas:
+                    self._table.shift(value)
+        worker.over = over
+        self._table.stirred = True
+        if over:
+            self.workers[worker.id] = worker
+        else:
+            self.workers.pop(worker.id, None)
+
+    def lost(self, worker: int) -> None:
+        """Forget a worker that is lost."""
+        self.workers.pop(worker, None)
+
+    def pay_back(self) -> None:
+        """Ask for copies elsewhere of what workers keep beyond what they may."""
+        for worker in self.workers.values():
+            self._relieve(worker)
+
+    def _relieve(self, worker: WorkerState) -> None:
+        spare = self._table.spare.get(worker.id, {})
+        here = [value for value in self._table.values.values() if worker.id in value.replicas and value.is_needed]
+        copied = {number for number, _ in self._transfers.known}
+        lacking = worker.over - sum(spare.values())
+        lacking -= sum(value.size for value in here if value.id in copied and value.id not in spare)
+        movable = [value for value in here if value.id not in copied and value.id not in spare]
+        for value in sorted(movable, key=lambda value: (-value.size, value.id)):
+            if lacking <= 0:
+                return
+            target = None if self._transfers.rooms.is_used(value, worker.id) else self._target(value)
+            if target is not None:
+                self._transfers.copy(value, target.id)
+                lacking -= value.size
+
+    def _target(self, value: ValueState) -> WorkerState | None:
+        """Return the worker with most room of those that have some for a value; None without one."""
+        rooms = self._transfers.rooms
+        others = (worker for worker in self._workers.values() if worker.id not in value.replicas)
+        able = [worker for worker in others if self._leaving.is_able(worker) and not worker.shut]
+        free = {worker.id: rooms.free(worker) for worker in able}
+        with_room = [worker for worker in able if free[worker.id] >= value.size and worker.id not in rooms.claims]
+        return max(with_room, key=lambda worker: (free[worker.id], -worker.id), default=None)
+
+    def check(self) -> None:
+        """Raise `AssertionError` unless all are known, and no others. For tests: walks over all."""
+        assert self.workers == {worker.id: worker for worker in self._workers.values() if worker.over}

@@ -1,0 +1,221 @@
+"""Room in the stores of workers, as the head counts it: what each may keep, has, and is to get.
+
+All inputs of a job that a worker lacks have room there, or none of them is sent. Spare replicas make way, unless a job
+there uses them or is on its way to them. The oldest job that will have room at a worker once these are let go has a
+claim: nothing is sent there for younger jobs meanwhile. A job without room waits outside of all queues, so that others
+of its class go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from itertools import islice
+
+from grainlike.scheduler._records import HeadJob, order
+from grainlike.scheduler._states import JobState
+from grainlike.scheduler._workers import WorkerState
+from grainlike.scheduler.values._bytes_text import bytes_text
+from grainlike.scheduler.values._records import ReplicaCopy, ValueState
+from grainlike.scheduler.values._table import ValueTable
+
+__all__ = ["Rooms", "packs"]
+
+LOOKED_AT_MOST = 64
+"""Number of jobs that wait for room which one pass looks at."""
+
+UNLIMITED = 1 << 62
+"""Bytes of the store of a worker that has not said how large it is."""
+
+SUMS_MOST = 4096
+"""Number of ways to fill shared memory that are looked at; where there are more, some way is taken to fit."""
+
+
+class Rooms:
+    """Room at the workers of one head. The arguments are the scheduler's own, not copies.
+
+    Attributes:
+        claims: the oldest job that waits for room at each worker.
+        parked: jobs that wait for room, outside of all queues, those that were looked at last behind the others.
+        misfits: jobs whose inputs fit into no store, to be looked at before the turn ends.
+        told: functions of which it was said that inputs of their jobs fit into no store.
+    """
+
+    __slots__ = ("_coming", "_known", "_table", "_workers", "claims", "misfits", "parked", "told")
+
+    def __init__(
+        self,
+        workers: Mapping[int, WorkerState],
+        table: ValueTable,
+        known: Mapping[tuple[int, int], ReplicaCopy],
+        coming: Mapping[int, int],
+    ) -> None:
+        self._workers = workers
+        self._table = table
+        self._known = known
+        self._coming = coming
+        self.claims: dict[int, HeadJob] = {}
+        self.parked: dict[int, HeadJob] = {}
+        self.misfits: dict[int, HeadJob] = {}
+        self.told: set[int] = set()
+
+    # --- what can never be ------------------------------------------------------------------------------------------
+
+    def could_hold(self, worker: WorkerState, inputs: Iterable[int]) -> bool:
+        """Return True if a worker has these values, or its store could have them all if nothing else was there."""
+        if worker.store is None:
+            return True
+        values = [self._table.values[number] for number in inputs]
+        if all(worker.id in value.replicas for value in values):
+            return True
+        return packs([value.size for value in values], *worker.store)
+
+    def is_misfit(self, job: HeadJob) -> bool:
+        """Return True if the inputs of a job fit into no store of the workers that could run it, if there are any."""
+        able = self._able(job)
+        return bool(able) and not any(self.could_hold(worker, job.inputs) for worker in able)
+
+    def doubt(self, job: HeadJob) -> bool:
+        """Return True if the inputs of a job fit into no store; have it looked at before the turn ends, then."""
+        is_misfit = self.is_misfit(job)
+        if is_misfit:
+            self.misfits[job.id] = job
+            self._table.stirred = True
+        return is_misfit
+
+    def widest(self, job: HeadJob) -> WorkerState:
+        """Return the worker with the largest store of those that could run a job; there is one."""
+        return max(self._able(job), key=lambda worker: (sum(worker.store or ()), -worker.id))
+
+    def why_misfit(self, job: HeadJob) -> str:
+        """Return in words that the inputs of a job fit into no store."""
+        widest = self.widest(job)
+        size, most = self._table.total(job.inputs), sum(widest.store or ())
+        return f"its inputs are {bytes_text(size)}; {widest.name} has room for {bytes_text(most)} at most"
+
+    def why_not_now(self, job: HeadJob) -> tuple[WorkerState, str] | None:
+        """Return a worker without room for the inputs of a job, where it could start but for that, and what room there
+        is, in words; None if another keeps it.
+        """
+        able = [worker for worker in self._workers.values() if any(map(worker.fits_now, job.cls.shapes))]
+        able = [worker for worker in able if self.could_hold(worker, job.inputs)]
+        if not able or any(self.has_room(worker, job) for worker in able):
+            return None
+        widest = max(able, key=lambda worker: (self.free(worker, job.inputs), -worker.id))
+        size, free = self._table.total(job.inputs), max(0, self.free(widest, job.inputs))
+        if widest.over:
+            return widest, f"{widest.name} keeps {bytes_text(widest.over)} more than it has room for"
+        oldest = self.claims.get(widest.id)
+        if oldest is not None and free >= self._lacking(widest, job):
+            return widest, f"the room of {widest.name} is kept for the inputs of job {oldest.id}, which is older"
+        return widest, f"its inputs are {bytes_text(size)}; {widest.name} has room for {bytes_text(free)} of them now"
+
+    def _able(self, job: HeadJob) -> list[WorkerState]:
+        return [worker for worker in self._workers.values() if any(map(worker.fits_ever, job.cls.shapes))]
+
+    # --- what can be now --------------------------------------------------------------------------------------------
+
+    def free(self, worker: WorkerState, beside: Container[int] = ()) -> int:
+        """Return the bytes that a worker has free beside these values, and all that it keeps or that comes."""
+        if worker.store is None:
+            return UNLIMITED
+        number = worker.id
+        free = sum(worker.store) - self._table.stored.get(number, 0) - self._coming.get(number, 0)
+        here = self._table.spare.get(number)
+        if here:
+            used = (self._table.values[value] for value in here if value not in beside)
+            free += sum(here[value.id] for value in used if not self.is_used(value, number))
+        return free
+
+    def has_room(self, worker: WorkerState, job: HeadJob) -> bool:
+        """Return True if all that a worker lacks of a job's inputs may be sent there now."""
+        if worker.store is None:
+            return True
+        lacking = self._lacking(worker, job)
+        if not lacking and not self._table.missing(job.inputs, worker.id):
+            return True
+        if worker.over or self.free(worker, job.inputs) < lacking:
+            return False
+        oldest = self.claims.get(worker.id)
+        if oldest is None or order(job) <= order(oldest):
+            return True
+        return not self._will_have_room(worker, oldest)
+
+    def claim(self, worker: WorkerState, job: HeadJob) -> None:
+        """Keep a worker's room for a job which has none there now, if it is the oldest that will have some."""
+        oldest = self.claims.get(worker.id)
+        is_oldest = oldest is None or order(job) < order(oldest) or not self._will_have_room(worker, oldest)
+        if is_oldest and self._will_have_room(worker, job):
+            self.claims[worker.id] = job
+
+    def is_used(self, value: ValueState, worker: int) -> bool:
+        """Return True if a job at a worker needs a value, or one that is on its way there."""
+        users = (value.users or {}).values()
+        return any(job.worker == worker or (job.data is not None and job.data.target == worker) for job in users)
+
+    # --- jobs that wait for it ---------------------------------------------------------------------------------------
+
+    def park(self, job: HeadJob) -> None:
+        """Let a job that is in no queue wait for room."""
+        job.state = JobState.MOVING
+        self.parked[job.id] = job
+
+    def waits(self, job: HeadJob) -> bool:
+        """Return True while a job waits in a queue, or for room."""
+        return (job.state is JobState.QUEUED and not job.cancelled) or self.parked.get(job.id) is job
+
+    def take_ready(self) -> list[HeadJob]:
+        """Return jobs to be queued again, as there is room for their inputs. At most `LOOKED_AT_MOST` are looked at:
+        those with a claim, and those that were not for longest.
+        """
+        self.claims = {
+            number: job for number, job in self.claims.items() if number in self._workers and self.waits(job)
+        }
+        claiming = {job.id: job for job in self.claims.values() if job.id in self.parked}
+        looked_at = {**claiming, **dict(islice(self.parked.items(), LOOKED_AT_MOST))}
+        for number in looked_at:
+            self.parked[number] = self.parked.pop(number)
+        ready = [job for job in sorted(looked_at.values(), key=order) if self._is_ready(job)]
+        for job in ready:
+            del self.parked[job.id]
+        return ready
+
+    def _is_ready(self, job: HeadJob) -> bool:
+        """Return True if a worker that could start a job has its inputs, or room for them."""
+        able = [worker for worker in self._able(job) if any(map(worker.fits_now, job.cls.shapes))]
+        return any(self.could_hold(worker, job.inputs) and self.has_room(worker, job) for worker in able)
+
+    def _lacking(self, worker: WorkerState, job: HeadJob) -> int:
+        """Return the bytes of a job's inputs that a worker has not, and that do not come."""
+        values, number = self._table.values, worker.id
+        lacking = (values[value] for value in job.inputs if (value, number) not in self._known)
+        return sum(value.size for value in lacking if number not in value.replicas)
+
+    def _will_have_room(self, worker: WorkerState, job: HeadJob) -> bool:
+        """Return True if a queued job has room at a worker once all spare replicas there are let go."""
+        if not self.waits(job) or worker.store is None or worker.leaving or worker.shut:
+            return False
+        spare, known = self._table.spare.get(worker.id, {}), self._table.values
+        if any(number not in known for number in job.inputs):
+            return False
+        kept = self._table.stored.get(worker.id, 0) - sum(spare.values())
+        values = [known[number] for number in job.inputs]
+        needed = sum(value.size for value in values if worker.id not in value.replicas or value.id in spare)
+        return kept + needed <= sum(worker.store)
+
+
+def packs(sizes: Iterable[int], memory: int, scratch: int) -> bool:
+    """Return True if values of these sizes fit into two tiers together, each whole in one of them.
+
+    Example::
+
+        packs([6, 6], 10, 10)       # True
+        packs([6, 6, 6], 10, 10)    # False
+    """
+    found = sorted(sizes, reverse=True)
+    least = sum(found) - scratch
+    sums = {0}
+    for size in found:
+        if max(sums) >= least or len(sums) > SUMS_MOST:
+            break
+        sums |= {one + size for one in sums if one + size <= memory}
+    return least <= memory and (max(sums) >= least or len(sums) > SUMS_MOST)

@@ -1,0 +1,77 @@
+"""Source distribution: all that is kept, metadata that an index of packages takes, and a README that it can show."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+from email import message_from_string
+from email.message import Message
+from pathlib import Path
+
+import pytest
+from readme_renderer import markdown
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Texts of the files of a source distribution, by path; of files that are no text the beginning."""
+    folder = tmp_path_factory.mktemp("sdist")
+    build = "import sys; from hatchling.build import build_sdist; build_sdist(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", build, str(folder)], cwd=ROOT, check=True, capture_output=True)
+    (archive,) = folder.glob("grainlike-*.tar.gz")
+    texts = {}
+    with tarfile.open(archive) as opened:
+        for member in opened:
+            file = opened.extractfile(member)
+            assert file is not None, f"{member.name} is no file"
+            texts[member.name.partition("/")[2]] = file.read().decode(errors="replace")
+    return texts
+
+
+@pytest.fixture(scope="module")
+def metadata(sdist: dict[str, str]) -> Message:
+    return message_from_string(sdist["PKG-INFO"])
+
+
+@pytest.mark.skipif(
+    shutil.which("git") is None or not (ROOT / ".git").exists(), reason="there is no repository to compare with"
+)
+def test_every_file_of_the_repository_is_in_it(sdist: dict[str, str]) -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
+    kept = {name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()}
+    assert len(kept) > 800
+    assert kept - set(sdist) == set()
+
+
+def test_what_builds_leave_is_not_in_it(sdist: dict[str, str]) -> None:
+    assert not [name for name in sdist if re.match(r"(\.venv|build|dist)\b", name) or name.endswith(".pyc")]
+
+
+def test_an_index_can_show_the_readme_and_its_links_lead_somewhere(metadata: Message) -> None:
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    page = markdown.render(str(metadata.get_payload()))
+    assert page is not None
+    assert re.search(r"<h1[^>]*>grainlike<", page)
+    assert page.count("<pre") > 5
+    targets = re.findall(r'(?:href|src)="([^"]*)"', page)
+    places = {f"#{place}" for place in re.findall(r'\bid="([^"]*)"', page)}
+    assert [target for target in targets if not target.startswith("https://") and target not in places] == []
+    assert "](" not in page
+
+
+def test_classifiers_name_each_python_that_the_tests_are_run_on(metadata: Message) -> None:
+    classifiers = metadata.get_all("Classifier", [])
+    named = re.findall(r"Python :: (3\.\d+)$", "\n".join(classifiers), re.MULTILINE)
+    makefile = (ROOT / "Makefile").read_text()
+    (tried,) = re.findall(r"^PYTHONS \?= (.*)$", makefile, re.MULTILINE)
+    assert [f"python{version}" for version in named] == tried.split()
+    assert metadata["Requires-Python"] == f">={named[0]}"
+
+
+def test_it_names_every_extra(metadata: Message) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(metadata.get_all("Provides-Extra", [])) == set(project["optional-dependencies"])

@@ -1,0 +1,110 @@
+"""Copies of large values at a URL: who writes and reads them, what outlives all workers, and bad places."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from far import books, far_workers, far_workers_of_client, lose
+from test_faults_values import LARGE, at_rest, lines, make, size_of
+from waiting import until
+
+from grainlike import Cores, Executor, Retry, ValueLostError, delayed, gather, info, replicate
+
+pytestmark = pytest.mark.asyncio
+
+once = delayed(make.function.callable, retries=Retry(0, losses=0)) @ Cores(1)
+
+
+@pytest.fixture(params=[far_workers, far_workers_of_client], ids=["embedded", "client"])
+def far(request):
+    """Far workers of a program that has a head, or uses one elsewhere."""
+    return request.param
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory that all workers reach, as they are on this machine."""
+    return tmp_path / "run7"
+
+
+async def test_a_copy_outlives_all_workers_and_is_read_by_jobs_and_the_program(far, start_worker, tmp_path, place):
+    log = tmp_path / "log"
+    async with far(start_worker, "n1", "n2") as (executor, workers):
+        values = [once(LARGE, str(log)), (make @ Cores(1))(LARGE, str(log))]
+        await replicate(values, to=place.as_uri())
+        assert len(list(place.iterdir())) == 2
+        report = executor.report()
+        assert (report.fetched, report.relayed) == (0, 0)  # no byte of it passed the head
+        made = len(lines(log))
+        for name in ("n1", "n2"):
+            await lose(executor, workers, name)
+        await until(lambda: not any(info(r_).where for r_ in values))  # clients hear it later
+        start_worker(executor.address, name="n3")
+        assert await (size_of @ Cores(1))(*values) == 2 * LARGE
+        assert [info(r_).where for r_ in values] == [("n3",)] * 2
+        assert len(await values[0]) == LARGE
+        assert len(lines(log)) == made == 2
+        assert (info(values[0]).recomputed, executor.report().recomputed) == (0, 0)
+        assert "made again" not in str(await executor.explain(values[0]))
+        values.clear()
+        await at_rest(executor)
+
+
+async def test_what_only_the_program_wants_is_read_from_the_copy(far, start_worker, place):
+    async with far(start_worker, "n1") as (executor, workers):
+        a_ = once(LARGE)
+        await replicate(a_, to=place.as_uri())
+        await lose(executor, workers, "n1")
+        start_worker(executor.address, name="n2")
+        assert await a_ == bytearray(LARGE)
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(bytes(path.stat().st_size))])
+async def test_a_copy_that_is_gone_or_damaged_is_no_copy(start_worker, tmp_path, place, harm):
+    log = tmp_path / "log"
+    async with far_workers(start_worker, "n1") as (executor, workers):
+        a_, b_ = (make @ Cores(1))(LARGE, str(log)), once(LARGE)
+        await replicate([a_, b_], to=place.as_uri())
+        for path in place.iterdir():
+            harm(path)
+        await lose(executor, workers, "n1")
+        start_worker(executor.address, name="n2")
+        assert len(await a_) == LARGE  # made again
+        assert (len(lines(log)), executor.report().recomputed) == (2, 1)
+        with pytest.raises(ValueLostError, match="its copy could not be read, and its function may not run again"):
+            await b_
+        assert [value.durable for value in books(executor).values()] == [None, None]
+
+
+async def test_a_second_copy_takes_the_place_of_the_first_in_what_is_read(start_worker, place):
+    async with far_workers(start_worker, "n1") as (executor, workers):
+        a_ = once(LARGE)
+        await replicate(a_, to=place.as_uri())
+        for path in place.iterdir():
+            path.unlink()
+        await replicate(a_, 1, to=(place / "deeper" / "down").as_uri())
+        await lose(executor, workers, "n1")
+        start_worker(executor.address, name="n2")
+        assert len(await a_) == LARGE
+
+
+async def test_where_nothing_can_be_written_the_error_says_so_and_the_value_stays(far, start_worker, place):
+    place.write_text("no directory")
+    async with far(start_worker, "n1") as (executor, _):
+        a_ = once(LARGE)
+        with pytest.raises(OSError, match=rf"cannot be written to {place.as_uri()} \(worker n1\): "):
+            await replicate(a_, to=place.as_uri())
+        assert info(a_).where == ("n1",)
+        assert len(await a_) == LARGE
+        del a_
+        await at_rest(executor)
+
+
+async def test_small_values_need_no_copy(place):
+    async with Executor(local=Cores(1)):
+        small_, list_ = (delayed(int) @ Cores(1))(3), gather((make @ Cores(1))(LARGE), (make @ Cores(1))(1))
+        await replicate(small_, to=place.as_uri())
+        assert not place.exists()
+        await replicate(list_, to=place.as_uri())
+        assert len(list(place.iterdir())) == 1

@@ -1,0 +1,105 @@
+"""Operators on large values: applied in the one job that needs them, and else in the program."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from far import far_workers, far_workers_of_client
+from test_faults_values import LARGE, make, size_of
+
+from grainlike import Cores, JobCancelledError, cancel, delayed, gather, info, start, wait
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture(params=[far_workers, far_workers_of_client], ids=["embedded", "client"])
+def far(request):
+    """Far workers of a program that has a head, or uses one elsewhere."""
+    return request.param
+
+
+@delayed
+def column(rows: int) -> np.ndarray:
+    return np.arange(rows, dtype=float).reshape(-1, 2)
+
+
+@delayed
+def show(*values: object) -> str:
+    return " ".join(map(str, values))
+
+
+@delayed(nout=2)
+def halves(size: int) -> tuple[bytes, bytes]:
+    return b"l" * size, b"r" * size
+
+
+async def test_what_a_job_needs_of_a_large_value_is_made_there(far, start_worker):
+    async with far(start_worker, "n1") as (executor, _):
+        a_, b_ = (column @ Cores(1))(LARGE // 8), (make @ Cores(1))(LARGE)
+        job = show @ Cores(1)
+        told = [
+            *(job(a_[1]), job(a_[1:3, 0] + 10), job(1 - a_[0]), job(a_.shape)),
+            *(job(np.mean(a_[:2])), job(a_.sum(axis=0)[0] * 2), job([b_[0], {"k": b_[1]}]), job(abs(a_)[2][1])),
+        ]
+        assert await gather(told) == [
+            *("[2. 3.]", "[12. 14.]", "[1. 0.]", f"({LARGE // 16}, 2)"),
+            *("1.5", str(2 * float(np.arange(LARGE // 8)[::2].sum())), "[0, {'k': 0}]", "5.0"),
+        ]
+        assert executor.report().fetched < LARGE // 10
+
+
+async def test_a_part_of_several_values_is_taken_in_the_job_that_needs_it(far, start_worker):
+    async with far(start_worker, "n1") as (executor, _):
+        left_, right_ = (halves @ Cores(1))(LARGE)
+        assert await gather((size_of @ Cores(1))(left_), (size_of @ Cores(1))(right_, right_)) == [LARGE, 2 * LARGE]
+        assert executor.report().fetched == 0
+        assert await right_ == b"r" * LARGE  # it is fetched for the program, too
+
+
+async def test_an_operators_error_is_the_jobs_and_that_of_who_awaits_it(far, start_worker):
+    async with far(start_worker, "n1") as (executor, _):
+        a_ = (make @ Cores(1))(LARGE)
+        part_ = a_[LARGE]
+        with pytest.raises(IndexError, match="index out of range"):
+            await (size_of @ Cores(1))(part_)
+        assert executor.report().fetched == 0
+        for _ in range(2):
+            with pytest.raises(IndexError, match="index out of range"):
+                await part_
+        assert info(part_).state == "failed"
+        with pytest.raises(IndexError, match="index out of range"):
+            await (size_of @ Cores(1))(part_)
+
+
+async def test_what_several_need_or_the_program_itself_is_applied_once_in_the_program(start_worker):
+    async with far_workers(start_worker, "n1") as (executor, _):
+        a_ = (make @ Cores(1))(LARGE)
+        part_ = a_[:10]
+        assert await gather((size_of @ Cores(1))(part_), (size_of @ Cores(1))(part_)) == [10, 10]
+        assert executor.report().fetched > LARGE
+        assert await (delayed(len)(a_[1:]) + 1) == LARGE
+
+
+async def test_an_operator_that_was_left_to_a_job_is_there_for_others_later(far, start_worker):
+    async with far(start_worker, "n1") as (executor, _):
+        a_ = (make @ Cores(1))(LARGE)
+        part_ = a_[:10]
+        assert await (size_of @ Cores(1))(part_) == 10
+        assert await (size_of @ Cores(1))(part_, part_[1:]) == 19
+        assert executor.report().fetched == 0
+        assert await (part_ + b"x") == bytes(10) + b"x"
+        assert await part_ == bytes(10)
+        assert set(await wait(part_)) == {part_}
+        assert await (size_of @ Cores(1))(part_) == 10
+
+
+async def test_a_job_that_is_cancelled_leaves_its_operator_as_it_was(start_worker):
+    async with far_workers(start_worker, "n1"):
+        a_ = (make @ Cores(1))(LARGE)
+        await wait(a_)
+        part_ = a_[:10]
+        waits_ = start((size_of @ Cores(4))(part_))
+        cancel(waits_)
+        with pytest.raises(JobCancelledError):
+            await waits_
+        assert await part_ == bytes(10)

@@ -1,0 +1,91 @@
+"""Jobs whose inputs have no room where they could run: they wait, say why, and start when there is some."""
+
+import gc
+import logging
+import re
+
+import numpy as np
+import pytest
+from far import far_workers, head_of
+from waiting import until
+
+from grainlike import Cores, Resource, delayed, info, start, wait
+from grainlike.payload import memory_id
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.skipif(not memory_id(), reason="no shared memory in the file system")]
+
+COUNT = 100_000
+SIZE = 8 * COUNT
+ROOM = SIZE + 4096
+"""Bytes of a replica, and a few."""
+
+ELSEWHERE = "import grainlike.payload as p\np.memory_id = lambda: {name!r}"
+
+
+@delayed
+def made(number):
+    return np.full(COUNT, number, dtype=np.float64)
+
+
+@delayed
+def total(*values):
+    return float(sum(value.sum() for value in values))
+
+
+def at(name: str):
+    return Cores(1) & Resource(name, 1)
+
+
+async def made_at(name: str, count: int):
+    values = [start((made @ at(name))(1)) for _ in range(count)]
+    return await wait(values)
+
+
+async def test_a_job_whose_inputs_fit_nowhere_waits_and_starts_where_there_is_room(start_worker, caplog) -> None:
+    more = ("--store", str(2 * ROOM), "--scratch-limit", "0")
+    async with far_workers(start_worker, "n1", "n2", resources="cores=1 {name}=4", more=more) as (executor, _):
+        values = [*await made_at("n1", 2), *await made_at("n2", 1)]
+        with caplog.at_level(logging.WARNING, "grainlike"):
+            sum_ = start((total @ Cores(1))(*values))
+            await until(lambda: "waits for a worker with a larger store" in caplog.text)
+        found = await executor.explain(sum_)
+        assert found.reason == "store"
+        assert re.fullmatch(r"its inputs are 2\.4 MB; n[12] has room for 1\.6 MB at most", found.why)
+        start_worker(executor.address, name="n3", resources="cores=1", first=ELSEWHERE.format(name="n3"))
+        assert await sum_ == 3 * COUNT
+
+
+async def test_a_job_whose_inputs_have_no_room_now_starts_when_values_there_are_let_go(start_worker) -> None:
+    more = ("--store", str(2 * ROOM), "--scratch-limit", "0")
+    async with far_workers(start_worker, "n1", "n2", resources="cores=1 {name}=4", more=more) as (executor, _):
+        inputs = await made_at("n1", 2)
+        kept = await made_at("n2", 2)
+        sum_ = start((total @ at("n2"))(*inputs))
+        await until(lambda: _reason(executor) == "store")
+        assert "its inputs are 1.6 MB; n2 has room for" in str(await executor.explain(sum_))
+        del kept
+        gc.collect()
+        assert await sum_ == 2 * COUNT
+
+
+async def test_what_a_worker_keeps_beyond_its_budget_moves_to_one_with_room(start_worker) -> None:
+    more = ("--store", str(ROOM), "--scratch-limit", "0")
+    async with far_workers(start_worker, "n1", resources="cores=1 {name}=4", more=more) as (executor, _):
+        start_worker(executor.address, name="n2", resources="cores=1", first=ELSEWHERE.format(name="n2"))
+        await executor.wait_for_workers(2)
+        values = [*await made_at("n1", 1), *await made_at("n1", 1)]
+        await until(lambda: sorted(info(value_).where for value_ in values) == [("n1",), ("n2",)])
+        (peer,) = [peer for peer in head_of(executor).peers.values() if peer.name == "n1"]
+        await until(lambda: not head_of(executor).state.scheduler.workers[peer.number].over)
+        assert await (total @ Cores(1))(*values) == 2 * COUNT
+        assert executor.report().recomputed == 0
+
+
+def _reason(executor) -> str:
+    found = head_of(executor).state.scheduler.explain(_job(executor), 0.0)
+    return "" if found is None else found.reason
+
+
+def _job(executor) -> int:
+    (job,) = head_of(executor).state.scheduler.jobs
+    return job

@@ -1,0 +1,279 @@
+"""Room in the stores of workers: what a job's inputs need, who gets it, and what can never have any."""
+
+import pytest
+from value_cluster import MB, ValueCluster
+
+from grainlike.resources import Cores
+from grainlike.scheduler import InputsUnfit, ReplicasGone, ReplicationAsked, Ticked, WorkerStored
+from grainlike.scheduler.values._rooms import packs
+
+FOREVER = 1e6
+
+
+class Stores(ValueCluster):
+    """Workers with one core and a store of so many megabytes each, of which `values` makes some at one worker."""
+
+    def __init__(self, *megabytes, closed=False, cores=1):
+        super().__init__(closed=closed, has_data=True)
+        for size in megabytes:
+            self.join(Cores(cores), store=size * MB)
+        self.function(1)
+
+    def join(self, offer, **known):
+        self.stores[len(self.free_at_work) + 1] = set()
+        super(ValueCluster, self).join(offer, **{"has_data": True, **known})
+
+    def values(self, worker, *megabytes):
+        """Have values made at a worker, with all others busy."""
+        found = []
+        for size in megabytes:
+            number = self.call(Cores(1), 0.0, size=size * MB)
+            self.run(self.now)
+            made = self.started_on[number]
+            while made != worker:  # move it there by hand
+                value = self.head._state.values.values[number]
+                self.head._state.transfers.copy(value, worker)
+                self.tell(Ticked())
+                self.arrive(number, worker)
+                self.stores[made].discard((number, 1))
+                self.gone(made, number)
+                made = worker
+            found.append(number)
+        return found
+
+    def gone(self, worker, value):
+        self.tell(ReplicasGone(worker, [value], [1]))
+
+    def later(self, seconds):
+        self.now += seconds
+        self.tell(Ticked())
+
+    def why(self, job):
+        found = self.head.explain(job, self.now)
+        return found.reason, str(found)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "memory", "scratch", "fits"),
+    [
+        ([], 0, 0, True),
+        ([10], 10, 0, True),
+        ([11], 10, 10, False),
+        ([6, 6], 10, 10, True),
+        ([6, 6, 6], 10, 10, False),
+        ([5, 5, 6, 4], 10, 10, True),
+        ([7, 7, 3, 3], 10, 10, True),
+        ([9, 6, 5], 11, 9, True),
+        ([1] * 40, 39, 0, False),
+        ([1] * 40, 39, 1, True),
+    ],
+)
+def test_values_are_packed_into_two_tiers_whole(sizes, memory, scratch, fits):
+    assert packs(sizes, memory, scratch) is fits
+
+
+def test_a_job_whose_inputs_fit_into_no_store_fails_where_no_worker_may_come():
+    world = Stores(30, 30, closed=True)
+    (one,), (two,) = world.values(1, 20), world.values(2, 20)
+    job = world.call(Cores(1), 1.0, one, two)
+    assert world.told(InputsUnfit) == [
+        InputsUnfit([job], "its inputs are 40 MB; n1 has room for 30 MB at most", failed=True)
+    ]
+    assert job not in world.head.jobs
+    assert not world.under_way
+
+
+def test_where_workers_may_come_it_waits_is_warned_of_once_and_starts_when_one_comes_with_room():
+    world = Stores(30, 30)
+    (one,), (two,) = world.values(1, 20), world.values(2, 20)
+    jobs = world.call(Cores(1), 1.0, one, two, n=3)
+    warned = world.told(InputsUnfit)
+    assert [action.failed for action in warned] == [False]
+    assert not world.under_way
+    assert world.why(jobs[0]) == (
+        "store",
+        f"Job {jobs[0]} waits for room in a store: its inputs are 40 MB; n1 has room for 30 MB at most.",
+    )
+    world.join(Cores(1), store=40 * MB)
+    world.arrive_all()
+    assert world.started_on[jobs[0]] == 3
+
+
+def test_a_worker_that_has_all_inputs_runs_the_job_however_small_its_store_is():
+    world = Stores(30, closed=True)
+    job = world.call(Cores(1), 1.0, *world.values(1, 20, 20))
+    assert world.started_on[job] == 1
+    assert not world.told(InputsUnfit)
+
+
+def test_a_disk_counts_until_it_is_given_up():
+    world = Stores(30, 10, closed=True)
+    world.head.workers[2].store = 30 * MB, 30 * MB
+    (one,), (two,) = world.values(1, 25), world.values(2, 25)
+    busy = world.submit(Cores(1), FOREVER, n=2)
+    job = world.call(Cores(1), 1.0, one, two)
+    assert job in world.head.jobs
+    world.tell(WorkerStored(2, 0, lost=True))
+    assert [action.jobs for action in world.told(InputsUnfit)] == [[job]]
+    assert set(world.head.jobs) == set(busy)
+
+
+def test_the_loss_of_the_one_worker_with_room_fails_a_job_where_none_may_come():
+    world = Stores(30, 30, 90, closed=True)
+    (one,), (two,) = world.values(1, 20), world.values(2, 20)
+    world.submit(Cores(1), FOREVER, n=3)
+    job = world.call(Cores(1), 1.0, one, two)
+    assert not world.told(InputsUnfit)
+    world.lose(3)
+    assert [action.jobs for action in world.told(InputsUnfit)] == [[job]]
+
+
+def test_all_inputs_of_a_job_have_room_or_none_is_sent():
+    world = Stores(100, 30)
+    first, second, third = world.values(1, 10, 10, 10)
+    (kept,) = world.values(2, 10)
+    world.submit(Cores(1), FOREVER)  # the first worker is busy
+    (busy,) = [worker for worker in (1, 2) if not world.head.workers[worker].free["cores"]]
+    assert busy == 1
+    job = world.call(Cores(1), 1.0, first, second, third)
+    world.later(10.0)
+    assert not world.under_way
+    reason, words = world.why(job)
+    assert reason == "store"
+    assert "its inputs are 30 MB; n2 has room for 20 MB of them now" in words
+    world.release(kept)
+    world.later(1.0)  # as long as moving them takes
+    assert {worker for _, worker in world.under_way} == {2}
+    world.arrive_all()
+    assert world.started_on[job] == 2
+
+
+def test_the_oldest_job_has_what_room_there_will_be_and_younger_ones_do_not_take_it():
+    world = Stores(200, 40, cores=2)
+    big = world.values(1, 18, 18)
+    small = world.values(1, 10, 10, 10)
+    world.submit(Cores(1), FOREVER, n=2)
+    assert world.head.workers[1].free["cores"] == 0
+    running = world.call(Cores(1), 100.0, small[0])
+    world.later(10.0)
+    world.arrive_all()
+    assert world.started_on[running] == 2
+    old = world.call(Cores(1), 1.0, *big)  # 36 of 40 MB, of which 10 are in use
+    young = world.call(Cores(1), 1.0, small[1])
+    world.later(10.0)
+    assert not world.under_way
+    assert world.why(old)[0] == "store"
+    assert world.why(young)[1].endswith(f"the room of n2 is kept for the inputs of job {old}, which is older.")
+    world.run(world.now + 100)
+    world.later(1.0)
+    assert {value for value, _ in world.under_way} == set(big)
+    world.arrive_all()
+    assert world.started_on[old] == 2
+
+
+def test_who_will_have_no_room_holds_up_nobody():
+    world = Stores(200, 40, cores=2)
+    big, (small,) = world.values(1, 18, 18), world.values(1, 10)
+    world.values(2, 20)  # somebody keeps it
+    world.submit(Cores(1), FOREVER, n=2)
+    old = world.call(Cores(1), 1.0, *big)
+    young = world.call(Cores(1), 1.0, small)
+    world.later(10.0)
+    world.arrive_all()
+    assert world.started_on.get(young) == 2
+    assert old not in world.started_on
+
+
+def test_a_job_whose_preferred_worker_has_no_room_for_the_rest_goes_elsewhere_at_once():
+    world = Stores(40, 100, 100)
+    (one, _), (two,) = world.values(1, 20, 10), world.values(2, 15)
+    job = world.call(Cores(1), 1.0, one, two)
+    assert {worker for _, worker in world.under_way} == {2}
+    world.arrive_all()
+    assert world.started_on[job] == 2
+
+
+def test_nothing_is_sent_to_a_worker_beyond_its_budget_until_that_is_paid_back():
+    world = Stores(100, 100)
+    (value,) = world.values(1, 20)
+    world.submit(Cores(1), FOREVER)
+    world.tell(WorkerStored(2, over=5 * MB))
+    job = world.call(Cores(1), 1.0, value)
+    world.later(10.0)
+    assert not world.under_way
+    assert world.why(job)[1].endswith("n2 keeps 5 MB more than it has room for.")
+    world.tell(WorkerStored(2, over=0))
+    world.later(10.0)
+    assert world.under_way
+    world.arrive_all()
+    assert world.started_on[job] == 2
+
+
+def test_jobs_on_their_way_to_a_worker_that_exceeds_its_budget_go_elsewhere():
+    world = Stores(300, 300, 300)
+    first, second, third = world.values(1, 20, 20, 20)
+    world.submit(Cores(1), FOREVER)
+    world.head._state.workers[3].shut_for("quarantine", "for now")
+    job = world.call(Cores(1), 1.0, first, second, third)
+    world.later(10.0)
+    assert {worker for _, worker in world.under_way} == {2}
+    world.head._state.workers[3].open_again("quarantine")
+    world.tell(WorkerStored(2, over=MB))
+    world.later(10.0)
+    world.arrive_all()
+    assert world.started_on[job] == 3
+
+
+# --- overdrafts -----------------------------------------------------------------------------------------------------
+
+
+def spare_at(world):
+    spare = world.head._state.values.spare
+    return {worker: sorted(values) for worker, values in spare.items()}
+
+
+def test_what_a_worker_keeps_beyond_its_budget_moves_to_one_with_room_largest_first_and_is_spare_then():
+    world = Stores(40, 30, 100)
+    small, large, middle = world.values(1, 10, 25, 20)
+    world.tell(WorkerStored(1, over=15 * MB))
+    assert set(world.under_way) == {(large, 3)}
+    world.arrive(large, 3)
+    assert spare_at(world) == {1: [large]}
+    assert not world.under_way  # enough is spare
+    world.gone(1, large)
+    world.tell(WorkerStored(1, over=0))
+    assert world.where(small) == world.where(middle) == [1]
+
+
+def test_where_the_overdraft_is_paid_back_otherwise_the_older_replica_counts_again():
+    world = Stores(40, 100)
+    (value,) = world.values(1, 25)
+    world.tell(WorkerStored(1, over=5 * MB))
+    world.arrive(value, 2)
+    assert spare_at(world) == {1: [value]}
+    world.tell(WorkerStored(1, over=0))
+    assert spare_at(world) == {2: [value]}
+
+
+def test_what_a_job_uses_stays_and_what_fits_nowhere_waits_until_there_is_room():
+    world = Stores(40, 30)
+    used, other = world.values(1, 20, 10)
+    (kept,) = world.values(2, 25)
+    job = world.call(Cores(1), 100.0, used)
+    assert world.started_on[job] == 1
+    world.tell(WorkerStored(1, over=5 * MB))
+    assert not world.under_way
+    world.release(kept)
+    assert set(world.under_way) == {(other, 2)}
+
+
+def test_replicas_that_were_asked_for_do_not_go_to_a_worker_beyond_its_budget():
+    world = Stores(100, 100, 100)
+    (value,) = world.values(1, 20)
+    world.tell(WorkerStored(2, over=MB))
+    world.tell(ReplicationAsked([value], 0))
+    assert set(world.under_way) == {(value, 3)}
+    world.arrive_all()
+    assert world.reached == [value]
+    world.tell(WorkerStored(2, over=0))
+    assert set(world.under_way) == {(value, 2)}
