@@ -13,8 +13,8 @@ keeps outcomes until `await ex.forget("fit 1")`: 128 MiB of each session in memo
 it is fetched when somebody awaits it (until then `info` says lazy). `head start --keep 20Gi` says how much that may be
 in all; then calls with new names are refused, and say why.
 
-What has no name runs on as well, and its outcome goes to nobody. A graph is still run by its program: of calls that
-wait for others, the head knows only once their arguments are there. One program has a session at a time; another one is
+What has no name runs on as well, and its outcome goes to nobody. A call with a name goes to the head with all calls
+that it needs, so its graph runs to its end without the program. One program has a session at a time; another one is
 told which. `grainlike sessions` lists them, `grainlike sessions end NAME` cancels and forgets.
 
 Below, the first program is killed in the middle of its work.

@@ -68,6 +68,9 @@ _AT_ONCE = 2
 """Number of outcomes that are fetched from the head's disk at a time."""
 
 
+_WAITS = "It waits for calls of its graph that have not ended."
+"""Explanation of a call of a graph, which the head has and an earlier program has sent."""
+
 _numbers: set[int] = set()
 """Numbers of the connections of this process."""
 
@@ -339,7 +342,8 @@ class RemoteHead:
         request = node.request or EMPTY
         if node.finished or not number:
             found = explain_unsubmitted(node)
-            return Explanation(0, node.state.label, 0, request) if found is None else found
+            # A call without a number waits for others of its graph: an earlier program's has no others here.
+            return Explanation(0, "inputs", 0, request, words=_WAITS) if found is None else found
         try:
             told = await self.client.ask(AskJob(0, number), JobIs)
         except RefusedQueryError:  # it has ended meanwhile, and we are about to hear of it
@@ -390,6 +394,7 @@ class RemoteHead:
         """Send a call that has not been started under a name, when it is."""
         self.runner.names[node] = name
         self.named[name] = placeholder
+        self.runner.send_ahead(node, goes_on=not self._engine.fails_fast)
 
     async def forget(self, names: tuple[str, ...]) -> None:
         """Drop what the session keeps under these names; return when the head has."""

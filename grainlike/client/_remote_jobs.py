@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import logging
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context, copy_context
 from functools import partial
+from itertools import groupby
 
 from grainlike.client._events import RemoteLeases, outcome_of
 from grainlike.client._remote_values import RemoteValues
 from grainlike.engine import buffer_of
 from grainlike.errors import JobCancelledError, JobTimeoutError
-from grainlike.graph import Function, Node, RunsIn, StreamNode
+from grainlike.graph import Function, Node, RunsIn, StreamNode, whole_graph
 from grainlike.joblogging import ProgramLevels
 from grainlike.jobs import (
     NO_PARCEL,
     Job,
+    JobCall,
     JobCounters,
     OutcomeListener,
     OwnArguments,
     Shipped,
+    pack_ahead,
     pack_calls,
     settle_calls,
     submit_calls,
 )
 from grainlike.net import Link
 from grainlike.payload import SharedCopies
-from grainlike.resources import parse
+from grainlike.resources import Request, parse
 from grainlike.wire import (
     Began,
     Buffer,
@@ -36,6 +40,7 @@ from grainlike.wire import (
     Items,
     Numbered,
     Outcomes,
+    OutcomesHeard,
     ReleaseFunctions,
     ReplicaCredit,
     ReplicaPart,
@@ -110,6 +115,10 @@ class RemoteJobs:
         """Function that gives the context of whoever wants a call, for warnings about it."""
         self.names: dict[Node, str] = {}
         """Under which names outcomes are to be kept, of calls that have not been sent yet."""
+        self._ahead: dict[Node, bool] = {}
+        """Calls that were sent with their graphs, and have not ended; True for those with names."""
+        self._unheard: set[int] = set()
+        """Numbers of such calls of which no outcome has come."""
 
     def submit(self, nodes: Iterable[Node]) -> None:
         """Send calls to the head. What cannot travel fails at once, alone; once the head is lost, all do."""
@@ -121,12 +130,45 @@ class RemoteJobs:
                 self._listener.failed(node, self._lost)
             return
         fresh = self._ask_for_far(nodes) if self._far else list(nodes)
+        if self._ahead:
+            fresh = [node for node in fresh if node not in self._ahead]
         if not self.names:
             self._send(fresh)
             return
         named = [node for node in fresh if node in self.names]  # apart from the others: they may be refused
         self._send([node for node in fresh if node not in self.names])
         self._send(named)
+
+    def send_ahead(self, root: Node, *, goes_on: bool) -> None:
+        """Send a call, and all that it needs, before its inputs are there: the head goes on with it by itself. Where a
+        part of that has to stay in this program, or cannot travel, nothing is sent: each call goes in its turn.
+        """
+        if self._lost is not None:
+            return
+        fetcher = self.values.fetcher if self.values.fetcher.used else None
+        nodes = whole_graph(root, self._ahead, fetcher)
+        if nodes is None:
+            return
+        calls = [node for node in nodes if node.place is RunsIn.REMOTE]
+        fresh = {node: number for number, node in enumerate(calls, self._last_child + 1)}
+        numbers = ChainMap(fresh, self._children)
+        try:
+            packed = pack_ahead(nodes, numbers, fetcher)
+        except Exception:  # noqa: BLE001 - whoever awaits a call is told when it is packed in its turn
+            return
+        for call in packed:
+            assert self._number(call.node) == call.child
+            self._ahead[call.node] = call.node in self.names
+            self._unheard.add(call.child)
+        self._send_ahead(packed, goes_on)
+        for node in calls:
+            node.drop_arguments()
+
+    def _send_ahead(self, packed: list[JobCall], goes_on: bool) -> None:
+        """Send calls of a graph, in order: as many in one message as are alike."""
+        self._release_functions()
+        for key, calls in groupby(packed, _alike):
+            self._post({key: list(calls)}, goes_on=goes_on)
 
     def _ask_for_far(self, nodes: Iterable[Node]) -> list[Node]:
         """Have kept outcomes brought; return the nodes that have none."""
@@ -143,12 +185,17 @@ class RemoteJobs:
         self._release_functions()
         fetcher, own, copies = self.values.fetcher, self.own, SharedCopies()
         batches = pack_calls(nodes, self._number, self._listener, streams=True, copies=copies, fetcher=fetcher, own=own)
+        self._post(batches)
+        if own is not None and own.holds:
+            own.end_batch()
+
+    def _post(self, batches: dict[tuple[Request, int, bool], list[JobCall]], *, goes_on: bool = False) -> None:
         levels = self._levels
         # As in `FunctionTable.number`: to ask whether the levels have changed costs no call.
         logs = b"" if levels is None else levels.packed if levels.unchanged in levels.cache else levels.read()
-        submit_calls(0, 0, batches, self._shipped, self._link.post, self._refuse, self.names, logs, stays=True)
-        if own is not None and own.holds:
-            own.end_batch()
+        submit_calls(
+            0, 0, batches, self._shipped, self._link.post, self._refuse, self.names, logs, stays=True, goes_on=goes_on
+        )
         for calls in batches.values():
             last = None
             self._counters.sent += sum([call.size or len(call.parcel[0]) for call in calls])
@@ -221,6 +268,7 @@ class RemoteJobs:
         node = self._nodes.pop(child, None)
         if node is not None:
             del self._children[node]
+            self._ahead.pop(node, None)
         return node
 
     def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
@@ -232,8 +280,10 @@ class RemoteJobs:
             self.names.pop(node, None)
             child = self._children.get(node)
             if child is not None:
+                if not (skipped and self._ahead.get(node)):  # the head has it fail for the same reason, and keeps that
+                    gone.append(child)
+                    self._unheard.discard(child)
                 self._take(child)
-                gone.append(child)
                 job = node.record
                 began = isinstance(job, Job) and job.began is not None
                 if isinstance(job, Job):
@@ -255,6 +305,8 @@ class RemoteJobs:
                 self._settle(message, buffers)
                 self._pump()
                 self._release_functions()
+                if self._unheard:
+                    self._hear_ends(message.children)
             case _ if isinstance(message, _ABOUT_VALUES):
                 self.values.hear(frame)
             case Items():
@@ -279,6 +331,13 @@ class RemoteJobs:
         settle_calls(message, buffers, self._take, self._listener, unwanted.append)
         if unwanted:
             self.values.release(unwanted)
+
+    def _hear_ends(self, children: Sequence[int]) -> None:
+        """Tell the head that nothing is going to refer to these calls, now that their outcomes are here."""
+        heard = self._unheard.intersection(children)
+        self._unheard -= heard
+        for part in split_by_count(sorted(heard)):
+            self._link.post(OutcomesHeard(part))
 
     def _items(self, message: Items, buffers: Sequence[Buffer]) -> None:
         """Hand items to their stream, if it is still wanted; its reader gives credit as it takes them."""
@@ -319,6 +378,8 @@ class RemoteJobs:
         self._held.clear()
         self._nodes.clear()
         self._children.clear()
+        self._ahead.clear()
+        self._unheard.clear()
         self._far.clear()
         for node in nodes:
             if isinstance(node.record, Job):
@@ -336,6 +397,13 @@ class RemoteJobs:
         self._lost, self._holds = None, False
         held, self._held = self._held, []
         self.submit([node for node in held if not node.finished])
+
+
+def _alike(call: JobCall) -> tuple[Request, int, bool]:
+    """Return what calls have in common that go in one message."""
+    request, options = call.node.request, call.node.function.options
+    assert request is not None
+    return request, options.rank, options.isolate
 
 
 def _nobody(_: Node) -> None:

@@ -106,6 +106,11 @@ class Engine:
 
     # --- from awaiters -----------------------------------------------------------------------------------------------
 
+    @property
+    def fails_fast(self) -> bool:
+        """True if what only a failed node needed is cancelled."""
+        return self._fail_fast
+
     def start(self, nodes: Sequence[Node]) -> None:
         """Start nodes and what they need; each keeps running until it has finished, with or without awaiters."""
         self._want(nodes)

@@ -62,7 +62,8 @@ def connect(
             while no program has it is dropped, and the next one is told how many records that were.
         observers: as `Executor`'s.
 
-    Large values of its jobs stay at workers (`docs/data.md`), and go with the program; those of named calls are kept.
+    Large values of its jobs stay at workers (`docs/data.md`), and go with the program; those of named calls stay until
+    `forget`, and are made again where somebody needs one that was lost.
 
     All of `Executor` is there, but `events()` are of this program's own jobs. Leaving the block cancels what still
     runs, unless it belongs to a session, and does not wait until workers have ended it; so does the head when the
@@ -144,8 +145,9 @@ class ConnectedExecutor(Executor):
         """Start a call with resources under a name in this session, and return its placeholder.
 
         The head keeps its outcome until `forget`, and any program that has the session finds it in `placeholders`.
-        The call is sent to the head once its arguments are there: until then it lives in this program alone. A call
-        that is cancelled loses its name.
+        The call goes to the head with all that it needs, so its whole graph runs without this program. Where a part of
+        that has to stay here, as a call without resources, or was started before, it is sent once its inputs are
+        there. A call that is cancelled loses its name, and what only it needs is cancelled, too.
 
         Raises:
             SessionError: the name is taken, or the session has 10 000 names; or there is no session. Awaiting it

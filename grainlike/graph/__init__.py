@@ -39,6 +39,7 @@ from grainlike.graph._tracebacks import folded_below, traceback_of
 if TYPE_CHECKING:
     from grainlike.graph._named import NamedGraph, NamedJob
     from grainlike.graph.drawing._picture import Graph, GraphNode, graph
+    from grainlike.graph.partitioning._ahead import arguments_ahead, operators_before, whole_graph
     from grainlike.graph.partitioning._partition import Partition
     from grainlike.graph.partitioning._pieces import ATOMS, Given, Hole, Piece, Step, Steps, pieces_of
 
@@ -77,6 +78,7 @@ __all__ = [
     "StreamNode",
     "Template",
     "ValueFetcher",
+    "arguments_ahead",
     "bare_arguments",
     "cancel",
     "current_resolver",
@@ -92,6 +94,7 @@ __all__ = [
     "main_file",
     "node_behind",
     "node_of",
+    "operators_before",
     "pending_nodes",
     "pieces_of",
     "register",
@@ -99,6 +102,7 @@ __all__ = [
     "start",
     "traceback_of",
     "unfinished_nodes",
+    "whole_graph",
 ]
 
 if not TYPE_CHECKING:  # else any name would be there
@@ -116,7 +120,10 @@ if not TYPE_CHECKING:  # else any name would be there
             "Piece": "partitioning._pieces",
             "Step": "partitioning._pieces",
             "Steps": "partitioning._pieces",
+            "arguments_ahead": "partitioning._ahead",
             "graph": "drawing._picture",
+            "operators_before": "partitioning._ahead",
             "pieces_of": "partitioning._pieces",
+            "whole_graph": "partitioning._ahead",
         },
     )

@@ -516,7 +516,7 @@ class Head:
                 "worker %s answered for attempts that count no more; that and more of it is dropped", peer.name
             )
         if self.state.nested.outbox:
-            self.state.nested.flush()
+            self.history.unwanted(self.state.nested.flush(), skipped=True)
         self._acting.drop_functions(self._now())
         if self.values.answers:
             self.values.flush()
@@ -537,7 +537,7 @@ class Head:
             raise ProtocolError("a client submits for itself, and not for a job")
         jobs = self.state.nested.submit(reply_to, message, buffers, reply_to.number, paths, owner)
         reply_to.post(Numbered(message.children, jobs))
-        self.state.nested.flush()
+        self.history.unwanted(self.state.nested.flush(), skipped=True)
         self._acting.drop_functions(self._now())
 
     def refuse_for(
@@ -605,7 +605,7 @@ class Head:
         for action in self.state.scheduler.handle(event, now):
             self._acting.act(action)
         if self.state.nested.outbox:
-            self.state.nested.flush()
+            self.history.unwanted(self.state.nested.flush(), skipped=True)
         if self.values.answers:
             self.values.flush()
         if self.counted is not None:

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from typing import Any, Protocol
 
-from grainlike.errors import GrainlikeError, ProtocolError, ValueLostError
+from grainlike.errors import GrainlikeError, GraphError, JobCancelledError, ProtocolError, ValueLostError
 from grainlike.head._functions import FunctionTable, Owner
 from grainlike.head.values._owners import UNKNOWN, ValueOwner, ValueOwners
-from grainlike.jobs import NO_PARCEL, Job, JobCounters, outcomes_message
-from grainlike.payload import dump_error
+from grainlike.jobs import LARGE, NO_PARCEL, CallGraph, GraphCall, Job, JobCounters, outcomes_message
+from grainlike.payload import dump_error, fill_arguments, noted_error
 from grainlike.resources import EMPTY, Request, parse
-from grainlike.scheduler import HeadEvent, JobsCancelled, JobsSubmitted
-from grainlike.wire import Buffer, Credit, Parcel, Submit, Window, Withdraw, split_by_bytes, unpack_parcels
+from grainlike.scheduler import HeadEvent, JobsCancelled, JobsSubmitted, ValuesReleased
+from grainlike.wire import Buffer, Credit, Numbered, Parcel, Submit, Window, Withdraw, split_by_bytes, unpack_parcels
 
 __all__ = ["RelayedJob", "RelayedJobs", "ReplyTo"]
 
@@ -69,6 +69,10 @@ class RelayedJob(Job):
             waiter()
 
 
+_Ended = tuple[RelayedJob, bool, Parcel]
+"""A job, whether it has a value, and its value or exception."""
+
+
 class RelayedJobs:
     """Nested jobs of one head. `jobs` are all that it has, `tell` passes events to the scheduler, `number` gives new
     numbers.
@@ -92,6 +96,8 @@ class RelayedJobs:
         self._counters = counters
         self._owners = owners
         self._children: dict[_Attempt, dict[int, int]] = {}
+        self._graphs: dict[int, CallGraph] = {}
+        """Graphs of sessions in which there are calls, by the numbers of the sessions."""
         self.outbox: dict[_Attempt, tuple[ReplyTo, list[tuple[RelayedJob, bool, Parcel]]]] = {}
         """Outcomes that are to be sent, by `flush`."""
 
@@ -124,15 +130,20 @@ class RelayedJobs:
         made: list[RelayedJob] = []
         for child, at, parcel in zip(message.children, message.fns, parcels, strict=True):
             spec = message.functions[at]
-            job = RelayedJob(self._number(), fns[at], parcel, peer, attempt_of, child, spec.name)
+            number = 0 if message.needs else self._number()
+            job = RelayedJob(number, fns[at], parcel, peer, attempt_of, child, spec.name)
             job.timeout = spec.timeout
             if spec.stream and not message.parent:
                 job.window = Window()
             if spec.stays:
                 job.request = message.request
             made.append(job)
-            self._jobs[job.id] = job
-            self._children.setdefault(attempt_of, {})[child] = job.id
+            if not message.needs:
+                self._jobs[job.id] = job
+                self._children.setdefault(attempt_of, {})[child] = job.id
+        if message.needs:
+            self._enter(peer, message, made, error)
+            return [job.id for job in made]
         numbers = [job.id for job in made]
         if error is None:
             self._submit(request, message, made, client)
@@ -163,6 +174,179 @@ class RelayedJobs:
             del self._jobs[job.id]
             self._counters.failed += 1
             self.ended_by(job, ValueLostError(f"{job.name} needs a value, and {UNKNOWN}"))
+
+    # --- graphs ------------------------------------------------------------------------------------------------------
+
+    def _enter(self, peer: ReplyTo, message: Submit, made: list[RelayedJob], error: Exception | None) -> None:
+        """Take calls of a graph: those that need no other begin, and all that can never run fail."""
+        graph, owners = peer.graph, self._owners
+        assert graph is not None, "whoever has none was refused"
+        self._graphs = {number: known for number, known in self._graphs.items() if known.calls}
+        self._graphs[peer.number] = graph
+        ready: list[GraphCall] = []
+        for row, job in enumerate(made):
+            call = GraphCall(job.child, job, message.names[row] if message.names else "", message, row)
+            owned = len(owners.owned(peer.number, call.inputs)) == len(set(call.inputs))
+            call.inputs = call.inputs if owned else ()
+            for value in call.inputs:
+                owners.pin(value)
+            try:
+                failed = graph.enter(call)
+            except LookupError as unknown:
+                self._fail(graph, call, GraphError(f"{job.name} cannot run: {unknown}"))
+                continue
+            if error is not None:
+                self._fail(graph, call, error)
+            elif not owned:
+                self._fail(graph, call, ValueLostError(f"{job.name} needs a value, and {UNKNOWN}"))
+            elif failed is not None:
+                self._fail(graph, call, failed)
+            elif not call.missing:
+                ready.append(call)
+        self._begin(peer, graph, ready)
+
+    def _begin(self, peer: ReplyTo, graph: CallGraph, calls: list[GraphCall]) -> None:
+        """Submit calls of a graph that have all that they need, as jobs."""
+        batches: dict[tuple[str, int, bool], list[GraphCall]] = {}
+        for call in calls:
+            batches.setdefault((call.request, call.priority, call.isolate), []).append(call)
+        for (words, priority, isolate), batch in batches.items():
+            jobs, ages, sizes, inputs = list[RelayedJob](), list[int](), list[int](), list[tuple[int, ...]]()
+            for call in batch:
+                job = call.job
+                assert isinstance(job, RelayedJob)
+                given, needs = graph.given(call), graph.ages(call)
+                if given:
+                    filled = fill_arguments(job.parcel, given)
+                    job.travels = (bytes(filled.data), filled.buffers) if filled.buffers else bytes(filled.data)
+                    call.size = max(call.size, filled.nbytes)
+                job.id = self._number()
+                self._jobs[job.id] = job
+                self._children.setdefault(job.attempt_of, {})[job.child] = job.id
+                jobs.append(job)
+                ages.append(min(needs, default=0))
+                sizes.append(call.size if call.size > LARGE else 0)
+                inputs.append((*call.inputs, *(value for value in given.values() if isinstance(value, int))))
+                call.age = ages[-1] or job.id
+                graph.begun(call)
+            numbers = [job.id for job in jobs]
+            peer.post(Numbered([job.child for job in jobs], numbers))
+            columns = (
+                parse(words) if words else EMPTY,
+                numbers,
+                [job.fn for job in jobs],
+                priority,
+                isolate,
+                peer.number,
+            )
+            self._tell(
+                JobsSubmitted(
+                    *columns,
+                    ages=ages if any(ages) else [],
+                    sizes=sizes if any(sizes) else [],
+                    inputs=tuple(inputs) if any(inputs) else (),
+                )
+            )
+        self.unpin(peer)
+
+    def _fail(self, graph: CallGraph, call: GraphCall, why: Exception | Parcel) -> list[RelayedJob]:
+        """Fail a call that waits; return jobs that are cancelled, as nobody needs them now."""
+        job = call.job
+        assert isinstance(job, RelayedJob)
+        if isinstance(why, Exception):
+            self._counters.failed += 1
+            self.ended_by(job, why)
+        else:
+            self._counters.unwanted(skipped=True)
+            self.ended(job, why, good=False)
+        return self._drop(graph, graph.fail(call))
+
+    def _drop(self, graph: CallGraph, calls: list[GraphCall]) -> list[RelayedJob]:
+        """Cancel calls that nobody needs, and what only they need; return those that were jobs."""
+        gone: list[RelayedJob] = []
+        while calls:
+            call = calls.pop()
+            job = call.job
+            if not isinstance(job, RelayedJob) or job.finished:
+                continue
+            if call.waits:
+                calls += graph.fail(call)
+            elif self._jobs.pop(job.id, None) is not None:
+                gone.append(job)
+            self._counters.unwanted(skipped=True)
+            self.ended_by(job, JobCancelledError(f"{job.name} was cancelled"))
+        if gone:
+            self._tell(JobsCancelled([job.id for job in gone]))
+        return gone
+
+    def _settle(self, peer: ReplyTo, graph: CallGraph, rows: list[_Ended]) -> list[RelayedJob]:
+        """Pass on how calls of a graph have ended; return jobs that are cancelled, as nobody needs them now."""
+        ready: list[GraphCall] = []
+        gone: list[RelayedJob] = []
+        for job, good, parcel in rows:
+            call = graph.calls.get(job.child)
+            if call is None or call.outcome is not None:
+                continue
+            if good:
+                ready += graph.end(call, job.id if parcel == NO_PARCEL else parcel, good=True)
+                continue
+            why: Parcel = (noted_error(parcel[0], job.note(job.name)), ()) if job.attempt else parcel
+            for user in graph.end(call, why, good=False):
+                gone += self._fail(graph, user, why)
+        self._begin(peer, graph, ready)
+        return gone
+
+    def _withdraw_calls(self, peer: ReplyTo, graph: CallGraph, children: Sequence[int]) -> list[RelayedJob]:
+        """Remove calls of a graph; what needs them fails, and what only they needed is cancelled."""
+        names = {call.child: call.job for child in children if (call := graph.calls.get(child)) is not None}
+        words = next((job.name for job in names.values() if isinstance(job, RelayedJob)), "")
+        users, idle = graph.withdraw(children)
+        for job in names.values():
+            if isinstance(job, RelayedJob) and not job.finished:
+                self._counters.unwanted(skipped=False)
+                job.close()
+        gone: list[RelayedJob] = []
+        for user in users:
+            payload = dump_error(JobCancelledError(f"{words} was cancelled"))
+            gone += self._fail(graph, user, (bytes(payload.data), payload.buffers))
+        gone += self._drop(graph, idle)
+        self.unpin(peer)
+        return gone
+
+    def heard(self, peer: ReplyTo, children: Iterable[int]) -> None:
+        """Record that a program has heard how calls of its graphs ended."""
+        if peer.graph is not None:
+            peer.graph.heard(children)
+            self.unpin(peer)
+
+    def detach(self, peer: ReplyTo) -> None:
+        """Record that the program of a session has gone: its graphs go on."""
+        if peer.graph is not None:
+            peer.graph.detach()
+            self.unpin(peer)
+
+    def waiting_functions(self) -> set[int]:
+        """Return the numbers of the functions of calls that wait for others."""
+        return set[int]().union(*(graph.functions() for graph in self._graphs.values()))
+
+    def end_graphs(self, peer: ReplyTo) -> None:
+        """Cancel all calls of a session's graphs that wait."""
+        if peer.graph is not None:
+            for call in [call for call in peer.graph.calls.values() if call.waits]:
+                job = call.job
+                assert isinstance(job, RelayedJob)
+                if not job.finished:
+                    self._fail(peer.graph, call, JobCancelledError(f"{job.name} was cancelled by an operator"))
+
+    def unpin(self, peer: ReplyTo) -> None:
+        """Release values of a session that nothing keeps any more."""
+        unpinned = () if peer.graph is None else peer.graph.take_unpinned()
+        released = [value for value in unpinned if self._owners.unpin(value)]
+        if released:
+            self._owners.release(peer.number, released)
+            self._tell(ValuesReleased(released))
+
+    # --- functions ---------------------------------------------------------------------------------------------------
 
     def _adopt(self, message: Submit, blobs: Sequence[Buffer], owner: Owner, paths: tuple[str, ...]) -> list[int]:
         """The numbers of the functions that are called."""
@@ -230,6 +414,10 @@ class RelayedJobs:
         gone = self.forget(numbers, skipped=message.skipped)
         if numbers:
             self._tell(JobsCancelled(numbers))
+        if peer.graph is not None and peer.graph.calls:
+            gone += self._withdraw_calls(peer, peer.graph, message.children)
+            gone += self.flush()
+        self.unpin(peer)
         return gone
 
     def forget(self, numbers: Iterable[int], *, skipped: bool = False) -> list[RelayedJob]:
@@ -265,13 +453,20 @@ class RelayedJobs:
         payload = dump_error(error)
         self.ended(job, (bytes(payload.data), payload.buffers), good=False)
 
-    def flush(self) -> None:
-        """Send the outcomes that are buffered."""
-        outbox, self.outbox = self.outbox, {}
-        for (_, parent, attempt), (peer, rows) in outbox.items():
-            for first, last in split_by_bytes([parcel for _, _, parcel in rows]):
-                told = [(job.child, job, good, parcel) for job, good, parcel in rows[first:last]]
-                peer.post(*outcomes_message(parent, attempt, told))
+    def flush(self) -> list[RelayedJob]:
+        """Send the outcomes that are buffered, and begin what waited for them; return jobs that were cancelled, as
+        nobody needs them now.
+        """
+        gone: list[RelayedJob] = []
+        while self.outbox:
+            outbox, self.outbox = self.outbox, {}
+            for (_, parent, attempt), (peer, rows) in outbox.items():
+                for first, last in split_by_bytes([parcel for _, _, parcel in rows]):
+                    told = [(job.child, job, good, parcel) for job, good, parcel in rows[first:last]]
+                    peer.post(*outcomes_message(parent, attempt, told))
+                if peer.graph is not None and peer.graph.calls:
+                    gone += self._settle(peer, peer.graph, rows)
+        return gone
 
     def _leave(self, job: RelayedJob) -> None:
         siblings = self._children.get(job.attempt_of)

@@ -64,6 +64,15 @@ class Connection:
         """Connection that receives the bytes of values that stay; None for a worker, whose jobs own none."""
         return None
 
+    def keeps(self, child: int) -> int:  # noqa: ARG002 - only sessions keep any
+        """Return how many names and graphs keep the value of a call: none."""
+        return 0
+
+    @property
+    def graph(self) -> None:
+        """Calls of graphs: those are of sessions alone."""
+        return
+
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         """Send a message; what a broken link swallows goes with the next one, or it is lost."""
         if self.session is None:

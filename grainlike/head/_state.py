@@ -54,6 +54,10 @@ class HeadState:
         self.last_job += 1
         return self.last_job
 
+    def held_functions(self) -> set[int]:
+        """Return the numbers of the functions of calls that may run again, or wait for others in graphs."""
+        return self.kept.functions() | self.nested.waiting_functions()
+
     def workers_with(self, value: int) -> list[str]:
         """Return the names of the workers that have a whole replica of a value, sorted."""
         return sorted(self.peers[worker].name for worker in self.scheduler.replicas_of(value) if worker in self.peers)

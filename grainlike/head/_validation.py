@@ -200,6 +200,8 @@ def _check_nested(
         _check_lengths("Submit", len(message.children), message.sizes)
     if message.inputs:
         _check_lengths("Submit", len(message.children), message.inputs)
+    if message.needs:
+        _check_graph(message)
     if message.parent and (message.inputs or any(spec.stays for spec in message.functions)):
         raise ProtocolError("calls of a job refer to no values, and their values do not stay")
     _check_range("function", message.fns, 0, len(message.functions) - 1)
@@ -212,6 +214,18 @@ def _check_nested(
         elif functions is not None and spec.digest not in functions and spec.digest not in brought:
             raise ProtocolError(f"the bytes of function {spec.name!r} have never come")
     _check_buffers(message.data, message.counts, len(buffers) - here)
+
+
+def _check_graph(message: Submit) -> None:
+    """Check that calls of a graph are a client's own, and need earlier ones alone: so none waits for itself."""
+    _check_lengths("Submit", len(message.children), message.needs)
+    if message.parent or len(set(message.children)) < len(message.children):
+        raise ProtocolError("calls of graphs are of clients, each with a number of its own")
+    if any(spec.stream for spec in message.functions):
+        raise ProtocolError("a stream is no part of a graph")
+    for child, needs in zip(message.children, message.needs, strict=True):
+        if needs and max(needs) >= child:
+            raise ProtocolError(f"call {child} needs call {max(needs)}, which is not before it")
 
 
 def _check_lengths(what: str, rows: int, *columns: Sequence[object]) -> None:

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
+    from grainlike.jobs._ahead import pack_ahead
+    from grainlike.jobs._call_graph import CallGraph, GraphCall
     from grainlike.jobs._events import Event, Events, Feed, WorkersFeed
     from grainlike.jobs._interfaces import Lease, Observer, OutcomeListener, Worker
     from grainlike.jobs._job import (
@@ -26,24 +28,29 @@ if TYPE_CHECKING:
     from grainlike.jobs._shipped import Shipped
     from grainlike.jobs._slots import slots_of
     from grainlike.jobs._submission import (
+        JobCall,
         outcome_alone,
         outcomes_message,
         pack_calls,
         retry_spec,
         settle_calls,
         submit_calls,
+        value_of,
     )
 
 __all__ = [
     "BIG",
     "LARGE",
     "NO_PARCEL",
+    "CallGraph",
     "Event",
     "Events",
     "Feed",
     "FirstOfChain",
     "Fleet",
+    "GraphCall",
     "Job",
+    "JobCall",
     "JobCounters",
     "Lease",
     "LogLine",
@@ -66,12 +73,14 @@ __all__ = [
     "note_of",
     "outcome_alone",
     "outcomes_message",
+    "pack_ahead",
     "pack_calls",
     "retry_spec",
     "settle_calls",
     "slots_of",
     "submit_calls",
     "until_gone",
+    "value_of",
     "worker_info",
     "worker_row",
 ]
@@ -81,6 +90,8 @@ if not TYPE_CHECKING:  # else any name would be there
         __name__,
         {
             "BIG": "_repeated",
+            "CallGraph": "_call_graph",
+            "GraphCall": "_call_graph",
             "LARGE": "_repeated",
             "RepeatedArguments": "_repeated",
             "is_big": "_repeated",
@@ -89,6 +100,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "Feed": "_events",
             "FirstOfChain": "_job",
             "Job": "_job",
+            "JobCall": "_submission",
             "Lease": "_interfaces",
             "NO_PARCEL": "_job",
             "Observer": "_interfaces",
@@ -110,11 +122,13 @@ if not TYPE_CHECKING:  # else any name would be there
             "note_of": "_job",
             "outcome_alone": "_submission",
             "outcomes_message": "_submission",
+            "pack_ahead": "_ahead",
             "pack_calls": "_submission",
             "retry_spec": "_submission",
             "settle_calls": "_submission",
             "slots_of": "_slots",
             "submit_calls": "_submission",
+            "value_of": "_submission",
             "Fleet": "_pools",
             "until_gone": "_pools",
             "worker_info": "_rows",

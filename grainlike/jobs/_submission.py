@@ -43,7 +43,15 @@ from grainlike.wire import (
 if TYPE_CHECKING:  # a job has none
     from grainlike.jobs._own_arguments import OwnArguments
 
-__all__ = ["outcome_alone", "outcomes_message", "pack_calls", "retry_spec", "settle_calls", "submit_calls"]
+__all__ = [
+    "outcome_alone",
+    "outcomes_message",
+    "pack_calls",
+    "retry_spec",
+    "settle_calls",
+    "submit_calls",
+    "value_of",
+]
 
 
 _FUNCTION_BYTES = 384
@@ -63,6 +71,8 @@ class JobCall(NamedTuple):
     parcel: Parcel
     size: int
     inputs: Sequence[int] = ()
+    needs: Sequence[int] | None = None
+    """Numbers of the calls of its graph that it needs; None for a call that is sent with its inputs."""
 
 
 def pack_calls(
@@ -139,6 +149,7 @@ def submit_calls(
     logs: bytes = b"",
     *,
     stays: bool = False,
+    goes_on: bool = False,
 ) -> None:
     """Send packed calls. Functions that are not in `shipped` go along.
 
@@ -146,18 +157,19 @@ def submit_calls(
     by one, `refuse` is given number, node and error of those that cannot be sent, and their functions go along with the
     next call of them.
     `names` are those under which outcomes are to be kept, `logs` the packed levels of the program's loggers. With
-    `stays`, large values of calls without a name stay at their workers.
+    `stays`, large values stay at their workers. `goes_on` is for calls of graphs: what only a
+    failed one needed is not cancelled.
     """
     for key, rows in batches.items():
         for first, last in split_by_bytes([call.parcel for call in rows], _spoken_of(rows, names, logs)):
             calls = rows[first:last]
-            error = _post_calls((parent, attempt), key, calls, shipped, post, names, logs, stays)
+            error = _post_calls((parent, attempt), key, calls, shipped, post, names, logs, stays, goes_on)
             if error is None:
                 continue
             for call in calls:
                 alone: Exception | None = error
                 if len(calls) > 1:
-                    alone = _post_calls((parent, attempt), key, [call], shipped, post, names, logs, stays)
+                    alone = _post_calls((parent, attempt), key, [call], shipped, post, names, logs, stays, goes_on)
                 if alone is not None:
                     words = f"the call of {call.node.function.name} cannot be sent: {alone}"
                     refuse(call.child, call.node, SerializationError(words))
@@ -172,10 +184,11 @@ def _post_calls(
     names: Mapping[Node, str],
     logs: bytes,
     stays: bool,
+    goes_on: bool,
 ) -> Exception | None:
     """Send calls in one message. Return the error if that cannot be sent; their functions then count as not sent."""
     request, priority, isolate = key
-    functions, fns, blobs = _functions(calls, shipped, logs, names if stays else None)
+    functions, fns, blobs = _functions(calls, shipped, logs, stays=stays)
     data, counts, buffers = pack_parcels([call.parcel for call in calls])
     children = [call.child for call in calls]
     told = [names.get(call.node, "") for call in calls] if names else []
@@ -188,6 +201,7 @@ def _post_calls(
     inputs = [list(call.inputs) for call in calls]
     if not any(inputs):
         inputs = []
+    needs = [] if calls[0].needs is None else [list(call.needs or ()) for call in calls]
     message = Submit(
         *submitter,
         request=str(request),
@@ -202,6 +216,8 @@ def _post_calls(
         ages=ages,
         sizes=sizes,
         inputs=inputs,
+        needs=needs,
+        goes_on=goes_on and bool(needs),
     )
     try:
         post(message, [*blobs, *buffers])
@@ -226,15 +242,15 @@ def _spoken_of(calls: Sequence[JobCall], names: Mapping[Node, str], logs: bytes)
         said = 0
         if new:
             said = _FUNCTION_BYTES + len(retry_spec(function.options.retry).on) + len(function.name) + len(logs)
-        numbers = (call.node.age > 0) + (call.size > 0) + len(call.inputs)
+        numbers = (call.node.age > 0) + (call.size > 0) + len(call.inputs) + len(call.needs or ())
         sizes.append(said + 4 * len(names.get(call.node, "")) + 9 * numbers)
     return sizes
 
 
 def _functions(
-    calls: Sequence[JobCall], shipped: Shipped | set[bytes], logs: bytes, names: Mapping[Node, str] | None
+    calls: Sequence[JobCall], shipped: Shipped | set[bytes], logs: bytes, *, stays: bool
 ) -> tuple[list[SubmittedFunction], list[int], list[Buffer]]:
-    """Describe the functions of calls; large values stay but for those with `names`, and all travel if that is None."""
+    """Describe the functions of calls; with `stays` large values stay at workers."""
     functions: dict[SubmittedFunction, int] = {}
     blobs: list[Buffer] = []
     fns: list[int] = []
@@ -245,7 +261,6 @@ def _functions(
             shipped.add(blob.digest)
             blobs.append(blob.data)
         is_stream = isinstance(call.node, StreamNode)
-        stays = names is not None and call.node not in names
         spec = SubmittedFunction(
             blob.digest,
             function.name,
@@ -364,7 +379,13 @@ def outcome_alone(message: Outcomes, row: int, parcel: Parcel) -> tuple[Outcomes
     """Return one row of a message as a message of its own, to be kept; `parcel` is what it brought."""
     data, counts, buffers = pack_parcels([parcel])
     columns = {name: getattr(message, name)[row : row + 1] for name in _COLUMNS}
-    return Outcomes(0, 0, **columns, data=data, counts=counts), buffers
+    jobs = message.jobs[row : row + 1] if value_of(message, row) else []
+    return Outcomes(0, 0, **columns, data=data, counts=counts, jobs=jobs), buffers
+
+
+def value_of(message: Outcomes, row: int) -> int:
+    """Return the number of the value that stays at workers, of a row of a message; 0 where none does."""
+    return message.jobs[row] if message.sizes and message.sizes[row] else 0
 
 
 def placement_in(message: Outcomes, row: int, ended: float) -> Placement | None:

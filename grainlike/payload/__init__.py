@@ -23,7 +23,14 @@ from typing import TYPE_CHECKING
 
 from grainlike._later import later
 from grainlike.payload._chain import PREVIOUS, dump_arguments_before, load_arguments_after, name_function
-from grainlike.payload._errors import RemoteTraceback, dump_error, load_error, told_of_error, traceback_of_error
+from grainlike.payload._errors import (
+    RemoteTraceback,
+    dump_error,
+    load_error,
+    noted_error,
+    told_of_error,
+    traceback_of_error,
+)
 from grainlike.payload._functions import FunctionBlob, Serializer, dump_function, load_function
 from grainlike.payload._mapping import private_map
 from grainlike.payload._payload import Buffer, Payload
@@ -80,6 +87,7 @@ from grainlike.payload._values import (
     load_values,
 )
 from grainlike.payload._versions import serializer_versions
+from grainlike.payload.ahead._arguments import AppliedStep, Awaited, StepResult, dump_arguments_ahead, fill_arguments
 
 if TYPE_CHECKING:
     from grainlike.payload._identity import identity_of
@@ -89,6 +97,8 @@ __all__ = [
     "PREVIOUS",
     "SHARED_LEAST",
     "STAY_BYTES",
+    "AppliedStep",
+    "Awaited",
     "Buffer",
     "FunctionBlob",
     "Payload",
@@ -101,6 +111,7 @@ __all__ = [
     "SharedBuffers",
     "SharedCopies",
     "SharedDirectory",
+    "StepResult",
     "Store",
     "allocate_replica",
     "applied",
@@ -111,6 +122,7 @@ __all__ = [
     "crc_of_file",
     "drop",
     "dump_arguments",
+    "dump_arguments_ahead",
     "dump_arguments_before",
     "dump_error",
     "dump_function",
@@ -118,6 +130,7 @@ __all__ = [
     "dump_plain_columns",
     "dump_plain_value",
     "dump_value",
+    "fill_arguments",
     "have_same_bytes",
     "hold_memory",
     "identity_of",
@@ -138,6 +151,7 @@ __all__ = [
     "mapped",
     "memory_id",
     "name_function",
+    "noted_error",
     "open_replica",
     "open_room",
     "place_of",

@@ -21,7 +21,7 @@ from grainlike.payload._plain_reader import PlainReader
 from grainlike.payload._rebuild import Parts, parts_of, rebuild
 from grainlike.payload._values import HOSTILE, dump_value, load_value
 
-__all__ = ["RemoteTraceback", "dump_error", "load_error", "told_of_error", "traceback_of_error"]
+__all__ = ["RemoteTraceback", "dump_error", "load_error", "noted_error", "told_of_error", "traceback_of_error"]
 
 Parcel = tuple[bytes | None, list[Any] | None, list[Any], str, str, str]
 
@@ -81,6 +81,15 @@ def told_of_error(data: Buffer) -> str:
     return f"{type_name}: {message}" if message else type_name
 
 
+def noted_error(data: Buffer, note: str) -> bytes:
+    """Return `dump_error`'s bytes with the note that the exception is to carry, if it has none; nothing is rebuilt."""
+    try:
+        parcel, noted = PlainReader(io.BytesIO(data)).load()
+    except Exception:  # noqa: BLE001 - they may be anybody's
+        return bytes(data)
+    return bytes(data) if noted else pickle.dumps((parcel, note), 5)
+
+
 def traceback_of_error(data: Buffer, most: int) -> str:
     """Return the traceback of an exception from `dump_error`'s bytes, as `told_of_error` does; beginning and end of it
     where it has more than `most` characters.
@@ -108,6 +117,8 @@ def load_error(payload: Payload, note: str | None = None) -> Exception:
     """
     try:
         parcel, noted = pickle.loads(payload.data)  # noqa: S301 -- the only room that unpickles
+        if isinstance(noted, str):
+            note, noted = noted, False
         try:
             return _noted(_unpack(parcel), note, noted=noted)
         except HOSTILE:  # a class that comes out of its bytes, but lets nobody tell where it comes from

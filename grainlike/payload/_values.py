@@ -40,6 +40,15 @@ _MOST_BUFFERS = 4096
 _MARKED = MARK[:1]
 """No pickle begins so: that tells most payloads from those in shared memory without a call."""
 
+
+class OperatorError(Exception):
+    """Carrier of the `error` of an operator that was applied as arguments were loaded: it is passed on as it is."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 _PLAIN = frozenset({int, float, str, bytes, bool, type(None)})
 """Types of which a stream holds all there is: it names nothing, has no buffers, and cannot be refused."""
 
@@ -95,6 +104,8 @@ def load_arguments(payload: Payload | tuple[Buffer, Sequence[Buffer]]) -> tuple[
         return arguments
     try:
         arguments = _loads(data)
+    except OperatorError as carrier:
+        raise carrier.error from None
     except BaseException as error:
         if is_interrupt(error):
             raise
@@ -139,6 +150,8 @@ def load_value(payload: Payload | tuple[Buffer, Sequence[Buffer]], *, what: str 
         refuse_stand_in(buffer, what)
     try:
         return _loads(data, buffers=map(_writable, buffers)) if buffers else _loads(data)
+    except OperatorError as carrier:
+        raise carrier.error from None
     except BaseException as error:
         if is_interrupt(error):
             raise
@@ -210,6 +223,24 @@ def _dump(obj: object) -> Payload:
         pass  # cloudpickle's reason, if it has one too, is the one that is told
     buffers.clear()
     return _dump_by_value(obj, buffers, keep)
+
+
+def load_whole(stream: Buffer, buffers: Iterable[Buffer]) -> Any:
+    """Return what a stream inside another one holds; what goes wrong is for whoever loads that."""
+    return _loads(stream, buffers=map(_writable, buffers))
+
+
+def dump_whole(obj: object) -> Payload:
+    """Return the bytes of an object of plain parts, whose streams inside have been looked at already."""
+    buffers: list[Buffer] = []
+
+    def keep(buffer: pickle.PickleBuffer) -> bool:
+        if len(buffers) >= _MOST_BUFFERS:
+            return True
+        buffers.append(buffer.raw())
+        return False
+
+    return Payload(_dumps(obj, 5, buffer_callback=keep), tuple(buffers))
 
 
 def _dump_by_value(obj: object, buffers: list[Buffer], keep: Callable[[pickle.PickleBuffer], bool]) -> Payload:

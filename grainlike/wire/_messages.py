@@ -17,7 +17,7 @@ from grainlike.wire._connection import Ack, Beat, Goodbye, Hello, Refused, Welco
 from grainlike.wire._data import DataSetup, PullInto, Received
 from grainlike.wire._flows import Credit, Follow, Items, Output
 from grainlike.wire._logged import ClientRecords, LoggedRecords
-from grainlike.wire._nested import Outcomes, ReleaseFunctions, Submit, Withdraw
+from grainlike.wire._nested import Outcomes, OutcomesHeard, ReleaseFunctions, Submit, Withdraw
 from grainlike.wire._orders import Assign, Cancel, Define, Depart, Gang, Hold, Retract, TimeLeft, Undefine
 from grainlike.wire._questions import FromClient, ToClient
 from grainlike.wire._reports import Blocked, Completed, Leaving, Report
@@ -82,6 +82,7 @@ Message = (
     | Withdraw
     | ReleaseFunctions
     | Outcomes
+    | OutcomesHeard
     | FromClient
     | ToClient
     | LoggedRecords

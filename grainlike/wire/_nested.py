@@ -15,6 +15,7 @@ __all__ = [
     "AskOutcome",
     "OutcomeIs",
     "Outcomes",
+    "OutcomesHeard",
     "ReleaseFunctions",
     "RetrySpec",
     "Submit",
@@ -69,7 +70,8 @@ class Submit(BaseMessage, frozen=True, tag=40):
     `ages` are the head's numbers of the oldest jobs that each call needs, itself or by way of others; 0 for a call that
     needs none, empty if none does. `sizes` are the bytes of each call's arguments, 0 where they are small, empty if all
     are. `inputs` are the values that each call needs, by the head's numbers of the jobs that made them; empty if none
-    needs any.
+    needs any. `needs` is for graphs of a session: for each call, the numbers of earlier calls whose values are to fill
+    its arguments; empty if these are no calls of a graph. `goes_on`: what only a failed call needed is not cancelled.
     """
 
     parent: int
@@ -86,6 +88,16 @@ class Submit(BaseMessage, frozen=True, tag=40):
     ages: list[_Number] = msgspec.field(default_factory=list)
     sizes: list[_Number] = msgspec.field(default_factory=list)
     inputs: list[list[_Number]] = msgspec.field(default_factory=list)
+    needs: list[list[_Number]] = msgspec.field(default_factory=list)
+    goes_on: bool = False
+
+
+class OutcomesHeard(BaseMessage, frozen=True, tag=190):
+    """From a client to the head: the outcomes of these calls of graphs have come; what it submits from now on has their
+    values, or refers to those, and not to the calls.
+    """
+
+    children: list[int]
 
 
 class ReleaseFunctions(BaseMessage, frozen=True, tag=123):

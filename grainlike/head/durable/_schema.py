@@ -29,6 +29,7 @@ from grainlike.errors import JournalError
 from grainlike.head._kept_calls import KeptCalls
 from grainlike.head.durable import _schema_head, _schema_scheduler
 from grainlike.head.values._owners import ValueOwners
+from grainlike.jobs import CallGraph
 from grainlike.journal import Conversion, Record
 
 __all__ = ["CONVERSIONS", "METHODS", "SCHEMA", "SchemaConversion", "check_schema", "conversions_from", "records"]
@@ -120,7 +121,7 @@ _MOVES = Conversion(
         "Hello": _put(data="", data_key=b"", store=-1, scratch=0),
         "Welcome": _put(own_values=0),
         "SubmittedFunction": _put(stays=False),
-        "Submit": _put(inputs=[]),
+        "Submit": _put(inputs=[], needs=[], goes_on=False),
         "Outcomes": _put(sizes=[]),
         "Unsent": _put(at=0, unreachable=False),
         "WorkerJoined": _put(has_data=False, store=-1, scratch=0),
@@ -140,7 +141,8 @@ _MOVES = Conversion(
         "SchedulerState": _empty("leaving", "overdrafts", "replication", "spares"),
         "HeadScheduler": _empty("_worker_events"),
         "HeadState": _own_values_and_replicas,
-        "RelayedJobs": _put(_owners=None),
+        "RelayedJobs": _put(_owners=None, _graphs={}),
+        "NamedSession": _put(graph=CallGraph()),
         "RelayedJob": _put(request=""),
         "LinkTransfer": _put(client=None, mapped=False, sender=None),
     }

@@ -21,7 +21,8 @@ LargeBuffer wire._large.LargeBuffer: _aside _at _base _counted _length _most _wa
 RetrySpec wire._nested.RetrySpec: times losses backoff on on_timeout on_memory
 SubmittedFunction wire._nested.SubmittedFunction: digest name is_async timeout retry many keep here stream logs stays
 Submit wire._nested.Submit: parent attempt request priority isolate functions children fns data counts names
-    ages sizes inputs
+    ages sizes inputs needs goes_on
+OutcomesHeard wire._nested.OutcomesHeard: children
 ReleaseFunctions wire._nested.ReleaseFunctions: digests
 Withdraw wire._nested.Withdraw: parent attempt children skipped
 Outcomes wire._nested.Outcomes: parent attempt children good workers slots attempts wall cpu rss receipts data
@@ -83,13 +84,16 @@ RevivedJob head._kept_calls.RevivedJob: fn id node placement travels former name
 RelayedJob head._nested.RelayedJob: fn id node placement travels attempt_of child finished name reply_to request
     timeout waiters window
 RelayedJobs head._nested.RelayedJobs: _jobs _functions _number _tell _counters _children outbox
-    _owners
+    _owners _graphs
+CallGraph jobs._call_graph.CallGraph: calls nbytes unpinned
+GraphCall jobs._call_graph.GraphCall: age child good goes_on held inputs isolate job missing name needs outcome
+    priority request size users
 WorkerConnection head._peers.WorkerConnection: number name link hello session taken_over heard offer suspect beats
     leaving skew receipts follows _functions _classes
 LinkTransfer head.values._transfers.LinkTransfer: attempt begun client generation granted mapped memory number paused
     received sender size source target value waits written
 DirectTransfer head.values._transfers.DirectTransfer: attempt number size source target value written
-ValueOwners head.values._owners.ValueOwners: _owners _values wanted replicating
+ValueOwners head.values._owners.ValueOwners: _owners _values wanted replicating pins unreferred
 HeadState head._state.HeadState: scheduler peers jobs counters functions nested last_job last_peer last_listener
     transfers direct begun origins last_transfer told_late kept owners
 ClientConnection head.server._client.ClientConnection: number name link hello session taken_over heard tasks
@@ -97,7 +101,7 @@ ClientConnection head.server._client.ClientConnection: number name link hello se
 KeptFile head.server._sessions.KeptFile: name size checksum
 Spill head.server._sessions.Spill: fresh gone
 NamedCall head.server._sessions.NamedCall: apart began child function job name outcome request size
-NamedSession head.server._sessions.NamedSession: _by_child _calls _held _last_child _spill connection jobs name
+NamedSession head.server._sessions.NamedSession: _by_child _calls _held _last_child _spill connection graph jobs name
     number since size
 Sessions head.server._sessions.Sessions: _named spill
 Placement jobs._job.Placement: worker attempt earlier slots began ended used receipt last_words blocks_since

@@ -20,8 +20,8 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from grainlike._version import __version__
-from grainlike.errors import GrainlikeError, SessionError
-from grainlike.head import FAREWELL_S, Head, LiveView, limits_are, queue_is, refusal_of_question
+from grainlike.errors import GrainlikeError, ProtocolError, SessionError
+from grainlike.head import FAREWELL_S, Head, LiveView, ReplyTo, limits_are, queue_is, refusal_of_question
 from grainlike.head.server._client import ClientConnection
 from grainlike.head.server._live_updates import send_updates
 from grainlike.head.server._metrics import metrics_are
@@ -77,6 +77,7 @@ from grainlike.wire import (
     Matched,
     Message,
     MetricsAre,
+    OutcomesHeard,
     OwnValues,
     ReleaseFunctions,
     ReplicaCredit,
@@ -136,6 +137,7 @@ _WANTS = (
     OwnValues,
     Fetched,
     Unsent,
+    OutcomesHeard,
 )
 """Messages of clients about their jobs and values; all else is queries."""
 
@@ -193,6 +195,7 @@ class ClientRegistry:
             elif session.connection is not None:
                 self._detach(session.connection, session)
             connection.reply_to = session
+            self._head.state.owners.refer(session.values())
             session.attach(connection)
             self._count_anew(session)
         return connection
@@ -247,6 +250,7 @@ class ClientRegistry:
             self._head.client_values.leave(session)
             session.detach(connection)
             session.withdraws(self._head.withdraw_streams(session))
+            self._head.state.nested.detach(session)
 
     def look_whether_alone(self) -> None:
         """A client or a job has ended, and perhaps with it the last session. Who only looks keeps nothing alive."""
@@ -332,6 +336,7 @@ class ClientRegistry:
         wanted = [frame for frame in fresh if isinstance(frame.message, _WANTS)]
         if wanted:  # first: who asks about his jobs may do so in the same breath
             self._head.check_frames(wanted, connection.number)
+            _check_graphs(connection.reply_to, wanted)
             self._admit(connection, wanted)
         for message, buffers in fresh:
             match message:
@@ -415,9 +420,12 @@ class ClientRegistry:
                     self._head.client_values.hear(connection, message)
                 case ReleaseFunctions():
                     self._head.release_for(connection.number, message.digests)
+                case OutcomesHeard():
+                    self._head.state.nested.heard(connection.reply_to, message.children)
                 case Forget():
                     if isinstance(connection.reply_to, NamedSession):
                         connection.reply_to.forgets(message.names)
+                        self._head.state.nested.unpin(connection.reply_to)
                 case EndSessions():
                     self._end_sessions(message.sessions)
                 case ImportsFrom():
@@ -437,9 +445,11 @@ class ClientRegistry:
 
     def _end_sessions(self, names: Sequence[str]) -> None:
         for session in filter(None, map(self.sessions.find, names)):
+            self._head.state.nested.end_graphs(session)
             for job in list(session.jobs.values()):
                 self._head.cancel_nested(job)
             session.forget_all()
+            self._head.state.nested.unpin(session)
 
     def _tell_logs(self, connection: ClientConnection, question: AskLogs) -> None:
         lines = self._head.view.logs_of(question.job, follow=question.follow)
@@ -582,3 +592,9 @@ class ClientRegistry:
 
 def _has_names(frame: Frame) -> bool:
     return isinstance(frame.message, Submit) and any(frame.message.names)
+
+
+def _check_graphs(reply_to: ReplyTo, frames: Sequence[Frame]) -> None:
+    """Raise `ProtocolError` if somebody without a session submits calls of a graph."""
+    if reply_to.graph is None and any(isinstance(frame.message, Submit) and frame.message.needs for frame in frames):
+        raise ProtocolError("calls of graphs are of sessions alone")

@@ -13,7 +13,7 @@ import msgspec
 
 from grainlike.errors import ProtocolError
 from grainlike.head.server._client import ClientConnection
-from grainlike.jobs import outcome_alone
+from grainlike.jobs import CallGraph, outcome_alone, value_of
 from grainlike.wire import (
     MOST_NAMES,
     Began,
@@ -89,6 +89,7 @@ class NamedSession:
         "_last_child",
         "_spill",
         "connection",
+        "graph",
         "jobs",
         "name",
         "number",
@@ -105,7 +106,9 @@ class NamedSession:
         self.jobs: dict[int, int] = {}
         """Jobs that have not ended, by their numbers at the program."""
         self.size = 0
-        """Bytes of outcomes that are kept."""
+        """Bytes of outcomes that are kept under names."""
+        self.graph = CallGraph()
+        """Calls of its graphs: of named calls, and of all that these need."""
         self._held = 0
         """Bytes of them that stay in memory."""
         self._spill = spill
@@ -119,6 +122,11 @@ class NamedSession:
         return self.connection is None and not self.jobs and not self._calls
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of outcomes that are kept: of its names, and for calls that wait."""
+        return self.size + self.graph.nbytes
+
+    @property
     def receiver(self) -> ClientConnection | None:
         """Connection that receives the bytes of its values: the program that is attached."""
         return self.connection
@@ -128,7 +136,15 @@ class NamedSession:
         outcomes = sum(call.outcome is not None for call in self._calls.values())
         attached = "" if self.connection is None else self.connection.name
         names, since = len(self._calls), now - self.since
-        return SessionRow(self.name, self.number, len(self.jobs), names, outcomes, self.size, since, attached, limit)
+        return SessionRow(self.name, self.number, len(self.jobs), names, outcomes, self.nbytes, since, attached, limit)
+
+    def keeps(self, child: int) -> int:
+        """Return how many of its names and graphs keep the value of a call."""
+        return (child in self._by_child) + (child in self.graph.calls)
+
+    def values(self) -> list[int]:
+        """Return the values of named calls that stay at workers."""
+        return [value for call in self._calls.values() if (value := _value_of(call))]
 
     def name_of(self, child: int) -> str:
         """The name of a call; empty for none."""
@@ -232,6 +248,9 @@ class NamedSession:
             self._spill.gone.append(call.outcome.name)
         elif not call.apart:
             self._held -= call.size
+        value = _value_of(call)
+        if value:
+            self.graph.unpinned.append(value)
         call.outcome = None
 
     # --- what its jobs say -------------------------------------------------------------------------------------------
@@ -299,7 +318,7 @@ class Sessions:
     @property
     def size(self) -> int:
         """Bytes of outcomes that all sessions keep."""
-        return sum(session.size for session in self._named.values())
+        return sum(session.nbytes for session in self._named.values())
 
     def files(self) -> Iterator[KeptFile]:
         """All outcomes that are on disk."""
@@ -316,6 +335,11 @@ class Sessions:
         self._named = {session.name: session for session in self}
         session = self._named[name] = NamedSession(number, name, now, self.spill)
         return session
+
+
+def _value_of(call: NamedCall) -> int:
+    """Return the number of the value of a call that stays at workers; 0 for none."""
+    return value_of(call.outcome[0], 0) if isinstance(call.outcome, tuple) else 0
 
 
 def _size(parcel: Parcel) -> int:

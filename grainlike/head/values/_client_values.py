@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from grainlike.errors import ProtocolError, ValueLostError
 from grainlike.head._kept_calls import RevivedJob
+from grainlike.head._nested import RelayedJob
 from grainlike.head._peers import Connection
 from grainlike.head._state import HeadState
 from grainlike.head.values._mover import ValueMover
 from grainlike.head.values._owners import UNKNOWN, ValueOwner
-from grainlike.jobs import Job
 from grainlike.scheduler import (
     CopyMade,
     HeadEvent,
@@ -150,19 +150,26 @@ class ClientValues:
     def _release(self, owner: ValueOwner, values: list[int]) -> None:
         if values:
             self._unwant(values)
+            values = self._state.owners.unrefer(values)
+        if values:
             self._state.owners.release(owner.number, values)
             self._tell(ValuesReleased(values))
 
     # --- from the head -----------------------------------------------------------------------------------------------
 
-    def stayed(self, job: Job, owner: ValueOwner) -> None:
+    def stayed(self, job: RelayedJob, owner: ValueOwner) -> None:
         """Record that the value of a client's job stays at its worker. That of a session without a program is released,
         as nobody could ask for it.
         """
-        if owner.receiver is None:
+        owners, pins = self._state.owners, owner.keeps(job.child)
+        if owner.receiver is None and not pins:
             self._tell(ValuesReleased([job.id]))
-        else:
-            self._state.owners.add(job.id, owner)
+            return
+        owners.add(job.id, owner)
+        for _ in range(pins):
+            owners.pin(job.id)
+        if owner.receiver is None:
+            owners.unrefer([job.id])
 
     def lost(self, values: Sequence[int], why: str) -> list[int]:
         """Tell clients of values that are gone, and cannot be made again; return those that no client owns."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from grainlike.head._peers import Connection
+from grainlike.jobs import CallGraph
 from grainlike.wire import Buffer, Message
 
 __all__ = ["UNKNOWN", "ValueOwner", "ValueOwners"]
@@ -28,6 +29,15 @@ class ValueOwner(Protocol):
         """Connection that receives the bytes of its values; None while there is none."""
         ...
 
+    def keeps(self, child: int) -> int:
+        """Return how many of its names and graphs keep the value of a call."""
+        ...
+
+    @property
+    def graph(self) -> CallGraph | None:
+        """Calls of its graphs; None where it has none, as all but sessions."""
+        ...
+
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         """Send it a message."""
 
@@ -42,7 +52,7 @@ class ValueOwners:
         owners.release(client.number, [7])
     """
 
-    __slots__ = ("_owners", "_values", "replicating", "wanted")
+    __slots__ = ("_owners", "_values", "pins", "replicating", "unreferred", "wanted")
 
     def __init__(self) -> None:
         self._owners: dict[int, ValueOwner] = {}
@@ -53,6 +63,10 @@ class ValueOwners:
         """Values of which a client waits for the bytes."""
         self.replicating: dict[int, None] = {}
         """Values of which a client waits for replicas."""
+        self.pins: dict[int, int] = {}
+        """How many names and waiting calls of a session keep a value, whether or not a program refers to it."""
+        self.unreferred: dict[int, None] = {}
+        """Pinned values to which no program refers."""
 
     def add(self, value: int, owner: ValueOwner) -> None:
         """Record that a value has come to stay."""
@@ -82,6 +96,29 @@ class ValueOwners:
     def all_of(self, owner: int) -> list[int]:
         """Return all values of an owner."""
         return list(self._values.get(owner, ()))
+
+    def pin(self, value: int) -> None:
+        """Keep a value for a name or a waiting call of its session."""
+        self.pins[value] = self.pins.get(value, 0) + 1
+
+    def unpin(self, value: int) -> bool:
+        """Take back one `pin`; return True if the value is to be released now, as nobody refers to it any more."""
+        self.pins[value] -= 1
+        if self.pins[value]:
+            return False
+        del self.pins[value]
+        return _removed(self.unreferred, value)
+
+    def unrefer(self, values: Iterable[int]) -> list[int]:
+        """Record that programs refer to values no more; return those that nothing else keeps."""
+        values = list(values)
+        self.unreferred.update(dict.fromkeys(value for value in values if value in self.pins))
+        return [value for value in values if value not in self.pins]
+
+    def refer(self, values: Iterable[int]) -> None:
+        """Record that a program refers to pinned values again."""
+        for value in values:
+            self.unreferred.pop(value, None)
 
     def end_wait(self, value: int) -> bool:
         """Record that no client waits for the bytes of a value any more; return True if one did."""

@@ -43,8 +43,10 @@ def hello(role, name, session=""):
     return Hello(role, 1, 1, "3.11.7", {}, name, f"i-{name}", 1, "", [], received=0, session=session)
 
 
-def submit(first, amount, *, here, name="", ages=()):
-    """Return a submission of `amount` jobs of one core; those of a session's are kept under names."""
+def submit(first, amount, *, here, name="", ages=(), needs=()):
+    """Return a submission of `amount` jobs of one core; those of a session's are kept under names, and may need each
+    other.
+    """
     retry = RetrySpec(1)
     function = SubmittedFunction(b"d" * 16, "work", False, 60.0, retry, False, False, here)
     children = list(range(first, first + amount))
@@ -52,7 +54,8 @@ def submit(first, amount, *, here, name="", ages=()):
     request = "cores=1"
     columns = ([0] * amount, [b"x"] * amount, [0] * amount)
     return Frame(
-        Submit(0, 0, request, 0, False, [function], children, *columns, names, list(ages)), [CODE] if here else []
+        Submit(0, 0, request, 0, False, [function], children, *columns, names, list(ages), needs=list(needs)),
+        [CODE] if here else [],
     )
 
 
@@ -77,6 +80,7 @@ def write(directory):
     clients.hear(client, [submit(1, 6, here=True)])
     clients.hear(nightly, [submit(1, 3, here=True, name="part-")])
     clients.hear(client, [submit(20, 1, here=False, ages=[1])])
+    clients.hear(nightly, [submit(10, 3, here=False, name="graph-", needs=[[], [10], [10, 11]])])
     head.hear(worker, [report(1, 1), report(3, 7)])
     segment = store._journal.begin_segment()
     commit_image(directory, segment, draw_head(head, clients, store.began, store.clock()))

@@ -243,8 +243,8 @@ async def test_a_session_s_calls_without_a_name_go_with_the_program():
             kept_ = client.name("kept", (make @ Cores(1))(LARGE))
             assert await named_ == LARGE
             assert len(await kept_) == LARGE
-            assert len(replicas(head)) == 1
-        await gone(head)
+            assert len(replicas(head)) == 2
+        await until(lambda: len(replicas(head)) == 1)  # that of the call with a name
         async with connect(head.address, session="s") as client:
             assert len(await client.placeholders()["kept"]) == LARGE
             b_ = (make @ Cores(1))(LARGE)

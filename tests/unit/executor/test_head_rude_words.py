@@ -39,6 +39,7 @@ from grainlike.wire import (
     LeaseWait,
     Leaving,
     Message,
+    OutcomesHeard,
     Output,
     ReplicaCredit,
     Report,
@@ -131,7 +132,7 @@ class Life:
 
 
 PASSING = {
-    "ResendBuffer": {"received", "_told", "_unsaid", "_allowed", "size"},
+    "ResendBuffer": {"_acknowledged", "received", "_told", "_unsaid", "_allowed", "size"},
     "ResumableSession": {"over"},
     "WorkerConnection": {"beats"},
     "Placement": {"last_words", "blocks_since"},
@@ -256,7 +257,7 @@ def well_formed(message, buffers, limits=FROM_WORKER):
 FUNCTION = SubmittedFunction(b"digest", "f", False, None, RetrySpec(times=1), False, False, True)
 
 
-def nested(dice, parent=0, attempt=0):
+def nested(dice, parent=0, attempt=0, *, graphs=False):
     request = dice.choice(["cores=1", "cores=2", "cores=1", "nodes=2(cores=1)", ""])
     children = [dice.randrange(50), dice.randrange(50, 99)]
     names = [dice.choice(["", "r"]), "s"] if parent == 0 else []
@@ -264,6 +265,10 @@ def nested(dice, parent=0, attempt=0):
     message = Submit(parent, attempt, request, 0, False, [function], children, [0, 0], [b"a", b""], [0, 1], names)
     if parent == 0 and dice.random() < 0.5:
         message = msgspec.structs.replace(message, inputs=[dice.choices(range(1, 9), k=dice.randrange(3)), []])
+    if graphs and dice.random() < 0.7:
+        known = [*range(children[0]), *children[:1] * 5]
+        needs = [[], dice.choices(known, k=dice.randrange(3)) if known else []]
+        message = msgspec.structs.replace(message, needs=needs, goes_on=dice.random() < 0.5)
     return message, [CODE, b"large"]
 
 
@@ -310,10 +315,15 @@ def honest(dice, life, peer):
     """Something that a worker, or a client, would say."""
     if peer.hello.role == "client":
         child = [dice.randrange(50)]
-        kinds = [nested(dice), (about_values(dice, life), ())] * 3 + [
-            (message, ())
-            for message in (Withdraw(0, 0, child), Forget(["r"]), EndSessions(["s1"]), ImportsFrom(["/x"]))
-        ]
+        told = (
+            Withdraw(0, 0, child),
+            Forget(["r"]),
+            EndSessions(["s1"]),
+            ImportsFrom(["/x"]),
+            OutcomesHeard([*child, 50]),
+        )
+        kinds = [nested(dice, graphs=bool(peer.hello.session)), (about_values(dice, life), ())] * 3
+        kinds += [(message, ()) for message in told]
         return dice.choice(kinds)
     jobs = list(life.head.state.scheduler.jobs) or [1]
     words = [report(dice, life, peer)] * 6 + [

@@ -1,0 +1,1 @@
+"""Arguments of calls that are sent before their inputs are there."""
