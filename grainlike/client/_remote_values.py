@@ -134,6 +134,11 @@ class RemoteValues:
         for part in split_by_count(list(values)):
             self._link.post(ValueInterest([], [], [], part, copies))
 
+    @property
+    def takes_own(self) -> bool:
+        """True if large arguments may be values of the program's own."""
+        return self.first > 0
+
     def add_own(self, payload: Payload) -> tuple[int, int]:
         """Keep a copy of a payload as a value of the program's own until it was released and no job needs it; return
         its number, and the size of its replicas.

@@ -58,6 +58,11 @@ class ProgramValues:
         """
         self._tell(ReplicationAsked(list(values), copies))
 
+    @property
+    def takes_own(self) -> bool:
+        """True if large arguments may be values of the program's own: all workers have room for such."""
+        return all(peer.hello.replicas for peer in self._state.peers.values())
+
     def add_own(self, payload: Payload) -> tuple[int, int]:
         """Keep a copy of a payload as a value of the program's own; return its number, and the size of its replicas."""
         value, size = self.own.add(payload)
