@@ -11,9 +11,9 @@ from grainlike.head._history import JobHistory
 from grainlike.head._state import HeadState
 from grainlike.head.values._client_values import ClientValues
 from grainlike.head.values._mover import ValueMover
-from grainlike.head.values._own_values import OwnValueStore
 from grainlike.payload import Payload
 from grainlike.scheduler import PROGRAM, HeadEvent, OwnValuesAdded, ReplicationAsked, ValuesReleased, ValuesWanted
+from grainlike.wire import OWN_VALUES
 
 if TYPE_CHECKING:
     from grainlike.engine import Fetcher
@@ -35,7 +35,8 @@ class ProgramValues:
         mover.given = self.given
         self._tell = tell
         self.fetcher: Fetcher | None = None
-        self.own: OwnValueStore = mover.own
+        self.own = mover.own
+        self._last_own = OWN_VALUES << 22  # clients have the numbers below
         self.clients = ClientValues(state, mover, tell, self.error)
 
     # --- from the fetcher --------------------------------------------------------------------------------------------
@@ -65,7 +66,9 @@ class ProgramValues:
 
     def add_own(self, payload: Payload) -> tuple[int, int]:
         """Keep a copy of a payload as a value of the program's own; return its number, and the size of its replicas."""
-        value, size = self.own.add(payload)
+        value = self._last_own + 1
+        size = self.own.add(value, payload)
+        self._last_own = value
         self._tell(OwnValuesAdded(PROGRAM, [value], [size]))
         return value, size
 

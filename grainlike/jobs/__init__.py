@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         note_of,
     )
     from grainlike.jobs._own_arguments import OwnArguments
+    from grainlike.jobs._own_values import OwnValueStore
     from grainlike.jobs._pools import Fleet, until_gone
     from grainlike.jobs._records import LogLine, WorkerInfo
     from grainlike.jobs._repeated import BIG, LARGE, RepeatedArguments, is_big
@@ -50,6 +51,7 @@ __all__ = [
     "Observer",
     "OutcomeListener",
     "OwnArguments",
+    "OwnValueStore",
     "Placement",
     "RepeatedArguments",
     "Shipped",
@@ -94,6 +96,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "Observer": "_interfaces",
             "OutcomeListener": "_interfaces",
             "OwnArguments": "_own_arguments",
+            "OwnValueStore": "_own_values",
             "Placement": "_job",
             "Shipped": "_shipped",
             "JobCounters": "_job",

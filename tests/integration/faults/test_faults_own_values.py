@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 
 import numpy as np
@@ -29,6 +30,7 @@ from grainlike import (
     start,
 )
 from grainlike.head.values import _credit
+from grainlike.payload import memory_id
 from grainlike.wire import OWN_VALUES, OwnValues
 
 pytestmark = pytest.mark.asyncio
@@ -70,8 +72,9 @@ async def at_rest(executor: Executor) -> None:
 def kept(executor: Executor) -> int:
     """Number of the values whose bytes programs keep."""
     head, source = head_of(executor), executor._engine.fetcher.source
-    own = [head.state.origins, head.values.own._copies, head.values.own._files, getattr(source, "_own", ())]
-    return sum(map(len, own))
+    stores = [head.values.own, getattr(source, "_own", head.values.own)]
+    assert not any(store._files or store._copies for store in stores if not store.sizes)
+    return len(head.state.origins) + len(head.values._own_files) + sum(len(store.sizes) for store in stores)
 
 
 @pytest.mark.parametrize("is_ready", [False, True], ids=["array", "delayed_value"])
@@ -207,8 +210,25 @@ async def test_a_call_that_cannot_travel_fails_alone_and_leaves_nothing(far, sta
         await at_rest(executor)
 
 
-async def test_what_shares_memory_with_the_program_maps_it():
+@contextlib.asynccontextmanager
+async def embedded():
+    """An executor with a worker of its own."""
     async with Executor(local=Cores(2)) as executor:
+        yield executor, executor
+
+
+@contextlib.asynccontextmanager
+async def connected():
+    """A client of such an executor on the same machine."""
+    async with Executor(local=Cores(2), listen="tcp://127.0.0.1:0") as head, connect(head.address) as client:
+        yield client, head
+
+
+@pytest.mark.skipif(not memory_id(), reason="no shared memory in the file system")
+@pytest.mark.parametrize("opened", [embedded, connected])
+async def test_what_shares_memory_with_the_program_maps_it(opened, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    async with opened() as (executor, head):
         model_ = delayed_value({"weights": numbers(), "name": "m" * 100_000})
 
         @delayed
@@ -223,10 +243,12 @@ async def test_what_shares_memory_with_the_program_maps_it():
         assert (await model_)["weights"][0] == 1.0
         del model_
         gc.collect()
-        await until(lambda: not books(executor))
-        await until(lambda: not replicas(executor))
-        assert kept(executor) == 0
-        assert not list(executor._service.head.object_store.directory.glob("v*"))
+        await until(lambda: not books(head))
+        await until(lambda: not replicas(head))
+        await until(lambda: not getattr(executor._engine.fetcher.source, "_own", head_of(head).values.own).sizes)
+        directory = getattr(executor._engine.fetcher.source, "_directory", None)
+        assert not list((head_of(head).object_store.directory if directory is None else directory.path).glob("v*"))
+    assert directory is None or not directory.path.exists()
 
 
 # --- programs that use a head elsewhere ------------------------------------------------------------------------------
