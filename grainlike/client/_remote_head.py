@@ -176,7 +176,9 @@ class RemoteHead:
         self._leases.close()
 
     def closed(self) -> None:
-        """Tell observers that nothing follows."""
+        """Tell observers that nothing follows, and remove files of values of our own."""
+        if self._client is not None:
+            self._values.close()
         for observer in self.observers:
             observer.closed()
 
@@ -195,7 +197,7 @@ class RemoteHead:
         self._engine.fetcher = fetcher
 
         self._values = RemoteValues(fetcher, client.link, self._counters)
-        self._values.present = frozenset(worker.name for worker in self._workers)
+        self._values.see(self._workers)
         self._allow_own(client)
         self.runner.go_on(client.link, self._values)
 
@@ -251,6 +253,7 @@ class RemoteHead:
             else:
                 self._lost = None
                 self._fetched += self._values.fetched
+                self._values.close()
                 self._go_on(client, self._values.fetcher.renewed())
                 self._changes.notify()
                 return client
@@ -308,7 +311,7 @@ class RemoteHead:
 
     def _take_workers(self, told: WorkersAre) -> None:
         self._workers = [worker_info(row) for row in told.workers]
-        self._values.present = frozenset(worker.name for worker in self._workers)
+        self._values.see(self._workers)
         self._leases.workers(self._workers)
         self._changes.notify()
 

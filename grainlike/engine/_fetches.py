@@ -51,6 +51,11 @@ class ValueSource(Protocol):
     def copied(self, value: int, reader: int) -> None:
         """Have the call that made value `reader` read the durable copy of `value`, where that is lost."""
 
+    @property
+    def takes_own(self) -> bool:
+        """True if large arguments may be values of the program's own: all workers have room for such."""
+        ...
+
     def add_own(self, payload: Payload) -> tuple[int, int]:
         """Keep a copy of a payload as a value of the program's own until it was released and no job needs it; return
         its number, and the size of its replicas.
@@ -227,6 +232,11 @@ class Fetcher:
         """Return the reference to a value that stays at workers."""
         self.used = True
         return RemoteValue(self, job, size)
+
+    @property
+    def takes_own(self) -> bool:
+        """True if large arguments may be values of the program's own."""
+        return self.source is not None and self.source.takes_own
 
     def own(self, payload: Payload, value: object) -> RemoteValue:
         """Keep a copy of a payload as a value of the program's own, and return the reference to it, with `value`.

@@ -11,7 +11,6 @@ from grainlike.head._history import JobHistory
 from grainlike.head._state import HeadState
 from grainlike.head.values._client_values import ClientValues
 from grainlike.head.values._mover import ValueMover
-from grainlike.head.values._own_values import OwnValueStore
 from grainlike.payload import Payload
 from grainlike.scheduler import (
     PROGRAM,
@@ -22,6 +21,7 @@ from grainlike.scheduler import (
     ValuesReleased,
     ValuesWanted,
 )
+from grainlike.wire import OWN_VALUES
 
 if TYPE_CHECKING:
     from grainlike.engine import Fetcher
@@ -43,7 +43,8 @@ class ProgramValues:
         mover.given = self.given
         self._tell = tell
         self.fetcher: Fetcher | None = None
-        self.own: OwnValueStore = mover.own
+        self.own = mover.own
+        self._last_own = OWN_VALUES << 22  # clients have the numbers below
         self.clients = ClientValues(state, mover, tell, self.error)
 
     # --- from the fetcher --------------------------------------------------------------------------------------------
@@ -72,9 +73,16 @@ class ProgramValues:
             self._state.kept.read_by(value, reader)
             self._tell(CopyMade(value, reader))
 
+    @property
+    def takes_own(self) -> bool:
+        """True if large arguments may be values of the program's own: all workers have room for such."""
+        return all(peer.hello.replicas for peer in self._state.peers.values())
+
     def add_own(self, payload: Payload) -> tuple[int, int]:
         """Keep a copy of a payload as a value of the program's own; return its number, and the size of its replicas."""
-        value, size = self.own.add(payload)
+        value = self._last_own + 1
+        size = self.own.add(value, payload)
+        self._last_own = value
         self._tell(OwnValuesAdded(PROGRAM, [value], [size]))
         return value, size
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         note_of,
     )
     from grainlike.jobs._own_arguments import OwnArguments
+    from grainlike.jobs._own_values import OwnValueStore
     from grainlike.jobs._pools import Fleet, until_gone
     from grainlike.jobs._records import LogLine, WorkerInfo
     from grainlike.jobs._repeated import BIG, LARGE, RepeatedArguments, is_big
@@ -57,6 +58,7 @@ __all__ = [
     "Observer",
     "OutcomeListener",
     "OwnArguments",
+    "OwnValueStore",
     "Placement",
     "RepeatedArguments",
     "Shipped",
@@ -106,6 +108,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "Observer": "_interfaces",
             "OutcomeListener": "_interfaces",
             "OwnArguments": "_own_arguments",
+            "OwnValueStore": "_own_values",
             "Placement": "_job",
             "Shipped": "_shipped",
             "JobCounters": "_job",

@@ -35,6 +35,11 @@ _Place = tuple[int, int]
 class OwnValueHolder(ValueFetcher, Protocol):
     """Fetcher whose source keeps values of the program's own, as far as they are made here."""
 
+    @property
+    def takes_own(self) -> bool:
+        """True if large arguments may be values of the program's own."""
+        ...
+
     def own(self, payload: Payload, value: object) -> RemoteValue:
         """Keep a copy of a payload as a value of the program's own, and return the reference to it, with `value`."""
         ...
@@ -88,13 +93,15 @@ class OwnArguments:
             return
         if payload.nbytes <= STAY_BYTES:
             node.function = LOOKED_AT
-        else:
+        elif self._holder.takes_own:
             node.refer(self._holder.own(payload, value))
 
     def share(self, payloads: Sequence[Payload]) -> list[tuple[Payload, list[int]]]:
         """Return the payloads of a batch of calls with references in place of the buffers that several of them have,
         and the values that each refers to so.
         """
+        if not self._holder.takes_own:
+            return [(payload, []) for payload in payloads]
         places = [[_place(buffer) for buffer in payload.buffers] for payload in payloads]
         counts: dict[_Place, int] = {}
         for mine in places:

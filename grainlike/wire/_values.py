@@ -196,11 +196,12 @@ class DurableCopy(BaseMessage, frozen=True, tag=198):
 class OwnValues(BaseMessage, frozen=True, tag=185):
     """Client to head: it has these values of its own, of so many bytes, which its jobs may need. They have numbers from
     `Welcome.own_values` on, each a new one. It keeps them until `DropOwnValues`, and sends them when it is asked to
-    (`SendReplica`).
+    (`SendReplica`). `directory`: where files of them are, of use to whoever has the same memory; empty without.
     """
 
     values: list[_Number]
     sizes: list[_Number]
+    directory: str = ""
 
 
 class DropOwnValues(BaseMessage, frozen=True, tag=186):

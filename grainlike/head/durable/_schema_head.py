@@ -60,7 +60,7 @@ Fetched wire._values.Fetched: transfer value attempt
 Unsent wire._values.Unsent: transfer why gone at unreachable
 ValueInterest wire._values.ValueInterest: wanted unwanted released replicated copies
 DurableCopy wire._values.DurableCopy: value reader
-OwnValues wire._values.OwnValues: values sizes
+OwnValues wire._values.OwnValues: values sizes directory
 DropOwnValues wire._values.DropOwnValues: values
 ValueComes wire._values.ValueComes: transfer value attempt size directory
 ValuesGone wire._values.ValuesGone: values words

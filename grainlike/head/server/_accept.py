@@ -245,6 +245,8 @@ class ConnectionHandler:
         self._link.trust(limits._replace(total=self._acceptor.most))
         self._answered.set()
         acceptor = self._acceptor
+        if not all(peer.hello.replicas for peer in acceptor.head.peers.values()):
+            client = 0  # a worker has nowhere to keep values: large arguments travel
         about = acceptor.cluster, HEARTBEAT_S, acceptor.paths, name, store, process_id()
         self._link.post(Welcome(*about, received, acceptor.returns, client * OWN_VALUES))
 

@@ -106,6 +106,7 @@ class ClientValues:
                 raise ProtocolError(f"a client cannot have {value} for the number of a value")
             origins[value] = connection
             self._state.owners.add(value, owner)
+        self._mover.shares_own(connection, message.values, message.directory)
         self._tell(OwnValuesAdded(connection.number, message.values, message.sizes))
 
     def freed(self, values: Iterable[int]) -> list[int]:

@@ -15,8 +15,8 @@ from grainlike.errors import ProtocolError, SerializationError
 from grainlike.head._peers import Connection
 from grainlike.head._state import HeadState
 from grainlike.head.values._credit import CreditPool
-from grainlike.head.values._own_values import OwnValueStore
 from grainlike.head.values._transfers import LinkTransfer, number_of
+from grainlike.jobs import OwnValueStore
 from grainlike.payload import Payload, replica_payload, stand_in
 from grainlike.scheduler import (
     PROGRAM,

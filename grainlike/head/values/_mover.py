@@ -20,10 +20,10 @@ from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
 from grainlike.head.values._direct import DirectCopies
 from grainlike.head.values._links import HERE, GivenValue, LinkCopies
-from grainlike.head.values._own_values import OwnValueStore
 from grainlike.head.values._owners import ValueOwner
 from grainlike.head.values._stores import WorkerStores
 from grainlike.head.values._transfers import number_of
+from grainlike.jobs import OwnValueStore
 from grainlike.payload import Payload, is_shared_directory, map_replica, replica_file
 from grainlike.scheduler import (
     PROGRAM,
@@ -95,7 +95,9 @@ class ValueMover:
         self._object_store = object_store
         self._tell = tell
         self.stores = WorkerStores(self._answer)
-        self.own = OwnValueStore(object_store)
+        self.own = OwnValueStore(lambda: object_store.directory)
+        self._own_files: dict[int, str] = {}
+        """Directories in which clients of this machine have values of their own, by value."""
         self.links = LinkCopies(state, self.own, self._answer)
         self.direct = DirectCopies(state, self._answer, self._relay)
 
@@ -146,12 +148,18 @@ class ValueMover:
     def _copy_own(self, value: int, attempt: int, size: int, source: int, target: int) -> None:
         """Copy a value of a program's own from there to a worker."""
         self._stop(value, target)
-        here = self._directory(target) if source == PROGRAM else None
-        if here is not None and self.own.link(value, replica_file(here, value, attempt)):
+        there = self.own.place(value) if source == PROGRAM else self._own_files.get(value, "")
+        here = self._directory(target)
+        if there and here is not None and _link(there, here, value, attempt):
             self._answer(ReplicasArrived(target, [value], [attempt]))
         else:
             at = self.direct.left_off(value, attempt, size, target)
             self.links.start_own(value, attempt, size, source, target, at)
+
+    def shares_own(self, client: Connection, values: Iterable[int], directory: str) -> None:
+        """Record that a client has files of values of its own in a directory, of use where this process can read it."""
+        if is_shared_directory(directory) and self._object_store.maps(client.hello):
+            self._own_files.update(dict.fromkeys(values, directory))
 
     def _relay(self, value: int, attempt: int, size: int, source: int, target: int) -> None:
         """Begin a copy to a worker through the links, where the last one has left off."""
@@ -220,6 +228,8 @@ class ValueMover:
 
     def freed(self, values: Sequence[int]) -> None:
         """Give up what is under way from programs of values of their own, which nobody needs."""
+        for value in values:
+            self._own_files.pop(value, None)
         self.links.freed(values)
 
     def flush(self) -> None:
@@ -366,6 +376,16 @@ class ValueMover:
                 del self._state.origins[value]
             self._answer(OwnValuesLost(lost))
             self.flush()
+
+
+def _link(there: str, here: str, value: int, attempt: int) -> bool:
+    """Give the file of a replica in one directory a name in another; return False if that cannot be done."""
+    try:
+        with suppress(FileExistsError):
+            os.link(replica_file(there, value, attempt), replica_file(here, value, attempt))
+    except OSError:
+        return False
+    return True
 
 
 def _nobody_waits(value: int, payload: Payload) -> None:

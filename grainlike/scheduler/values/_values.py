@@ -250,11 +250,11 @@ class Values:
         self._books.overdrafts.lost(worker.id)
         if not (table.values or self._transfers.known):
             return
-        lost = [value for value in table.values.values() if worker.id in value.replicas]
-        for value in lost:
-            table.gone(value, worker.id, f"worker {worker.name} was lost with it")
-            self._give(value.id, out)
-        for value in lost:
+        for value in list(table.values.values()):
+            if worker.id in value.replicas:
+                table.gone(value, worker.id, f"worker {worker.name} was lost with it")
+                self._give(value.id, out)
+        for value in list(table.values.values()):
             self._ask_origin(value, out)
         self._replication.look_at_all()
         astray = self._transfers.left(worker.id, now)

@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 
 import numpy as np
 import pytest
 from far import books, far_workers, far_workers_of_client, head_of, lose, replicas
+from heads import head_process, listens
+from limits import LIMIT_S
 from waiting import until
+from weather import Weather, port, way_through
 
-from grainlike import GVAR, Cores, Executor, delayed, delayed_value, gather, info, replicate, start
+from grainlike import (
+    GVAR,
+    Cores,
+    Executor,
+    HeadLostError,
+    JobCancelledError,
+    cancel,
+    connect,
+    delayed,
+    delayed_value,
+    gather,
+    info,
+    replicate,
+    start,
+)
+from grainlike.head.values import _credit
+from grainlike.payload import memory_id
+from grainlike.wire import OWN_VALUES, OwnValues
 
 pytestmark = pytest.mark.asyncio
 
@@ -51,8 +72,9 @@ async def at_rest(executor: Executor) -> None:
 def kept(executor: Executor) -> int:
     """Number of the values whose bytes programs keep."""
     head, source = head_of(executor), executor._engine.fetcher.source
-    own = [head.state.origins, head.values.own._copies, head.values.own._files, getattr(source, "_own", ())]
-    return sum(map(len, own))
+    stores = [head.values.own, getattr(source, "_own", head.values.own)]
+    assert not any(store._files or store._copies for store in stores if not store.sizes)
+    return len(head.state.origins) + len(head.values._own_files) + sum(len(store.sizes) for store in stores)
 
 
 @pytest.mark.parametrize("is_ready", [False, True], ids=["array", "delayed_value"])
@@ -188,8 +210,25 @@ async def test_a_call_that_cannot_travel_fails_alone_and_leaves_nothing(far, sta
         await at_rest(executor)
 
 
-async def test_what_shares_memory_with_the_program_maps_it():
+@contextlib.asynccontextmanager
+async def embedded():
+    """An executor with a worker of its own."""
     async with Executor(local=Cores(2)) as executor:
+        yield executor, executor
+
+
+@contextlib.asynccontextmanager
+async def connected():
+    """A client of such an executor on the same machine."""
+    async with Executor(local=Cores(2), listen="tcp://127.0.0.1:0") as head, connect(head.address) as client:
+        yield client, head
+
+
+@pytest.mark.skipif(not memory_id(), reason="no shared memory in the file system")
+@pytest.mark.parametrize("opened", [embedded, connected])
+async def test_what_shares_memory_with_the_program_maps_it(opened, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    async with opened() as (executor, head):
         model_ = delayed_value({"weights": numbers(), "name": "m" * 100_000})
 
         @delayed
@@ -204,7 +243,134 @@ async def test_what_shares_memory_with_the_program_maps_it():
         assert (await model_)["weights"][0] == 1.0
         del model_
         gc.collect()
-        await until(lambda: not books(executor))
-        await until(lambda: not replicas(executor))
-        assert kept(executor) == 0
-        assert not list(executor._service.head.object_store.directory.glob("v*"))
+        await until(lambda: not books(head))
+        await until(lambda: not replicas(head))
+        await until(lambda: not getattr(executor._engine.fetcher.source, "_own", head_of(head).values.own).sizes)
+        directory = getattr(executor._engine.fetcher.source, "_directory", None)
+        assert not list((head_of(head).object_store.directory if directory is None else directory.path).glob("v*"))
+    assert directory is None or not directory.path.exists()
+
+
+# --- programs that use a head elsewhere ------------------------------------------------------------------------------
+
+
+async def test_it_goes_on_where_it_was_after_the_link_of_its_program_broke(start_worker, tmp_path):
+    size = 30_000_000
+    async with far_workers(start_worker, "n1") as (head, _), Weather(port(head)) as weather:
+        async with connect(way_through(weather, head, tmp_path, "client")) as client:
+            waiting = asyncio.ensure_future(gather((delayed(len) @ Cores(1))(delayed_value(bytes(size)))))
+            await weather.until_made(1)
+            await until(lambda: client.report().sent >= 5_000_000)
+            weather.closed = True
+            weather.reset()
+            await until(lambda: head_of(head).values.links._credit.under_way == 0)  # nobody else waits for that
+            weather.closed = False
+            assert await waiting == [size]
+            assert client.report().sent <= size + 2 * 4_194_304  # what was under way is sent again
+        await until(lambda: not books(head))
+        await until(lambda: not replicas(head))
+
+
+async def test_a_program_that_leaves_in_the_middle_leaves_nothing(start_worker, tmp_path):
+    async with far_workers(start_worker, "n1") as (head, _):
+        async with connect(head.address) as client:
+            model_ = delayed_value(bytes(200_000_000))
+            job = start((delayed(len) @ Cores(1))(model_))
+            await until(lambda: client.report().sent > 2_000_000)
+        state = head_of(head).state
+        await until(lambda: not (books(head) or state.transfers or state.origins or state.owners._owners))
+        await until(lambda: not replicas(head))
+        assert not state.jobs
+        with pytest.raises(JobCancelledError):
+            await job
+        assert await (total @ Cores(1))(delayed_value(numbers())) == ("n1", SIZE / 8)
+
+
+async def test_a_program_cannot_have_the_numbers_of_others(start_worker):
+    async with far_workers_of_client(start_worker, "n1") as (client, _):
+        link, first = client._service.client.link, client._service._values.first
+        assert first
+        link.post(OwnValues([first + OWN_VALUES], [100]))
+        await until(lambda: link.closed or not head_of(client).state.origins)
+        with pytest.raises(HeadLostError):
+            await (total @ Cores(1))(numbers())
+        assert not books(client)
+
+
+async def test_jobs_of_a_session_take_their_arguments_along(start_worker):
+    async with far_workers(start_worker, "n1") as (head, _), connect(head.address, session="s") as client:
+        model_ = delayed_value(numbers())
+        assert await gather((total @ Cores(1))(model_, at) for at in range(2)) == [("n1", SIZE / 8)] * 2
+        assert not own(head)
+        assert client.report().sent > 2 * SIZE
+
+
+async def test_it_outlives_a_head_with_a_journal(start_worker, tmp_path):
+    journal = tmp_path / "journal"
+    heads = [head_process(journal)]
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            address = await listens(heads[0])
+            start_worker(address, first="import grainlike.payload as p\np.memory_id = lambda: 'elsewhere'")
+            async with connect(address) as client:
+                model_, other_ = delayed_value(numbers()), delayed_value(numbers(2.0))
+                assert (await (total @ Cores(1))(model_))[1] == SIZE / 8
+                heads[0].kill()
+                heads[0].communicate()
+                heads.append(head_process(journal))
+                assert await listens(heads[1]) == address
+                sent = client.report().sent
+                assert (await (total @ Cores(1))(model_))[1] == SIZE / 8
+                assert client.report().sent - sent < 50_000
+                assert (await (total @ Cores(1))(other_))[1] == SIZE / 4
+                assert info(model_).where == info(other_).where == ("n1",)
+                assert sum(path.stat().st_size for path in journal.rglob("*") if path.is_file()) < 1_000_000
+    finally:
+        for head in heads:
+            head.kill()
+            head.communicate()
+
+
+async def test_what_was_given_to_a_head_that_is_lost_is_given_to_the_next(start_worker):
+    async with far_workers(start_worker, "n1") as (first, _):
+        async with connect(first.address) as client:
+            model_ = delayed_value(numbers())
+            assert (await (total @ Cores(1))(model_))[1] == SIZE / 8
+            assert info(model_).where == ("n1",)
+        async with connect(first.address) as client:
+            assert info(model_).where == ()
+            assert (await (total @ Cores(1))(model_))[1] == SIZE / 8
+            assert SIZE < client.report().sent < 1.02 * ONCE
+            assert info(model_).where == ("n1",)
+
+
+async def test_large_arguments_travel_where_a_worker_has_nowhere_to_keep_them(start_worker):
+    bare = {
+        "n1": "import grainlike_worker.store._replicas as r\nr.SharedDirectory.make = staticmethod(lambda *_: None)"
+    }
+    async with far_workers(start_worker, "n1", first=bare) as (head, _):
+        assert not next(iter(head_of(head).peers.values())).hello.replicas
+        model_ = delayed_value(numbers())
+        assert (await (total @ Cores(1))(model_))[1] == SIZE / 8
+        async with connect(head.address):
+            assert (await (total @ Cores(1))(delayed_value(numbers())))[1] == SIZE / 8
+        assert not own(head)
+
+
+# --- what users are told ---------------------------------------------------------------------------------------------
+
+
+async def test_a_job_that_waits_for_it_says_so(far, start_worker, monkeypatch):
+    monkeypatch.setattr(_credit, "_WINDOW_BYTES", 0)  # nothing moves
+    async with far(start_worker, "n1") as (executor, _):
+        model_ = delayed_value(numbers())
+        job = start((total @ Cores(1))(model_))
+        await until(lambda: head_of(executor).state.transfers)
+        why = await executor.explain(job)
+        assert why.reason == "moving"
+        assert "4 MB from the program, on their way to n1" in str(why)
+        assert info(model_).where == ()
+        assert info(model_).size > SIZE
+        cancel(job)
+        del model_, job, why
+        await at_rest(executor)

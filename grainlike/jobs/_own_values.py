@@ -1,12 +1,10 @@
-"""Values of the own program of a head: their bytes, which are here until nobody needs them."""
+"""Values of a program's own: their bytes, which are here until nobody needs them."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from grainlike.head._shared_memory import ObjectStore
 from grainlike.payload import (
     Buffer,
     Payload,
@@ -19,42 +17,42 @@ from grainlike.payload import (
     replica_size,
     write_replica,
 )
-from grainlike.wire import OWN_VALUES
 
 __all__ = ["OwnValueStore"]
 
-_FIRST = OWN_VALUES << 22
-"""Number behind those that clients may have."""
-
 
 class OwnValueStore:
-    """The bytes of a program's own values, by number: each a file in `object_store`, which workers can map that share
-    memory with this process, or in memory of its own where there is no such store, or no room.
+    """The bytes of a program's own values, by number: each a file in `directory()`, which workers can map that share
+    memory with this process, or in memory of its own where that is None, or has no room.
 
     Example::
 
-        value, size = own.add(dump_value(array))
-        own.read(value, 0, size)
-        own.free([value])
+        own = OwnValueStore(lambda: None)
+        size = own.add(7, dump_value(array))
+        own.read(7, 0, size)
+        own.free([7])
     """
 
-    def __init__(self, object_store: ObjectStore) -> None:
-        self._object_store = object_store
-        self._last = _FIRST
+    def __init__(self, directory: Callable[[], Path | None]) -> None:
+        self._directory = directory
+        self.sizes: dict[int, int] = {}
+        """Bytes of the replicas of each value."""
         self._files: dict[int, Path] = {}
         self._copies: dict[int, ReplicaBytes] = {}
         self._sources: dict[int, ReplicaSource] = {}
 
-    def add(self, payload: Payload) -> tuple[int, int]:
-        """Keep a copy of a payload; return its number as a value, and the size of its replicas. `MemoryError` where
-        there is no room for it.
+    def add(self, value: int, payload: Payload) -> int:
+        """Keep a copy of a payload as a value; return the size of its replicas.
+
+        Raises:
+            MemoryError: there is no room for it.
         """
-        value, size = self._last + 1, replica_size(payload)
-        directory = self._object_store.directory
+        size = replica_size(payload)
+        directory = self._directory()
         if directory is None or not self._write(value, size, payload, directory):
             self._copies[value] = ReplicaBytes(payload.detached())
-        self._last = value
-        return value, size
+        self.sizes[value] = size
+        return size
 
     def _write(self, value: int, size: int, payload: Payload, directory: Path) -> bool:
         path = replica_path(directory, value, 1)
@@ -75,15 +73,10 @@ class OwnValueStore:
             return copy.payload
         return map_replica(self._files[value]) if value in self._files else None
 
-    def link(self, value: int, path: str) -> bool:
-        """Give the file of a value another name; return False where there is none, or that cannot be done."""
-        try:
-            os.link(self._files[value], path)
-        except FileExistsError:
-            return True
-        except (KeyError, OSError):
-            return False
-        return True
+    def place(self, value: int) -> str:
+        """Return the directory in which the file of a value is; empty where there is none."""
+        path = self._files.get(value)
+        return "" if path is None else str(path.parent)
 
     def read(self, value: int, begin: int, end: int) -> Buffer:
         """Return bytes of the replica of a value. `KeyError` and `OSError` where it is gone."""
@@ -98,6 +91,7 @@ class OwnValueStore:
     def free(self, values: Iterable[int]) -> None:
         """Drop values that nobody needs any more; who has mapped one keeps it."""
         for value in values:
+            self.sizes.pop(value, None)
             self._copies.pop(value, None)
             self._sources.pop(value, None)
             path = self._files.pop(value, None)
