@@ -119,7 +119,7 @@ class RemoteJobs:
             return
         named = [node for node in fresh if node in self.names]  # apart from the others: they may be refused
         self._send([node for node in fresh if node not in self.names])
-        self._send(named)
+        self._send_named(named)
 
     def send_ahead(self, root: Node, *, goes_on: bool) -> None:
         """Send a call, and all that it needs, before its inputs are there: the head goes on with it by itself. Where a
@@ -140,8 +140,7 @@ class RemoteJobs:
             return
         for call in packed:
             assert self._number(call.node) == call.child
-            self._ahead[call.node] = call.node in self.names
-            self._unheard.add(call.child)
+            self._goes_ahead(call.node, call.child, named=call.node in self.names)
         self._send_ahead(packed, goes_on)
         for node in calls:
             node.drop_arguments()
@@ -164,9 +163,20 @@ class RemoteJobs:
         return fresh
 
     def _send(self, nodes: list[Node]) -> None:
+        self._post(self._packed(nodes))
+
+    def _packed(self, nodes: list[Node]) -> dict[tuple[Request, int, bool], list[JobCall]]:
         self._release_functions()
         fetcher = self.values.fetcher if self.values.fetcher.used else None
-        batches = pack_calls(nodes, self._number, self._listener, streams=True, copies=SharedCopies(), fetcher=fetcher)
+        return pack_calls(nodes, self._number, self._listener, streams=True, copies=SharedCopies(), fetcher=fetcher)
+
+    def _send_named(self, nodes: list[Node]) -> None:
+        """Send calls with names whose inputs are there, so that others may refer to them."""
+        batches = self._packed(nodes)
+        for key, calls in batches.items():
+            batches[key] = [call._replace(needs=()) for call in calls]
+            for call in calls:
+                self._goes_ahead(call.node, call.child, named=True)
         self._post(batches)
 
     def _post(self, batches: dict[tuple[Request, int, bool], list[JobCall]], *, goes_on: bool = False) -> None:
@@ -218,7 +228,13 @@ class RemoteJobs:
         else:
             self._nodes[child] = node
             self._children[node] = child
+            self._goes_ahead(node, child, named=True)
         return node
+
+    def _goes_ahead(self, node: Node, child: int, *, named: bool) -> None:
+        """Let calls that are sent from now on refer to this one, which has not ended."""
+        self._ahead[node] = named
+        self._unheard.add(child)
 
     def fetched(self, node: Node, frame: Frame) -> None:
         """Settle a call with its outcome, which the session kept on disk."""
