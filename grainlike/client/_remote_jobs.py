@@ -137,7 +137,7 @@ class RemoteJobs:
             return
         named = [node for node in fresh if node in self.names]  # apart from the others: they may be refused
         self._send([node for node in fresh if node not in self.names])
-        self._send(named)
+        self._send_named(named)
 
     def send_ahead(self, root: Node, *, goes_on: bool) -> None:
         """Send a call, and all that it needs, before its inputs are there: the head goes on with it by itself. Where a
@@ -158,8 +158,7 @@ class RemoteJobs:
             return
         for call in packed:
             assert self._number(call.node) == call.child
-            self._ahead[call.node] = call.node in self.names
-            self._unheard.add(call.child)
+            self._goes_ahead(call.node, call.child, named=call.node in self.names)
         self._send_ahead(packed, goes_on)
         for node in calls:
             node.drop_arguments()
@@ -182,12 +181,28 @@ class RemoteJobs:
         return fresh
 
     def _send(self, nodes: list[Node]) -> None:
-        self._release_functions()
-        fetcher, own, copies = self.values.fetcher, self.own, SharedCopies()
-        batches = pack_calls(nodes, self._number, self._listener, streams=True, copies=copies, fetcher=fetcher, own=own)
-        self._post(batches)
+        own = self.own
+        self._post(self._packed(nodes, own))
         if own is not None and own.holds:
             own.end_batch()
+
+    def _packed(
+        self, nodes: Iterable[Node], own: OwnArguments | None
+    ) -> dict[tuple[Request, int, bool], list[JobCall]]:
+        self._release_functions()
+        fetcher, copies = self.values.fetcher, SharedCopies()
+        return pack_calls(nodes, self._number, self._listener, streams=True, copies=copies, fetcher=fetcher, own=own)
+
+    def _send_named(self, nodes: list[Node]) -> None:
+        """Send calls with names whose inputs are there, so that others may refer to them. They take all arguments with
+        them, as they outlive the program and what it keeps.
+        """
+        batches = self._packed(nodes, None)
+        for key, calls in batches.items():
+            batches[key] = [call._replace(needs=()) for call in calls]
+            for call in calls:
+                self._goes_ahead(call.node, call.child, named=True)
+        self._post(batches)
 
     def _post(self, batches: dict[tuple[Request, int, bool], list[JobCall]], *, goes_on: bool = False) -> None:
         levels = self._levels
@@ -238,7 +253,13 @@ class RemoteJobs:
         else:
             self._nodes[child] = node
             self._children[node] = child
+            self._goes_ahead(node, child, named=True)
         return node
+
+    def _goes_ahead(self, node: Node, child: int, *, named: bool) -> None:
+        """Let calls that are sent from now on refer to this one, which has not ended."""
+        self._ahead[node] = named
+        self._unheard.add(child)
 
     def fetched(self, node: Node, frame: Frame) -> None:
         """Settle a call with its outcome, which the session kept on disk."""

@@ -142,6 +142,11 @@ class CallGraph:
                 call.held = False
                 self._look_at(call)
 
+    def attach(self) -> None:
+        """Record that a program has come: it may submit calls that refer to those with names that it finds unended."""
+        for call in self.calls.values():
+            call.held = call.held or bool(call.name and call.outcome is None)
+
     def detach(self) -> None:
         """Record that the program has gone, and refers to nothing any more."""
         for call in list(self.calls.values()):

@@ -156,6 +156,7 @@ class NamedSession:
     def attach(self, connection: ClientConnection) -> None:
         """Attach a program, and send it the state of the calls."""
         self.connection = connection
+        self.graph.attach()
         for message in self._told():
             connection.post(message)
         running = [(call.child, *call.began) for call in self._calls.values() if call.began is not None]

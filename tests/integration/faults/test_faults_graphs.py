@@ -303,6 +303,26 @@ async def test_large_inner_values_stay_until_they_are_used_and_come_back_after_a
         assert (owners.pins, owners.unreferred, owners._owners) == ({}, {}, {})
 
 
+async def test_a_later_program_goes_on_from_names_that_it_finds(gates):
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(2)) as head:
+        async with connect(session="sweep") as ex:
+            local_ = add(0)  # in this program: what needs it goes in its turn
+            first_ = ex.name("first", (step @ Cores(1))(gate.visit, local_, 1))
+            visitor = await gate.arrival()
+            ex.name("second", (add @ Cores(1))(first_))
+        async with connect(session="sweep") as ex:
+            found = ex.placeholders()
+            ex.name("third", (add @ Cores(1))(found["second"], (add @ Cores(1))(found["first"])))
+        visitor.release()
+        async with connect(session="sweep") as ex:
+            found = ex.placeholders()
+            assert await gather(found["first"], found["second"], found["third"]) == [2, 3, 6]
+            assert await ex.name("fourth", (add @ Cores(1))(found["third"])) == 7
+            assert not ex._remote.runner._ahead
+            assert not ex._remote.runner._unheard
+        assert head.report().succeeded == 5
+
+
 async def test_operators_between_calls_are_applied_where_the_next_one_runs(gates):
     async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(2)):
         async with connect(session="sweep") as ex:
@@ -331,7 +351,7 @@ async def test_a_program_that_stays_has_all_as_before():
             assert await ex.name("mixed", (add @ Cores(1))(local_, x_)) == 4
             assert not ex._remote.runner._ahead
             session = head._service._service._clients.sessions.find("sweep")
-            assert not session.graph.calls
+            await until(lambda: not session.graph.calls)  # the head has heard that all was heard
             assert session.graph.nbytes == 0
         assert head.report().succeeded == 5
 

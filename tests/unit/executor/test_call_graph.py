@@ -72,6 +72,22 @@ def test_an_outcome_is_kept_until_its_program_has_heard_of_it_and_all_who_need_i
     assert not graph.calls
 
 
+def test_the_next_program_may_refer_to_names_that_have_not_ended(graph: CallGraph) -> None:
+    graph.detach()
+    graph.attach()
+    ended(graph, 1)
+    ended(graph, 2)
+    began(graph, 3)
+    ended(graph, 3)
+    began(graph, 4)
+    assert ended(graph, 4) == []
+    assert list(graph.calls) == [4]
+    assert graph.enter(made(5, 4)) is None
+    assert began(graph, 5) == {4: VALUE}
+    graph.heard([4])
+    assert list(graph.calls) == [5]
+
+
 def test_what_waits_for_a_failed_call_fails_whatever_else_it_needs(graph: CallGraph) -> None:
     assert ended(graph, 1, ERROR, good=False) == [3, 4]
     assert graph.fail(graph.calls[3]) == []  # its program holds the other one, and decides
