@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from grainlike.head._errors import name_of, stopped, text_of
-from grainlike.head._history_form import plain_text
 from grainlike.head._nested import RelayedJob
+from grainlike.history import plain_text
 from grainlike.jobs import Job
 from grainlike.payload import told_of_error
 from grainlike.wire import Code, Completed, EndedAttempt, Parcel, Report

@@ -15,15 +15,15 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grainlike.head._errors import name_of
-from grainlike.head._history_form import row_of
 from grainlike.head._nested import RelayedJob
+from grainlike.history import row_of
 from grainlike.jobs import slots_of
 from grainlike.wire import Code
 
 if TYPE_CHECKING:
     from grainlike.graph import Node
-    from grainlike.head._history_form import Entry
     from grainlike.head._queries import HeadQueries
+    from grainlike.history import Entry
     from grainlike.jobs import Job, Worker
     from grainlike.resources import Request
     from grainlike.scheduler import JobsSubmitted

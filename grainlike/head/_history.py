@@ -22,9 +22,12 @@ from msgspec.structs import replace
 from grainlike.graph import Node
 from grainlike.head._attempts import EarlierAttempts
 from grainlike.head._errors import name_of
-from grainlike.head._history_form import (
+from grainlike.head._kept_calls import RevivedJob
+from grainlike.head._nested import RelayedJob
+from grainlike.history import (
     UNPACKABLE,
     Entry,
+    HistoryFilter,
     KeptHistory,
     ReceiptTable,
     Segment,
@@ -36,9 +39,6 @@ from grainlike.head._history_form import (
     row_of,
     unpack,
 )
-from grainlike.head._kept_calls import RevivedJob
-from grainlike.head._nested import RelayedJob
-from grainlike.head._patterns import HistoryFilter
 from grainlike.jobs import Job, Placement
 from grainlike.resources import MEMORY, Request
 from grainlike.scheduler import JobsSubmitted

@@ -17,10 +17,10 @@ from grainlike.head._errors import name_of, refusal
 from grainlike.head._history import JobHistory
 from grainlike.head._logs import EndedSource, LogRouter, source_of
 from grainlike.head._nested import RelayedJob, ReplyTo
-from grainlike.head._patterns import matcher
 from grainlike.head._peers import WorkerConnection
 from grainlike.head._state import HeadState
 from grainlike.head.values._mover import ValueMover
+from grainlike.history import matcher
 from grainlike.jobs import Job, LogLine, WorkerInfo
 from grainlike.resources import EMPTY, Allocation, Request
 from grainlike.scheduler import Explanation, HeadJob, JobState, PoolOffer, wanted_in_pools

@@ -5,12 +5,14 @@ worker.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, Literal, overload
 
 import anyio
 
-from grainlike.engine import replicate_values
-from grainlike.graph import Delayed, Node, node_of
+from grainlike.engine import copy_made, least_request, replicate_values, staying_values
+from grainlike.errors import ResourceError
+from grainlike.graph import Delayed, DelayedFn, Node, RemoteValue, delayed, delayed_value, gather, node_of
 from grainlike.maps._wait import listed, wait
 
 __all__ = ["replicate"]
@@ -83,9 +85,7 @@ async def replicate(
     if count is not None:
         await _keep(nodes, count)
     if to is not None:
-        from grainlike.maps._copy_to_url import copy_to_url
-
-        await copy_to_url(nodes, to)
+        await _copy_to_url(nodes, to)
 
 
 async def _keep(nodes: list[Node], count: int) -> None:
@@ -111,3 +111,39 @@ def _count(copies: object) -> int:
     if isinstance(copies, str) or copies < 1:
         raise ValueError(f'replicate takes a number of replicas from 1 on, or "all", not {copies!r}')
     return copies
+
+
+@cache
+def _copying() -> tuple[DelayedFn[..., Any], DelayedFn[..., Any]]:
+    """Return the functions of jobs that write and read a copy."""
+    from grainlike.calls import read_copy, write_copy
+
+    return delayed(write_copy), delayed(read_copy)
+
+
+async def _copy_to_url(nodes: Iterable[Node], url: str) -> None:
+    """Write the values of nodes that have finished to files below a URL, read each back, and have it read from there
+    whenever it is needed and lost.
+
+    Raises:
+        ValueLostError: the executor of one has closed.
+        OSError, SerializationError: one cannot be written, or read back as it was written.
+        ResourceError: the bytes that were read back do not stay at workers, so nothing could be made of them there.
+    """
+    write, read = _copying()
+    requests = {value: least_request(node.request) for node in nodes for value in staying_values([node])}
+    writes = {value: (write @ request)(delayed_value(value), url) for value, request in requests.items()}
+    copies = dict(zip(writes, await gather(writes.values()), strict=True))
+    reads = {value: (read @ requests[value])(copy) for value, copy in copies.items()}
+    await wait(reads.values())
+    for value, read_ in reads.items():
+        copy_made(value, _read_back(read_, url))
+
+
+def _read_back(read_: Delayed[Any], url: str) -> RemoteValue:
+    node = node_of(read_)
+    if node.error is not None:
+        node.result()
+    if not isinstance(node.reference, RemoteValue):
+        raise ResourceError(f"a copy at {url} was read back by a worker that keeps no values, so none could use it")
+    return node.reference

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from grainlike import Cores, Memory
-from grainlike.head import _attempts, _history, _history_form, _patterns
+from grainlike.head import _attempts, _history
 from grainlike.head._history import _SEGMENT_JOBS, KEPT_BYTES, JobHistory, first_line
 from grainlike.head._nested import RelayedJob
-from grainlike.head._patterns import matcher
+from grainlike.history import _form, _patterns, matcher
 from grainlike.jobs import NO_PARCEL, Job, Placement
 from grainlike.payload import dump_error, told_of_error
 from grainlike.wire import KEPT_JOBS, AskHistory, Completed, EndedAttempt, ReceiptRow, ReceiptSpec
@@ -383,7 +383,7 @@ def test_alike_receipts_are_kept_once_and_few_of_unlike_ones(history, monkeypatc
         history.ended(job_of(number, began=90.0, receipt=receipt(pid=number)), "succeeded")
     assert len(history._receipts.rows) == 1
     assert page(history).jobs[0].receipt == ReceiptRow([2], {"omp": 1}, [], "cgroup")
-    monkeypatch.setattr(_history_form, "_MOST_RECEIPTS", 10)
+    monkeypatch.setattr(_form, "_MOST_RECEIPTS", 10)
     for number in range(100, 200):
         history.ended(job_of(number, began=90.0, receipt=receipt(affinity=[number])), "succeeded")
         assert len(history._receipts.rows) == len(history._receipts.numbers) <= 10

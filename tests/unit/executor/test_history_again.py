@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from grainlike.head._history_form import KeptHistory, kept_from
 from grainlike.head.durable import _snapshot, _store
 from grainlike.head.durable._records import WrittenBy, unpack_input
 from grainlike.head.durable._snapshot import began_here
 from grainlike.head.durable._store import HeadStore, exported
+from grainlike.history._form import KeptHistory, kept_from
 from grainlike.journal import Journal
 from grainlike.wire import AskHistory
 

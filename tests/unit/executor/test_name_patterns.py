@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grainlike.head._patterns import matcher
+from grainlike.history._patterns import matcher
 
 TEXTS = st.text("ab-]![*?\\\n", max_size=12)
 

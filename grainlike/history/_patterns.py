@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from fnmatch import translate
 
-from grainlike.head._history_form import Entry
+from grainlike.history._form import Entry
 from grainlike.wire import AskHistory, EndedJob
 
 __all__ = ["HistoryFilter", "matcher"]
