@@ -146,7 +146,7 @@ class OwnArguments:
         kept = self._holder.own_payload(known.reference.id) if known.holder() is buffer.obj else None
         if kept is not None and have_same_bytes(buffer, memoryview(kept.buffers[0])):
             return known.reference
-        del self._known[place]
+        self._known.pop(place, None)
         return None
 
     def _keep(self, reference: RemoteValue, buffer: memoryview, place: _Place) -> None:
@@ -155,8 +155,8 @@ class OwnArguments:
             self._known[place] = _KnownBuffer(reference, ref(buffer.obj, self._forgets(place, reference.id)))
         except TypeError:  # such objects have no weak references
             return
-        while sum(length for _, length in self._known) > KNOWN_MOST:
-            del self._known[next(iter(self._known))]
+        while sum(length for _, length in list(self._known)) > KNOWN_MOST:  # a collector may forget some meanwhile
+            self._known.pop(next(iter(self._known)), None)
 
     def _forgets(self, place: _Place, value: int) -> Callable[[object], None]:
         """Return what forgets a value when the object is gone that held it: from any thread."""
@@ -165,7 +165,7 @@ class OwnArguments:
         def forget(_: object) -> None:
             found = known.get(place)
             if found is not None and found.reference.id == value:
-                del known[place]
+                known.pop(place, None)
 
         return forget
 

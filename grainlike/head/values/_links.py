@@ -214,6 +214,8 @@ class LinkCopies:
             case Fetched():
                 _check_end(peer, transfer, transfer.target)
                 self._end(transfer)
+                if transfer.sender is not None:  # counted here, as a replay of the journal has no parts
+                    self._state.counters.sent += transfer.size
                 if transfer.client is None:
                     self._answer(ReplicasArrived(peer.number, [transfer.value], [transfer.attempt]))
                 else:
@@ -272,8 +274,6 @@ class LinkCopies:
             return
         if transfer.sender is None:
             self.relayed += count
-        else:
-            self._state.counters.sent += count
         self._state.peers[transfer.target].post(onward, buffers)
 
     def _written(self, transfer: LinkTransfer, count: int) -> None:
