@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from grainlike.resources import Cores, Nodes, Request
+from grainlike.resources import EMPTY, Cores, Nodes, Request
 from grainlike.simulation import Dice, FunctionPlan, JobPlan, Workload
 
 __all__ = ["PATTERNS", "VALUE_WORKLOADS"]
@@ -139,6 +139,30 @@ def shared_values(dice: Dice, count: int) -> Workload:
     return Workload("shared_values", _FUNCTIONS, tuple(jobs))
 
 
+def own_values(dice: Dice, count: int) -> Workload:
+    """Few values of the client's own that nearly all jobs need, beside those of other jobs."""
+    few = 1 + dice.below(4)
+    sizes = (200_000, 2 * MB, 20 * MB, 100 * MB)
+    jobs = [JobPlan(0, EMPTY, 0.0, dice.between(0.0, 2.0) * dice.below(2), size=dice.pick(sizes)) for _ in range(few)]
+    jobs = [
+        replace(plan, copies=dice.pick((0, 1, 2, 3)), holds=dice.between(0.0, 20.0)) if dice.chance(0.3) else plan
+        for plan in jobs
+    ]
+    for at in range(few, count):
+        after = {dice.below(few) for _ in range(1 + dice.below(2))}
+        if at > few and dice.chance(0.3):
+            after.add(few + dice.below(at - few))
+        made = dice.pick((0, 0, 2 * MB, 20 * MB))
+        plan = JobPlan(
+            dice.pick((0, 1, 2, 3)), Cores(1), dice.pick((0.002, 0.1, 1.0)), dice.between(0.0, 3.0) * dice.below(2),
+            tuple(sorted(after)), size=made, wants=dice.chance(0.1),
+        )  # fmt: skip
+        if dice.chance(0.05):
+            plan = replace(plan, cancel_at=dice.between(0.0, 3.0))
+        jobs.append(plan)
+    return Workload("own_values", _FUNCTIONS, tuple(jobs))
+
+
 VALUE_WORKLOADS: dict[str, Callable[[Dice, int], Workload]] = {
     "broadcast": broadcast,
     "chains": chains,
@@ -147,5 +171,6 @@ VALUE_WORKLOADS: dict[str, Callable[[Dice, int], Workload]] = {
     "cheap": cheap,
     "values": values,
     "shared_values": shared_values,
+    "own_values": own_values,
 }
 """All of these, by name."""

@@ -32,6 +32,7 @@ from grainlike.jobs import (
     JobCounters,
     LogLine,
     Observer,
+    OwnArguments,
     WorkerInfo,
     explanation_of,
     worker_info,
@@ -159,6 +160,7 @@ class RemoteHead:
         tasks.start_soon(client.run)
         tasks.start_soon(self._follow, client)
         await self._introduce(client)
+        self._allow_own(client)
 
     def detach(self) -> None:
         """Leave what belongs to a session to the head: cancelling does not reach it from now on."""
@@ -174,7 +176,9 @@ class RemoteHead:
         self._leases.close()
 
     def closed(self) -> None:
-        """Tell observers that nothing follows."""
+        """Tell observers that nothing follows, and remove files of values of our own."""
+        if self._client is not None:
+            self._values.close()
         for observer in self.observers:
             observer.closed()
 
@@ -191,9 +195,19 @@ class RemoteHead:
     def _go_on(self, client: HeadClient, fetcher: Fetcher) -> None:
         """Have calls run at this head, and their values fetched from there."""
         self._engine.fetcher = fetcher
+
         self._values = RemoteValues(fetcher, client.link, self._counters)
-        self._values.present = frozenset(worker.name for worker in self._workers)
+        self._values.see(self._workers)
+        self._allow_own(client)
         self.runner.go_on(client.link, self._values)
+
+    def _allow_own(self, client: HeadClient) -> None:
+        """Let large arguments be values of the program's own, once the head has admitted us; but those of jobs of a
+        session, which go on without this program, and take all along.
+        """
+        may_have = client.welcome is not None and not self._settings.session
+        self._values.first = client.welcome.own_values if may_have and client.welcome is not None else 0
+        self.runner.own = OwnArguments(self._values.fetcher) if self._values.first else None
 
     async def _introduce(self, client: HeadClient) -> None:
         """Wait until the head has admitted us; then send what jobs import, and query the workers. Raises as
@@ -239,6 +253,7 @@ class RemoteHead:
             else:
                 self._lost = None
                 self._fetched += self._values.fetched
+                self._values.close()
                 self._go_on(client, self._values.fetcher.renewed())
                 self._changes.notify()
                 return client
@@ -296,7 +311,7 @@ class RemoteHead:
 
     def _take_workers(self, told: WorkersAre) -> None:
         self._workers = [worker_info(row) for row in told.workers]
-        self._values.present = frozenset(worker.name for worker in self._workers)
+        self._values.see(self._workers)
         self._leases.workers(self._workers)
         self._changes.notify()
 

@@ -21,6 +21,7 @@ from grainlike.jobs import (
     JobCall,
     JobCounters,
     OutcomeListener,
+    OwnArguments,
     Shipped,
     pack_ahead,
     pack_calls,
@@ -34,14 +35,18 @@ from grainlike.wire import (
     Began,
     Buffer,
     Credit,
+    DropOwnValues,
     Frame,
     Items,
     Numbered,
     Outcomes,
     OutcomesHeard,
     ReleaseFunctions,
+    ReplicaCredit,
     ReplicaPart,
+    SendReplica,
     SessionIs,
+    StopTransfer,
     ValueComes,
     ValuesAt,
     ValuesGone,
@@ -53,6 +58,17 @@ from grainlike.wire import (
 __all__ = ["RemoteJobs"]
 
 logger = logging.getLogger("grainlike")
+
+_ABOUT_VALUES = (
+    ValueComes,
+    ReplicaPart,
+    ValuesGone,
+    ValuesAt,
+    SendReplica,
+    ReplicaCredit,
+    StopTransfer,
+    DropOwnValues,
+)
 
 _MOST_DIGESTS = 4096
 """Most functions that one message releases."""
@@ -93,6 +109,8 @@ class RemoteJobs:
         self._held: list[Node] = []
         """Calls that were submitted while there was no head, and another was looked for."""
         self._release = False
+        self.own: OwnArguments | None = None
+        """What makes values of large arguments; None where all travel."""
         self.caller_of: Callable[[Node], Context | None] = _nobody
         """Function that gives the context of whoever wants a call, for warnings about it."""
         self.names: dict[Node, str] = {}
@@ -163,16 +181,23 @@ class RemoteJobs:
         return fresh
 
     def _send(self, nodes: list[Node]) -> None:
-        self._post(self._packed(nodes))
+        own = self.own
+        self._post(self._packed(nodes, own))
+        if own is not None and own.holds:
+            own.end_batch()
 
-    def _packed(self, nodes: list[Node]) -> dict[tuple[Request, int, bool], list[JobCall]]:
+    def _packed(
+        self, nodes: Iterable[Node], own: OwnArguments | None
+    ) -> dict[tuple[Request, int, bool], list[JobCall]]:
         self._release_functions()
-        fetcher = self.values.fetcher if self.values.fetcher.used else None
-        return pack_calls(nodes, self._number, self._listener, streams=True, copies=SharedCopies(), fetcher=fetcher)
+        fetcher, copies = self.values.fetcher, SharedCopies()
+        return pack_calls(nodes, self._number, self._listener, streams=True, copies=copies, fetcher=fetcher, own=own)
 
     def _send_named(self, nodes: list[Node]) -> None:
-        """Send calls with names whose inputs are there, so that others may refer to them."""
-        batches = self._packed(nodes)
+        """Send calls with names whose inputs are there, so that others may refer to them. They take all arguments with
+        them, as they outlive the program and what it keeps.
+        """
+        batches = self._packed(nodes, None)
         for key, calls in batches.items():
             batches[key] = [call._replace(needs=()) for call in calls]
             for call in calls:
@@ -303,7 +328,7 @@ class RemoteJobs:
                 self._release_functions()
                 if self._unheard:
                     self._hear_ends(message.children)
-            case ValueComes() | ReplicaPart() | ValuesGone() | ValuesAt():
+            case _ if isinstance(message, _ABOUT_VALUES):
                 self.values.hear(frame)
             case Items():
                 self._items(message, buffers)

@@ -1,23 +1,40 @@
-"""Large values of a client's jobs: they stay at workers of a head elsewhere, and come here when they are needed."""
+"""Large values of a client's jobs: they stay at workers of a head elsewhere, and come here when they are needed.
+
+Those of the client's own are here, and go to one worker when jobs need them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import socket
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from grainlike._memory import mapped_memory
 from grainlike.engine import Fetcher
 from grainlike.errors import SerializationError, ValueLostError
-from grainlike.jobs import Job, JobCounters
+from grainlike.jobs import Job, JobCounters, OwnValueStore, WorkerInfo
 from grainlike.net import Link
-from grainlike.payload import Payload, is_shared_directory, map_replica, replica_path, replica_payload, stand_in
+from grainlike.payload import (
+    Payload,
+    SharedDirectory,
+    is_shared_directory,
+    map_replica,
+    replica_path,
+    replica_payload,
+    stand_in,
+)
 from grainlike.wire import (
+    GENERATION,
     Buffer,
+    DropOwnValues,
     DurableCopy,
     Fetched,
     Frame,
+    OwnValues,
     ReplicaCredit,
     ReplicaPart,
+    SendReplica,
+    StopTransfer,
     Unsent,
     ValueComes,
     ValueInterest,
@@ -39,6 +56,21 @@ class _Arrival:
         self.memory = memory
 
 
+_PART_BYTES = 1024 * 1024
+"""The most bytes that are sent in one message."""
+
+
+class _OwnSend:
+    """Value of our own on its way to a worker: the transfer, how many bytes it has, and how many are sent."""
+
+    __slots__ = ("at", "order", "size")
+
+    def __init__(self, order: SendReplica, size: int) -> None:
+        self.order = order
+        self.at = order.at
+        self.size = size
+
+
 class RemoteValues:
     """Source of a program's `Fetcher` over the `link` to a head, as of `ValueSource`; recomputed jobs are counted in
     `counters`.
@@ -53,6 +85,8 @@ class RemoteValues:
         """Bytes that came over the link."""
         self.present: frozenset[str] = frozenset()
         """Names of the workers that are there."""
+        self._host = socket.gethostname()
+        self._is_near = False
         self._link = link
         self._counters = counters
         self._jobs: dict[int, Job] = {}
@@ -62,6 +96,17 @@ class RemoteValues:
         """Why values are lost for good, as the head has told."""
         self._wanted: set[int] = set()
         self._coming: dict[int, _Arrival] = {}
+        self.first = 0
+        """The first number for values of this program's own; 0 where it may have none."""
+        self._added = 0
+        self._own = OwnValueStore(self._files)
+        self._directory: SharedDirectory | None = None
+        self._sends: dict[int, _OwnSend] = {}
+
+    def see(self, workers: Iterable[WorkerInfo]) -> None:
+        """Record which workers are there."""
+        self.present = frozenset(worker.name for worker in workers)
+        self._is_near = any(worker.host == self._host for worker in workers)
 
     # --- from the fetcher --------------------------------------------------------------------------------------------
 
@@ -104,6 +149,37 @@ class RemoteValues:
         """Have the call that made value `reader` read the durable copy of `value`, where that is lost."""
         self._link.post(DurableCopy(value, reader))
 
+    @property
+    def takes_own(self) -> bool:
+        """True if large arguments may be values of the program's own."""
+        return self.first > 0
+
+    def add_own(self, payload: Payload) -> tuple[int, int]:
+        """Keep a copy of a payload as a value of the program's own until it was released and no job needs it; return
+        its number, and the size of its replicas.
+        """
+        value = self.first + self._added
+        size = self._own.add(value, payload)
+        self._added += 1
+        self._workers[value] = ()
+        self._link.post(OwnValues([value], [size], self._own.place(value)))
+        return value, size
+
+    def _files(self) -> Path | None:
+        """Return where files of values of our own are, if workers may map them; made when it is first needed."""
+        if self._directory is None and self._is_near:
+            self._directory = SharedDirectory.make()
+        return self._directory.path if self._directory is not None and self._is_near else None
+
+    def close(self) -> None:
+        """Remove the files of values of our own: the head is gone, or nobody needs them."""
+        if self._directory is not None:
+            self._directory.remove()
+
+    def own_payload(self, value: int) -> Payload | None:
+        """Return the payload of a value of the program's own; None for one that is kept no more."""
+        return self._own.payload(value)
+
     def why_lost(self, value: int) -> str:
         """Return why a value can never be made again, as far as the head has told: to whoever needed it."""
         return self._lost.get(value, "")
@@ -130,6 +206,45 @@ class RemoteValues:
                     self.fetcher.lost(value, ValueLostError(words))
             case ValuesAt():
                 self._moved(message)
+            case SendReplica():
+                self._begin(message)
+            case ReplicaCredit(transfer=transfer, credit=credit):
+                send = self._sends.get(transfer % GENERATION)
+                if send is not None and send.order.transfer == transfer:
+                    self._send(send, credit)
+            case StopTransfer(transfer=transfer):
+                self._sends.pop(transfer % GENERATION, None)
+            case DropOwnValues():
+                self._own.free(message.values)
+
+    def _begin(self, order: SendReplica) -> None:
+        """Send a value of our own, as far as there is credit."""
+        size = self._own.sizes.get(order.value, 0)
+        send = self._sends[order.transfer % GENERATION] = _OwnSend(order, size)
+        if size:
+            self._send(send, order.credit)
+        else:
+            self._fail(send)
+
+    def _send(self, send: _OwnSend, credit: int) -> None:
+        order, until = send.order, min(send.at + credit, send.size)
+        try:
+            while send.at < until:
+                end = min(send.at + _PART_BYTES, until)
+                data = self._own.read(order.value, send.at, end)
+                self._link.post(ReplicaPart(order.transfer, order.value, order.attempt, send.at, send.size), [data])
+                self._counters.sent += end - send.at
+                send.at = end
+        except (KeyError, OSError):
+            self._fail(send)
+            return
+        if send.at == send.size:
+            del self._sends[order.transfer % GENERATION]
+
+    def _fail(self, send: _OwnSend) -> None:
+        """Tell the head that a value of our own is gone, as it has said itself that nobody needs it, or its file is."""
+        del self._sends[send.order.transfer % GENERATION]
+        self._link.post(Unsent(send.order.transfer, "the program has it no more", gone=True))
 
     def _comes(self, told: ValueComes) -> None:
         self._coming.pop(told.value, None)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from grainlike.engine._explain import explain_unsubmitted, value_words
     from grainlike.engine._fetches import Fetcher, ValueSource, bring, copy_made, replicate_values, staying_values
     from grainlike.engine._interfaces import JobRunner
+    from grainlike.engine._left_to_jobs import least_request
     from grainlike.engine._local_calls import QUIET_S, LocalCall, LocalCalls
     from grainlike.engine._resolver import BaseResolver, Waitable
     from grainlike.engine._streams import ReaderWakeup, buffer_of
@@ -37,6 +38,7 @@ __all__ = [
     "buffer_of",
     "copy_made",
     "explain_unsubmitted",
+    "least_request",
     "replicate_values",
     "retrieved_elsewhere",
     "staying_values",
@@ -65,6 +67,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "bring": "_fetches",
             "buffer_of": "_streams",
             "copy_made": "_fetches",
+            "least_request": "_left_to_jobs",
             "replicate_values": "_fetches",
             "this_call": "_thread_call",
             "value_words": "_explain",

@@ -24,6 +24,7 @@ from typing import Any
 
 from grainlike.engine._fetches import Fetcher, InputFetches
 from grainlike.engine._interfaces import CallCache, CallRunner, JobRunner
+from grainlike.engine._left_to_jobs import becomes_job, is_for_jobs, is_for_one_job
 from grainlike.engine._unretrieved import log_if_unretrieved
 from grainlike.errors import GraphError
 from grainlike.eventloop import new_wakeup
@@ -341,7 +342,7 @@ class Engine:
         if node.finished:
             return
         if self._stays and node.deps:
-            if node.place is RunsIn.INLINE and self._is_left_to_a_job(node):
+            if node.place is RunsIn.INLINE and self._is_left_to_jobs(node):
                 return
             if self._inputs.fetch(node, context, self.fetcher, self._fetched):
                 return
@@ -361,14 +362,20 @@ class Engine:
         else:
             self._remote.append(node)
 
-    def _is_left_to_a_job(self, node: Node) -> bool:
-        """Finish an operator on values that stay at workers with the expression itself, where one job alone needs it,
-        which applies it; return False if it is to be applied here.
+    def _is_left_to_jobs(self, node: Node) -> bool:
+        """Leave an operator on values that stay at workers to jobs, if they need it; return False where it is applied
+        here. A part of a value becomes a job. Any other, which one job alone needs, ends as the expression, which that
+        job applies.
         """
         fetcher = self.fetcher
-        if fetcher is None or not any(dep.stays for dep in node.deps) or not _is_for_one_job(node):
+        if fetcher is None or not any(dep.stays for dep in node.deps):
             return False
-        expression = node.expression(fetcher) if node.unfetched_inputs(fetcher) else None
+        if is_for_jobs(node) and becomes_job(node):
+            self._remote.append(node)
+            return True
+        if not (is_for_one_job(node) and node.unfetched_inputs(fetcher)):
+            return False
+        expression = node.expression(fetcher)
         if expression is not None:
             if self.applied is not None:
                 self.applied(node)
@@ -554,15 +561,6 @@ class Engine:
         self._contexts.pop(node, None)
         if self.cache is not None and node.function.options.cache is not None:
             self.cache.forget(node)
-
-
-def _is_for_one_job(node: Node) -> bool:
-    """Return True if one call with resources is all that needs an operator, itself or by way of others."""
-    while node.interest == 1 and node.dependents is not None and len(node.dependents) == 1:
-        node = node.dependents[0]
-        if node.place is not RunsIn.INLINE:
-            return node.place is _REMOTE and node.function.options.cache is None
-    return False
 
 
 def _take(calls: deque[Node], most: int, requests: set[Request | None]) -> list[Node]:

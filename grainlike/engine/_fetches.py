@@ -51,6 +51,21 @@ class ValueSource(Protocol):
     def copied(self, value: int, reader: int) -> None:
         """Have the call that made value `reader` read the durable copy of `value`, where that is lost."""
 
+    @property
+    def takes_own(self) -> bool:
+        """True if large arguments may be values of the program's own: all workers have room for such."""
+        ...
+
+    def add_own(self, payload: Payload) -> tuple[int, int]:
+        """Keep a copy of a payload as a value of the program's own until it was released and no job needs it; return
+        its number, and the size of its replicas.
+        """
+        ...
+
+    def own_payload(self, value: int) -> Payload | None:
+        """Return the payload of a value of the program's own; None for one that is kept no more."""
+        ...
+
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted."""
         ...
@@ -217,6 +232,28 @@ class Fetcher:
         """Return the reference to a value that stays at workers."""
         self.used = True
         return RemoteValue(self, job, size)
+
+    @property
+    def takes_own(self) -> bool:
+        """True if large arguments may be values of the program's own."""
+        return self.source is not None and self.source.takes_own
+
+    def own(self, payload: Payload, value: object) -> RemoteValue:
+        """Keep a copy of a payload as a value of the program's own, and return the reference to it, with `value`.
+
+        Raises:
+            ValueLostError: the executor has closed.
+            MemoryError: there is no room for it.
+        """
+        if self.source is None:
+            raise ValueLostError(self._closed)
+        reference = self.stayed(*self.source.add_own(payload))
+        reference.value, reference.fetched = value, True
+        return reference
+
+    def own_payload(self, value: int) -> Payload | None:
+        """Return the payload of a value of the program's own; None where it is kept no more."""
+        return None if self.source is None else self.source.own_payload(value)
 
     # --- from the graph ----------------------------------------------------------------------------------------------
 

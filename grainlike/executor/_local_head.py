@@ -59,7 +59,7 @@ class LocalHead:
         self._show = echo_here(engine, self.head.view.submitter) if settings.echo else None
         self.runner = self.head
         if engine.fetcher is not None:
-            self.head.keep_values(engine.fetcher)
+            self.head.keep_values(engine.fetcher, shares=settings.listen is not None)
         self.observers = self.head.observers
         self._dashboard: Dashboard | None = None
         if settings.logging:

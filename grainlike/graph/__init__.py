@@ -12,10 +12,10 @@ The room never runs a job, waits, or serializes. Below it are `resources` and `e
 from typing import TYPE_CHECKING
 
 from grainlike._later import later as load_later
-from grainlike.graph._delayed import Delayed, node_of
+from grainlike.graph._delayed import PICK, Delayed, node_of
 from grainlike.graph._delayed_fn import DelayedFn, StreamFn, delayed
 from grainlike.graph._function import Function, Options, main_file
-from grainlike.graph._gather import delayed_value, gather, later
+from grainlike.graph._gather import LOOKED_AT, READY, delayed_value, gather, later
 from grainlike.graph._never_awaited import excuse, remember_origins
 from grainlike.graph._node import (
     Node,
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ATOMS",
+    "LOOKED_AT",
+    "PICK",
+    "READY",
     "UNFETCHED",
     "Delayed",
     "DelayedFn",

@@ -21,7 +21,7 @@ from grainlike.graph._shown import shown_call
 from grainlike.graph._state import RunsIn, State
 from grainlike.graph._tracebacks import folded, traceback_of
 
-__all__ = ["Delayed", "node_of"]
+__all__ = ["PICK", "Delayed", "node_of"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -56,7 +56,8 @@ _NO_FUTURE = (
 _CALL = operation(operator.call, "call")
 _GETATTR = operation(getattr, "getattr")
 _GETITEM = operation(operator.getitem, "getitem", picks=True)
-_PICK = operation(_pick, "getitem", picks=True)
+PICK = operation(_pick, "getitem", picks=True)
+"""Operator that takes a part of a value, by its index and `nout`."""
 _SETITEM = operation(_with_item, "setitem")
 _DELITEM = operation(_without_item, "delitem")
 
@@ -144,7 +145,7 @@ class Delayed(Operators["Delayed[Any]"], NumpyProtocols, Refusals, Generic[T_co]
                 "a placeholder is iterable only when it is known for how many values: "
                 "write `for x in await r_:`, or @delayed(nout=3) to unpack three"
             )
-        return iter([Delayed(operate(_PICK, self, index, nout)) for index in range(nout)])
+        return iter([Delayed(operate(PICK, self, index, nout)) for index in range(nout)])
 
     def __copy__(self) -> Delayed[T_co]:
         return Delayed(self._node)

@@ -13,7 +13,7 @@ from grainlike.graph._operators import operate
 from grainlike.graph._placeholder import Placeholder
 from grainlike.graph._state import RunsIn
 
-__all__ = ["delayed_value", "gather", "later"]
+__all__ = ["LOOKED_AT", "READY", "delayed_value", "gather", "later"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -30,7 +30,11 @@ def _nothing() -> None:
     return None
 
 
-_VALUE = operation(_nothing, "value")
+READY = operation(_nothing, "value")
+"""Function of the node of a ready value; it is never called."""
+
+LOOKED_AT = operation(_nothing, "value")
+"""Function of the node of one that was found to be small, and travels in the arguments of each job."""
 
 
 @overload
@@ -157,7 +161,7 @@ def delayed_value(value: A) -> Delayed[A]:
 
         total_ = delayed_value(0)
     """
-    node = Node(_VALUE, None, RunsIn.INLINE, (), None, ())
+    node = Node(READY, None, RunsIn.INLINE, (), None, ())
     node.succeed(value)
     return Delayed(node)
 

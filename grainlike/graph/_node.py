@@ -115,6 +115,10 @@ class Node(msgspec.Struct, eq=False):
         found = self._outcome if type(self._outcome) in UNFETCHED else self._args[0] if self._args else None
         return found if self.finished else None
 
+    def refer(self, reference: RemoteValue) -> None:
+        """Let jobs be sent a reference to the value of a node that has succeeded, which is in the program."""
+        self._args = (reference,)
+
     def unwrap(self) -> None:
         """Put the value that was fetched in place of its reference, which is kept for jobs. An operator that is applied
         only now may fail, and with it the node.

@@ -13,6 +13,9 @@ __all__ = ["UNFETCHED", "RemoteExpression", "RemoteList", "RemoteValue", "ValueF
 class ValueFetcher(Protocol):
     """Interface of what brings the values of one executor into the program, as far as the graph uses it."""
 
+    used: bool
+    """True once it has a value."""
+
     @property
     def is_open(self) -> bool:
         """True until its executor has closed."""

@@ -42,6 +42,7 @@ from grainlike.scheduler import (
     JobsSettled,
     JobsStarted,
     JobsUnsatisfiable,
+    OwnValuesFreed,
     ReleaseWorker,
     ReplicasDropped,
     ReplicasSpared,
@@ -163,6 +164,8 @@ class ActionExecutor:
             case ValuesForgotten():
                 self._settling.forget(action.values)
                 self._mover.forget(action.values)
+            case OwnValuesFreed():
+                self._values.freed(action.values)
             case ReplicasSpared(worker=worker, values=values, attempts=attempts, is_spare=is_spare):
                 self._post(worker, SpareReplicas(values, attempts, is_spare))
             case ReplicationReached():

@@ -13,7 +13,7 @@ from grainlike.jobs import Job
 from grainlike.payload import Payload, load_error
 from grainlike.resources import Missing
 from grainlike.scheduler import Deadlock
-from grainlike.wire import Code, EndedJob
+from grainlike.wire import OWN_VALUES, Code, EndedJob
 
 __all__ = ["LAYOUT", "error_of", "name_of", "refusal", "stopped", "text_of", "value_lost", "why_stuck"]
 
@@ -70,6 +70,8 @@ def value_lost(maker: EndedJob | None, value: int, why: str) -> ValueLostError:
     """Return the exception of who needs a value that was at workers alone, and is lost. `maker` is the job that made
     it, as far as it is remembered.
     """
+    if value >= OWN_VALUES:
+        return ValueLostError(f"a value that the program gave its jobs is at no worker any more: {why}")
     name, made_at = ("a job", "") if maker is None else (maker.name, f", made at {maker.worker}")
     lost = f"the value of {name} (job {value}{made_at}) is lost, and cannot be made again: {why}"
     return ValueLostError(f"{lost}. `await replicate(r_, 2)` keeps a second replica of a value, `to=` a copy at a URL")

@@ -37,12 +37,12 @@ from grainlike.head._submit import JobFactory
 from grainlike.head._validation import check_frames
 from grainlike.head.values._mover import ValueMover
 from grainlike.jobs import (
-    NO_PARCEL,
     FirstOfChain,
     Job,
     JobCounters,
     Observer,
     OutcomeListener,
+    OwnArguments,
     RepeatedArguments,
 )
 from grainlike.net import Link
@@ -140,12 +140,11 @@ class Head:
         """Called with the number of jobs that have not ended, whenever it may have changed."""
         self.recorder: Recorder | None = None
         """Recorder of what ran, if there is one; it is among the observers, too."""
-        self._outcomes = outcomes
         self._alarm = alarm
         self._now = now
         self.program_values = ProgramValues(self.state, self.history, self.values, self._tell)
         self.client_values = clients = self.program_values.clients
-        self._maker = JobFactory(self.state, self.object_store)
+        self._maker = JobFactory(self.state, self.object_store, outcomes)
         self._settling = ResultHandler(self.state, outcomes, self.observers, self.history, clients, self._tell, now)
         self._acting = ActionExecutor(
             self.state,
@@ -163,9 +162,12 @@ class Head:
         """Have a function asked before jobs are warned of that no worker can run; see `ActionExecutor.shortfall`."""
         self._acting.shortfall = shortfall
 
-    def keep_values(self, fetcher: Fetcher) -> None:
-        """Have large values of this program's jobs stay at workers; `fetcher` brings those here that are needed."""
+    def keep_values(self, fetcher: Fetcher, *, shares: bool) -> None:
+        """Have large values of this program's jobs stay at workers; `fetcher` brings those here that are needed. With
+        `shares`, buffers that several calls have are values: for workers that share no memory with this process.
+        """
         fetcher.source = self.program_values
+        self._maker.own, self._maker.shares = OwnArguments(fetcher), shares
         self.program_values.fetcher = self._maker.fetcher = fetcher
         self.state.functions.stays = True
 
@@ -241,23 +243,20 @@ class Head:
             try:
                 job = self._maker.make(node, numbers, repeated)
             except Exception as error:  # noqa: BLE001 - whatever the user's objects raise belongs to this job's awaiters
-                self._outcomes.failed(node, error)
-                self.counters.failed += 1
-                # It was never a job, and is told from one that was never to be made.
-                node.record = Job(0, 0, None, NO_PARCEL)
+                self._maker.refuse(node, error)
                 continue
             if job is None:
                 continue
             options = node.function.options
-            if (
-                alike[0] is not node.request or alike[1] is not options
-            ):  # one hash of the request a run of equal ones, not a job
+            if alike[0] is not node.request or alike[1] is not options:  # one hash for a run of equal ones
                 assert node.request is not None
                 alike = node.request, options
                 jobs, fns = batches.setdefault((node.request, options.rank, options.isolate), ([], []))
             jobs.append(job.id)
             aged = aged or node.age != job.id
             fns.append(job.runs if type(job) is FirstOfChain else job.fn)
+        if self._maker.unshared:
+            self._maker.share()
         if len(batches) > 1:
             with self.one_pass():
                 self._submit_batches(batches, aged=aged)

@@ -12,7 +12,16 @@ from grainlike.head._state import HeadState
 from grainlike.head.values._client_values import ClientValues
 from grainlike.head.values._mover import ValueMover
 from grainlike.payload import Payload
-from grainlike.scheduler import CopyMade, HeadEvent, ReplicationAsked, ValuesReleased, ValuesWanted
+from grainlike.scheduler import (
+    PROGRAM,
+    CopyMade,
+    HeadEvent,
+    OwnValuesAdded,
+    ReplicationAsked,
+    ValuesReleased,
+    ValuesWanted,
+)
+from grainlike.wire import OWN_VALUES
 
 if TYPE_CHECKING:
     from grainlike.engine import Fetcher
@@ -22,7 +31,7 @@ __all__ = ["ProgramValues"]
 
 class ProgramValues:
     """Source of a program's `Fetcher`, at its head. `mover` brings values; `tell` passes events to the scheduler.
-    `clients` is that of the values of other programs.
+    `clients` is that of the values of other programs, and `own` has the bytes of this program's own values.
     """
 
     def __init__(
@@ -34,6 +43,8 @@ class ProgramValues:
         mover.given = self.given
         self._tell = tell
         self.fetcher: Fetcher | None = None
+        self.own = mover.own
+        self._last_own = OWN_VALUES << 22  # clients have the numbers below
         self.clients = ClientValues(state, mover, tell, self.error)
 
     # --- from the fetcher --------------------------------------------------------------------------------------------
@@ -62,6 +73,23 @@ class ProgramValues:
             self._state.kept.read_by(value, reader)
             self._tell(CopyMade(value, reader))
 
+    @property
+    def takes_own(self) -> bool:
+        """True if large arguments may be values of the program's own: all workers have room for such."""
+        return all(peer.hello.replicas for peer in self._state.peers.values())
+
+    def add_own(self, payload: Payload) -> tuple[int, int]:
+        """Keep a copy of a payload as a value of the program's own; return its number, and the size of its replicas."""
+        value = self._last_own + 1
+        size = self.own.add(value, payload)
+        self._last_own = value
+        self._tell(OwnValuesAdded(PROGRAM, [value], [size]))
+        return value, size
+
+    def own_payload(self, value: int) -> Payload | None:
+        """Return the payload of a value of the program's own; None for one that is kept no more."""
+        return self.own.payload(value)
+
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted."""
         return tuple(self._state.workers_with(value))
@@ -83,6 +111,11 @@ class ProgramValues:
         if self.fetcher is not None:
             for value in mine:
                 self.fetcher.replicated(value)
+
+    def freed(self, values: Sequence[int]) -> None:
+        """Let programs drop values of their own that nobody needs."""
+        self._mover.freed(values)
+        self.own.free(self.clients.freed(values))
 
     def lost(self, values: Sequence[int], why: str) -> None:
         """Record that wanted values are gone, and cannot be made again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from grainlike.payload import MARK, Payload, SharedBuffers, Store, drop, is_stored, mapped, memory_id, stored_bytes
 from grainlike.wire import Hello, Parcel
@@ -69,6 +70,11 @@ class ObjectStore:
         if self.passes_on(hello):
             return parcels
         return [with_buffers(parcel) for parcel in parcels]
+
+    @property
+    def directory(self) -> Path | None:
+        """Directory of the store; None without one."""
+        return None if self._store is None else self._store.directory
 
     @property
     def open(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from grainlike.head._functions import FunctionTable
 from grainlike.head._kept_calls import KeptCalls
 from grainlike.head._nested import RelayedJobs
-from grainlike.head._peers import WorkerConnection
+from grainlike.head._peers import Connection, WorkerConnection
 from grainlike.head.values._owners import ValueOwners
 from grainlike.head.values._transfers import DirectTransfer, LinkTransfer
 from grainlike.jobs import Job, JobCounters
@@ -43,6 +43,8 @@ class HeadState:
         """Copies between data servers, by numbers of the same series."""
         self.begun: dict[tuple[int, int, int], int] = {}
         """Bytes that a worker has of a value's attempt from direct copies that failed."""
+        self.origins: dict[int, Connection] = {}
+        """Clients that have values of their own, by value, until nobody needs them."""
         self.last_transfer = 0
         self.told_late = False
         """True if it was logged that late answers are dropped."""

@@ -11,8 +11,27 @@ from grainlike.graph import Function, Node, RunsIn, bare_arguments
 from grainlike.head._chains import chained_after, follower_of
 from grainlike.head._shared_memory import ObjectStore, size_of
 from grainlike.head._state import HeadState
-from grainlike.jobs import BIG, LARGE, NO_PARCEL, FirstOfChain, Job, RepeatedArguments, is_big
-from grainlike.payload import MARK, collecting, dump_arguments, dump_plain_arguments, dump_plain_columns, is_stored
+from grainlike.jobs import (
+    BIG,
+    LARGE,
+    NO_PARCEL,
+    FirstOfChain,
+    Job,
+    OutcomeListener,
+    OwnArguments,
+    RepeatedArguments,
+    is_big,
+)
+from grainlike.payload import (
+    MARK,
+    SHARED_LEAST,
+    Payload,
+    collecting,
+    dump_arguments,
+    dump_plain_arguments,
+    dump_plain_columns,
+    is_stored,
+)
 from grainlike.wire import Parcel
 
 __all__ = ["JobFactory"]
@@ -24,10 +43,13 @@ _FINISHED = attrgetter("finished")  # for `map`, without a Python call for each 
 
 
 class JobFactory:
-    """Enters new jobs into `state`; large arguments go to `object_store`."""
+    """Enters new jobs into `state`; large arguments go to `object_store`, and `outcomes` hears of calls that cannot be
+    sent.
+    """
 
-    def __init__(self, state: HeadState, object_store: ObjectStore) -> None:
+    def __init__(self, state: HeadState, object_store: ObjectStore, outcomes: OutcomeListener) -> None:
         self._state = state
+        self._outcomes = outcomes
         self._object_store = object_store
         self.sizes: dict[int, int] = {}
         """Bytes of the large arguments of jobs that were not submitted to the scheduler yet."""
@@ -35,6 +57,14 @@ class JobFactory:
         """True if there is something for `end_batch` to let go of."""
         self.fetcher: Fetcher | None = None
         """Fetcher of the values that jobs of this program refer to; None where there are none."""
+        self.own: OwnArguments | None = None
+        """What makes values of large arguments; None where all travel."""
+        self.shares = False
+        """True if buffers that several calls have are such values: where workers may share no memory with this process;
+        else the object store has each once.
+        """
+        self.unshared: dict[int, Payload] = {}
+        """Arguments with large buffers of jobs that were made, and not submitted yet."""
         self.inputs: dict[int, tuple[int, ...]] = {}
         """Values that jobs refer to which were made, and not submitted yet."""
 
@@ -51,6 +81,8 @@ class JobFactory:
             fn = numbers[node.function] = state.functions.number(node.function)
         if node.finished:
             return None
+        if self.own is not None and node.deps:
+            self.own.refer(node)
         fetcher = self.fetcher if self.fetcher is not None and self.fetcher.used else None
         args, kwargs = node.take_arguments(fetcher)
         data = None if kwargs else dump_plain_arguments(args)
@@ -62,7 +94,7 @@ class JobFactory:
         else:
             with collecting() as values:
                 parcel = self._packed(node, args, kwargs)
-        if parcel[1] or len(parcel[0]) > BIG:
+        if len(parcel[0]) > BIG or (parcel[1] and not self.shares):
             _see(repeated, node, args, kwargs, parcel)
         state.last_job = number = state.last_job + 1
         if parcel[1] or len(parcel[0]) > LARGE or parcel[0][:1] == _MARKED:
@@ -80,6 +112,33 @@ class JobFactory:
         if not node.age:
             node.age = number
         return job
+
+    def refuse(self, node: Node, error: Exception) -> None:
+        """Fail a call that cannot be sent."""
+        self._outcomes.failed(node, error)
+        self._state.counters.failed += 1
+        # It was never a job, and is told from one that was never to be made.
+        node.record = Job(0, 0, None, NO_PARCEL)
+
+    def share(self) -> None:
+        """Let buffers that several of the jobs made have be values, and keep the others."""
+        unshared, self.unshared = self.unshared, {}
+        assert self.own is not None, "what shares makes values"
+        shared = self.own.share(list(unshared.values()))
+        for number, (payload, values) in zip(unshared, shared, strict=True):
+            job = self._state.jobs.get(number)
+            if job is None or job.node is None:
+                continue
+            try:
+                parcel = self._kept(payload, number)
+            except MemoryError as error:
+                del self._state.jobs[number]
+                self.refuse(job.node, error)
+                continue
+            job.travels = parcel if parcel[1] else parcel[0]
+            self.sizes[number] = size_of(parcel)
+            if values:
+                self.inputs[number] = (*self.inputs.get(number, ()), *values)
 
     def take_inputs(self, jobs: Sequence[int]) -> tuple[tuple[int, ...], ...]:
         """Return the values that each of these jobs refers to, once; nothing if none refers to any."""
@@ -125,6 +184,9 @@ class JobFactory:
         """Let go of what was kept for a batch of calls."""
         self.sizes.clear()  # of calls that were cancelled, or could not be packed, meanwhile
         self._object_store.end_batch()
+        self.unshared.clear()
+        if self.own is not None:
+            self.own.end_batch()
         self.holds = False
 
     def live(self, jobs: list[int], fns: list[int]) -> tuple[list[int], list[int]]:
@@ -147,8 +209,16 @@ class JobFactory:
 
     def _packed(self, node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Parcel:
         payload = dump_arguments(args, kwargs, what=node.function.name)
+        number = self._state.last_job + 1
+        if self.shares and any(memoryview(buffer).nbytes >= SHARED_LEAST for buffer in payload.buffers):
+            self.unshared[number] = payload
+            self.holds = True
+            return bytes(payload.data), payload.buffers
+        return self._kept(payload, number)
+
+    def _kept(self, payload: Payload, number: int) -> Parcel:
         if payload.buffers:
-            payload = self._object_store.keep(payload, f"a{self._state.last_job + 1}")
+            payload = self._object_store.keep(payload, f"a{number}")
         return bytes(payload.data), payload.buffers
 
     def _first_of_chain(

@@ -29,6 +29,7 @@ from grainlike.wire import (
     Message,
     Output,
     OutputStream,
+    OwnValues,
     Pulled,
     Report,
     Submit,
@@ -105,6 +106,9 @@ def check_frames(frames: Iterable[Frame], shapes: Container[int], functions: Con
                 _check_range("stream", message.streams, 0, _STREAM_MOST)
             case LoggedRecords():
                 _check_records(message)
+            case OwnValues():
+                _check_lengths("OwnValues", len(message.values), message.sizes)
+                _check_range("size", message.sizes, 1, _BYTES_MOST)
             case Evicted():
                 _check_lengths("Evicted", len(message.values), message.attempts)
             case Blocked():

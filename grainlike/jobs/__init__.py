@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         nbytes_of,
         note_of,
     )
+    from grainlike.jobs._own_arguments import OwnArguments
+    from grainlike.jobs._own_values import OwnValueStore
     from grainlike.jobs._pools import Fleet, until_gone
     from grainlike.jobs._records import LogLine, WorkerInfo
     from grainlike.jobs._repeated import BIG, LARGE, RepeatedArguments, is_big
@@ -55,6 +57,8 @@ __all__ = [
     "LogLine",
     "Observer",
     "OutcomeListener",
+    "OwnArguments",
+    "OwnValueStore",
     "Placement",
     "RepeatedArguments",
     "Shipped",
@@ -103,6 +107,8 @@ if not TYPE_CHECKING:  # else any name would be there
             "NO_PARCEL": "_job",
             "Observer": "_interfaces",
             "OutcomeListener": "_interfaces",
+            "OwnArguments": "_own_arguments",
+            "OwnValueStore": "_own_values",
             "Placement": "_job",
             "Shipped": "_shipped",
             "JobCounters": "_job",

@@ -23,9 +23,9 @@ MANY = 10
 """Calls of one batch in which an argument has to be."""
 
 _WORDS = (
-    "%s is given the same argument of %.1f MiB in many calls, and it is packed and sent with each, in a "
-    "delayed_value too: let the function hold it, and it is sent to each worker once: "
-    "`delayed(functools.partial(%s, argument))`; or load it in the job (docs/calls.md, Large arguments)"
+    "%s is given the same argument of %.1f MiB in many calls, and it is packed and sent with each: make it a "
+    "`delayed_value(argument)`, which leaves the program once; or let the function hold it, and it is sent to each "
+    "worker once: `delayed(functools.partial(%s, argument))`; or load it in the job (docs/calls.md, Large arguments)"
 )
 
 _said: set[str] = set()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from grainlike.errors import JobMemoryError, JobTimeoutError, SerializationError, UnsatisfiableError
 from grainlike.graph import Function, Node, Retry, StreamNode, ValueFetcher
@@ -39,6 +39,9 @@ from grainlike.wire import (
     split_by_bytes,
     unpack_parcels,
 )
+
+if TYPE_CHECKING:  # a job has none
+    from grainlike.jobs._own_arguments import OwnArguments
 
 __all__ = [
     "outcome_alone",
@@ -80,13 +83,14 @@ def pack_calls(
     streams: bool,
     copies: SharedCopies | None = None,
     fetcher: ValueFetcher | None = None,
+    own: OwnArguments | None = None,
 ) -> dict[tuple[Request, int, bool], list[JobCall]]:
     """Pack the arguments of calls; what cannot travel fails at once, alone. Without `streams`, neither can a stream.
 
     With `copies`, large buffers that several calls have are copied once: for calls that leave this process. Values of
-    `fetcher` travel as references.
+    `fetcher` travel as references, and `own` makes such values of large arguments.
     """
-    batches: dict[tuple[Request, int, bool], list[JobCall]] = {}
+    packed: list[tuple[Node, FunctionBlob, Payload, list[int]]] = []
     blobs: dict[Function, FunctionBlob] = {}
     repeated = RepeatedArguments()
     for node in nodes:
@@ -97,17 +101,32 @@ def pack_calls(
             if blob is None:
                 blob = blobs[node.function] = dump_function(node.function.callable)
             retry_spec(node.function.options.retry)
-            if fetcher is None:
+            if own is not None and node.deps:
+                own.refer(node)
+            if fetcher is None or not fetcher.used:
                 args, kwargs = node.arguments()
                 payload, inputs = dump_arguments(args, kwargs, what=node.function.name), list[int]()
             else:
                 args, kwargs = node.take_arguments(fetcher)
                 with collecting() as inputs:
                     payload = dump_arguments(args, kwargs, what=node.function.name)
-            payload = payload.detached() if copies is None else copies.detached(payload)
-            if is_big(payload.data, payload.buffers):
+            if is_big(payload.data, payload.buffers if own is None else ()):
                 repeated.see(node, args, kwargs)
         except Exception as error:  # noqa: BLE001 - whatever the user's objects raise belongs to this call's awaiters
+            listener.failed(node, error)
+        else:
+            packed.append((node, blob, payload, inputs))
+    if own is not None and any(payload.buffers for _, _, payload, _ in packed):
+        shared = own.share([payload for _, _, payload, _ in packed])
+        packed = [
+            (node, blob, payload, [*inputs, *values])
+            for (node, blob, _, inputs), (payload, values) in zip(packed, shared, strict=True)
+        ]
+    batches: dict[tuple[Request, int, bool], list[JobCall]] = {}
+    for node, blob, borrowed, inputs in packed:
+        try:
+            payload = borrowed.detached() if copies is None else copies.detached(borrowed)
+        except MemoryError as error:
             listener.failed(node, error)
             continue
         options = node.function.options

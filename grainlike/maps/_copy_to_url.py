@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from grainlike.calls import read_copy, write_copy
-from grainlike.engine import copy_made, staying_values
+from grainlike.engine import copy_made, least_request, staying_values
 from grainlike.errors import ResourceError
 from grainlike.graph import Delayed, Node, RemoteValue, delayed, delayed_value, gather, node_of
 from grainlike.maps._wait import wait
-from grainlike.resources import Cores, Request
 
 __all__ = ["copy_to_url"]
 
@@ -27,7 +26,7 @@ async def copy_to_url(nodes: Iterable[Node], url: str) -> None:
         OSError, SerializationError: one cannot be written, or read back as it was written.
         ResourceError: the bytes that were read back do not stay at workers, so nothing could be made of them there.
     """
-    requests = {value: _request_for(node) for node in nodes for value in staying_values([node])}
+    requests = {value: least_request(node.request) for node in nodes for value in staying_values([node])}
     writes = {value: (_write @ request)(delayed_value(value), url) for value, request in requests.items()}
     copies = dict(zip(writes, await gather(writes.values()), strict=True))
     reads = {value: (_read @ requests[value])(copy) for value, copy in copies.items()}
@@ -43,9 +42,3 @@ def _read_back(read_: Delayed[Any], url: str) -> RemoteValue:
     if not isinstance(node.reference, RemoteValue):
         raise ResourceError(f"a copy at {url} was read back by a worker that keeps no values, so none could use it")
     return node.reference
-
-
-def _request_for(node: Node) -> Request:
-    """Return what a job asks for that copies the value of a node: as little as a worker that has it may offer."""
-    made = node.request
-    return Cores(1) if made is None or all(option.N for option in made.options) else made

@@ -35,9 +35,17 @@ from grainlike.payload._functions import FunctionBlob, Serializer, dump_function
 from grainlike.payload._mapping import private_map
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._plain_reader import plain_arguments
-from grainlike.payload._references import Reference, ReferencedValues, applied, collecting, resolving
+from grainlike.payload._references import (
+    Reference,
+    ReferencedValues,
+    applied,
+    buffer_reference,
+    collecting,
+    resolving,
+)
 from grainlike.payload._replicas import (
     STAY_BYTES,
+    ReplicaBytes,
     map_replica,
     replica_file,
     replica_name,
@@ -63,7 +71,7 @@ from grainlike.payload._scratch import (
     seal_held,
     seal_replica,
 )
-from grainlike.payload._shared import SHARED_LEAST, SharedBuffers, SharedCopies
+from grainlike.payload._shared import SHARED_LEAST, SharedBuffers, SharedCopies, have_same_bytes, place_of
 from grainlike.payload._shared_directory import SharedDirectory, is_memory_small, is_shared_directory, memory_id
 from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, stored_bytes
 from grainlike.payload._too_large import stand_in
@@ -97,6 +105,7 @@ __all__ = [
     "Reference",
     "ReferencedValues",
     "RemoteTraceback",
+    "ReplicaBytes",
     "ReplicaSource",
     "Serializer",
     "SharedBuffers",
@@ -106,6 +115,7 @@ __all__ = [
     "Store",
     "allocate_replica",
     "applied",
+    "buffer_reference",
     "check_replica",
     "collecting",
     "copy_replica",
@@ -121,6 +131,7 @@ __all__ = [
     "dump_plain_value",
     "dump_value",
     "fill_arguments",
+    "have_same_bytes",
     "hold_memory",
     "identity_of",
     "is_held",
@@ -143,6 +154,7 @@ __all__ = [
     "noted_error",
     "open_replica",
     "open_room",
+    "place_of",
     "plain_arguments",
     "private_map",
     "remove_replica",

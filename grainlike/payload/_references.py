@@ -1,4 +1,4 @@
-"""References inside arguments: the number of a value that stays at workers, in place of the value.
+"""References inside arguments: the number of a value that stays at workers, in place of the value, or of a buffer.
 
 Whoever packs arguments learns which values they refer to; whoever unpacks them says where replicas of these lie, and
 gets the values themselves. Arguments without references cost nothing more than they did.
@@ -6,6 +6,7 @@ gets the values themselves. Arguments without references cost nothing more than 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
@@ -13,10 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from grainlike.errors import SerializationError
+from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._replicas import map_replica
+from grainlike.payload._store import is_stored, mapped
 from grainlike.payload._values import load_value
 
-__all__ = ["Reference", "ReferencedValues", "applied", "collecting", "resolved", "resolving"]
+__all__ = ["Reference", "ReferencedValues", "applied", "buffer_reference", "collecting", "resolved", "resolving"]
+
+_MARK = b"\x01value\x00"
+"""No buffer that travels apart is so short as a reference that begins so."""
+
+_NUMBER = struct.Struct("<Q")
+_LENGTH = len(_MARK) + _NUMBER.size
 
 
 class Reference:
@@ -49,27 +58,46 @@ class ReferencedValues:
     operator on values raised.
     """
 
-    __slots__ = ("_loaded", "_paths", "error", "gone")
+    __slots__ = ("_buffers", "_loaded", "_paths", "error", "gone")
 
     def __init__(self, paths: Mapping[int, Path]) -> None:
         self._paths = paths
         self._loaded: dict[int, object] = {}
+        self._buffers: dict[int, Buffer] = {}
         self.gone: list[int] = []
         self.error: BaseException | None = None
 
     def load(self, value: int) -> object:
         """Return the value of this number: the same object each time. `SerializationError` where it cannot be had."""
         if value not in self._loaded:
-            path = self._paths.get(value)
-            if path is None:
-                raise SerializationError(f"value {value} is not here: these arguments were sent without it")
-            try:
-                payload = map_replica(path)
-            except SerializationError:
-                self.gone.append(value)
-                raise
-            self._loaded[value] = load_value(payload, what=f"value {value}")
+            self._loaded[value] = load_value(self._mapped(value), what=f"value {value}")
         return self._loaded[value]
+
+    def filled(self, payload: Payload | tuple[Buffer, Sequence[Buffer]]) -> Payload:
+        """Return a payload with the buffers that references stand for in it. `SerializationError` as of `load`."""
+        data, buffers = payload
+        if is_stored(data):
+            data, buffers = mapped(data)
+        return Payload(data, tuple(map(self._filled, buffers)))
+
+    def _filled(self, buffer: Buffer) -> Buffer:
+        view = memoryview(buffer)
+        if view.nbytes != _LENGTH or view[: len(_MARK)] != _MARK:
+            return buffer
+        (value,) = _NUMBER.unpack_from(view, len(_MARK))
+        if value not in self._buffers:
+            (self._buffers[value],) = self._mapped(value).buffers
+        return self._buffers[value]
+
+    def _mapped(self, value: int) -> Payload:
+        path = self._paths.get(value)
+        if path is None:
+            raise SerializationError(f"value {value} is not here: these arguments were sent without it")
+        try:
+            return map_replica(path)
+        except SerializationError:
+            self.gone.append(value)
+            raise
 
 
 class _Collector:
@@ -100,6 +128,15 @@ class _Collector:
 
 _collector: ContextVar[_Collector | None] = ContextVar("grainlike_collector", default=None)
 _referenced: ContextVar[ReferencedValues | None] = ContextVar("grainlike_referenced", default=None)
+
+
+def buffer_reference(value: int) -> bytes:
+    """Return what stands in a payload for a buffer that is the one buffer of a value.
+
+    >>> len(buffer_reference(7))
+    15
+    """
+    return _MARK + _NUMBER.pack(value)
 
 
 def collecting() -> AbstractContextManager[list[int]]:

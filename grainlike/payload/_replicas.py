@@ -25,6 +25,7 @@ from grainlike.payload._shared_directory import flat, padded, unlink, write_padd
 
 __all__ = [
     "STAY_BYTES",
+    "ReplicaBytes",
     "map_replica",
     "replica_file",
     "replica_name",
@@ -118,6 +119,40 @@ def write_replica(room: Path, path: Path, payload: Payload) -> int | None:
         unlink(room)
         raise
     return sum(padded(part.nbytes) for part in parts)
+
+
+class ReplicaBytes:
+    """The bytes of a replica of a payload in memory, as its file would have them. The payload must not change.
+
+    Example::
+
+        image = ReplicaBytes(dump_value(array).detached())
+        parts = [image.read(at, min(at + 4096, image.size)) for at in range(0, image.size, 4096)]
+    """
+
+    __slots__ = ("_parts", "payload", "size")
+
+    def __init__(self, payload: Payload) -> None:
+        self.payload = payload
+        self.size = 0
+        self._parts: list[tuple[int, memoryview]] = []
+        parts = _views(payload)
+        for part in (memoryview(_head(parts)), *parts):
+            self._parts.append((self.size, part))
+            self.size += padded(part.nbytes)
+
+    def read(self, begin: int, end: int) -> Buffer:
+        """Return the bytes from `begin` to `end`."""
+        data: bytearray | None = None
+        for at, part in self._parts:
+            first, last = max(begin, at), min(end, at + part.nbytes)
+            if first >= last:
+                continue
+            if last - first == end - begin:
+                return part[first - at : last - at]
+            data = bytearray(end - begin) if data is None else data
+            data[first - begin : last - begin] = part[first - at : last - at]
+        return bytes(end - begin) if data is None else data
 
 
 def map_replica(path: Path | str) -> Payload:

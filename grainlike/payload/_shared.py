@@ -13,7 +13,7 @@ from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._shared_directory import padded
 from grainlike.payload._store import BufferRun, Store, map_file, named, release, retain, retained
 
-__all__ = ["SHARED_LEAST", "SharedBuffers", "SharedCopies"]
+__all__ = ["SHARED_LEAST", "SharedBuffers", "SharedCopies", "have_same_bytes", "place_of"]
 
 SHARED_LEAST = 1024 * 1024
 """Bytes from which a buffer gets a file of its own, for others to share."""
@@ -77,9 +77,9 @@ class SharedBuffers:
             self._files = {key: name for key, name in self._files.items() if retained(name)}
 
     def _file_of(self, buffer: memoryview) -> str:
-        key = _address_of(buffer), buffer.nbytes
+        key = place_of(buffer)
         name = self._files.get(key)
-        if name is None or not retained(name) or not (key in self._batch or _is_in(buffer, key[0], name)):
+        if name is None or not retained(name) or not (key in self._batch or _is_in(buffer, name)):
             name = self._files[key] = self._store.own(f"s{os.urandom(8).hex()}")
             self._store.write(name, [buffer])
         self._batch[key] = buffer
@@ -107,19 +107,33 @@ class SharedCopies:
     def _copy_of(self, buffer: memoryview) -> Buffer:
         if buffer.nbytes < SHARED_LEAST:
             return copied(buffer)
-        key = _address_of(buffer), buffer.nbytes
+        key = place_of(buffer)
         if key not in self._copies:  # with what it is a copy of, so that nothing else can be there meanwhile
             self._copies[key] = buffer, memoryview(copied(buffer)).toreadonly()
         return self._copies[key][1]
 
 
-def _is_in(buffer: memoryview, address: int, name: str) -> bool:
+def _is_in(buffer: memoryview, name: str) -> bool:
     """Return True if a file holds what is in the buffer."""
     try:
         file = map_file(name, padded(buffer.nbytes))
     except SerializationError:  # somebody has removed it
         return False
-    return bool(_libc().memcmp(address, _address_of(file), buffer.nbytes) == 0)
+    return have_same_bytes(buffer, file[: buffer.nbytes])
+
+
+def have_same_bytes(one: memoryview, other: memoryview) -> bool:
+    """Return True if two buffers, which may be read-only, hold the same bytes.
+
+    >>> have_same_bytes(memoryview(b"few"), memoryview(bytearray(b"few")))
+    True
+    """
+    return one.nbytes == other.nbytes and not _libc().memcmp(_address_of(one), _address_of(other), one.nbytes)
+
+
+def place_of(buffer: memoryview) -> tuple[int, int]:
+    """Return address and length of a buffer: two with the same, at one time, are the same."""
+    return _address_of(buffer), buffer.nbytes
 
 
 class _Buffer(ctypes.Structure):

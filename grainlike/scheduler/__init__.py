@@ -61,6 +61,7 @@ from grainlike.scheduler._scale_hint import PoolOffer, Trials, lacks, wanted_in_
 from grainlike.scheduler._states import JobState, transition_table
 from grainlike.scheduler._statistics import RunTimes
 from grainlike.scheduler._value_events import (
+    PROGRAM,
     CopiesLost,
     CopyMade,
     FetchReplicas,
@@ -69,6 +70,9 @@ from grainlike.scheduler._value_events import (
     InputsUnfit,
     JobsRevived,
     LineageDropped,
+    OwnValuesAdded,
+    OwnValuesFreed,
+    OwnValuesLost,
     ReplicasArrived,
     ReplicasDropped,
     ReplicasFailed,
@@ -117,6 +121,7 @@ from grainlike.scheduler.node._scheduler import NodeScheduler
 __all__ = [
     "GRACE_S",
     "MAX_LOSSES",
+    "PROGRAM",
     "AssembleGang",
     "AssignJobs",
     "BarrierHeld",
@@ -161,6 +166,9 @@ __all__ = [
     "NodeEvent",
     "NodeScheduler",
     "NodeStopped",
+    "OwnValuesAdded",
+    "OwnValuesFreed",
+    "OwnValuesLost",
     "PoolOffer",
     "RaiseBarrier",
     "ReleaseWorker",

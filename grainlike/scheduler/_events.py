@@ -12,6 +12,7 @@ from grainlike.scheduler._value_events import (
     InputsLost,
     InputsUnfit,
     JobsRevived,
+    OwnValuesFreed,
     ReplicasDropped,
     ReplicasSpared,
     ReplicationReached,
@@ -449,6 +450,7 @@ HeadAction = (
     | ReleaseWorker
     | CopiesLost
     | JobsRevived
+    | OwnValuesFreed
     | ValuesLost
     | ValuesForgotten
     | InputsLost

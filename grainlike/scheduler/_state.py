@@ -74,7 +74,7 @@ class SchedulerState:
             if len(value.users or ()) == 1:
                 self.values.single[value.id] = value
         for value in self.values.values.values():
-            if not value.fn.losses:
+            if value.fn is not None and not value.fn.losses:
                 self.replication.keep(value, SAFE_COPIES)
             self.values.shift(value)
 

@@ -2,6 +2,9 @@
 
 A value is named by the number of the job that made it. It comes into being with a row of `Completed.sizes`, wanted by
 whoever submitted the job until `ValuesReleased`; jobs name the values that they need in `JobsSubmitted.inputs`.
+
+A value of a program's *own* was made by no job: it comes into being by `OwnValuesAdded`, under a number that no job
+has. That program is its *origin*: a source of it while no worker has it.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import msgspec
 
 __all__ = [
+    "PROGRAM",
     "CopiesLost",
     "CopyMade",
     "FetchReplicas",
@@ -17,6 +21,9 @@ __all__ = [
     "InputsUnfit",
     "JobsRevived",
     "LineageDropped",
+    "OwnValuesAdded",
+    "OwnValuesFreed",
+    "OwnValuesLost",
     "ReplicasArrived",
     "ReplicasDropped",
     "ReplicasFailed",
@@ -31,6 +38,9 @@ __all__ = [
     "ValuesReleased",
     "ValuesWanted",
 ]
+
+PROGRAM = -1
+"""Origin of the values of the program in whose process the head is; that of a client's values is its number."""
 
 
 # --- events ----------------------------------------------------------------------------------------------------------
@@ -84,6 +94,20 @@ class ReplicasGone(msgspec.Struct, frozen=True, gc=False):
     attempts: list[int]
 
 
+class OwnValuesAdded(msgspec.Struct, frozen=True, gc=False):
+    """A program, `origin`, has these values of its own, of so many bytes, and refers to them until `ValuesReleased`."""
+
+    origin: int
+    values: list[int]
+    sizes: list[int]
+
+
+class OwnValuesLost(msgspec.Struct, frozen=True, gc=False):
+    """The programs whose own values these are cannot give them any more."""
+
+    values: list[int]
+
+
 class LineageDropped(msgspec.Struct, frozen=True, gc=False):
     """The calls that made these values are not kept any more: they cannot be made again."""
 
@@ -116,6 +140,8 @@ ValueEvent = (
     | ReplicasFailed
     | ReplicasGone
     | LineageDropped
+    | OwnValuesAdded
+    | OwnValuesLost
     | ReplicationAsked
     | CopyMade
 )
@@ -125,8 +151,9 @@ ValueEvent = (
 
 
 class FetchReplicas(msgspec.Struct, frozen=True, gc=False):
-    """Copy replicas to `worker`, each from the worker of the same index in `sources`: through the head where `relayed`
-    says so or is empty, else between their data servers. Answered by `ReplicasArrived` or `ReplicasFailed` for each.
+    """Copy replicas to `worker`, each from the worker, or origin, of the same index in `sources`: through the head
+    where `relayed` says so or is empty, else between their data servers. Answered by `ReplicasArrived` or
+    `ReplicasFailed` for each.
     """
 
     worker: int
@@ -192,6 +219,12 @@ class ValuesForgotten(msgspec.Struct, frozen=True, gc=False):
     """Nobody needs these values, nor what could be made of them again: the calls that made them need not be kept. One
     that is just being made again is cancelled.
     """
+
+    values: list[int]
+
+
+class OwnValuesFreed(msgspec.Struct, frozen=True, gc=False):
+    """Nobody needs these values, and their programs need not keep them. What is under way from there is given up."""
 
     values: list[int]
 

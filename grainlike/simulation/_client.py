@@ -8,10 +8,20 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from grainlike.resources import Request
-from grainlike.scheduler import HeadEvent, JobsSubmitted, ReplicationAsked, ValuesGiven, ValuesReleased, ValuesWanted
+from grainlike.scheduler import (
+    PROGRAM,
+    HeadEvent,
+    JobsSubmitted,
+    OwnValuesAdded,
+    ReplicationAsked,
+    ValuesGiven,
+    ValuesReleased,
+    ValuesWanted,
+)
 from grainlike.simulation._clock import Clock
 from grainlike.simulation._plans import JobPlan, Workload
 from grainlike.simulation._witness import Witness
+from grainlike.wire import OWN_VALUES
 
 __all__ = ["Client"]
 
@@ -249,6 +259,8 @@ class Client:
                 continue
             plan = self._plans[position]
             if not plan.request:
+                if plan.size and not plan.after:
+                    self._add_own(position, plan.size)
                 self._settle(position, ok=True)
                 continue
             number = self.next_number()
@@ -268,6 +280,13 @@ class Client:
             for before in dict.fromkeys(self._plans[position].after):
                 self._let_go(before)
         self.submit_ready()
+
+    def _add_own(self, position: int, size: int) -> None:
+        """Tell the head of a value of the client's own."""
+        value = OWN_VALUES + position
+        self._stays[position], self._position_of[value] = value, position
+        self._head.witness.added(value)
+        self._head.tell(OwnValuesAdded(PROGRAM, [value], [size]))
 
     def _cancel(self, position: int) -> None:
         if position in self._done:

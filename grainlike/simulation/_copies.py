@@ -17,7 +17,13 @@ class _Copy:
     __slots__ = ("done", "epoch", "left", "most", "rate", "since", "source", "target")
 
     def __init__(
-        self, source: Daemon, target: Daemon | None, size: float, most: float, now: float, done: Callable[[], None]
+        self,
+        source: Daemon | None,
+        target: Daemon | None,
+        size: float,
+        most: float,
+        now: float,
+        done: Callable[[], None],
     ) -> None:
         self.source = source
         self.target = target
@@ -27,6 +33,11 @@ class _Copy:
         self.since = now
         self.done = done
         self.epoch = 0
+
+    @property
+    def ends(self) -> list[Daemon]:
+        """The workers at its ends."""
+        return [end for end in (self.source, self.target) if end is not None]
 
 
 class Copies:
@@ -40,10 +51,16 @@ class Copies:
         self._copies: list[_Copy] = []
 
     def start(
-        self, source: Daemon, target: Daemon | None, size: float, done: Callable[[], None], most: float | None = None
+        self,
+        source: Daemon | None,
+        target: Daemon | None,
+        size: float,
+        done: Callable[[], None],
+        most: float | None = None,
     ) -> Callable[[], float | None]:
-        """Copy `size` bytes to `target`, or to the program, `most` a second; `done` is called when all are there,
-        unless an end dies. Return what stops the copy and returns how many bytes were left; None if it is over.
+        """Copy `size` bytes from `source` to `target`, `most` a second; one of the two may be None: the program. `done`
+        is called when all are there, unless an end dies. Return what stops the copy and returns how many bytes were
+        left; None if it is over.
         """
         copy = _Copy(source, target, size, self._bytes_per_s if most is None else most, self._clock.now, done)
         self._copies.append(copy)
@@ -66,11 +83,7 @@ class Copies:
     def stop(self, worker: int) -> None:
         """Stop all copies from and to a worker."""
         ends = (worker,)
-        self._copies = [
-            copy
-            for copy in self._copies
-            if copy.source.worker not in ends and (copy.target is None or copy.target.worker not in ends)
-        ]
+        self._copies = [copy for copy in self._copies if not any(end.worker in ends for end in copy.ends)]
         self._share()
 
     def _share(self) -> None:
@@ -79,12 +92,13 @@ class Copies:
         going_out: dict[int, int] = {}
         going_in: dict[int, int] = {}
         for copy in self._copies:
-            going_out[copy.source.worker] = going_out.get(copy.source.worker, 0) + 1
+            if copy.source is not None:
+                going_out[copy.source.worker] = going_out.get(copy.source.worker, 0) + 1
             if copy.target is not None:
                 going_in[copy.target.worker] = going_in.get(copy.target.worker, 0) + 1
         for copy in self._copies:
             copy.left = max(0.0, copy.left - copy.rate * (now - copy.since))
-            most = going_out[copy.source.worker]
+            most = 1 if copy.source is None else going_out[copy.source.worker]
             if copy.target is not None:
                 most = max(most, going_in[copy.target.worker])
             copy.rate, copy.since = min(copy.most, self._bytes_per_s / most), now
@@ -94,7 +108,7 @@ class Copies:
     def _end(self, copy: _Copy, epoch: int) -> None:
         if copy.epoch != epoch or copy not in self._copies:
             return
-        ends = [copy.source] if copy.target is None else [copy.source, copy.target]
+        ends = copy.ends
         if any(end.alive and (end.frozen or end.up.is_held) for end in ends):
             self._clock.after(_LOOK_S, self._end, copy, epoch)
             return

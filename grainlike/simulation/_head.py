@@ -34,6 +34,7 @@ from grainlike.scheduler import (
     JobsStarted,
     JobsSubmitted,
     JobsUnsatisfiable,
+    OwnValuesFreed,
     ReleaseWorker,
     ReplicasDropped,
     ReplicasSpared,
@@ -332,6 +333,8 @@ class SimulatedHead:
                     self._each(action.jobs, self.witness.unfit)
                 else:
                     self.witness.pending(action.jobs)
+            case OwnValuesFreed():
+                self.values.freed(action)
             case ValuesForgotten():
                 pass
 

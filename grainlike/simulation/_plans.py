@@ -49,7 +49,8 @@ class JobPlan(msgspec.Struct, frozen=True, gc=False):
         cancel_at: when the client cancels it.
         calls: jobs of its own that it awaits, one batch after another, all of a batch at once. Between the batches, and
             before and after, it runs for equal parts of `seconds`. If one of them fails, so does it. Needs `awaits`.
-        size: bytes of its value, which stays at its worker; 0 for one that goes to the client.
+        size: bytes of its value, which stays at its worker; 0 for one that goes to the client. Of a job with an empty
+            request that needs none: bytes of a value of the client's own.
         wants: True if the client fetches such a value.
         copies: how many replicas of such a value the client asks for, 0 for one at every worker; None if it asks for
             none. It refers to the value for `holds` seconds more when they are there.

@@ -7,9 +7,11 @@ from functools import partial
 from typing import Protocol
 
 from grainlike.scheduler import (
+    PROGRAM,
     FetchReplicas,
     GiveValues,
     HeadEvent,
+    OwnValuesFreed,
     ReplicasArrived,
     ReplicasDropped,
     ReplicasFailed,
@@ -68,23 +70,27 @@ class ValueDriver:
         self._relayed = network.relayed_bytes_per_s
         self._here: dict[tuple[int, int, int], float] = {}
         """Bytes of a replica that a copy left at its target, by target, value and attempt; another goes on there."""
+        self._first: dict[int, tuple[Callable[[], float | None], int]] = {}
+        """What stops the last copy of each value of the client's own from there, and its target."""
 
     def fetch(self, action: FetchReplicas) -> None:
         """Begin copies to a worker."""
         target = self._head.members[action.worker].daemon
         columns = action.values, action.attempts, action.sizes, action.sources, action.relayed
         for value, attempt, size, number, relayed in zip(*columns, strict=True):
-            source = self._head.members[number].daemon
+            source = None if number == PROGRAM else self._head.members[number].daemon
             self._head.witness.copying(number, action.worker, value, attempt, size, relayed=relayed)
             copy = number, action.worker, value, attempt
             if self._is_blocked(number, action.worker, relayed=relayed):
                 self._head.clock.after(_REFUSED_S, partial(self._failed, *copy, unreachable=not relayed))
-            elif (value, attempt) not in source.store:
+            elif source is not None and (value, attempt) not in source.store:
                 self._head.clock.after(_REFUSED_S, self._missing, *copy)
             else:
                 here = self._here.pop((action.worker, value, attempt), 0.0)
                 arrive = partial(self._arrive, number, target, value, attempt)
                 stop = self._copies.start(source, target, size - here, arrive, self._relayed if relayed else None)
+                if source is None:
+                    self._first[value] = stop, action.worker
                 if self._faults.blocked and not relayed:
                     self._look_later(stop, size, *copy)
 
@@ -94,7 +100,7 @@ class ValueDriver:
         """
         now = self._head.clock.now
         members = self._head.members
-        has_data = members[source].daemon.plan.has_data and members[target].daemon.plan.has_data
+        has_data = source != PROGRAM and members[source].daemon.plan.has_data and members[target].daemon.plan.has_data
         if not self._faults.blocked or now >= self._faults.until or (relayed and has_data):
             return False
         dice = Dice(self._seed).fork(f"blocked {source} {target} {int(now / _WINDOW_S)}")
@@ -136,9 +142,17 @@ class ValueDriver:
 
     def _failed(self, source: int, target: int, value: int, attempt: int, *, unreachable: bool = False) -> None:
         members = self._head.members
-        if self._head.alive and source in members and target in members:
+        if self._head.alive and (source == PROGRAM or source in members) and target in members:
             self._head.witness.copied(source, target, value, attempt, whole=False, unreachable=unreachable)
             self._head.tell(ReplicasFailed(target, [value], [attempt], "it cannot be reached", unreachable))
+
+    def freed(self, action: OwnValuesFreed) -> None:
+        """Give up what is under way of values of the client's own."""
+        for value in action.values:
+            self._head.witness.own_freed(value)
+            stop, target = self._first.pop(value, (_is_over, 0))
+            if stop() is not None:
+                self._head.clock.after(0.0, self._failed, PROGRAM, target, value, 1)
 
     def _missing(self, source: int, target: int, value: int, attempt: int) -> None:
         if self._head.alive and source in self._head.members:
@@ -202,3 +216,7 @@ class ValueDriver:
     def left(self, worker: int) -> None:
         """Stop what goes to a worker that was given up, and comes from it."""
         self._copies.stop(worker)
+
+
+def _is_over() -> float | None:
+    return None

@@ -221,6 +221,13 @@ class Witness:
         """Record that the head hears how a copy has ended; one that was `unreachable` found no way to its source."""
         self.seen["unreachable"] += unreachable
 
+    def added(self, value: int) -> None:
+        """The client has a value of its own."""
+
+    def own_freed(self, value: int) -> None:
+        """The client hears that nobody needs a value of its own."""
+        self.seen["own freed"] += 1
+
     def sparing(self, action: ReplicasSpared) -> None:
         """Record that a worker is told which replicas it may give up, or no longer."""
 

@@ -63,8 +63,8 @@ class Welcome(BaseMessage, frozen=True, tag=4):
     from the one it asked for if that was taken. `store` is the directory of the head's shared memory, for peers that
     can map it. `process` identifies the head's process. `received` is the number of messages received from a peer that
     resumes; -1 if a broken link ends the connection. `returns`: a head that is started again after this one died
-    continues with its state. `bulk`: a secret with which a worker's data server may open a second connection, for bytes
-    alone; empty if there is to be none.
+    continues with its state. `own_values`: the first of the numbers under which a client may have values of its own; 0
+    for a worker.
     """
 
     cluster: str
@@ -75,7 +75,7 @@ class Welcome(BaseMessage, frozen=True, tag=4):
     process: str = ""
     received: int = -1
     returns: bool = False
-    bulk: bytes = b""
+    own_values: int = 0
 
 
 class Refused(BaseMessage, frozen=True, tag=5):

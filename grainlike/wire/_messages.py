@@ -23,10 +23,12 @@ from grainlike.wire._questions import FromClient, ToClient
 from grainlike.wire._reports import Blocked, Completed, Leaving, Report
 from grainlike.wire._runners import Awaits, GoesOn, Ready, Renew, Resumed, Room, RoomIs, Run, Setup, Stop
 from grainlike.wire._values import (
+    DropOwnValues,
     DropReplicas,
     DurableCopy,
     Evicted,
     Fetched,
+    OwnValues,
     Pulled,
     PullReplica,
     ReplicaCredit,
@@ -102,6 +104,8 @@ Message = (
     | DataSetup
     | PullInto
     | Received
+    | OwnValues
+    | DropOwnValues
     | ValueInterest
     | DurableCopy
     | ValueComes

@@ -15,11 +15,14 @@ from grainlike.wire._base import BaseMessage
 
 __all__ = [
     "GENERATION",
+    "OWN_VALUES",
+    "DropOwnValues",
     "DropReplicas",
     "DurableCopy",
     "Evicted",
     "Fetched",
     "Need",
+    "OwnValues",
     "PullReplica",
     "Pulled",
     "ReplicaCredit",
@@ -41,6 +44,9 @@ _Number = Annotated[int, msgspec.Meta(ge=0)]
 GENERATION = 1 << 32
 """Factor of the count in the numbers by which sources know transfers; see `SendReplica`."""
 
+OWN_VALUES = 1 << 40
+"""How many numbers each program has for values of its own; jobs have the numbers below."""
+
 
 class Need(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A value that a job needs: the number of the job that made it, the attempt, and its size in bytes."""
@@ -51,8 +57,8 @@ class Need(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class SendReplica(BaseMessage, frozen=True, tag=160):
-    """Head to worker: send the bytes of a replica from byte `at` on, in `ReplicaPart`s, as far as credit goes; answered
-    by `Unsent` where that is impossible.
+    """Head to worker, or to the client whose own value it is: send the bytes of a replica from byte `at` on, in
+    `ReplicaPart`s, as far as credit goes; answered by `Unsent` where that is impossible.
 
     `transfer` is `GENERATION` times a count of how often it was asked for, and the transfer's number: it takes the
     place of one with a lower count.
@@ -66,8 +72,9 @@ class SendReplica(BaseMessage, frozen=True, tag=160):
 
 
 class ReplicaPart(BaseMessage, frozen=True, tag=161):
-    """The bytes of a replica from byte `at` on, in the frame's one buffer: from a worker to the head, and from the head
-    to the worker, or client, that is to have it. `size` is that of the whole replica.
+    """The bytes of a replica from byte `at` on, in the frame's one buffer: from a worker, or the client whose own value
+    it is, to the head, and from the head to the worker, or client, that is to have it. `size` is that of the whole
+    replica.
     """
 
     transfer: int
@@ -184,6 +191,23 @@ class DurableCopy(BaseMessage, frozen=True, tag=198):
 
     value: _Number
     reader: _Number
+
+
+class OwnValues(BaseMessage, frozen=True, tag=185):
+    """Client to head: it has these values of its own, of so many bytes, which its jobs may need. They have numbers from
+    `Welcome.own_values` on, each a new one. It keeps them until `DropOwnValues`, and sends them when it is asked to
+    (`SendReplica`). `directory`: where files of them are, of use to whoever has the same memory; empty without.
+    """
+
+    values: list[_Number]
+    sizes: list[_Number]
+    directory: str = ""
+
+
+class DropOwnValues(BaseMessage, frozen=True, tag=186):
+    """Head to client: nobody needs these values of its own any more, and it need not keep them."""
+
+    values: list[int]
 
 
 class ValueComes(BaseMessage, frozen=True, tag=170):

@@ -14,6 +14,7 @@ Raises `AssertionError` when one of these promises is broken:
 
 from __future__ import annotations
 
+from grainlike.scheduler import PROGRAM
 from grainlike.simulation import Clock
 from simtest.judge._value_books import ValueBooks
 
@@ -120,7 +121,7 @@ class ReplicaBooks:
             blocked = now < self._unreachable.get((source, target), -_BLOCKED_S) + _BLOCKED_S
             assert not blocked, f"value {value} goes directly to worker {target}, which does not reach {source}"
             return
-        if target not in self._serving:
+        if source == PROGRAM or target not in self._serving:
             return
         for holder in (self._values.holders(value) & self._serving) - self._suspects:
             tried = max(self._failed.get((holder, target), -_REST_S), self._unreachable.get((holder, target), -_REST_S))

@@ -10,13 +10,15 @@ Raises `AssertionError` when one of these promises is broken:
 5. A value is made again only if it is needed, no worker that was not given up has it, and its function may be lost.
 6. Whoever wants a value receives it, or hears that it is lost, once.
 7. At rest there is nothing left.
+8. A value of the client's own leaves it to one worker at a time, and only while none has it; the client keeps it until
+   nobody needs it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from grainlike.scheduler import ReplicasDropped
+from grainlike.scheduler import PROGRAM, ReplicasDropped
 from grainlike.simulation import Clock, FunctionPlan, JobPlan
 
 __all__ = ["ValueBooks"]
@@ -47,6 +49,8 @@ class ValueBooks:
         self._known: dict[int, tuple[int, set[int]]] = {}
         """Attempt of each value that the head knows of, and the workers that have it for all that it has heard."""
         self._owned: set[int] = set()
+        self._own: set[int] = set()
+        """Values of the client's own that it keeps."""
         self._wanted: set[int] = set()
         self._replicated: set[int] = set()
         """Values for whose replicas the client waits."""
@@ -79,6 +83,17 @@ class ValueBooks:
         if job in self._reviving:  # one that nobody needs any more is given up, and nobody hears of it
             return self._is_awaited(job)
         return job not in self._outcome
+
+    def added(self, value: int) -> None:
+        """Record a value of the client's own."""
+        self._known[value] = 1, set()
+        self._owned.add(value)
+        self._own.add(value)
+
+    def own_freed(self, value: int) -> None:
+        """Check that nobody needs a value of the client's own that it need not keep."""
+        assert not self.is_needed(value), f"the client need not keep value {value}, and somebody needs it"
+        self._own.remove(value)
 
     def needs(self, job: int, values: tuple[int, ...]) -> None:
         """Record what a job needs."""
@@ -272,11 +287,23 @@ class ValueBooks:
         known = self._known[value]
         assert known[0] == attempt, f"attempt {attempt} of value {value} is copied, and {known[0]} counts"
         assert (value, target) not in self._copies, f"value {value} is copied to worker {target} twice"
+        if source == PROGRAM:
+            self._check_own(value, target)
         self._copies[value, target] = source, _WHOLE if size >= _SMALL_BYTES else 1
         for end, going in (("into", target), ("out of", source)):
             at = 1 if end == "into" else 0
             weights = [weight for (_, to), (out_of, weight) in self._copies.items() if (to if at else out_of) == going]
             assert sum(weights) <= 2 * _WHOLE, f"{len(weights)} copies go {end} worker {going} at once"
+
+    def _check_own(self, value: int, target: int) -> None:
+        """Check that a value of the client's own may leave it."""
+        words = f"value {value} leaves the client to worker {target}"
+        assert value in self._own, f"{words}, which does not keep it"
+        there = self._known[value][1]
+        # Of a damaged replica the head may hear twice, the second time when another is there.
+        assert not there or self.was_damaged(value), f"{words}, and workers {sorted(there)} have it"
+        others = [to for (copied, to), (source, _) in self._copies.items() if copied == value and source == PROGRAM]
+        assert not others, f"{words}, and to {others} already"
 
     def copied(self, target: int, value: int, attempt: int, *, whole: bool) -> None:
         """Record that the head hears how a copy has ended."""
@@ -341,5 +368,6 @@ class ValueBooks:
             assert not left, f"{who} needs values {sorted(left)} for ever"
         for worker in joined:
             assert not self._stores.get(worker), f"worker {worker} has {sorted(self._stores[worker])} left"
+        assert not self._own, f"the client keeps values {sorted(self._own)} for ever"
         assert not known, f"the head believes that {known} values are needed"
         return True

@@ -22,6 +22,15 @@ class ValueWitness(Witness):
         """Record which values a job needs."""
         self._values.needs(job, tuple(values))
 
+    def added(self, value: int) -> None:
+        """Record a value of the client's own."""
+        self._values.added(value)
+
+    def own_freed(self, value: int) -> None:
+        """Check that nobody needs a value of the client's own that it need not keep."""
+        super().own_freed(value)
+        self._values.own_freed(value)
+
     def let_go(self, value: int) -> None:
         """Record that the client refers to a value no more."""
         self._values.let_go(value)

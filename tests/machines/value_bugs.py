@@ -300,4 +300,32 @@ VALUE_BUGS: tuple[Bug, ...] = (
         "a replica at a worker that leaves counts as one that stays",
         (_LEAVING, "        return worker not in self.workers\n", "        return worker in self._workers\n"),
     ),
+    _bug(
+        "leave_to_each_worker",
+        "a program gives a value of its own to each worker that lacks it, and not to one",
+        (_TRANSFERS, "if is_free and not (until or value.first_to) else 0", "if is_free and not until else 0"),
+    ),
+    _bug(
+        "leave_though_a_worker_has_it",
+        "a program gives a value of its own though a worker has it",
+        (
+            _TRANSFERS,
+            "        if transfer.value.origin and not transfer.value.replicas:\n            return self._origin_for",
+            "        if transfer.value.origin:\n            return self._origin_for",
+        ),
+    ),
+    _bug(
+        "keep_own_values_for_ever",
+        "a program never hears that nobody needs a value of its own any more",
+        (_TABLE, "                self.freed.append(value.id)\n", ""),
+    ),
+    _bug(
+        "never_ask_the_program_again",
+        "a value of a program's own is not given again when its last replica is lost",
+        (
+            _TABLE,
+            "        if value.origin and not value.replicas:\n            return True\n",
+            "        if value.origin and not (value.replicas or value.why):\n            return True\n",
+        ),
+    ),
 )

@@ -14,7 +14,7 @@ SEEDS = int(os.environ.get("GRAINLIKE_TEST_SEEDS", "300"))
 BLOCK = 25
 
 
-@pytest.mark.parametrize("workload", ["values", "shared_values"])
+@pytest.mark.parametrize("workload", ["values", "shared_values", "own_values"])
 @pytest.mark.parametrize("first", range(0, SEEDS // 2, BLOCK))
 def test_no_promise_is_broken(workload, first):
     for seed in range(first, first + BLOCK):

@@ -64,7 +64,7 @@ class DurableClients(ClientRegistry):
     # --- what is ------------------------------------------------------------------------------------------------------
 
     def join(
-        self, hello: Hello, link: Link, tasks: TaskGroup | None, welcome: Callable[[], object] | None = None
+        self, hello: Hello, link: Link, tasks: TaskGroup | None, welcome: Callable[[int], object] | None = None
     ) -> ClientConnection:
         number = self._head.state.last_peer + 1
         with self._head.input(lambda now: ClientCame(now, number, link.host, hello)):

@@ -111,7 +111,7 @@ def _own_values_and_replicas(held: dict[str, Any]) -> None:
     """Give a head the owners of values that stay, as those of clients did not, and what it needs for replicas that are
     kept and for copies between data servers.
     """
-    held.update(direct={}, begun={})
+    held.update(direct={}, begun={}, origins={})
     held["owners"] = held["nested"]._owners = ValueOwners()
     held["scheduler"].begin_replication()
 
@@ -119,7 +119,7 @@ def _own_values_and_replicas(held: dict[str, Any]) -> None:
 _MOVES = Conversion(
     fields={
         "Hello": _put(data="", data_key=b"", store=-1, scratch=0),
-        "Welcome": _put(bulk=b""),
+        "Welcome": _put(own_values=0),
         "SubmittedFunction": _put(stays=False),
         "Submit": _put(inputs=[], needs=[], goes_on=False),
         "Outcomes": _put(sizes=[]),
@@ -131,10 +131,10 @@ _MOVES = Conversion(
         "ReplicaCopy": _put(direct=False, is_safety=False, size=0),
         "Transfers": _reach,
         "NearPlacing": _empty("rooms"),
-        "ValueState": _put(copies=1, durable=None, unreached=False),
+        "ValueState": _put(copies=1, durable=None, unreached=False, first_to=0, origin=0),
         "KeptCalls": _put(_readers={}),
         "JobsRevived": _put(by_copy=False),
-        "ValueTable": _put(stored={}, moved={}, spare={}, single={}, crowded={}),
+        "ValueTable": _put(stored={}, moved={}, spare={}, single={}, crowded={}, freed=[]),
         "Planner": _empty("consumers"),
         "AheadPlanner": _empty("consumers"),
         "Values": _empty("_leaving", "_replication", "_spares"),
@@ -144,10 +144,12 @@ _MOVES = Conversion(
         "RelayedJobs": _put(_owners=None, _graphs={}),
         "NamedSession": _put(graph=CallGraph()),
         "RelayedJob": _put(request=""),
-        "LinkTransfer": _put(client=None, mapped=False),
+        "LinkTransfer": _put(client=None, mapped=False, sender=None),
     }
 )
-"""Schema 4: values go from worker to worker, and those of clients stay. Workers that came before had no data server."""
+"""Schema 4: values go from worker to worker, and those of clients stay, which may have some of their own. Workers that
+came before had no data server.
+"""
 
 CONVERSIONS: dict[int, SchemaConversion] = {
     1: SchemaConversion(image=_AGES),

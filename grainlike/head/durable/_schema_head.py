@@ -7,7 +7,7 @@ BaseMessage wire._base.BaseMessage:
 Hello wire._connection.Hello: role protocol_low protocol_high python serializers name incarnation pid offer logical
     memory memory_tier process received resumes session block node host
     left_s replicas data data_key store scratch
-Welcome wire._connection.Welcome: cluster heartbeat_s paths name store process received returns bulk
+Welcome wire._connection.Welcome: cluster heartbeat_s paths name store process received returns own_values
 Refused wire._connection.Refused: kind reason
 Beat wire._connection.Beat: number
 Ack wire._connection.Ack: received
@@ -60,6 +60,8 @@ Fetched wire._values.Fetched: transfer value attempt
 Unsent wire._values.Unsent: transfer why gone at unreachable
 ValueInterest wire._values.ValueInterest: wanted unwanted released replicated copies
 DurableCopy wire._values.DurableCopy: value reader
+OwnValues wire._values.OwnValues: values sizes directory
+DropOwnValues wire._values.DropOwnValues: values
 ValueComes wire._values.ValueComes: transfer value attempt size directory
 ValuesGone wire._values.ValuesGone: values words
 ValuesAt wire._values.ValuesAt: values workers recomputed reached
@@ -89,11 +91,11 @@ GraphCall jobs._call_graph.GraphCall: age child good goes_on held inputs isolate
 WorkerConnection head._peers.WorkerConnection: number name link hello session taken_over heard offer suspect beats
     leaving skew receipts follows _functions _classes
 LinkTransfer head.values._transfers.LinkTransfer: attempt begun client generation granted mapped memory number paused
-    received size source target value waits written
+    received sender size source target value waits written
 DirectTransfer head.values._transfers.DirectTransfer: attempt number size source target value written
 ValueOwners head.values._owners.ValueOwners: _owners _values wanted replicating pins unreferred
 HeadState head._state.HeadState: scheduler peers jobs counters functions nested last_job last_peer last_listener
-    transfers direct begun last_transfer told_late kept owners
+    transfers direct begun origins last_transfer told_late kept owners
 ClientConnection head.server._client.ClientConnection: number name link hello session taken_over heard tasks
     listening paths reply_to
 KeptFile head.server._sessions.KeptFile: name size checksum

@@ -77,6 +77,9 @@ ReplicasArrived scheduler._value_events.ReplicasArrived: worker values attempts
 ReplicasFailed scheduler._value_events.ReplicasFailed: worker values attempts why unreachable
 ReplicasGone scheduler._value_events.ReplicasGone: worker values attempts
 LineageDropped scheduler._value_events.LineageDropped: values
+OwnValuesAdded scheduler._value_events.OwnValuesAdded: origin values sizes
+OwnValuesLost scheduler._value_events.OwnValuesLost: values
+OwnValuesFreed scheduler._value_events.OwnValuesFreed: values
 ReplicationAsked scheduler._value_events.ReplicationAsked: values copies
 ReplicationReached scheduler._value_events.ReplicationReached: values
 FetchReplicas scheduler._value_events.FetchReplicas: worker values attempts sizes sources relayed
@@ -129,12 +132,11 @@ NearPlacing scheduler.planning._near.NearPlacing: wake now _workers _transfers r
 Homes scheduler.values._homes.Homes: _catalogue _table _transfers _workers
 JobInputs scheduler.values._inputs.JobInputs: attempts claim inputs lacks remakes target
 CopyReader scheduler.values._records.CopyReader: cls fn own
-ValueState scheduler.values._records.ValueState: age asked attempt cls copies durable fn givers heirs id inputs is_kept
-    last maker own owned recomputed replicas size unreached users why
-ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began direct is_safety jobs size source target
-    value weight
-ValueTable scheduler.values._table.ValueTable: _workers bare drops ended forgotten crowded idle moved parked single
-    spare stirred stored unwanted values
+ValueState scheduler.values._records.ValueState: age asked attempt cls copies durable first_to fn givers heirs id
+    inputs is_kept last maker origin own owned recomputed replicas size unreached users why
+ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began direct is_safety jobs size source target value weight
+ValueTable scheduler.values._table.ValueTable: _workers bare crowded drops ended forgotten freed idle moved parked
+    single spare stirred stored unwanted values
 Spares scheduler.values._spares.Spares: _leaving _overdrafts _table _told
 Consumers scheduler.planning._consumers.Consumers: _active _start_on _table
 Overdrafts scheduler.values._overdrafts.Overdrafts: _leaving _table _transfers _workers workers

@@ -24,6 +24,7 @@ from grainlike.wire import (
     FROM_WORKER,
     HEARTBEAT_S,
     LOST_S,
+    OWN_VALUES,
     SUSPECT_S,
     AcceptingHandshake,
     Beat,
@@ -178,7 +179,8 @@ class ConnectionHandler:
                 return
             if hello.role == "client":
                 self._acceptor.clients.check_session(hello)
-                welcome = partial(self._welcome, FROM_CLIENT, hello.name, received=min(0, hello.received))
+                received = min(0, hello.received)
+                welcome = partial(self._welcome, FROM_CLIENT, hello.name, "", received)
                 self._connection = self._acceptor.clients.join(hello, self._link, self._tasks, welcome)
                 return
             offer = parse_allocation(hello.offer)  # before the welcome: after that nothing is a refusal any more
@@ -227,7 +229,8 @@ class ConnectionHandler:
             who = f"{hello.role} {connection.name}"
             raise HeadLostError(f"the head cannot go on with {who}: {why_not}; it may join as somebody new")
         limits = FROM_WORKER if hello.role == "worker" else FROM_CLIENT
-        self._welcome(limits, connection.name, received=connection.session.received)
+        client = connection.number if hello.role == "client" else 0
+        self._welcome(limits, connection.name, "", connection.session.received, client)
         connection.go_on(self._link, hello.received)
         if isinstance(connection, WorkerConnection):
             self._peer = connection
@@ -238,14 +241,14 @@ class ConnectionHandler:
             clients.came_back(connection, self._tasks)
         logger.info("%s %s is there again, from %s", hello.role, connection.name, self._link.peer)
 
-    def _welcome(self, limits: FrameLimits, name: str, store: str = "", received: int = -1) -> None:
+    def _welcome(self, limits: FrameLimits, name: str, store: str, received: int, client: int = 0) -> None:
         self._link.trust(limits._replace(total=self._acceptor.most))
         self._answered.set()
         acceptor = self._acceptor
-        process = process_id()
-        self._link.post(
-            Welcome(acceptor.cluster, HEARTBEAT_S, acceptor.paths, name, store, process, received, acceptor.returns)
-        )
+        if not all(peer.hello.replicas for peer in acceptor.head.peers.values()):
+            client = 0  # a worker has nowhere to keep values: large arguments travel
+        about = acceptor.cluster, HEARTBEAT_S, acceptor.paths, name, store, process_id()
+        self._link.post(Welcome(*about, received, acceptor.returns, client * OWN_VALUES))
 
     async def watch(self) -> None:
         """End the link of a peer that does not identify itself, was refused, or fell silent."""

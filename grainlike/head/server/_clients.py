@@ -78,8 +78,10 @@ from grainlike.wire import (
     Message,
     MetricsAre,
     OutcomesHeard,
+    OwnValues,
     ReleaseFunctions,
     ReplicaCredit,
+    ReplicaPart,
     ReportIs,
     SessionsAre,
     Submit,
@@ -132,6 +134,7 @@ _WANTS = (
     EndSessions,
     ValueInterest,
     DurableCopy,
+    OwnValues,
     Fetched,
     Unsent,
     OutcomesHeard,
@@ -178,12 +181,12 @@ class ClientRegistry:
         """Those among what clients listen to that are live views."""
 
     def join(
-        self, hello: Hello, link: Link, tasks: TaskGroup | None, welcome: Callable[[], object] | None = None
+        self, hello: Hello, link: Link, tasks: TaskGroup | None, welcome: Callable[[int], object] | None = None
     ) -> ClientConnection:
-        """Add an authenticated client; its tasks run in `tasks`. `welcome` sends it the first message."""
+        """Add an authenticated client; its tasks run in `tasks`. `welcome(number)` sends it the first message."""
         connection = ClientConnection(self._head.state.next_peer(), hello, link, tasks)
         if welcome is not None:
-            welcome()
+            welcome(connection.number)
         self.here[connection.number] = connection
         if hello.session:
             session = self.sessions.find(hello.session)
@@ -335,7 +338,7 @@ class ClientRegistry:
             self._head.check_frames(wanted, connection.number)
             _check_graphs(connection.reply_to, wanted)
             self._admit(connection, wanted)
-        for message, _ in fresh:
+        for message, buffers in fresh:
             match message:
                 case _ if isinstance(message, _Short):
                     connection.post(self._answer(message))
@@ -353,8 +356,8 @@ class ClientRegistry:
                     connection.tasks.start_soon(self.pools.ask, connection, message)
                 case Enough():
                     connection.enough(message.ask)
-                case ReplicaCredit():
-                    self._head.client_values.hear(connection, message)
+                case ReplicaCredit() | ReplicaPart():
+                    self._head.client_values.hear(connection, message, buffers)
                 case Beat():
                     pass
                 case _ if not isinstance(message, _WANTS):
@@ -411,6 +414,8 @@ class ClientRegistry:
                     self._head.client_values.take(connection.reply_to, message)
                 case DurableCopy():
                     self._head.client_values.copied(connection.reply_to, message)
+                case OwnValues():
+                    self._head.client_values.add(connection, connection.reply_to, message)
                 case Fetched() | Unsent():
                     self._head.client_values.hear(connection, message)
                 case ReleaseFunctions():

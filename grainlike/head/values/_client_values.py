@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from grainlike.errors import ValueLostError
+from grainlike.errors import ProtocolError, ValueLostError
 from grainlike.head._kept_calls import RevivedJob
 from grainlike.head._nested import RelayedJob
 from grainlike.head._peers import Connection
@@ -17,13 +17,27 @@ from grainlike.head.values._owners import UNKNOWN, ValueOwner
 from grainlike.scheduler import (
     CopyMade,
     HeadEvent,
+    OwnValuesAdded,
     ReplicasArrived,
     ReplicasGone,
     ReplicationAsked,
     ValuesReleased,
     ValuesWanted,
 )
-from grainlike.wire import DurableCopy, Fetched, ReplicaCredit, Unsent, ValueInterest, ValuesAt, ValuesGone
+from grainlike.wire import (
+    OWN_VALUES,
+    Buffer,
+    DropOwnValues,
+    DurableCopy,
+    Fetched,
+    OwnValues,
+    ReplicaCredit,
+    ReplicaPart,
+    Unsent,
+    ValueInterest,
+    ValuesAt,
+    ValuesGone,
+)
 
 __all__ = ["ClientValues"]
 
@@ -80,8 +94,42 @@ class ClientValues:
             self._state.kept.read_by(*both)
             self._tell(CopyMade(*both))
 
-    def hear(self, connection: Connection, message: ReplicaCredit | Fetched | Unsent) -> None:
-        """Take what a client says of a transfer to it.
+    def add(self, connection: Connection, owner: ValueOwner, message: OwnValues) -> None:
+        """Record values of a client's own, which stay there until its jobs need them.
+
+        Raises:
+            ProtocolError: one has a number that is not its own, or that of another value.
+        """
+        origins = self._state.origins
+        for value in message.values:
+            if value // OWN_VALUES != connection.number or value in origins or self._owner_of(value) is not None:
+                raise ProtocolError(f"a client cannot have {value} for the number of a value")
+            origins[value] = connection
+            self._state.owners.add(value, owner)
+        self._mover.shares_own(connection, message.values, message.directory)
+        self._tell(OwnValuesAdded(connection.number, message.values, message.sizes))
+
+    def freed(self, values: Iterable[int]) -> list[int]:
+        """Let clients drop values of their own that nobody needs; return those that are no client's."""
+        others: list[int] = []
+        theirs: dict[Connection, list[int]] = {}
+        for value in values:
+            origin = self._state.origins.pop(value, None)
+            if origin is None:
+                others.append(value)
+            else:
+                theirs.setdefault(origin, []).append(value)
+        for origin, mine in theirs.items():
+            origin.post(DropOwnValues(mine))
+        return others
+
+    def hear(
+        self,
+        connection: Connection,
+        message: ReplicaPart | ReplicaCredit | Fetched | Unsent,
+        buffers: Sequence[Buffer] = (),
+    ) -> None:
+        """Take what a client says of a transfer to it, or of one from it.
 
         Raises:
             ProtocolError: there was no such transfer, or it is another's.
@@ -89,7 +137,7 @@ class ClientValues:
         transfer = self._state.transfers.get(message.transfer)
         if isinstance(message, Fetched) and transfer is not None and transfer.target == connection.number:
             self._state.owners.end_wait(transfer.value)
-        self._mover.hear(connection, message)
+        self._mover.hear(connection, message, buffers)
 
     def leave(self, owner: ValueOwner) -> None:
         """Release all values of a client that has left, or of a session that no program has any more."""

@@ -1,4 +1,5 @@
-"""Copies of replicas through the links of this process: from worker to worker, to this process, and to clients.
+"""Copies of replicas through the links of this process: from worker to worker, to this process and to clients, and of
+values of their own from these to workers.
 
 The source sends by credit (`_credit`), and parts are passed on, or kept, as they come. After a break of a link, a copy
 is asked for anew from where it was.
@@ -6,7 +7,7 @@ is asked for anew from where it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from grainlike._memory import mapped_memory
@@ -15,8 +16,17 @@ from grainlike.head._peers import Connection
 from grainlike.head._state import HeadState
 from grainlike.head.values._credit import CreditPool
 from grainlike.head.values._transfers import LinkTransfer, number_of
+from grainlike.jobs import OwnValueStore
 from grainlike.payload import Payload, replica_payload, stand_in
-from grainlike.scheduler import HeadEvent, ReplicasArrived, ReplicasFailed, ReplicasGone, ValuesGiven
+from grainlike.scheduler import (
+    PROGRAM,
+    HeadEvent,
+    OwnValuesLost,
+    ReplicasArrived,
+    ReplicasFailed,
+    ReplicasGone,
+    ValuesGiven,
+)
 from grainlike.wire import (
     Buffer,
     DropReplicas,
@@ -42,8 +52,12 @@ class GivenValue(NamedTuple):
     payload: Payload
 
 
+_Answer = HeadEvent | GivenValue
+
+
 class LinkCopies:
-    """Copies under way through links. `answer` takes what the scheduler is to be told, and values for this process.
+    """Copies under way through links. `answer` takes what the scheduler is to be told, and values for this process;
+    `own` has the values of this process's own program.
 
     Example::
 
@@ -51,10 +65,13 @@ class LinkCopies:
         links.hear(peer, transfer, ReplicaPart(...), buffers)
     """
 
-    def __init__(self, state: HeadState, answer: Callable[[HeadEvent | GivenValue], object]) -> None:
+    def __init__(
+        self, state: HeadState, own: OwnValueStore, answer: Callable[[HeadEvent | GivenValue], object]
+    ) -> None:
         self.relayed = self.fetched = 0
         """Bytes copied between workers through this process; and brought to it, or to clients."""
         self._state = state
+        self._own = own
         self._answer = answer
         self._credit = CreditPool(self._ask)
         self._by_target: dict[tuple[int, int], LinkTransfer] = {}
@@ -76,6 +93,16 @@ class LinkCopies:
                 return
         self._begin(transfer)
 
+    def start_own(self, value: int, attempt: int, size: int, source: int, target: int, at: int = 0) -> None:
+        """Begin a transfer of a value of a program's own, from that program, `source`."""
+        sender = self._state.origins.get(value)
+        if sender is None and source != PROGRAM:
+            self._answer(ReplicasFailed(target, [value], [attempt], "its program has left"))
+            return
+        transfer = self._new(value, attempt, size, source, target, at)
+        transfer.sender = sender
+        self._begin(transfer)
+
     def give(self, client: Connection, value: int, attempt: int, size: int, source: int, directory: str) -> None:
         """Give a value to a client, which maps the worker's file in `directory`, if that is not empty."""
         transfer = self._new(value, attempt, size, source, client.number)
@@ -93,6 +120,8 @@ class LinkCopies:
             self._end(transfer)
             if transfer.target in self._state.peers:  # a file of it may be there
                 self._state.begun[transfer.target, transfer.value, transfer.attempt] = 0
+            if transfer.sender is not None:
+                transfer.sender.post(StopTransfer(transfer.leg))
             for worker, number in ((transfer.source, transfer.leg), (transfer.target, transfer.number)):
                 peer = self._state.peers.get(worker)
                 if peer is not None:
@@ -103,6 +132,13 @@ class LinkCopies:
         self.stop(transfer)
         if transfer.target != HERE and transfer.client is None:
             self._answer(ReplicasFailed(transfer.target, [transfer.value], [transfer.attempt], why))
+
+    def freed(self, values: Iterable[int]) -> None:
+        """Give up what is under way from programs of values of their own, which nobody needs."""
+        gone = set(values)
+        for transfer in [one for one in self._state.transfers.values() if one.value in gone]:
+            if transfer.sender is not None or transfer.source == PROGRAM:
+                self.fail(transfer, "nobody needs it any more")
 
     def restore(self) -> None:
         """Pause the transfers of an image: none of them has begun, and each does when its workers return."""
@@ -127,7 +163,24 @@ class LinkCopies:
             self._credit.start(transfer)
 
     def _ask(self, transfer: LinkTransfer, message: SendReplica | ReplicaCredit) -> None:
-        self._state.peers[transfer.source].post(message)
+        if transfer.source == PROGRAM:
+            self._send_own(transfer, message.credit)
+        else:
+            (transfer.sender or self._state.peers[transfer.source]).post(message)
+
+    def _send_own(self, transfer: LinkTransfer, count: int) -> None:
+        """Send bytes of a value of this program's own."""
+        at = transfer.received
+        try:
+            data = self._own.read(transfer.value, at, at + count)
+        except (KeyError, OSError):
+            self._answer(OwnValuesLost([transfer.value]))
+            self.fail(transfer, "the program has it no more")
+            return
+        transfer.received += count
+        self._state.counters.sent += count
+        part = ReplicaPart(transfer.number, transfer.value, transfer.attempt, at, transfer.size)
+        self._state.peers[transfer.target].post(part, [data])
 
     def _end(self, transfer: LinkTransfer) -> None:
         del self._state.transfers[transfer.number], self._by_target[transfer.target, transfer.value]
@@ -189,6 +242,9 @@ class LinkCopies:
 
     def _gone(self, transfer: LinkTransfer) -> None:
         """Record that a transfer's source has no whole replica; what is left of the file goes, too."""
+        if transfer.sender is not None:
+            self._answer(OwnValuesLost([transfer.value]))
+            return
         self._state.peers[transfer.source].post(DropReplicas([transfer.value], [transfer.attempt]))
         self._answer(ReplicasGone(transfer.source, [transfer.value], [transfer.attempt]))
 
@@ -214,7 +270,10 @@ class LinkCopies:
             self.fetched += count
             transfer.client.post(onward, buffers)
             return
-        self.relayed += count
+        if transfer.sender is None:
+            self.relayed += count
+        else:
+            self._state.counters.sent += count
         self._state.peers[transfer.target].post(onward, buffers)
 
     def _written(self, transfer: LinkTransfer, count: int) -> None:
@@ -247,7 +306,10 @@ class LinkCopies:
         """Stop the transfers of a worker or client that is lost."""
         self._away.discard(peer.number)
         for transfer in self._of(peer):
-            self.stop(transfer)
+            if transfer.sender is peer:
+                self.fail(transfer, "its program has left")
+            else:
+                self.stop(transfer)
 
     def _of(self, peer: Connection) -> list[LinkTransfer]:
         return [one for one in self._state.transfers.values() if peer.number in (one.source, one.target)]

@@ -23,11 +23,14 @@ from grainlike.head.values._links import HERE, GivenValue, LinkCopies
 from grainlike.head.values._owners import ValueOwner
 from grainlike.head.values._stores import WorkerStores
 from grainlike.head.values._transfers import number_of
+from grainlike.jobs import OwnValueStore
 from grainlike.payload import Payload, is_shared_directory, map_replica, replica_file
 from grainlike.scheduler import (
+    PROGRAM,
     FetchReplicas,
     GiveValues,
     HeadEvent,
+    OwnValuesLost,
     ReplicasArrived,
     ReplicasDropped,
     ReplicasFailed,
@@ -92,7 +95,10 @@ class ValueMover:
         self._object_store = object_store
         self._tell = tell
         self.stores = WorkerStores(self._answer)
-        self.links = LinkCopies(state, self._answer)
+        self.own = OwnValueStore(lambda: object_store.directory)
+        self._own_files: dict[int, str] = {}
+        """Directories in which clients of this machine have values of their own, by value."""
+        self.links = LinkCopies(state, self.own, self._answer)
         self.direct = DirectCopies(state, self._answer, self._relay)
 
     @property
@@ -126,6 +132,9 @@ class ValueMover:
         relayed = action.relayed or [True] * len(action.values)
         rows = zip(action.values, action.attempts, action.sizes, action.sources, relayed, strict=True)
         for value, attempt, size, source, passes in rows:
+            if source not in self._state.peers:
+                self._copy_own(value, attempt, size, source, action.worker)
+                continue
             if self._is_linked(value, attempt, source, action.worker):
                 self._note(value, size, source, action.worker, "mapped")
                 continue
@@ -135,6 +144,22 @@ class ValueMover:
                 self._stop(value, action.worker)
                 self._note(value, size, source, action.worker, "direct")
                 self.direct.start(value, attempt, size, source, action.worker)
+
+    def _copy_own(self, value: int, attempt: int, size: int, source: int, target: int) -> None:
+        """Copy a value of a program's own from there to a worker."""
+        self._stop(value, target)
+        there = self.own.place(value) if source == PROGRAM else self._own_files.get(value, "")
+        here = self._directory(target)
+        if there and here is not None and _link(there, here, value, attempt):
+            self._answer(ReplicasArrived(target, [value], [attempt]))
+        else:
+            at = self.direct.left_off(value, attempt, size, target)
+            self.links.start_own(value, attempt, size, source, target, at)
+
+    def shares_own(self, client: Connection, values: Iterable[int], directory: str) -> None:
+        """Record that a client has files of values of its own in a directory, of use where this process can read it."""
+        if is_shared_directory(directory) and self._object_store.maps(client.hello):
+            self._own_files.update(dict.fromkeys(values, directory))
 
     def _relay(self, value: int, attempt: int, size: int, source: int, target: int) -> None:
         """Begin a copy to a worker through the links, where the last one has left off."""
@@ -200,6 +225,12 @@ class ValueMover:
         """Have what has come of copies removed, of values that nobody needs."""
         if self._state.begun:
             self.direct.forget(values)
+
+    def freed(self, values: Sequence[int]) -> None:
+        """Give up what is under way from programs of values of their own, which nobody needs."""
+        for value in values:
+            self._own_files.pop(value, None)
+        self.links.freed(values)
 
     def flush(self) -> None:
         """Tell the scheduler what has come of its actions, and hand over the values that have come."""
@@ -339,6 +370,22 @@ class ValueMover:
         """End the transfers of a worker that is lost, as the scheduler knows, or of a client."""
         self.links.left(peer)
         self.direct.left(peer.number)
+        lost = [value for value, origin in self._state.origins.items() if origin is peer]
+        if lost:
+            for value in lost:
+                del self._state.origins[value]
+            self._answer(OwnValuesLost(lost))
+            self.flush()
+
+
+def _link(there: str, here: str, value: int, attempt: int) -> bool:
+    """Give the file of a replica in one directory a name in another; return False if that cannot be done."""
+    try:
+        with suppress(FileExistsError):
+            os.link(replica_file(there, value, attempt), replica_file(here, value, attempt))
+    except OSError:
+        return False
+    return True
 
 
 def _nobody_waits(value: int, payload: Payload) -> None:

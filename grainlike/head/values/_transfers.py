@@ -13,11 +13,13 @@ __all__ = ["DirectTransfer", "LinkTransfer", "number_of"]
 
 
 class LinkTransfer:
-    """A copy of a replica from worker `source` to worker `target`, to this process if that is 0, or to a client."""
+    """A copy of a replica from worker `source` to worker `target`, to this process if that is 0, or to a client; or a
+    first one, from the program whose own value it is.
+    """
 
     __slots__ = (
         "attempt", "begun", "client", "generation", "granted", "mapped", "memory", "number", "paused", "received",
-        "size", "source", "target", "value", "waits", "written",
+        "sender", "size", "source", "target", "value", "waits", "written",
     )  # fmt: skip
 
     def __init__(self, number: int, value: int, attempt: int, size: int, source: int, target: int) -> None:
@@ -36,6 +38,8 @@ class LinkTransfer:
         """Memory that takes a copy to this process; None for any other."""
         self.client: Connection | None = None
         """Client that is the target."""
+        self.sender: Connection | None = None
+        """Client that is the source."""
         self.mapped = False
         """True if the client maps the worker's file, so nothing moves."""
 

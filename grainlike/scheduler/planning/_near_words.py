@@ -74,7 +74,10 @@ def _on_its_way(
     values = [near.table.values[number] for number in job.inputs]
     lacking = [value for value in values if target.id not in value.replicas]
     holders = {number for value in lacking for number in value.replicas[:1] if number in workers}
-    names = ", ".join(sorted(workers[number].name for number in holders)) or "nobody yet"
+    givers = sorted(workers[number].name for number in holders)
+    if any(value.origin and not value.replicas for value in lacking):
+        givers.append("the program")
+    names = ", ".join(givers) or "nobody yet"
     size, there = sum(value.size for value in lacking), sum(arrived(target.id, value.id) for value in lacking)
     return f"{bytes_text(size)} from {names}{f', {100 * there // size} % there' if there else ''}"
 
@@ -92,7 +95,7 @@ def _rest(job: HeadJob, near: NearPlacing, workers: Mapping[int, WorkerState], n
 
 def _nowhere(job: HeadJob, near: NearPlacing, workers: Mapping[int, WorkerState]) -> str:
     values = [near.table.values[number] for number in job.inputs]
-    again = [value for value in values if not value.replicas]
+    again = [value for value in values if not (value.replicas or value.origin)]
     if again:
         made = ", ".join(str(value.id) for value in again[:5])
         return f"{len(again)} of its inputs, which {'is' if len(again) == 1 else 'are'} made again (job {made})"

@@ -1,6 +1,7 @@
 """Records of values that stay at workers, and of their copies under way.
 
-A value is named by the number of the job that made it, a replica of it by the attempt too. Its *interest* is its owner,
+A value is named by the number of the job that made it, a replica of it by the attempt too. One of a program's own was
+made by no job, and can be had from that program, its *origin*. The *interest* of a value is its owner,
 the unfinished jobs that have it among their inputs, and those outside the workers who want its bytes. Its *lineage* is
 the call that made it: function, class of the request, and inputs.
 """
@@ -32,6 +33,8 @@ class ValueState:
     Attributes:
         attempt: the attempt that made it; of a value that is made again, the last one that did.
         last: the last attempt that was to make it.
+        origin: the program that can give it, of a program's own value; 0 for any other.
+        first_to: worker to which a copy from the origin is under way; 0 without one.
         replicas: workers that have it, whole, in the order in which they got it.
         owned: False once whoever submitted the job has released it.
         asked: number of those outside who want it and for whom no worker was told to give it yet.
@@ -48,20 +51,21 @@ class ValueState:
     """
 
     __slots__ = (
-        "age", "asked", "attempt", "cls", "copies", "durable", "fn", "givers", "heirs", "id", "inputs", "is_kept",
-        "last", "maker", "own", "owned", "recomputed", "replicas", "size", "unreached", "users", "why",
+        "age", "asked", "attempt", "cls", "copies", "durable", "first_to", "fn", "givers", "heirs", "id", "inputs",
+        "is_kept", "last", "maker", "origin", "own", "owned", "recomputed", "replicas", "size", "unreached", "users",
+        "why",
     )  # fmt: skip
 
-    def __init__(self, job: HeadJob, attempt: int, size: int, worker: int) -> None:
-        self.id = job.id
-        self.age = job.age
+    def __init__(self, number: int, attempt: int, size: int, replicas: tuple[int, ...] = ()) -> None:
+        self.id = self.age = number
         self.attempt = self.last = attempt
         self.size = size
-        self.replicas: tuple[int, ...] = (worker,)
-        self.fn: HeadFunction = job.fn
-        self.cls: RequestClass = job.cls
-        self.own: Request | None = job.own
-        self.inputs = job.inputs
+        self.origin = self.first_to = 0
+        self.replicas = replicas
+        self.fn: HeadFunction | None = None
+        self.cls: RequestClass | None = None
+        self.own: Request | None = None
+        self.inputs: tuple[int, ...] = ()
         self.is_kept = True
         self.owned = True
         self.asked = 0
@@ -74,6 +78,13 @@ class ValueState:
         self.maker: HeadJob | None = None
         self.recomputed = 0
         self.why = ""
+
+    @classmethod
+    def made_by(cls, job: HeadJob, attempt: int, size: int, worker: int) -> ValueState:
+        """Return the record of a value that this attempt of a job has made."""
+        value = cls(job.id, attempt, size, (worker,))
+        value.age, value.fn, value.cls, value.own, value.inputs = job.age, job.fn, job.cls, job.own, job.inputs
+        return value
 
     @property
     def is_needed(self) -> bool:

@@ -81,7 +81,7 @@ class Replication:
         able = [worker for worker in self._workers.values() if self._leaving.is_able(worker)]
         reached: list[int] = []
         for value in due.values():
-            if not (value.is_needed and value.replicas):
+            if not (value.is_needed and (value.replicas or value.origin)):
                 continue
             if self._has_enough(value, able, now) and value.unreached:
                 value.unreached = False
@@ -121,7 +121,7 @@ class Replication:
         assert not self.due, "a turn ended before all replicas were looked at"
         able = [worker for worker in self._workers.values() if self._leaving.is_able(worker)]
         for value in self._table.values.values():
-            if not (value.is_needed and value.replicas):
+            if not (value.is_needed and (value.replicas or (value.origin and value.unreached))):
                 continue
             here = sum(self._leaving.stays(worker) for worker in value.replicas)
             others = [worker.id for worker in able if worker.id not in value.replicas]

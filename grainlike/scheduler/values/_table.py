@@ -35,6 +35,7 @@ class ValueTable:
         crowded: workers that have more than `CROWDED_PERCENT` of what they may keep.
         spare: the replicas that each worker may give up which has any, with their sizes, by value.
         drops: replicas to be removed, value and attempt, by worker.
+        freed: values of programs that these need not keep any more.
         forgotten: values that are not known any more.
         stirred: True if any of these is to be looked at.
     """
@@ -46,6 +47,7 @@ class ValueTable:
         "drops",
         "ended",
         "forgotten",
+        "freed",
         "idle",
         "moved",
         "parked",
@@ -71,6 +73,7 @@ class ValueTable:
         self.crowded: dict[int, WorkerState] = {}
         self.moved: dict[int, ValueState] = {}
         self.drops: dict[int, list[tuple[int, int]]] = {}
+        self.freed: list[int] = []
         self.forgotten: list[int] = []
         self.stirred = False
 
@@ -100,12 +103,14 @@ class ValueTable:
         return found
 
     def can_be_had(self, value: ValueState) -> bool:
-        """Return True if a worker that is not suspected has it."""
+        """Return True if a worker that is not suspected has it, or its origin alone."""
         workers = self._workers
+        if value.origin and not value.replicas:
+            return True
         return any("suspect" not in workers[number].shut for number in value.replicas)
 
     def all_can_be_had(self, inputs: Iterable[int]) -> bool:
-        """Return True if each of these values is at a worker that is not suspected."""
+        """Return True if each of these values can be had."""
         return all(self.can_be_had(self.values[number]) for number in inputs)
 
     # --- births and interest -----------------------------------------------------------------------------------------
@@ -114,7 +119,7 @@ class ValueTable:
         """Record that a job has succeeded, and its value stays at its worker."""
         value = self.values.get(job.id)
         if value is None:
-            value = self.values[job.id] = ValueState(job, attempt, size, worker)
+            value = self.values[job.id] = ValueState.made_by(job, attempt, size, worker)
             self._count(worker, size)
             for number in value.inputs:
                 self.values[number].heirs += 1
@@ -126,6 +131,12 @@ class ValueTable:
         self.bare.pop(value.id, None)
         self.look_at(value)
         return value
+
+    def add_own(self, origin: int, number: int, size: int) -> None:
+        """Record a value of a program's own, which no worker has."""
+        if number not in self.values:
+            value = self.values[number] = ValueState(number, 1, size)
+            value.origin = origin
 
     def need(self, job: HeadJob, inputs: tuple[int, ...], *, remakes: bool = False) -> None:
         """Record what an unfinished job needs; all of it is known."""
@@ -204,9 +215,12 @@ class ValueTable:
             value = self.idle.pop(next(iter(self.idle)))
             if value.is_needed:
                 continue
-            if value.replicas:
+            if value.replicas or value.origin:
                 self.drop(value, value.replicas)
                 value.why = "its bytes were needed no more"
+            if value.origin:
+                self.freed.append(value.id)
+                value.origin = 0
             if not value.heirs:
                 self._forget(value)
 
@@ -334,6 +348,7 @@ class ValueTable:
             assert set(value.users or ()) - ended == users[value.id], f"value {value.id} has other users"
             assert value.is_needed or value.heirs, f"value {value.id} is known, and nobody needs it"
             assert value.is_needed or not value.replicas, f"value {value.id} has replicas that nobody needs"
+            assert value.is_needed or not value.origin, f"a program keeps value {value.id}, which nobody needs"
             assert all(worker in self._workers for worker in value.replicas), f"value {value.id} is where nobody is"
         assert self.stored == self.bytes_at(self.values), "bytes are counted where they are not"
         crowded = {number for number, worker in self._workers.items() if worker.crowded}

@@ -2,7 +2,8 @@
 
 At most two go into a worker at once, and two out of one; sixteen small ones count as one. The oldest job's comes first,
 from the replica with fewest going out, and each whole replica is a source at once. Where a source can be reached
-directly no other is asked; one that is relayed through the head counts as others do.
+directly no other is asked; one that is relayed through the head counts as others do. A program gives a value of its own
+only while no worker has it, and to one at a time.
 """
 
 from __future__ import annotations
@@ -228,7 +229,10 @@ class Transfers:
 
     def _begin(self, transfer: ReplicaCopy, source: int, now: float) -> None:
         transfer.source, transfer.began, transfer.attempt = source, now, transfer.value.attempt
-        transfer.direct = self.reach.is_direct(source, transfer.target, now)
+        if source == transfer.value.origin:
+            transfer.direct, transfer.value.first_to = False, transfer.target
+        else:
+            transfer.direct = self.reach.is_direct(source, transfer.target, now)
         self._going_in[transfer.target] = self._going_in.get(transfer.target, 0) + transfer.weight
         self._going_out[source] = self._going_out.get(source, 0) + transfer.weight
 
@@ -237,6 +241,8 @@ class Transfers:
         directly if there are any, and the youngest replica of several; 0 if none is free.
         """
         target, reach = transfer.target, self.reach
+        if transfer.value.origin and not transfer.value.replicas:
+            return self._origin_for(transfer, now)
         able = [number for number in transfer.value.replicas if "suspect" not in self._workers[number].shut]
         ready = [number for number in able if not reach.rests_until(number, target, now)]
         direct = [number for number in ready if reach.is_direct(number, target, now)]
@@ -249,12 +255,24 @@ class Transfers:
             self._wake_at(min(reach.rests_until(number, target, now) for number in able))
         return best
 
+    def _origin_for(self, transfer: ReplicaCopy, now: float) -> int:
+        """Return the program from which a value is to come now that no worker has; 0 if it gives that to another one,
+        or is not free.
+        """
+        value = transfer.value
+        until = self.reach.rests_until(value.origin, transfer.target, now)
+        if until:
+            self._wake_at(until)
+        is_free = self._going_out.get(value.origin, 0) <= AT_ONCE - transfer.weight
+        return value.origin if is_free and not (until or value.first_to) else 0
+
     def _wake_at(self, at: float) -> None:
         self.wake = at if self.wake is None else min(self.wake, at)
 
     def rests(self, value: ValueState, target: int, now: float) -> float:
         """Return until when a value cannot go to a worker, as each pair rests that could give it; 0.0 if it can."""
-        ends = [self.reach.rests_until(number, target, now) for number in value.replicas]
+        sources = value.replicas or ((value.origin,) if value.origin else ())
+        ends = [self.reach.rests_until(number, target, now) for number in sources]
         return min(ends, default=0.0)
 
     # --- how they end ------------------------------------------------------------------------------------------------
@@ -312,7 +330,8 @@ class Transfers:
     def _again(self, transfer: ReplicaCopy, now: float) -> list[HeadJob]:
         """Ask for a copy anew, whose source has failed; return the jobs that waited, if nobody can give it now."""
         value, self.is_due = transfer.value, True
-        if transfer.source and (value.id not in self.table.values or value.attempt != transfer.attempt):
+        is_over = value.id not in self.table.values or not (value.is_needed or value.fn)
+        if transfer.source and (is_over or value.attempt != transfer.attempt):
             # What has come of it goes. Of a value that is known still, it goes when that is forgotten.
             self.table.drop_stale(transfer.target, value.id, transfer.attempt)
         if not transfer.jobs:
@@ -329,6 +348,8 @@ class Transfers:
         if transfer is None or not transfer.source or transfer.attempt != attempt:
             return None
         self._forget(transfer)
+        if transfer.value.first_to == worker:
+            transfer.value.first_to = 0
         self._going_in[worker] -= transfer.weight
         self._going_out[transfer.source] -= transfer.weight
         for going, at in ((self._going_in, worker), (self._going_out, transfer.source)):

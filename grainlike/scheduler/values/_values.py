@@ -20,6 +20,9 @@ from grainlike.scheduler._value_events import (
     InputsUnfit,
     JobsRevived,
     LineageDropped,
+    OwnValuesAdded,
+    OwnValuesFreed,
+    OwnValuesLost,
     ReplicasArrived,
     ReplicasDropped,
     ReplicasFailed,
@@ -82,6 +85,11 @@ class Values:
             case LineageDropped():
                 for number in event.values:
                     table.give_up_lineage(number)
+            case OwnValuesAdded():
+                for number, size in zip(event.values, event.sizes, strict=True):
+                    table.add_own(event.origin, number, size)
+            case OwnValuesLost():
+                self._lose_origins(event.values)
             case ReplicationAsked():
                 self._replicate(event.values, event.copies or EVERYWHERE, out)
             case CopyMade():
@@ -166,7 +174,7 @@ class Values:
             if again:
                 value.recomputed += job.fn is value.fn
                 self._whole_again(value, out)
-            elif not value.fn.losses:
+            elif not job.fn.losses:
                 self._replication.keep(value, SAFE_COPIES)
             self._came(value.id, worker.id, now)
 
@@ -194,7 +202,7 @@ class Values:
     def _give(self, number: int, out: list[HeadAction]) -> None:
         """Have a worker give a value to those outside who want it, if one can."""
         value = self._table.values.get(number)
-        if value is None or not value.asked or not self._table.can_be_had(value):
+        if value is None or not (value.asked and value.replicas) or not self._table.can_be_had(value):
             return
         shut = {worker: "suspect" in self._books.workers[worker].shut for worker in value.replicas}
         giver = next(worker for worker in value.replicas if not shut[worker])
@@ -246,6 +254,8 @@ class Values:
             if worker.id in value.replicas:
                 table.gone(value, worker.id, f"worker {worker.name} was lost with it")
                 self._give(value.id, out)
+        for value in list(table.values.values()):
+            self._ask_origin(value, out)
         self._replication.look_at_all()
         astray = self._transfers.left(worker.id, now)
         self._queue_again(astray, out)
@@ -316,9 +326,25 @@ class Values:
             self._table.gone(value, worker.id, f"worker {worker.name} has it no more")
             self._replication.look_at(value)
             self._give(number, out)
+            self._ask_origin(value, out)
             here = [job for job in (value.users or {}).values() if job.data is not None]
             self._books.retract([job for job in here if job.worker == worker.id], worker, out)
             self._queue_again([job for job in here if job.data is not None and job.data.target == worker.id], out)
+
+    def _ask_origin(self, value: ValueState, out: list[HeadAction]) -> None:
+        """Have the program give a value of its own again that has lost its last replica."""
+        if value.origin and not value.replicas:
+            self._transfers.is_due = True
+            self._queue_again(self._parked_for(value.id), out)
+
+    def _lose_origins(self, numbers: list[int]) -> None:
+        """Record that programs cannot give values of their own any more."""
+        for number in numbers:
+            value = self._table.values.get(number)
+            if value is not None and value.origin:
+                value.origin, value.why = 0, "its program could not give it"
+                if not value.replicas:
+                    self._table.lacks(value)
 
     # --- the end of a turn -------------------------------------------------------------------------------------------
 
@@ -379,12 +405,14 @@ class Values:
             self._spares.tell(out)
         if table.drops or table.forgotten:
             self._transfers.forget_copies()
+        if table.freed:
+            out.append(OwnValuesFreed(table.freed))
         if table.forgotten:
             self._replication.forget(table.forgotten)
             out.append(ValuesForgotten(table.forgotten))
         if self._books.overdrafts.workers:
             self._books.overdrafts.pay_back()
-        table.drops, table.forgotten, table.stirred = {}, [], False
+        table.drops, table.freed, table.forgotten, table.stirred = {}, [], [], False
         return []
 
     def _ended(self, job: HeadJob, out: list[HeadAction]) -> None:
@@ -418,6 +446,8 @@ class Values:
             self._lose(value, f"{value.why}, and {why}", out)
             return
         made = value.durable or value
+        assert made.cls is not None, "a value that no job made is not made again"
+        assert made.fn is not None, "a value that no job made is not made again"
         job = HeadJob(value.id, made.cls, made.fn)
         job.own = made.own
         job.age, job.attempt = value.age, max(value.attempt, value.last) + 1
@@ -430,7 +460,7 @@ class Values:
 
     def _is_lacking(self, value: ValueState) -> bool:
         """Return True if a value has no replica, nobody makes it, and somebody needs it who has not got it yet."""
-        if value.replicas or value.maker is not None:
+        if value.replicas or value.origin or value.maker is not None:
             return False
         here = self._books.jobs
         users = (value.users or {}).values()
@@ -441,13 +471,15 @@ class Values:
         value = self._table.values.get(number)
         if value is None:
             return _NOT_KEPT
-        why = "" if value.replicas or value.maker is not None else self._why_not(value)
+        why = "" if value.replicas or value.origin or value.maker is not None else self._why_not(value)
         return f"{value.why}, and {why}" if why else ""
 
     def _why_not(self, value: ValueState) -> str:
         """Return why a value cannot be made again; empty if it can."""
         if value.durable is not None:
             return ""
+        if value.fn is None:
+            return "no job made it: the program had given it"
         if not value.fn.losses:
             return "its function may not run again (losses=0)"
         if not value.is_kept:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
-from far import far_workers, far_workers_of_client
+from far import books, far_workers, far_workers_of_client, lose
 from test_faults_values import LARGE, make, size_of
+from waiting import until
 
-from grainlike import Cores, JobCancelledError, cancel, delayed, gather, info, start, wait
+from grainlike import Cores, Executor, JobCancelledError, cancel, delayed, gather, info, replicate, start, wait
 
 pytestmark = pytest.mark.asyncio
 
@@ -33,6 +36,11 @@ def halves(size: int) -> tuple[bytes, bytes]:
     return b"l" * size, b"r" * size
 
 
+def kept(executor: Executor) -> int:
+    """Return how many values are at workers."""
+    return sum(bool(value.replicas) for value in books(executor).values())
+
+
 async def test_what_a_job_needs_of_a_large_value_is_made_there(far, start_worker):
     async with far(start_worker, "n1") as (executor, _):
         a_, b_ = (column @ Cores(1))(LARGE // 8), (make @ Cores(1))(LARGE)
@@ -48,12 +56,51 @@ async def test_what_a_job_needs_of_a_large_value_is_made_there(far, start_worker
         assert executor.report().fetched < LARGE // 10
 
 
-async def test_a_part_of_several_values_is_taken_in_the_job_that_needs_it(far, start_worker):
-    async with far(start_worker, "n1") as (executor, _):
-        left_, right_ = (halves @ Cores(1))(LARGE)
-        assert await gather((size_of @ Cores(1))(left_), (size_of @ Cores(1))(right_, right_)) == [LARGE, 2 * LARGE]
-        assert executor.report().fetched == 0
+async def test_parts_of_several_values_are_values_of_their_own(far, start_worker):
+    async with far(start_worker, "n1", "n2") as (executor, workers):
+        parts = list((halves @ Cores(1))(LARGE))
+        left_, right_ = parts
+        twice_ = (size_of @ Cores(1))(right_, right_[1:])
+        assert await gather((size_of @ Cores(1))(left_), twice_) == [LARGE, 2 * LARGE - 1]
+        report = executor.report()
+        assert report.fetched == 0
+        whole = info(left_).where
+        assert [LARGE < info(part_).size < LARGE + 1000 for part_ in parts] == [True, True]
+        gc.collect()
+        await until(lambda: kept(executor) == 2)  # of the whole only the lineage is left
+        await replicate(right_, 2)
+        assert (info(left_).where, info(right_).where) == (whole, ("n1", "n2"))
+        assert executor.report().moved <= LARGE + 1000
+        del left_, parts
+        gc.collect()
+        await until(lambda: kept(executor) == 1)
+        await lose(executor, workers, "n1")
+        assert await (size_of @ Cores(1))(right_) == LARGE
         assert await right_ == b"r" * LARGE  # it is fetched for the program, too
+
+
+async def test_a_part_that_is_lost_is_taken_again_of_a_value_that_is_made_again(start_worker):
+    async with far_workers(start_worker, "n1") as (executor, workers):
+        left_, _ = (halves @ Cores(1))(LARGE)
+        assert await (size_of @ Cores(1))(left_) == LARGE
+        await lose(executor, workers, "n1")
+        start_worker(executor.address, name="n2")
+        assert await left_ == b"l" * LARGE
+        assert executor.report().recomputed == 2
+
+
+async def test_parts_that_no_job_needs_are_taken_in_the_program(start_worker):
+    async with far_workers(start_worker, "n1") as (executor, _):
+        left_, right_ = (halves @ Cores(1))(LARGE)
+        assert (await left_)[:1] + (await right_)[:1] == b"lr"
+        assert executor.report().succeeded == 1
+
+
+async def test_fewer_parts_than_were_promised_are_an_error_of_the_job_that_needs_one(start_worker):
+    async with far_workers(start_worker, "n1"):
+        first_, _, _ = (delayed(halves.function.callable, nout=3) @ Cores(1))(LARGE)
+        with pytest.raises(ValueError, match="nout=3 was promised, but there are 2 values"):
+            await (size_of @ Cores(1))(first_)
 
 
 async def test_an_operators_error_is_the_jobs_and_that_of_who_awaits_it(far, start_worker):

@@ -89,7 +89,9 @@ def test_a_worker_takes_this_many_bytes() -> None:
             hello = Hello("worker", 1, 1, "3.11", {}, name, "0" * 16, number, offer, [])
             bench.head.join(hello, parse_allocation(offer), name, link)
     assert len(bench.head.view.workers()) == WORKERS
-    assert workers.bytes / WORKERS <= 3_040  # some 60 tell when it joined, for logs of jobs before that
+    assert (
+        workers.bytes / WORKERS <= 3_080
+    )  # some 60 tell when it joined, for logs of jobs before that; 40 what its store has room for
 
 
 @pytest.mark.asyncio

@@ -116,7 +116,7 @@ class LoadedFunctions:
         paths = {need.value: replica_path(self.replicas, need.value, need.attempt) for need in needs}
         with resolving(paths) as referenced:
             try:
-                return load_arguments(parcel)
+                return load_arguments(referenced.filled(parcel))
             except BaseException as error:
                 if referenced.gone:
                     raise InputGoneError(referenced.gone) from error

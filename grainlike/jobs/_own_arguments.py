@@ -1,0 +1,176 @@
+"""Large arguments of a program's calls as values of its own: each leaves the program once, however many calls have it.
+
+These are ready values (`delayed_value`), and buffers that several calls of one batch have. A buffer is still the same
+value in later batches while the object that holds it lives, and has not changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+from weakref import ref
+
+from grainlike.graph import LOOKED_AT, READY, Node, RemoteValue, ValueFetcher
+from grainlike.payload import (
+    SHARED_LEAST,
+    STAY_BYTES,
+    Payload,
+    buffer_reference,
+    dump_value,
+    have_same_bytes,
+    place_of,
+)
+
+__all__ = ["OwnArguments", "OwnValueHolder"]
+
+KNOWN_MOST = 1 << 30
+"""Bytes of the buffers that are kept for later batches, at most."""
+
+_SCALARS = (int, float, bool, complex, type(None))
+
+_Place = tuple[int, int]
+"""Address and length of a buffer."""
+
+
+class OwnValueHolder(ValueFetcher, Protocol):
+    """Fetcher whose source keeps values of the program's own, as far as they are made here."""
+
+    @property
+    def takes_own(self) -> bool:
+        """True if large arguments may be values of the program's own."""
+        ...
+
+    def own(self, payload: Payload, value: object) -> RemoteValue:
+        """Keep a copy of a payload as a value of the program's own, and return the reference to it, with `value`."""
+        ...
+
+    def own_payload(self, value: int) -> Payload | None:
+        """Return the payload of a value of the program's own; None where it is kept no more."""
+        ...
+
+
+class _KnownBuffer(NamedTuple):
+    """Buffer that is a value: the reference, and the object that holds the buffer."""
+
+    reference: RemoteValue
+    holder: ref[object]
+
+
+class OwnArguments:
+    """Makes values of the program's own of the large arguments of calls; `holder` keeps them.
+
+    Example::
+
+        own = OwnArguments(fetcher)
+        own.refer(node)                                         # before its arguments are taken
+        (first, values), (second, _) = own.share([dump_arguments((array, at), {}, what="f") for at in range(2)])
+        own.end_batch()                                         # once the calls were submitted
+    """
+
+    def __init__(self, holder: OwnValueHolder) -> None:
+        self._holder = holder
+        self._known: dict[_Place, _KnownBuffer] = {}
+        self._batch: dict[_Place, RemoteValue] = {}
+        self.holds = False
+        """True if there is something for `end_batch` to let go of."""
+
+    def refer(self, node: Node) -> None:
+        """Let the large ready values that a call needs be values of the program's own."""
+        for dep in node.deps:
+            if dep.function is READY:
+                reference = dep.reference
+                if reference is None or reference.fetcher is not self._holder:
+                    self._look_at(dep)
+
+    def _look_at(self, node: Node) -> None:
+        value = node.value
+        if type(value) in _SCALARS:
+            node.function = LOOKED_AT
+            return
+        try:
+            payload = dump_value(value)
+        except Exception:  # noqa: BLE001 - whoever packs the call's arguments says what cannot travel
+            return
+        if payload.nbytes <= STAY_BYTES:
+            node.function = LOOKED_AT
+        elif self._holder.takes_own:
+            node.refer(self._holder.own(payload, value))
+
+    def share(self, payloads: Sequence[Payload]) -> list[tuple[Payload, list[int]]]:
+        """Return the payloads of a batch of calls with references in place of the buffers that several of them have,
+        and the values that each refers to so.
+        """
+        if not self._holder.takes_own:
+            return [(payload, []) for payload in payloads]
+        places = [[_place(buffer) for buffer in payload.buffers] for payload in payloads]
+        counts: dict[_Place, int] = {}
+        for mine in places:
+            for place in {place for place in mine if place is not None}:
+                counts[place] = counts.get(place, 0) + 1
+        return [self._shared(payload, mine, counts) for payload, mine in zip(payloads, places, strict=True)]
+
+    def end_batch(self) -> None:
+        """Let go of the values of a batch that was submitted: its jobs refer to them."""
+        self._batch.clear()
+        self.holds = False
+
+    def _shared(
+        self, payload: Payload, places: Sequence[_Place | None], counts: dict[_Place, int]
+    ) -> tuple[Payload, list[int]]:
+        buffers = list(payload.buffers)
+        values: dict[int, None] = {}
+        for at, place in enumerate(places):
+            value = None if place is None else self._value_of(memoryview(buffers[at]), place, counts[place])
+            if value is not None:
+                buffers[at] = buffer_reference(value)
+                values[value] = None
+        return (Payload(payload.data, tuple(buffers)), list(values)) if values else (payload, [])
+
+    def _value_of(self, buffer: memoryview, place: _Place, count: int) -> int | None:
+        """Return the value that a buffer is; None for one that a single call has."""
+        reference = self._batch.get(place) or self._known_at(buffer, place)
+        if reference is None and count > 1:
+            reference = self._holder.own(Payload(b"", (buffer,)), None)
+            self._keep(reference, buffer, place)
+        if reference is None:
+            return None
+        self._batch[place] = reference
+        self.holds = True
+        return reference.id
+
+    def _known_at(self, buffer: memoryview, place: _Place) -> RemoteValue | None:
+        """Return the value that a buffer was in an earlier batch, if it has not changed."""
+        known = self._known.get(place)
+        if known is None:
+            return None
+        kept = self._holder.own_payload(known.reference.id) if known.holder() is buffer.obj else None
+        if kept is not None and have_same_bytes(buffer, memoryview(kept.buffers[0])):
+            return known.reference
+        del self._known[place]
+        return None
+
+    def _keep(self, reference: RemoteValue, buffer: memoryview, place: _Place) -> None:
+        """Keep a value for later batches, as long as the object lives that holds the buffer."""
+        try:
+            self._known[place] = _KnownBuffer(reference, ref(buffer.obj, self._forgets(place, reference.id)))
+        except TypeError:  # such objects have no weak references
+            return
+        while sum(length for _, length in self._known) > KNOWN_MOST:
+            del self._known[next(iter(self._known))]
+
+    def _forgets(self, place: _Place, value: int) -> Callable[[object], None]:
+        """Return what forgets a value when the object is gone that held it: from any thread."""
+        known = self._known
+
+        def forget(_: object) -> None:
+            found = known.get(place)
+            if found is not None and found.reference.id == value:
+                del known[place]
+
+        return forget
+
+
+def _place(buffer: bytes | bytearray | memoryview) -> _Place | None:
+    """Return where a buffer is; None for a small one."""
+    view = memoryview(buffer)
+    return None if view.nbytes < SHARED_LEAST else place_of(view)
