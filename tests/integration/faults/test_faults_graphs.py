@@ -25,6 +25,7 @@ from grainlike import (
     wait,
 )
 from grainlike.client._connection import call
+from grainlike.head import _functions
 from grainlike.scheduler import HeadScheduler
 from grainlike.wire import AskSessions, RetrySpec, SessionsAre, Submit, SubmittedFunction
 
@@ -303,6 +304,22 @@ async def test_large_inner_values_stay_until_they_are_used_and_come_back_after_a
         assert (owners.pins, owners.unreferred, owners._owners) == ({}, {}, {})
 
 
+async def test_functions_of_calls_that_wait_are_kept_though_their_program_has_gone(gates, monkeypatch):
+    monkeypatch.setattr(_functions, "UNOWNED_MOST", 0)
+    monkeypatch.setattr(_functions, "UNOWNED_BYTES", 0)
+    monkeypatch.setattr(_functions, "_SWEEP_JOBS", 0)
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(1)) as head:
+        async with connect(session="sweep") as ex:
+            ex.name("end", (add @ Cores(1))((step @ Cores(1))(gate.visit, 1, 1)))
+            visitor = await gate.arrival()
+        functions = head_of(head).state.functions
+        assert functions.count == 2  # both were swept for when their program left
+        visitor.release()
+        async with connect(session="sweep") as ex:
+            assert await ex.placeholders()["end"] == 3
+        await until(lambda: functions.count == 0)
+
+
 async def test_a_later_program_goes_on_from_names_that_it_finds(gates):
     async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(2)) as head:
         async with connect(session="sweep") as ex:
@@ -376,7 +393,7 @@ async def test_a_large_outcome_stays_at_its_worker_and_is_had_by_the_next_progra
         async with connect(session="sweep") as ex:
             assert (await ex.placeholders()["array"])[-1] == 99_999
             await ex.forget("array")
-        await until(lambda: not books(head))
+            await until(lambda: not books(head))  # now, and not when the program has left
         owners = head_of(head).state.owners
         assert (owners.pins, owners.unreferred, owners._owners) == ({}, {}, {})
         assert gate.visits == 1

@@ -97,10 +97,11 @@ def test_what_waits_for_a_failed_call_fails_whatever_else_it_needs(graph: CallGr
 
 
 def test_calls_that_only_a_failed_one_needed_are_named_once_no_program_decides(graph: CallGraph) -> None:
-    graph.enter(made(5, 2, goes_on=True))
+    for call in (made(5), made(6, 1, 5, goes_on=True)):
+        graph.enter(call)
     graph.detach()
-    assert ended(graph, 1, ERROR, good=False) == [3, 4]
-    assert graph.fail(graph.calls[5]) == []
+    assert ended(graph, 1, ERROR, good=False) == [3, 4, 6]
+    assert graph.fail(graph.calls[6]) == []
     assert [call.child for call in graph.fail(graph.calls[3])] == [2]
     assert [call.child for call in graph.fail(graph.calls[4])] == [3]
 
