@@ -171,7 +171,7 @@ def test_the_suite_of_the_page_passes_with_both_plugins(tmp_path):
         timeout=LIMIT_S,
         check=False,
     )
-    assert "10 passed, 1 error" in ended.stdout, ended.stdout + ended.stderr
+    assert "14 passed, 1 error" in ended.stdout, ended.stdout + ended.stderr
     assert "test_mistakes.py::test_without_a_loop has no event loop" in ended.stdout
     assert "PASSED test_with_asyncio.py::test_one_call" in ended.stdout
     assert "PASSED test_sweep.py::test_a_node_fails[asyncio]" in ended.stdout
