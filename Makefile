@@ -55,7 +55,7 @@ begin_launch = $(if $(1),beside launch-$(firstword $(1)) env GRAINLIKE_TEST_LAUN
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-engines test-pythons test-launch test-dashboard test-long test-kernel bugs check house docs lint format bench clean
+.PHONY: help demo test test-engines test-pythons test-examples test-launch test-dashboard test-long test-kernel bugs check house docs lint format bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ endif
 
 test-engines: $(ENGINES)/.engines  ## run the tests of Dask, Ray, Celery (with a Redis server of their own) and MPI, and others' suites on our parts
 	GRAINLIKE_TEST_ENGINES="plain dask dask-scheduler ray celery" $(ENGINES)/bin/python -m pytest tests/engines $(ARGS)
+
+test-examples: $(VENV)/.examples  ## run the examples; that with PyTorch where it is installed
+	GRAINLIKE_TEST_EXAMPLES=1 $(BIN)/python -m pytest tests/examples $(ARGS)
 
 test-pythons: $(VENV)/.dev  ## install the wheel under each of PYTHONS that is there, in .venv-pythons, run a job with it, and then the tests of units (ARGS="-k wire")
 	@mkdir -p .venv-pythons/empty && rm -f .venv-pythons/*.whl
@@ -121,6 +124,11 @@ test-dashboard: $(VENV)/.browser  ## look at the dashboard's pages, and at the s
 $(VENV)/.browser: $(VENV)/.dev
 	@echo "Installing what drives a browser into $(VENV) (once) ..."
 	@$(PIP) --group browser
+	@touch $@
+
+$(VENV)/.examples: $(VENV)/.dev
+	@echo "Installing what the examples take into $(VENV) (once) ..."
+	@$(PIP) --group examples
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.dev

@@ -6,12 +6,14 @@ A link from page to page leads to the same place in the folder; a link to a file
 """
 
 import ast
+import json
 import os
 import re
 import shutil
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 from api_pages import api_pages
 from command_pages import command_pages
@@ -29,6 +31,8 @@ _OTHERS = {
     "worker/README.md": "worker.md",
     "worker/Containerfile": "worker_image.md",
     "worker/units": "worker_units.md",
+    "examples/README.md": "examples/index.md",
+    "examples/sweep.ipynb": "examples/sweep.md",
     "tutorials/README.md": "tutorials/index.md",
     "tests/launch/fakes/README.md": "launching/fakes.md",
     "tests/launch/fakes/README-kubernetes.md": "launching/fakes_kubernetes.md",
@@ -43,8 +47,8 @@ def places() -> dict[Path, str]:
         place = path.relative_to(ROOT / "docs")
         if path.is_file() and place.parts[0] != "_site":
             shown[path] = place.as_posix()
-    for path in sorted((ROOT / "tutorials").glob("[0-9]*.py")):
-        shown[path] = f"tutorials/{path.stem}.md"
+    for path in sorted([*(ROOT / "tutorials").glob("[0-9]*.py"), *(ROOT / "examples").glob("*.py")]):
+        shown[path] = f"{path.parent.name}/{path.stem}.md"
     shown.pop(ROOT / "README.md")  # the front page has its place; links to it lead there
     return shown
 
@@ -71,7 +75,7 @@ def stage(folder: Path) -> None:
 
 
 def _page(source: Path) -> str:
-    """Return a file as Markdown: a tutorial is its docstring and its program."""
+    """Return a file as Markdown: a tutorial is its docstring and its program, a notebook its cells."""
     if source.is_dir():
         return _folder(source)
     text = source.read_text()
@@ -80,13 +84,21 @@ def _page(source: Path) -> str:
         about, _, output = rest.partition("It prints::\n")
         program = text.partition('"""')[2].partition('"""')[2].strip("\n")
         printed = textwrap.dedent(output).strip("\n")
-        return (
-            f"# {title.rstrip('.')}\n{about}\n`{source.relative_to(ROOT)}`\n\n```python\n{program}\n```\n\n"
-            f"It prints:\n\n```text\n{printed}\n```\n"
-        )
+        shown = f"It prints:\n\n```text\n{printed}\n```\n" if printed else ""
+        return f"# {title.rstrip('.')}\n{about}\n`{source.relative_to(ROOT)}`\n\n```python\n{program}\n```\n\n{shown}"
+    if source.suffix == ".ipynb":
+        return "\n".join(map(_cell, json.loads(text)["cells"])) + f"\n`{source.relative_to(ROOT)}`\n"
     if source.suffix == ".md":
         return text
     return f"# {source.name}\n\n```text\n{text}\n```\n"
+
+
+def _cell(cell: dict[str, Any]) -> str:
+    """Return a cell of a notebook as Markdown, with the outputs that are kept in it."""
+    if cell["cell_type"] == "markdown":
+        return f"{cell['source']}\n"
+    shown = [output.get("text") or output["data"]["text/plain"] for output in cell["outputs"]]
+    return f"```python\n{cell['source']}\n```\n" + "".join(f"\n```text\n{text}\n```\n" for text in shown)
 
 
 def _folder(source: Path) -> str:

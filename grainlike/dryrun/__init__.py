@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
-    from grainlike.dryrun._dry_run import dry_run
+    from grainlike.dryrun._dry_run import dry_run, rehearse, roots_of
     from grainlike.dryrun._plan import Plan, PlannedJob, Unsatisfiable
 
 __all__ = [
@@ -13,6 +13,8 @@ __all__ = [
     "PlannedJob",
     "Unsatisfiable",
     "dry_run",
+    "rehearse",
+    "roots_of",
 ]
 
 if not TYPE_CHECKING:  # else any name would be there
@@ -23,5 +25,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "PlannedJob": "_plan",
             "Unsatisfiable": "_plan",
             "dry_run": "_dry_run",
+            "rehearse": "_dry_run",
+            "roots_of": "_dry_run",
         },
     )

@@ -13,9 +13,9 @@ from grainlike.resources import Allocation, Request, offer_of
 
 if TYPE_CHECKING:
     from grainlike.dryrun._workload import DryRunWorkload, Durations
-    from grainlike.simulation import Rehearsal
+    from grainlike.simulation import NodePlan, Rehearsal
 
-__all__ = ["dry_run"]
+__all__ = ["dry_run", "rehearse", "roots_of"]
 
 _STEPS = 200
 """Number of events between two yields to the event loop: some milliseconds' worth."""
@@ -71,21 +71,32 @@ async def dry_run(
         plan = await dry_run(merged_, workers=[Node(16, "64Gi")] * 4, durations={"fit": 40, "merge": 5})
         print(plan)
     """
+    nodes = unfinished_nodes(roots_of(placeholders))
+    excuse(nodes)
+    return await rehearse(nodes, _offers(workers), durations, default, sizes)
+
+
+async def rehearse(
+    nodes: Sequence[Node],
+    workers: Sequence[Allocation | NodePlan],
+    durations: Durations,
+    default: float | None,
+    sizes: Mapping[str, int] | None,
+) -> Plan:
+    """Return a plan of these nodes of a graph on workers that may come and go. Raises as `dry_run`."""
     # A program that only runs its graphs never loads the simulation.
     from grainlike.dryrun._workload import rehearsed
     from grainlike.simulation import Rehearsal
 
-    nodes = unfinished_nodes(_roots(placeholders))
-    excuse(nodes)
-    offers = _offers(workers)
     graph = rehearsed(nodes, durations, default, sizes)
-    rehearsal = Rehearsal(graph.workload, offers)
+    rehearsal = Rehearsal(graph.workload, workers)
     while rehearsal.advance(_STEPS):
         await checkpoint()
-    return _plan(graph, rehearsal, offers)
+    return _plan(graph, rehearsal, [work if isinstance(work, Allocation) else work.offer for work in workers])
 
 
-def _roots(placeholders: Sequence[Delayed[Any] | Iterable[Delayed[Any]]]) -> list[Node]:
+def roots_of(placeholders: Sequence[Delayed[Any] | Iterable[Delayed[Any]]]) -> list[Node]:
+    """Return the nodes of placeholders, or of one iterable of them. Raises `TypeError` for anything else."""
     if len(placeholders) == 1 and not isinstance(placeholders[0], Delayed):
         only = placeholders[0]
         if isinstance(only, str | bytes) or not isinstance(only, Iterable):

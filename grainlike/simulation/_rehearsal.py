@@ -16,7 +16,7 @@ _AT_ONCE = Network(link=Delay(), pipe=Delay(), spawn=Delay(), rest=Delay(), stop
 
 
 class Rehearsal:
-    """Runs of a workload by the schedulers on workers that stay: one for each offer, named n1, n2, and so on.
+    """Runs of a workload by the schedulers on workers: one for each offer or plan of a node, named n1, n2, and so on.
 
     Links and processes cost no time: all seconds are the jobs' own. The same arguments give the same runs.
 
@@ -28,8 +28,8 @@ class Rehearsal:
         rehearsal.makespan, rehearsal.runs()
     """
 
-    def __init__(self, workload: Workload, offers: Sequence[Allocation]) -> None:
-        nodes = [NodePlan(offer) for offer in offers]
+    def __init__(self, workload: Workload, offers: Sequence[Allocation | NodePlan]) -> None:
+        nodes = [offer if isinstance(offer, NodePlan) else NodePlan(offer) for offer in offers]
         self._world = World(0, workload, nodes, network=_AT_ONCE, closed=True, witness=RunRecorder)
         witness = self._world.witness
         assert isinstance(witness, RunRecorder)

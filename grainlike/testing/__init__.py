@@ -1,7 +1,8 @@
 """Testing kit: clusters of real workers on one machine, with nodes, cores and GPUs that it need not have.
 
 For pytest, `pytest_plugins = ["grainlike.testing.plugin"]` in the topmost `conftest.py` brings the fixtures
-`executor` and `cluster`; docs/how-to/testing.md shows them. `Cluster` is for other frameworks, and needs no extra::
+`executor` and `cluster`; docs/how-to/testing.md shows them. `VirtualCluster` plans in virtual time, and runs nothing.
+`Cluster` is for other frameworks, and needs no extra::
 
     from grainlike import Cores, GPUs
     from grainlike.testing import Cluster
@@ -18,9 +19,10 @@ from grainlike._later import later
 
 if TYPE_CHECKING:
     from grainlike.testing._cluster import Cluster
+    from grainlike.testing._virtual import VirtualCluster
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "VirtualCluster"]
 
 # The plugin is loaded by runs of pytest that may have no use for a cluster.
 if not TYPE_CHECKING:
-    __getattr__ = later(__name__, {"Cluster": "_cluster"})
+    __getattr__ = later(__name__, {"Cluster": "_cluster", "VirtualCluster": "_virtual"})

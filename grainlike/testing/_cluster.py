@@ -210,6 +210,39 @@ class Cluster:
         finally:
             await self._links.ask("release", name)
 
+    @asynccontextmanager
+    async def slow(self, name: str, seconds: float) -> AsyncIterator[None]:
+        """Let all that a worker and the head send each other arrive `seconds` later while the block lasts.
+
+        The delay is that of a long way, not of a narrow one: all that is sent meanwhile is under way at the same time,
+        and comes in order and without loss. A job on this worker is seen to take `2 * seconds` more. After the block
+        all that is still under way arrives at once. With more than 15 s the head gives the worker no jobs for as long
+        as nothing comes. Large values that pass from worker to worker do not use this link.
+
+        However the block ends, by cancellation too, the delay ends.
+
+        Args:
+            name: name of the worker.
+            seconds: time on the way, in each direction.
+
+        Raises:
+            KeyError: there is no worker of that name.
+            ValueError: `seconds` is negative, or no number.
+
+        Example::
+
+            async with cluster.slow("n1", 0.2):
+                assert await (train @ GPUs(1))("small") == 3
+        """
+        self._check_known(name)
+        if not 0 <= seconds < float("inf"):
+            raise ValueError(f"a delay is 0 seconds or more, not {seconds!r}")
+        await self._links.ask("slow", name, float(seconds))
+        try:
+            yield
+        finally:
+            await self._links.ask("prompt", name)
+
     def _check_known(self, name: str) -> None:
         """Raise `KeyError` if there is no worker of that name."""
         if name not in self._nodes:

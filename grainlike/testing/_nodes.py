@@ -81,12 +81,12 @@ class Relay:
         script = Path(__file__).with_name("_relay.py")
         return cls(await anyio.open_process([sys.executable, str(script), str(head_port)], stderr=None))
 
-    async def ask(self, command: str, name: str) -> str:
+    async def ask(self, command: str, name: str, *arguments: float) -> str:
         """Give it a command, and return its answer. Cancelled, it waits for the answer first."""
         answer = b""
         with anyio.CancelScope(shield=True):
             async with self._turn:
-                await self._commands.send(f"{command} {name}\n".encode())
+                await self._commands.send(" ".join([command, name, *map(str, arguments)]).encode() + b"\n")
                 answer = await self._answers.receive_until(b"\n", 100)
         return answer.decode()
 

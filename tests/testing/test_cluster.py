@@ -93,6 +93,38 @@ async def test_in_a_partition_nothing_passes_and_afterwards_all_does(tmp_path):
 
 
 @pytest.mark.anyio
+async def test_on_a_slow_link_all_arrives_later_and_after_the_block_at_once(tmp_path):
+    mark = tmp_path / "mark"
+
+    @delayed
+    def leave_mark():
+        mark.touch()
+        return GVAR.instance
+
+    with anyio.fail_after(LIMIT_S):
+        async with Cluster([GPUs(1), Cores(1)]) as cluster:
+            async with cluster.slow("n1", 0.1):
+                began = anyio.current_time()
+                assert await (leave_mark @ GPUs(1))() == "n1"
+                assert anyio.current_time() - began >= 0.2  # there and back
+            mark.unlink()
+            async with cluster.slow("n1", 10 * LIMIT_S):
+                r_ = start((leave_mark @ GPUs(1))())
+                for _ in range(3):  # the way to the other worker and back is as long as that to the mark
+                    assert (await (place @ Cores(1))())[0] == "n2"
+                assert not mark.exists()
+            assert await r_ == "n1"
+            assert mark.exists()
+            with pytest.raises(KeyError, match="no worker 'n3'"):
+                async with cluster.slow("n3", 1):
+                    pass
+            for wrong in (-1, float("nan"), float("inf")):
+                with pytest.raises(ValueError, match="0 seconds or more"):
+                    async with cluster.slow("n1", wrong):
+                        pass
+
+
+@pytest.mark.anyio
 async def test_a_worker_that_does_not_start_is_told_of_with_its_log():
     with anyio.fail_after(LIMIT_S):
         cluster = Cluster([Cores(1) | GPUs(1)])  # a choice is no offer, says the worker
@@ -139,7 +171,7 @@ def test_the_suite_of_the_page_passes_with_both_plugins(tmp_path):
         timeout=LIMIT_S,
         check=False,
     )
-    assert "10 passed, 1 error" in ended.stdout, ended.stdout + ended.stderr
+    assert "14 passed, 1 error" in ended.stdout, ended.stdout + ended.stderr
     assert "test_mistakes.py::test_without_a_loop has no event loop" in ended.stdout
     assert "PASSED test_with_asyncio.py::test_one_call" in ended.stdout
     assert "PASSED test_sweep.py::test_a_node_fails[asyncio]" in ended.stdout

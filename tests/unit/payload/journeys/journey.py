@@ -299,7 +299,8 @@ def case_source_lines_of_an_exception():
     told = str(error_of(fails, 7).__cause__)
     assert ", in fails\n" in told
     # Not every Python keeps the lines of every `__main__`: what comes from afar tells no less than what fails here.
-    assert (line in told) == (line in here)
+    # That of `python -c` is kept by code object since 3.14, and code objects travel without it.
+    assert (line in told) == (line in here) or (sys.version_info >= (3, 14) and line not in told)
 
 
 def case_exception_of_a_module():

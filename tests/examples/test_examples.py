@@ -1,0 +1,156 @@
+"""The examples do what they say, where what they take is installed; `make test-examples` installs it.
+
+Each stands alone, is short enough to be read at once, and has a page on the site.
+"""
+
+import ast
+import asyncio
+import doctest
+import importlib.util
+import os
+import re
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from limits import LIMIT_S
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+MOST_LINES = 120
+PROMISED = os.environ.get("GRAINLIKE_TEST_EXAMPLES") == "1"
+"""All that examples take is installed, but PyTorch, which is large."""
+
+
+def need(*modules: str) -> None:
+    """Skip the test where a module is not installed; fail where it is promised to be."""
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    if missing and PROMISED and missing != ["torch"]:
+        pytest.fail(f"not installed: {missing}")
+    if missing:
+        pytest.skip(f"not installed: {missing}")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_an_example_is_short_and_listed(path: Path) -> None:
+    assert len(path.read_text().splitlines()) < MOST_LINES
+    assert f"({path.name})" in (EXAMPLES / "README.md").read_text()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="the examples are for two cores or more")
+@pytest.mark.parametrize(
+    ("name", "modules"),
+    [
+        ("metals.py", ["ase"]),
+        ("model_search.py", ["joblib", "sklearn"]),
+        ("early_stopping.py", ["torch"]),
+    ],
+)
+def test_an_example_prints_what_it_says(name: str, modules: list[str], tmp_path: Path) -> None:
+    need(*modules)
+    path = EXAMPLES / name
+    _, _, said = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("It prints::\n")
+    ended = subprocess.run(
+        [sys.executable, str(path)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    expected = textwrap.dedent(said).strip("\n") + "\n"
+    assert doctest.OutputChecker().check_output(expected, ended.stdout, doctest.ELLIPSIS), ended.stdout
+
+
+def test_the_notebook_gives_the_outputs_that_it_shows(tmp_path: Path) -> None:
+    import nbformat
+    from nbclient import NotebookClient
+    from notebooks import kernel_environment
+
+    path = EXAMPLES / "sweep.ipynb"
+    shown = nbformat.read(path, as_version=4)
+    sources = [line for cell in shown.cells for line in cell.source.splitlines()]
+    assert len(sources) < MOST_LINES
+    run = nbformat.read(path, as_version=4)
+    client = NotebookClient(run, timeout=LIMIT_S, resources={"metadata": {"path": str(tmp_path)}})
+    client.execute(env=kernel_environment(tmp_path))
+    assert [outputs(cell) for cell in run.cells] == [outputs(cell) for cell in shown.cells]
+    assert sum(outputs(cell) != [] for cell in run.cells) >= 3
+
+
+def outputs(cell: Any) -> list[str]:
+    """Texts that a cell shows."""
+    return [output.get("text") or output["data"]["text/plain"] for output in cell.get("outputs", [])]
+
+
+def loaded(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@asynccontextmanager
+async def serving(app: Any) -> AsyncIterator[str]:
+    """Address of the service, run as `uvicorn web_service:app` does."""
+    import uvicorn
+
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        task = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = server.force_exit = True
+            await task
+
+
+async def until_job(events: AsyncIterator[Any], kind: str, job: int) -> str:
+    """Wait for an event of a job, by its number; return the outcome that it tells of."""
+    async for event in events:
+        if event.kind == kind and event.job == job:
+            return str(event.outcome)
+    raise AssertionError("the executor has closed")
+
+
+@pytest.mark.asyncio
+async def test_the_service_answers_streams_and_cancels_for_clients_that_leave() -> None:
+    need("fastapi", "httpx", "uvicorn")
+    import httpx
+
+    service = loaded("web_service")
+    async with (
+        asyncio.timeout(30),
+        serving(service.app) as address,
+        httpx.AsyncClient(base_url=address, timeout=LIMIT_S) as client,
+    ):
+        estimate = (await client.get("/pi?points=20000")).json()["pi"]
+        assert estimate == pytest.approx(3.14, abs=0.05)
+        lines = (await client.get("/walk?steps=50")).text.split()
+        assert len(lines) == 50
+        assert re.fullmatch(r"-?\d+", lines[-1])
+
+        events = service.app.state.executor.events()
+        impatient = asyncio.create_task(client.get("/pi?points=1000000000000&jobs=1"))
+        assert await until_job(events, "job_started", 4) == ""
+        impatient.cancel()
+        assert await until_job(events, "job_ended", 4) == "cancelled"
+
+        host, port = address.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /walk?steps=1000000000&pause=0.1 HTTP/1.1\r\nHost: service\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        writer.transport.abort()
+        assert await until_job(events, "job_ended", 5) == "cancelled"
+        assert (await client.get("/state")).json() == {"succeeded": 3, "failed": 0, "cancelled": 2}
