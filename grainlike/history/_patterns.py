@@ -16,12 +16,21 @@ def matcher(pattern: str) -> Callable[[str], object]:
     """Return a function that is true for names that match a shell pattern; for all names, if that is empty.
 
     It compiles the pattern once: many names are compared, and `fnmatchcase` would keep each client's pattern for ever.
+
+    Example::
+
+        >>> bool(matcher("fit*")("fit_model")), bool(matcher("fit*")("load")), bool(matcher("")("load"))
+        (True, False, True)
     """
     return re.compile(translate(pattern)).match if pattern else lambda name: True  # noqa: ARG005 - the signature
 
 
 class HistoryFilter:
-    """Filter of ended jobs: those that a question means. `good`: those that gave a value are among them."""
+    """Filter of ended jobs: those that a question means.
+
+    Attributes:
+        good: jobs that gave a value may be among them.
+    """
 
     def __init__(self, asked: AskHistory) -> None:
         self._asked = asked
