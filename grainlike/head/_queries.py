@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from grainlike.engine import explain_unsubmitted
 from grainlike.graph import Node
-from grainlike.head._chains import CHAIN_MOST
 from grainlike.head._errors import name_of, refusal
 from grainlike.head._history import JobHistory
 from grainlike.head._logs import EndedSource, LogRouter, source_of
@@ -21,7 +20,7 @@ from grainlike.head._peers import WorkerConnection
 from grainlike.head._state import HeadState
 from grainlike.head.values._mover import ValueMover
 from grainlike.history import matcher
-from grainlike.jobs import Job, LogLine, WorkerInfo
+from grainlike.jobs import CHAIN_MOST, Job, LogLine, WorkerInfo
 from grainlike.resources import EMPTY, Allocation, Request
 from grainlike.scheduler import Explanation, HeadJob, JobState, PoolOffer, wanted_in_pools
 from grainlike.wire import AskJobs, JobRow

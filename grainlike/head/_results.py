@@ -11,7 +11,6 @@ from functools import partial
 from grainlike.engine import buffer_of
 from grainlike.graph import Node, StreamNode
 from grainlike.head._attempts import made_before
-from grainlike.head._chains import outcomes_of
 from grainlike.head._errors import error_of, name_of, stopped, text_of
 from grainlike.head._history import JobHistory
 from grainlike.head._kept_calls import RevivedJob
@@ -20,7 +19,7 @@ from grainlike.head._peers import WorkerConnection
 from grainlike.head._shared_memory import with_buffers
 from grainlike.head._state import HeadState
 from grainlike.head.values._client_values import ClientValues
-from grainlike.jobs import FirstOfChain, Job, Observer, OutcomeListener, Placement, close_all, nbytes_of
+from grainlike.jobs import FirstOfChain, Job, Observer, OutcomeListener, Placement, close_all, nbytes_of, outcomes_of
 from grainlike.payload import Payload, load_plain_values, load_value, told_of_error
 from grainlike.scheduler import FunctionTimed, HeadEvent, LineageDropped, ValuesReleased
 from grainlike.wire import Buffer, Code, Completed, Credit, Items, Parcel, unpack_parcels

@@ -8,7 +8,6 @@ from typing import Any
 
 from grainlike.engine import Fetcher
 from grainlike.graph import Function, Node, RunsIn, bare_arguments
-from grainlike.head._chains import chained_after, follower_of
 from grainlike.head._shared_memory import ObjectStore, size_of
 from grainlike.head._state import HeadState
 from grainlike.jobs import (
@@ -20,6 +19,8 @@ from grainlike.jobs import (
     OutcomeListener,
     OwnArguments,
     RepeatedArguments,
+    chained_after,
+    follower_of,
     is_big,
 )
 from grainlike.payload import (

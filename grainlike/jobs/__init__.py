@@ -7,6 +7,7 @@ from grainlike._later import later
 if TYPE_CHECKING:
     from grainlike.jobs._ahead import pack_ahead
     from grainlike.jobs._call_graph import CallGraph, GraphCall
+    from grainlike.jobs._chains import CHAIN_MOST, chained_after, follower_of, outcomes_of
     from grainlike.jobs._events import Event, Events, Feed, WorkersFeed
     from grainlike.jobs._interfaces import Lease, Observer, OutcomeListener, Worker
     from grainlike.jobs._job import (
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BIG",
+    "CHAIN_MOST",
     "LARGE",
     "NO_PARCEL",
     "CallGraph",
@@ -66,15 +68,18 @@ __all__ = [
     "WorkerInfo",
     "WorkersFeed",
     "allocation_of",
+    "chained_after",
     "close_all",
     "ended_jobs",
     "explanation_of",
+    "follower_of",
     "is_big",
     "job_is",
     "nbytes_of",
     "note_of",
     "outcome_alone",
     "outcomes_message",
+    "outcomes_of",
     "pack_ahead",
     "pack_calls",
     "retry_spec",
@@ -92,6 +97,10 @@ if not TYPE_CHECKING:  # else any name would be there
         __name__,
         {
             "BIG": "_repeated",
+            "CHAIN_MOST": "_chains",
+            "chained_after": "_chains",
+            "follower_of": "_chains",
+            "outcomes_of": "_chains",
             "CallGraph": "_call_graph",
             "GraphCall": "_call_graph",
             "LARGE": "_repeated",
