@@ -72,7 +72,14 @@ from grainlike.payload._scratch import (
     seal_replica,
 )
 from grainlike.payload._shared import SHARED_LEAST, SharedBuffers, SharedCopies, have_same_bytes, place_of
-from grainlike.payload._shared_directory import SharedDirectory, is_memory_small, is_shared_directory, memory_id
+from grainlike.payload._shared_directory import (
+    SPARE_LEAST,
+    SharedDirectory,
+    SpareFiles,
+    is_memory_small,
+    is_shared_directory,
+    memory_id,
+)
 from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, stored_bytes
 from grainlike.payload._too_large import stand_in
 from grainlike.payload._values import (
@@ -96,6 +103,7 @@ __all__ = [
     "MARK",
     "PREVIOUS",
     "SHARED_LEAST",
+    "SPARE_LEAST",
     "STAY_BYTES",
     "AppliedStep",
     "Awaited",
@@ -111,6 +119,7 @@ __all__ = [
     "SharedBuffers",
     "SharedCopies",
     "SharedDirectory",
+    "SpareFiles",
     "StepResult",
     "Store",
     "allocate_replica",

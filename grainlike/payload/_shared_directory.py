@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +17,9 @@ from pathlib import Path
 from grainlike.payload._payload import Buffer
 
 __all__ = [
+    "SPARE_LEAST",
     "SharedDirectory",
+    "SpareFiles",
     "flat",
     "is_memory_small",
     "is_shared_directory",
@@ -30,6 +33,9 @@ _HOME = Path("/dev/shm")  # noqa: S108 - ours is a directory of mode 0700 in it
 _PREFIX = "grainlike-store-"
 _LOCK = "owner.lock"
 _ALIGNED = 64
+
+SPARE_LEAST = 4 * 1024 * 1024
+"""Bytes from which a file is kept for another: to make a smaller one takes a millisecond or two."""
 _SMALL = 0.3
 
 
@@ -83,6 +89,93 @@ class SharedDirectory:
             _remove_all(self.path)
             os.close(self._lock)
             self._lock = -1
+
+
+class SpareFiles:
+    """Files of a directory in shared memory that nobody needs, for the next ones of about their sizes: to write over a
+    file takes half of the time that it takes to remove it and make another.
+
+    A file may still be mapped when it is kept. Whether it is shows a lease, which the system gives to nobody while
+    anybody else has the file open or mapped, with or without a descriptor; nobody can open it any more, as it has lost
+    its name.
+
+    Example::
+
+        spare = SpareFiles(directory)
+        spare.keep(directory / "v7-1")
+        spare.take(directory / "v8-1.part", size)      # True if it was of that size or little more, and nobody maps it
+        spare.shrink(0)
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.nbytes = 0
+        """Bytes of all of them."""
+        self._directory = directory
+        self._files: dict[Path, int] = {}
+        """Sizes, the oldest first."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    @property
+    def count(self) -> int:
+        """Return how many have been kept so far."""
+        return self._count
+
+    def keep(self, file: Path) -> bool:
+        """Take a file and its name; return False for one that cannot be kept: a link, small, or with other names."""
+        try:
+            found = file.lstat()
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_size < SPARE_LEAST:
+                return False
+            spare = self._directory / f"spare-{self._count}"
+            file.rename(spare)
+        except OSError:
+            return False
+        self._count += 1
+        self._files[spare] = found.st_size
+        self.nbytes += found.st_size
+        return True
+
+    def take(self, path: Path, size: int) -> bool:
+        """Let a file be `path`, with `size` bytes; return False where there is none for that."""
+        for file, has in list(self._files.items()):
+            if size <= has <= size + size // 8 and _is_unused(file, size):
+                self._forget(file)
+                file.rename(path)
+                return True
+        return False
+
+    def shrink(self, most: int, count: int | None = None) -> None:
+        """Remove the oldest until they have so many bytes at most; with `count`, those that were among the first so
+        many that were kept.
+        """
+        for file in list(self._files):
+            is_old = count is not None and int(file.name.rpartition("-")[2]) < count
+            if self.nbytes > most or is_old:
+                self._forget(file)
+                unlink(file)
+
+    def _forget(self, file: Path) -> None:
+        self.nbytes -= self._files.pop(file)
+
+
+def _is_unused(file: Path, size: int) -> bool:
+    """Return True if nobody has a file open or mapped; then it has this size."""
+    try:
+        fd = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        os.ftruncate(fd, size)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
 
 
 def is_shared_directory(path: str) -> bool:

@@ -1,6 +1,6 @@
 """Replicas of a worker: which files stay when jobs end one way or another, and copies to and from the head."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -198,6 +198,26 @@ def test_a_copy_goes_on_from_where_the_head_says(source: Worker, target: Worker)
         assert message.transfer == GENERATION + 5
         target.transfers.hear(ReplicaPart(5, 7, 1, message.at, message.size), [data])
     assert target.messages()[-1] == Fetched(5, 7, 1)
+    assert target.replicas.file(7, 1).read_bytes() == source.replicas.file(7, 1).read_bytes()
+
+
+def test_parts_that_wait_for_room_come_again_with_another_link_and_are_counted_once(
+    source: Worker, target: Worker
+) -> None:
+    source.transfers.hear(SendReplica(5, 7, 1, 0, 1 << 30))
+    parts = source.take()
+    waiting: list[Callable[[], None]] = []
+    run = target.replicas.start
+    target.replicas.start = lambda *call: waiting.append(lambda: run(*call))
+    for _ in range(2):
+        target.transfers.link_returned()
+        for message, data in parts:
+            assert isinstance(message, ReplicaPart)
+            target.transfers.hear(message, [data])
+        assert target.take() == []
+    (room_comes,) = waiting
+    room_comes()
+    assert target.messages() == [*(ReplicaCredit(5, len(data)) for _, data in parts), Fetched(5, 7, 1)]
     assert target.replicas.file(7, 1).read_bytes() == source.replicas.file(7, 1).read_bytes()
 
 

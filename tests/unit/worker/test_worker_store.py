@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import anyio
@@ -14,7 +14,16 @@ import pytest
 from waiting import until
 
 from grainlike import SerializationError
-from grainlike.payload import dump_value, load_value, map_replica, replica_size, write_replica
+from grainlike.payload import (
+    SpareFiles,
+    _shared_directory,
+    dump_value,
+    load_value,
+    map_replica,
+    private_map,
+    replica_size,
+    write_replica,
+)
 from grainlike.scheduler.store import Replica
 from grainlike.wire import Code, Completed, Need
 from grainlike_worker.store import _replicas, _rooms
@@ -241,6 +250,86 @@ async def test_whoever_is_given_up_while_a_value_is_spilled_for_it_hears_that(
         assert refused == ["nobody waits for it any more"]
         gate.set()
         await until(lambda: store.is_spilled(0))
+
+
+# --- files that are written over -------------------------------------------------------------------------------------
+
+
+class TakenFiles(SpareFiles):
+    """Files that nobody needs, with the names under which they were taken."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.taken: list[str] = []
+
+    def take(self, path: Path, size: int) -> bool:
+        taken = super().take(path, size)
+        self.taken += [path.name.partition(".")[0]] if taken else []
+        return taken
+
+
+@pytest.fixture
+def kept(places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> TakenFiles:
+    """Files that nobody needs, of whatever size."""
+    monkeypatch.setattr(_replicas, "SPARE_LEAST", 1)
+    monkeypatch.setattr(_shared_directory, "SPARE_LEAST", 1)
+    return TakenFiles(places[0])
+
+
+async def test_the_next_value_is_written_over_the_file_of_one_that_nobody_needs(
+    places: tuple[Path, Path], kept: TakenFiles
+) -> None:
+    async with opened(places, memory=1, scratch=0) as store:
+        store.replicas._files.spare = kept
+        await store.give(1)
+        store.replicas.drop([1], [1])
+        assert not store.replicas.file(1, 1).exists()
+        await store.give(2)
+        assert kept.taken == ["v2-1"]
+        assert store.holds(2)
+        store.replicas.spare([2], [1], is_spare=True)
+        await store.give(3)  # the evicted one's
+        assert kept.taken == ["v2-1", "v3-1"]
+        assert store.holds(3)
+        assert [path.name for path in places[0].iterdir()] == ["v3-1"]
+        store.replicas._files.spare = None
+
+
+async def test_files_that_nobody_needs_are_within_the_budget_and_gone_after_a_while(
+    places: tuple[Path, Path], kept: TakenFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(places, memory=3, scratch=0) as store:
+        store.replicas._files.spare = kept
+        for value in (1, 2):
+            await store.give(value)
+        store.replicas.drop([1, 2], [1, 1])
+        assert kept.nbytes == 2 * SIZE
+        room = await store.replicas.room_for_output(3, 1, 2 * SIZE)  # no file is as large
+        assert room.stat().st_size == 2 * SIZE
+        assert kept.nbytes == SIZE
+        store.replicas.give_back(3, 1)
+        await until(lambda: not list(places[0].iterdir()))
+        assert kept.nbytes == 0
+        monkeypatch.setattr(_replicas, "SPARE_S", 3600.0)
+        async with anyio.create_task_group() as tasks:
+            store.replicas.start = tasks.start_soon
+            await store.give(4)
+            store.replicas.drop([4], [1])
+            with mapped_by_somebody(places[0]):
+                await store.give(5)
+            assert store.holds(5)
+            tasks.cancel_scope.cancel()
+
+
+@contextmanager
+def mapped_by_somebody(directory: Path) -> Iterator[None]:
+    """Have the one file that nobody needs be mapped by somebody, and left as it is."""
+    (spare,) = directory.glob("spare-*")
+    before = spare.read_bytes()
+    with spare.open("rb") as opened:
+        data = private_map(opened.fileno(), SIZE)
+    yield
+    assert bytes(data) == before
 
 
 # --- copies ----------------------------------------------------------------------------------------------------------

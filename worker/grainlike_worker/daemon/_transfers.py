@@ -90,8 +90,12 @@ class ReplicaTransfers:
                 self._give_up(transfer)
 
     def link_returned(self) -> None:
-        """Forget what was to be sent over the last link: it is asked for anew, if it is wanted."""
+        """Forget what was to be sent over the last link: it is asked for anew, if it is wanted. Forget parts that wait
+        for room, too: they come again, as the head was not told that they were written.
+        """
         self._sends.clear()
+        for receive in self._receives.values():
+            receive.parts.clear()
 
     def close(self) -> None:
         """End all of them."""

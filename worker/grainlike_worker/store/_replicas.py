@@ -15,7 +15,9 @@ import anyio
 import anyio.to_thread
 
 from grainlike.payload import (
+    SPARE_LEAST,
     SharedDirectory,
+    SpareFiles,
     copy_replica,
     remove_replica,
     replica_file,
@@ -60,6 +62,9 @@ logger = logging.getLogger("grainlike.worker")
 
 UNLIMITED = StoreLimits(1 << 62)
 
+SPARE_S = 1.0
+"""Seconds for which a file that nobody needs is kept for the next value."""
+
 _UNWANTED = "nobody waits for it any more"
 
 Start = Callable[..., object]
@@ -90,6 +95,7 @@ class WorkerReplicas:
         limits: StoreLimits = UNLIMITED,
         scratch: SharedDirectory | None = None,
         held: HeldMemory | None = None,
+        spare: SpareFiles | None = None,
     ) -> None:
         self.path = path
         self.sizes: dict[Replica, int] = {}
@@ -104,7 +110,7 @@ class WorkerReplicas:
         self.evicted: Callable[[Replica], object] = _unheard
         self.changed: Callable[[], object] = bool
         self._place = limits.place
-        self._files = RoomFiles(path, limits.place, scratch, held)
+        self._files = RoomFiles(path, limits.place, scratch, held, spare)
         self._held: dict[Replica, Path] = {}
         """Memory of whole replicas that this process holds."""
         self._mind = StoreScheduler(
@@ -216,7 +222,8 @@ class WorkerReplicas:
             if room.path is not None:
                 return room.path
             try:
-                path = await self._files.allocate(self.file(*event.replica), event.size, room.answer)
+                free = self._mind.limit - self._mind.books.memory
+                path = await self._files.allocate(self.file(*event.replica), event.size, room.answer, free)
             except OSError as error:
                 self._misfit(room, event.replica, room.answer, error)
                 continue
@@ -325,13 +332,11 @@ class WorkerReplicas:
 
     def _discard(self, value: int, attempt: int) -> None:
         replica = (value, attempt)
-        self.sizes.pop(replica, None)
+        size = self.sizes.pop(replica, 0)
         if self.begun and (left := self.begun.pop(replica, None)) is not None:
             self._files.release(left.path)
         if self.path is not None:
-            remove_replica(replica_file(str(self.path), value, attempt))
-        if self._held:
-            self._files.release(self._held.pop(replica, None))
+            self._remove_file(replica, size)
         room = self.rooms.pop(replica, None)
         if room is not None:
             self._files.release(room.path)
@@ -385,10 +390,22 @@ class WorkerReplicas:
         if left is not None:  # of which the head learns when it wants the next copy to go on there
             self._files.release(left.path)
             return
-        del self.sizes[replica]
-        remove_replica(self.file(*replica))
-        self._files.release(self._held.pop(replica, None))
+        self._remove_file(replica, self.sizes.pop(replica))
         self.evicted(replica)
+
+    def _remove_file(self, replica: Replica, size: int) -> None:
+        """Remove a replica's file, or keep it for a moment: the next value may be written over it."""
+        spare = self._files.spare
+        if spare is not None and size >= SPARE_LEAST and spare.keep(self.file(*replica)):
+            self.start(self._give_back, spare, spare.count)
+            return
+        remove_replica(replica_file(self.directory, *replica))
+        if self._held:
+            self._files.release(self._held.pop(replica, None))
+
+    async def _give_back(self, spare: SpareFiles, count: int) -> None:
+        await anyio.sleep(SPARE_S)
+        spare.shrink(spare.nbytes, count)
 
     # --- the disk ----------------------------------------------------------------------------------------------------
 
@@ -428,7 +445,8 @@ def open_replicas(limits: StoreLimits = UNLIMITED, *, in_program: bool = False) 
     if limits.place is not None:
         SharedDirectory.sweep(limits.place)
     held = HeldMemory(in_program=in_program) if limits.is_held else None
-    replicas = WorkerReplicas(None if made is None else made.path, limits, held=held)
+    spare = None if made is None or limits.is_held else SpareFiles(made.path)
+    replicas = WorkerReplicas(None if made is None else made.path, limits, held=held, spare=spare)
     try:
         yield replicas
     finally:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import anyio
 import anyio.to_thread
 
-from grainlike.payload import SharedDirectory, allocate_replica, is_held, replica_room
+from grainlike.payload import SharedDirectory, SpareFiles, allocate_replica, is_held, replica_room
 from grainlike.scheduler.store import Tier
 from grainlike_worker.store._held_memory import HeldMemory
 
@@ -54,7 +54,7 @@ class RoomFiles:
     Example::
 
         files = RoomFiles(directory, Path("/var/tmp"))
-        room = await files.allocate(replica_path(directory, 7, 1), 200_064, Tier.SCRATCH)
+        room = await files.allocate(replica_path(directory, 7, 1), 200_064, Tier.SCRATCH, free=0)
         files.remove()
     """
 
@@ -64,20 +64,29 @@ class RoomFiles:
         place: Path | None,
         scratch: SharedDirectory | None,
         held: HeldMemory | None = None,
+        spare: SpareFiles | None = None,
     ) -> None:
         self.at_once = _AT_ONCE
         """Bytes of shared memory that are allocated in this thread."""
         self._directory = directory
         self._held = held
+        self.spare = spare
+        """Files of values that nobody needs any more, for the next ones; None where none are kept."""
         self._place = place
         self._scratch = scratch
         self._threads: anyio.CapacityLimiter | None = None
         self._numbers = itertools.count(1)
 
-    async def allocate(self, file: Path, size: int, tier: Tier) -> Path:
-        """Return a new file of `size` bytes, all of them allocated, in which the replica `file` is written. Raises
-        `OSError` where that is not possible.
+    async def allocate(self, file: Path, size: int, tier: Tier, free: int) -> Path:
+        """Return a file of `size` bytes, all of them allocated, in which the replica `file` is written. `free`: bytes
+        of the budget that are left then, which files may take that nobody needs. Raises `OSError` where that is not
+        possible.
         """
+        if tier is Tier.MEMORY and self.spare:
+            room = self.path(file, tier)
+            if self.spare.take(room, size):
+                return room
+            self.spare.shrink(max(0, free))
         if tier is Tier.MEMORY and size <= self.at_once:
             return self._allocated(file, size, tier)
         return await anyio.to_thread.run_sync(self._allocated, file, size, tier, limiter=self.limiter())
