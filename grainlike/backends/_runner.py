@@ -399,6 +399,9 @@ class BackendRunner:
         self.observers.append(recorder)
         self._counted = recorder.counted
 
+    def copies(self) -> None:
+        """Return None: no values stay at the workers of a backend."""
+
     def now(self) -> float:
         """Return the time on the clock of the calls' records, in seconds."""
         return time.monotonic()

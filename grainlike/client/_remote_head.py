@@ -414,6 +414,9 @@ class RemoteHead:
     def record(self, recorder: object) -> None:
         """Record nothing: the head does, for all its clients."""
 
+    def copies(self) -> None:
+        """Return None: the head records, for all its clients."""
+
     def now(self) -> float:
         """Return the time on this program's monotonic clock, in seconds."""
         return time.monotonic()

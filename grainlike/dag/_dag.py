@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from os import PathLike
+from time import monotonic
 from typing import Literal
 
 from grainlike.dag._callbacks import Callbacks
@@ -66,7 +67,8 @@ class Dag(NamedGraph):
                 at its first failure, and the others when that outcome arrives. Calls without resources, jobs with a
                 timeout, and jobs whose requests have more than amounts and tokens run by themselves beside the parts.
             trace: a file to write to at the end, for ui.perfetto.dev and chrome://tracing: which job ran when on
-                which core or GPU of which worker. It is opened before anything starts. If it cannot be written at the
+                which core or GPU of which worker, and which bytes of large values moved then, by a head in this
+                process. It is opened before anything starts. If it cannot be written at the
                 end, as the disk is full by then, a warning says so, and the report's `trace_error` has the reason.
 
         Raises:
@@ -97,8 +99,11 @@ class Dag(NamedGraph):
         if trace is None:
             return await self._run_on(executor, on_failure, timeout, callbacks, partition)
         with LateFile(trace) as file:
+            await executor.ready()
+            copies, began = executor.copies(), monotonic()
             report = await self._run_on(executor, on_failure, timeout, callbacks, partition)
-            return report.traced_to(file, str(trace))
+            moved = () if copies is None else [one for one in copies() if one.ended >= began]
+            return report.traced_to(file, str(trace), moved)
 
     async def _run_on(
         self,

@@ -163,12 +163,12 @@ class DagReport(Totals, Mapping[str, JobReport]):
         with LateFile(path) as file:
             file.write(trace(self._stretches(), self._depths()))
 
-    def traced_to(self, file: LateFile, name: str) -> Self:
-        """Write the trace to a file and return the report; a failure to write is recorded in it, since the report is
-        worth more than a trace.
+    def traced_to(self, file: LateFile, name: str, moved: Iterable[Stretch] = ()) -> Self:
+        """Write the trace, with the bytes that moved, to a file and return the report; a failure to write is recorded
+        in it, since the report is worth more than a trace.
         """
         try:
-            file.write(trace(self._stretches(), self._depths()))
+            file.write(trace([*self._stretches(), *moved], self._depths()))
         except Exception as error:  # noqa: BLE001 - whatever it is, hours of work have a report
             logger.warning("the trace %s was not written: %s", name, error)
             return replace(self, trace_error=error)

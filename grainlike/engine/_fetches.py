@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import Context
 from typing import Any, Protocol
 
-from grainlike.errors import ResourceError, ValueLostError
+from grainlike.errors import GraphError, ResourceError, ValueLostError
 from grainlike.eventloop import new_wakeup
 from grainlike.graph import Node, RemoteValue
 from grainlike.payload import Payload, Reference, applied, load_value
@@ -153,12 +153,18 @@ def staying_values(nodes: Iterable[Node]) -> list[RemoteValue]:
 
 
 def copy_made(value: RemoteValue, reader: RemoteValue) -> None:
-    """Have the call that made `reader` read the durable copy of `value`, whenever that is needed and lost. Both are
-    values of the same executor, which is open.
+    """Have the call that made `reader` read the durable copy of `value`, whenever that is needed and lost.
+
+    Raises:
+        GraphError: they are values of two executors.
+        ValueLostError: their executor has closed.
     """
     fetcher = value.fetcher
-    assert isinstance(fetcher, Fetcher)
-    assert fetcher is reader.fetcher
+    if fetcher is not reader.fetcher or not isinstance(fetcher, Fetcher):
+        raise GraphError(
+            "a copy is made by the executor that has the value: call `replicate` where that is the innermost"
+        )
+    fetcher.check(0)
     assert fetcher.source is not None
     fetcher.source.copied(value.id, reader.id)
 

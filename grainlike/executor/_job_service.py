@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,6 +18,7 @@ from grainlike.wire import AskHistory, HistoryIs, Totals
 if TYPE_CHECKING:
     from grainlike.head import Recorder
     from grainlike.jobs import Fleet
+    from grainlike.observe import Stretch
 
 __all__ = ["JobService"]
 
@@ -115,6 +116,12 @@ class JobService(Protocol):
 
     def record(self, recorder: Recorder) -> None:
         """Have a recorder told of all that runs."""
+
+    def copies(self) -> Callable[[], Iterator[Stretch]] | None:
+        """Return what gives the copies of large values, of which a record is kept from now on; None where the head is
+        elsewhere, or there is none.
+        """
+        ...
 
     def now(self) -> float:
         """Return the time on the clock of the jobs' records, in seconds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from grainlike.executor._live_views import LiveViews
     from grainlike.graph import Node
     from grainlike.head import Recorder
+    from grainlike.observe import Stretch
     from grainlike.telemetry import ObservedRunner
 
 __all__ = ["ExecutorBase"]
@@ -177,6 +179,12 @@ class ExecutorBase(Lifespan, BaseResolver):
         """Report no more events to `observer`; no-op if it is not registered."""
         if observer in self._service.observers:
             self._service.observers.remove(observer)
+
+    def copies(self) -> Callable[[], Iterator[Stretch]] | None:
+        """Return what gives the copies of large values, of which a record is kept from now on; None where the head is
+        elsewhere, or there is none.
+        """
+        return self._service.copies()
 
     def live_job(self, number: int, attempt: int) -> Job | None:
         """Return the job if it is alive and this is its current attempt, else None."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from grainlike.head import Recorder
     from grainlike.head.server import HeadStorage
     from grainlike.jobs import Fleet
+    from grainlike.observe import Stretch
 
 __all__ = ["LocalHead"]
 
@@ -189,6 +190,10 @@ class LocalHead:
     def record(self, recorder: Recorder) -> None:
         """Have a recorder told of all that runs."""
         self._service.record(recorder)
+
+    def copies(self) -> Callable[[], Iterator[Stretch]]:
+        """Return what gives the copies of large values, of which a record is kept from now on."""
+        return self._service.copies().stretches
 
     def now(self) -> float:
         """Return the time on the head's clock, in seconds."""

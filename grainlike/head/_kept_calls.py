@@ -98,9 +98,10 @@ class KeptCalls:
         return RevivedJob(number, job, spec.name, request, spec.timeout)
 
     def read_by(self, value: int, reader: int) -> None:
-        """Keep the call that made value `reader` as the one that reads the durable copy of `value`."""
+        """Keep the call that made value `reader`, which may be released, as what reads the durable copy of `value`."""
         self.lose_copy(value)
-        self._readers[value] = self._take(reader)
+        job, request = self._calls[reader]
+        self._readers[value] = Job(job.id, job.fn, None, job.parcel), request
 
     def lose_copy(self, value: int) -> None:
         """Drop the call that reads the durable copy of a value, if there is one."""

@@ -61,7 +61,7 @@ async def replicate(
         OSError: the copy cannot be written or read: no rights, no room; says where and why. The value stays as it is.
         ValueLostError: the value of one is lost, and cannot be made again; or its executor has closed.
         RuntimeError: there is no executor here.
-        GraphError: one was started by another executor, and has not finished.
+        GraphError: one was started by another executor, and has not finished; or, with `to`, has its value there.
         Whatever a call raised, as it is: of the first that failed.
 
     Example::

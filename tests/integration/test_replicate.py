@@ -128,3 +128,21 @@ async def test_after_the_end_of_its_executor_only_what_the_program_has_is_left()
     await replicate(here_, 2)
     with pytest.raises(ValueLostError, match="executor has closed"):
         await replicate(there_, 2)
+
+
+async def test_a_copy_of_another_executors_value_is_refused(tmp_path) -> None:
+    async with Executor(local=Cores(1)):
+        a_ = job(1)
+        await replicate(a_, 1)
+        async with Executor(local=Cores(1)):
+            with pytest.raises(GraphError, match="the executor that has the value"):
+                await replicate(a_, to=tmp_path.as_uri())
+        await replicate(a_, to=tmp_path.as_uri())
+
+
+async def test_no_place_and_no_number_is_refused() -> None:
+    async with Executor(local=Cores(1)):
+        with pytest.raises(TypeError, match="takes a number of replicas"):
+            await replicate(delayed_value(1))  # type: ignore[call-overload]
+        with pytest.raises(ValueError, match="takes a URL such as"):
+            await replicate(delayed_value(1), to="scratch")

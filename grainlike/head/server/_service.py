@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # only a head to which others connect has one
     from grainlike.head.fleet import FleetDriver
     from grainlike.head.server._endpoint import Endpoint
     from grainlike.head.server._outcome_store import OutcomeStore
+    from grainlike.head.values._copy_spans import CopySpans
     from grainlike.telemetry import EventFile, EventWriter
     from grainlike.wire import MetricsAre
 
@@ -120,6 +121,16 @@ class HeadService:
         self.head.values.spans = recorder.copies
         self.head.observers.append(recorder)
         self.head.counted = recorder.counted
+
+    def copies(self) -> CopySpans:
+        """Return the record of copies of large values, which is kept from now on."""
+        spans = self.head.values.spans
+        if spans is None:
+            from grainlike.head import MOST
+            from grainlike.head.values._copy_spans import CopySpans
+
+            spans = self.head.values.spans = CopySpans(MOST, self.head.now)
+        return spans
 
     # --- from the first moment to the last ---------------------------------------------------------------------------
 

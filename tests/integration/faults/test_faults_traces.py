@@ -13,7 +13,7 @@ from far import far_workers
 from test_faults_values import LARGE, make, size_of
 from waiting import until
 
-from grainlike import Cores, connect, info, replicate, wait
+from grainlike import Cores, Dag, Resource, connect, info, replicate, wait
 from grainlike.cli import main
 from grainlike.system import is_in_memory
 
@@ -71,3 +71,15 @@ async def test_bytes_written_to_disk_are_in_the_trace_that_a_head_gives_to_other
         executor.write_trace(tmp_path / "own.json")
         assert ("", "", "spilled", "disk") in bytes_of(tmp_path / "own.json")
         assert bytes_of(path) == bytes_of(tmp_path / "own.json")
+
+
+async def test_bytes_that_moved_in_a_run_of_a_named_graph_are_in_its_trace(start_worker, tmp_path):
+    async with far_workers(start_worker, "n1", "n2", resources="cores=2 {name}=1"):
+        for path in (tmp_path / "first.json", tmp_path / "second.json"):
+            dag = Dag()
+            dag.add("load", make, LARGE, request=Cores(1) & Resource("n1", 1))
+            dag.add("use", size_of, dag["load"], request=Cores(1) & Resource("n2", 1))
+            report = await dag.run(trace=path)
+            assert report["use"].value == LARGE
+            ends = ("n1", "n2", "direct")
+            assert bytes_of(path) == {(*ends, "bytes out"): 1, (*ends, "bytes in"): 1}

@@ -27,6 +27,7 @@ from grainlike.resources import Cores, offer_of, parse_allocation
 from grainlike.wire import (
     FROM_WORKER,
     Completed,
+    DurableCopy,
     EndSessions,
     Fetched,
     Forget,
@@ -283,6 +284,7 @@ def about_values(dice, life):
             ValueInterest(known, [], []),
             ValueInterest([], [value], []),
             ValueInterest([value], [], [dice.choice(known)]),
+            DurableCopy(value, dice.choice(known)),
             Fetched(transfer, value, 1),
             Unsent(transfer, "there is no such file", gone=dice.random() < 0.5),
             ReplicaCredit(transfer, 1),
