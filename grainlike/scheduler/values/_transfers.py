@@ -317,7 +317,8 @@ class Transfers:
             self.table.drop_stale(transfer.target, value.id, transfer.attempt)
         if not transfer.jobs:
             return []
-        if not self.table.can_be_had(value) or self.rests(value, transfer.target, now):
+        is_over = self._workers[transfer.target].over
+        if is_over or not self.table.can_be_had(value) or self.rests(value, transfer.target, now):
             return list(transfer.jobs.values())
         oldest = min(transfer.jobs.values(), key=order)
         again = self._ask(value, transfer.target, order(oldest))
@@ -385,5 +386,8 @@ class Transfers:
                     claimed = claims.setdefault(job.data.target, {})
                     for name, amount in job.data.claim:
                         claimed[name] = claimed.get(name, 0) + amount
-        found = {worker: units for worker, units in claims.items() if any(units.values())}
-        assert found == {worker: units for worker, units in self.claims.items() if any(units.values())}
+        found, known = (
+            {worker: counted for worker, units in some.items() if (counted := {n: a for n, a in units.items() if a})}
+            for some in (claims, self.claims)
+        )
+        assert found == known, f"jobs on their way are counted with {known}, not {found}"
