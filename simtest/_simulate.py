@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from grainlike.simulation import CALM, QUICK, Delay, Dice, Faults, Network, NodePlan
 from simtest._outcome import Outcome
 from simtest._trial import Trial
-from simtest._value_workloads import VALUE_WORKLOADS
+from simtest._value_workloads import VALUE_WORKLOADS, with_stores
 from simtest._workloads import BENCHMARKS, draw_nodes, draw_workload, equal_nodes
 
 __all__ = ["simulate"]
@@ -63,6 +63,9 @@ def simulate(
     network = _STORMY if weather.chance(0.5) else Network()
     if plan.name in VALUE_WORKLOADS:
         nodes, drawn, network = _with_data(dice.fork("data"), nodes, drawn, network, calm=faults is not None)
+    if plan.name == "full_stores":
+        nodes = with_stores(dice.fork("stores"), plan, 1 + len(nodes) // 3)
+        network = replace(network, bytes_per_s=1e9, relayed_bytes_per_s=None)
     return Trial(
         seed,
         plan,

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from grainlike.resources import EMPTY, Cores, Nodes, Request
-from grainlike.simulation import Dice, FunctionPlan, JobPlan, Workload
+from grainlike.resources import EMPTY, Cores, Nodes, Request, Resource, offer_of
+from grainlike.simulation import Dice, FunctionPlan, JobPlan, NodePlan, Workload
 
-__all__ = ["PATTERNS", "VALUE_WORKLOADS"]
+__all__ = ["PATTERNS", "VALUE_WORKLOADS", "with_stores"]
 
 MB = 10**6
 
@@ -163,6 +163,38 @@ def own_values(dice: Dice, count: int) -> Workload:
     return Workload("own_values", _FUNCTIONS, tuple(jobs))
 
 
+def full_stores(dice: Dice, count: int) -> Workload:
+    """Values at the first node, and readers of some of them on nodes that have room for few at a time; see
+    `with_stores`.
+    """
+    few = 5 + dice.below(5)
+    large = 2 + dice.below(3)
+    jobs = [JobPlan(0, Cores(1) & Resource("hub", 1), 0.02, size=20 * MB + dice.below(40) * MB) for _ in range(few)]
+    for at in range(few, few + 4 * count):
+        is_large = at == few + 1 or dice.chance(0.01)
+        after = set(range(large)) if is_large else {large + dice.below(few - large)}
+        if at > few + 4 and dice.chance(0.1):
+            after.add(few + dice.below(at - few))
+        request = Cores(1) if dice.chance(0.1) else Cores(1) & Resource("leaf", 1)
+        seconds, size = dice.pick((0.1, 0.3, 0.6)) * dice.between(0.5, 1.5), dice.chance(0.05) * 5 * MB
+        begins = dice.between(0.5, 1.0) if is_large else 0.0
+        fn = dice.pick((0, 0, 0, 3)) if size else 5
+        jobs.append(JobPlan(fn, request, seconds, begins, tuple(sorted(after)), size=size))
+    return Workload("full_stores", _FUNCTIONS, tuple(jobs))
+
+
+def with_stores(dice: Dice, workload: Workload, count: int) -> tuple[NodePlan, ...]:
+    """Return nodes for `full_stores`: one with the room of all, and some with little more than the job with the largest
+    inputs needs beside all that readers give.
+    """
+    given = sum(plan.size for plan in workload.jobs if plan.after)
+    most = max(sum(workload.jobs[at].size for at in plan.after) for plan in workload.jobs)
+    store = given // dice.pick((1, 1, 4, 4)) + int(most * dice.between(1.0, 1.2))
+    hub = NodePlan(offer_of(Cores(2) & Resource("hub", 2), own_cores=range(64)), has_data=True)
+    leaf = offer_of(Cores(4) & Resource("leaf", 4), own_cores=range(64))
+    return hub, *(NodePlan(leaf, has_data=True, store=store) for _ in range(count))
+
+
 VALUE_WORKLOADS: dict[str, Callable[[Dice, int], Workload]] = {
     "broadcast": broadcast,
     "chains": chains,
@@ -172,5 +204,6 @@ VALUE_WORKLOADS: dict[str, Callable[[Dice, int], Workload]] = {
     "values": values,
     "shared_values": shared_values,
     "own_values": own_values,
+    "full_stores": full_stores,
 }
 """All of these, by name."""

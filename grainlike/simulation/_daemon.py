@@ -107,11 +107,14 @@ class Daemon:
         "_when_idle",
         "alive",
         "clock",
+        "coming",
         "dice",
         "frozen",
         "needs",
         "network",
         "on_departure",
+        "on_stored",
+        "over",
         "plan",
         "rate",
         "runners",
@@ -119,6 +122,7 @@ class Daemon:
         "spares",
         "store",
         "up",
+        "used_at",
         "witness",
         "worker",
     )
@@ -139,6 +143,14 @@ class Daemon:
         """Values that stay here, with the attempts that made them."""
         self.spares: set[tuple[int, int]] = set()
         """Those of them that it may give up."""
+        self.used_at: dict[tuple[int, int], float] = {}
+        """When each that came, or that a job used, came or was used last."""
+        self.coming: dict[tuple[int, int], tuple[int, int]] = {}
+        """Those that are on their way here: bytes, and the worker that they come from."""
+        self.over = 0
+        """Bytes that it has beyond what it may keep."""
+        self.on_stored: Callable[[Daemon], None] | None = None
+        """Function that looks at what it keeps, if that is limited."""
         self.needs: dict[int, list[Need]] = {}
         self.alive = True
         self.frozen = False
@@ -235,6 +247,7 @@ class Daemon:
             self.spares.difference_update(replicas)
             for value, attempt in replicas:
                 self.witness.removed(self.worker, value, attempt)
+            self._look_at_store()
 
     def spare(self, replicas: list[tuple[int, int]], is_spare: bool) -> None:
         """Take notice of which replicas may be given up, or no longer."""
@@ -242,8 +255,17 @@ class Daemon:
             self._missed.append(partial(self.spare, replicas, is_spare))
         elif is_spare:
             self.spares.update(self.store.intersection(replicas))
+            self._look_at_store()
         else:
             self.spares.difference_update(replicas)
+
+    def least_used(self) -> list[tuple[int, int]]:
+        """Return the replicas that it may give up, the least recently used first."""
+        return sorted(self.spares, key=lambda replica: (self.used_at.get(replica, 0.0), replica))
+
+    def _look_at_store(self) -> None:
+        if self.on_stored is not None and self.alive:
+            self.on_stored(self)
 
     def lacks(self, job: int) -> list[int]:
         """Return the values that a job needs and that are not here."""
@@ -326,6 +348,7 @@ class Daemon:
             self._act(action)
         if type(event) is RunnerCompleted and event.completed.sizes:
             self._drop_untold(event.completed)
+        self._look_at_store()
         self._report()
         if self._when_idle is not None and self.scheduler.idle:
             call, self._when_idle = self._when_idle, None
@@ -339,6 +362,8 @@ class Daemon:
                 self.witness.granted(self.worker, action)
                 if action.needs:
                     self.needs.update(zip(action.jobs, action.needs, strict=True))
+                    used = [(need.value, need.attempt) for row in action.needs for need in row]
+                    self.used_at.update(dict.fromkeys(used, self.clock.now))
                 runner = self.runners[action.runner]
                 runner.unbar()
                 runner.run(action)

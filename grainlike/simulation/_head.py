@@ -177,7 +177,11 @@ class SimulatedHead:
         plan = daemon.plan
         if plan.has_data:
             self.witness.serves(daemon.worker)
-        self._tell(WorkerJoined(daemon.worker, f"n{daemon.worker}", plan.offer, has_data=plan.has_data))
+        store = -1
+        if plan.store is not None:
+            store, daemon.on_stored = plan.store, self.values.look_at_store
+            self.witness.limited(daemon.worker, store)
+        self._tell(WorkerJoined(daemon.worker, f"n{daemon.worker}", plan.offer, has_data=plan.has_data, store=store))
 
     def suspect(self, worker: int, *, broke: bool) -> None:
         """Suspect a worker that is silent, or whose link has broken, unless it was given up before."""

@@ -90,7 +90,8 @@ class NodePlan(msgspec.Struct, frozen=True):
     """A machine. Its clock shows `offset + rate * true time`; it joins at `joins_at`.
 
     After `stops_after` seconds it is asked to stop, as by a batch system at the end of its walltime, and does not
-    return. With `has_data` others can get its values directly.
+    return. With `has_data` others can get its values directly. `store`: bytes of values that it may keep, beside what
+    jobs give beyond that; None for any number.
     """
 
     offer: Allocation
@@ -99,6 +100,7 @@ class NodePlan(msgspec.Struct, frozen=True):
     joins_at: float = 0.0
     stops_after: float | None = None
     has_data: bool = False
+    store: int | None = None
 
 
 class Network(msgspec.Struct, frozen=True):

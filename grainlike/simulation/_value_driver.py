@@ -17,6 +17,7 @@ from grainlike.scheduler import (
     ReplicasFailed,
     ReplicasGone,
     ReplicasSpared,
+    WorkerStored,
 )
 from grainlike.simulation._client import Client
 from grainlike.simulation._clock import Clock
@@ -85,6 +86,8 @@ class ValueDriver:
                 self._head.clock.after(_REFUSED_S, partial(self._failed, *copy, unreachable=not relayed))
             elif source is not None and (value, attempt) not in source.store:
                 self._head.clock.after(_REFUSED_S, self._missing, *copy)
+            elif not self._has_room(target, (value, attempt), size, number):
+                self._head.clock.after(_REFUSED_S, self._failed, *copy)
             else:
                 here = self._here.pop((action.worker, value, attempt), 0.0)
                 arrive = partial(self._arrive, number, target, value, attempt)
@@ -130,8 +133,59 @@ class ValueDriver:
             failed = partial(self._failed, source, target, value, attempt, unreachable=True)
             self._head.clock.after(_STALLED_S, failed)
 
+    # --- room --------------------------------------------------------------------------------------------------------
+
+    def _used(self, daemon: Daemon) -> int:
+        plans = self._head.witness.plans
+        return sum(plans[value].size for value, _ in daemon.store) + sum(size for size, _ in daemon.coming.values())
+
+    def _has_room(self, target: Daemon, replica: tuple[int, int], size: int, source: int) -> bool:
+        """Return True if a worker has room for a copy, which is taken then; spare replicas make way."""
+        if target.plan.store is None:
+            return True
+        lacking = self._used(target) + size - target.plan.store
+        if target.over or not self._make_way(target, lacking):
+            self._head.witness.seen["no room"] += 1
+            return False
+        target.coming[replica] = size, source
+        return True
+
+    def _make_way(self, daemon: Daemon, lacking: int) -> bool:
+        """Give up spare replicas of so many bytes; none, and return False, where there are not so many."""
+        plans, witness = self._head.witness.plans, self._head.witness
+        chosen: list[tuple[int, int]] = []
+        for value, attempt in daemon.least_used():
+            if lacking > 0 and not witness.is_used(daemon.worker, value):
+                chosen.append((value, attempt))
+                lacking -= plans[value].size
+        if lacking > 0:
+            return False
+        for replica in chosen:
+            self._give_up(daemon, *replica)
+        return True
+
+    def look_at_store(self, daemon: Daemon) -> None:
+        """Have a worker give up what exceeds what it may keep, as far as it is spare, and tell how much is left."""
+        if daemon.frozen or daemon.plan.store is None:
+            return
+        over = self._used(daemon) - daemon.plan.store
+        for value, attempt in daemon.least_used() if over > 0 else ():
+            if over > 0 and not self._head.witness.is_used(daemon.worker, value):
+                self._give_up(daemon, value, attempt)
+                over -= self._head.witness.plans[value].size
+        if max(0, over) != daemon.over:
+            daemon.over = max(0, over)
+            daemon.up.send(self._stored, daemon.worker, daemon.over)
+
+    def _stored(self, worker: int, over: int) -> None:
+        if self._head.alive and worker in self._head.members:
+            self._head.witness.exceeds(worker, over)
+            self._head.tell(WorkerStored(worker, over))
+
     def _arrive(self, source: int, target: Daemon, value: int, attempt: int) -> None:
+        target.coming.pop((value, attempt), None)
         target.store.add((value, attempt))
+        target.used_at[value, attempt] = self._head.clock.now
         self._head.witness.stored(target.worker, value, attempt)
         target.up.send(self._fetched, source, target.worker, value, attempt)
 
@@ -142,6 +196,8 @@ class ValueDriver:
 
     def _failed(self, source: int, target: int, value: int, attempt: int, *, unreachable: bool = False) -> None:
         members = self._head.members
+        if target in members:
+            members[target].daemon.coming.pop((value, attempt), None)
         if self._head.alive and (source == PROGRAM or source in members) and target in members:
             self._head.witness.copied(source, target, value, attempt, whole=False, unreachable=unreachable)
             self._head.tell(ReplicasFailed(target, [value], [attempt], "it cannot be reached", unreachable))
@@ -189,10 +245,13 @@ class ValueDriver:
         if daemon.spares and daemon.alive and not daemon.frozen:
             value, attempt = dice.pick(sorted(daemon.spares))
             if not self._head.witness.is_used(daemon.worker, value):
-                daemon.spares.discard((value, attempt))
-                daemon.store.discard((value, attempt))
-                self._head.witness.evicted(daemon.worker, value, attempt)
-                daemon.up.send(self._gone, daemon.worker, value, attempt)
+                self._give_up(daemon, value, attempt)
+
+    def _give_up(self, daemon: Daemon, value: int, attempt: int) -> None:
+        daemon.spares.discard((value, attempt))
+        daemon.store.discard((value, attempt))
+        self._head.witness.evicted(daemon.worker, value, attempt)
+        daemon.up.send(self._gone, daemon.worker, value, attempt)
 
     def give(self, action: GiveValues) -> None:
         """Bring values to the program."""
@@ -215,6 +274,9 @@ class ValueDriver:
 
     def left(self, worker: int) -> None:
         """Stop what goes to a worker that was given up, and comes from it."""
+        for peer in self._head.members.values():
+            coming = peer.daemon.coming.items()
+            peer.daemon.coming = {replica: row for replica, row in coming if row[1] != worker}
         self._copies.stop(worker)
 
 

@@ -250,6 +250,13 @@ class Witness:
     def serves(self, worker: int) -> None:
         """Record that others can get values of a worker directly."""
 
+    def limited(self, worker: int, store: int) -> None:
+        """Record how many bytes of values a worker may keep."""
+
+    def exceeds(self, worker: int, over: int) -> None:
+        """Record that the head hears by how many bytes a worker exceeds what it may keep."""
+        self.seen["overdraft"] += bool(over)
+
     def draining(self, worker: int) -> None:
         """Record that a worker is to end when its jobs have."""
         self.seen["draining"] += 1

@@ -35,7 +35,7 @@ that reach awaiters; and raises `AssertionError` when one of these promises is b
 21. A worker whose link is broken, or that is silent for long, or in quarantine, gets nothing new; and messages that
     were on the way when a link broke that is opened again arrive once, in order. (That it costs no attempt is checked
     by the tests of such worlds.)
-22. What `_value_books` says of values that stay at workers.
+22. What `_value_books` says of values that stay at workers, and `_store_books` of those with limits.
 
 `Patience` measures how long jobs were passed over; each test decides how long that may be.
 """
@@ -58,6 +58,7 @@ from simtest.judge._order import Order
 from simtest.judge._patience import Patience
 from simtest.judge._rationing import Rationing, first_of
 from simtest.judge._replica_books import ReplicaBooks
+from simtest.judge._store_books import StoreBooks
 from simtest.judge._value_books import ValueBooks
 from simtest.judge._value_witness import ValueWitness
 
@@ -65,6 +66,9 @@ __all__ = ["Referee"]
 
 _NOT_KNOWN_AT_ONCE = ("runner died", "worker died", "worker given up")
 """Events after which the head plans with outdated knowledge."""
+
+_FAULTS = ("damage", "unreachable", "worker leaving", "draining", "quarantined")
+"""Other events after which copies and starts take longer."""
 
 
 class _Lease:
@@ -121,7 +125,8 @@ class Referee(ValueWitness):
         self._endings = Endings(clock, self.plans, functions)
         self._aftermath = Aftermath(clock)
         self._values = ValueBooks(clock, self.plans, functions, self.outcome)
-        self._replicas = ReplicaBooks(clock, self._values)
+        self._room = StoreBooks(clock, self.plans, self._values, self._fits, self._is_spare, lambda: self._is_calm)
+        self._replicas = ReplicaBooks(clock, self._values, self._room.over)
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
@@ -247,6 +252,7 @@ class Referee(ValueWitness):
         if age and age != job:
             self._roots[job] = age
         if self._values.has_needs(job):  # it goes where its inputs are
+            self._room.submitted(job, age or job)
             return
         key = self._order.submitted(job, age or job)
         self._patience.waiting(key, self._order.front(key))
@@ -276,6 +282,7 @@ class Referee(ValueWitness):
             assert known is None or self._values.is_reviving(job), f"job {job} was assigned after it was {known}"
             early = self._again_at.pop(job, 0.0) - self.clock.now
             assert early <= 0, f"job {job} was assigned {early:.3f} s before it was to be tried again"
+            self._room.settled(job)
             self._rationing.launched(job, self.plans[job].request, self.clock.now)
             self._assigned_at[job, attempt] = self.clock.now
             assert (job, attempt) not in self._truth, f"attempt {attempt} of job {job} had begun; it was assigned again"
@@ -327,6 +334,14 @@ class Referee(ValueWitness):
         if books is None or not books.fits_ever(request) or first_of(request).limits or first_of(request).rates:
             return False
         return books.offer.walltime is None or all(option.walltime_soft is None for option in request.options)
+
+    def _is_spare(self, worker: int, value: int) -> bool:
+        return self._replicas.is_spare(worker, value)
+
+    @property
+    def _is_calm(self) -> bool:
+        """True until the first fault."""
+        return not (self._values.trouble or any(self.seen[what] for what in (*_NOT_KNOWN_AT_ONCE, *_FAULTS)))
 
     @property
     def passed_over(self) -> tuple[float, int]:
@@ -416,6 +431,7 @@ class Referee(ValueWitness):
         parents = self.outcome.get(self._parent.get(job, 0), "CANCELLED")  # a cancelled job may take some time to end
         assert outcome == "CANCELLED" or parents == "CANCELLED", f"job {job} outlived its parent, which was {parents}"
         self.outcome[job] = outcome
+        self._room.settled(job)
         self._values.ended(job)
 
     # --- values that stay --------------------------------------------------------------------------------------------
@@ -428,6 +444,15 @@ class Referee(ValueWitness):
             self._values.unmade(job)
         else:
             self._close(job, "INPUT LOST")
+
+    def unfit(self, job: int) -> None:
+        """Check that a job whose inputs fit into no store is given up only in a closed world."""
+        super().unfit(job)
+        assert self._closed, f"job {job} was given up although a worker might join"
+        if self._values.is_reviving(job):
+            self._values.unmade(job)
+        else:
+            self._close(job, "UNFIT")
 
     # --- the nodes ---------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ Raises `AssertionError` when one of these promises is broken:
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 from grainlike.scheduler import PROGRAM
 from grainlike.simulation import Clock
 from simtest.judge._value_books import ValueBooks
@@ -27,10 +29,13 @@ _REST_S = 61.0
 
 
 class ReplicaBooks:
-    """Records of what the client asked for, and of workers that leave. `values` are the judge's records of values."""
+    """Records of what the client asked for, and of workers that leave. `values` are the judge's records of values;
+    `over` those workers that have more than they may keep.
+    """
 
-    def __init__(self, clock: Clock, values: ValueBooks) -> None:
+    def __init__(self, clock: Clock, values: ValueBooks, over: AbstractSet[int]) -> None:
         self._clock = clock
+        self._over = over
         self._values = values
         self._joined: dict[int, float] = {}
         """Time of the end of each connected worker."""
@@ -101,10 +106,11 @@ class ReplicaBooks:
 
     def _able(self) -> set[int]:
         """Return the workers that could have replicas for their safety, whatever their time."""
+        unable = self._leaving | self._suspects | self._over
         return {
             worker
             for worker, ends_at in self._joined.items()
-            if ends_at == _FOREVER and worker not in self._leaving | self._suspects and self._values.lives(worker)
+            if ends_at == _FOREVER and worker not in unable and self._values.lives(worker)
         }
 
     def _staying(self, value: int) -> set[int]:
@@ -167,6 +173,10 @@ class ReplicaBooks:
             else:
                 spare.discard(worker)
 
+    def is_spare(self, worker: int, value: int) -> bool:
+        """Return True if a worker was told that its replica of a value is spare."""
+        return worker in self._spare.get((value, self._values.attempt(value)), ())
+
     def decided(self) -> None:
         """Check what workers were told of spare replicas, and that what values lack is on its way, if it can be."""
         known = all(map(self._values.lives, self._joined))  # else the head may count on a worker that is dead
@@ -180,7 +190,7 @@ class ReplicaBooks:
             here = self._values.holders(value)
             if not here or len(here - self._leaving) >= copies or not self._values.is_needed(value):
                 continue
-            others = self._joined.keys() - self._suspects - self._leaving - here
+            others = self._joined.keys() - self._suspects - self._leaving - self._over - here
             if self._able() - here and not self._values.was_damaged(value) and self._is_free(here, others):
                 words = f"value {value} is at workers {sorted(here)} only, and nothing is done about that"
                 assert self._values.is_coming(value), words

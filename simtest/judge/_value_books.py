@@ -190,6 +190,18 @@ class ValueBooks:
         """Return True if a copy of a value is under way."""
         return any(copied == value for copied, _ in self._copies)
 
+    def inputs(self, job: int) -> tuple[int, ...]:
+        """Return the values that a job needs."""
+        return self._needs.get(job, ())
+
+    def at(self, worker: int) -> list[int]:
+        """Return the values at a worker, for all that the head has heard."""
+        return [value for value, (_, workers) in self._known.items() if worker in workers]
+
+    def coming_to(self, worker: int) -> list[int]:
+        """Return the values that are copied to a worker."""
+        return [value for value, target in self._copies if target == worker]
+
     def goes_in(self, worker: int) -> bool:
         """Return True if a copy goes to a worker."""
         return any(target == worker for _, target in self._copies)

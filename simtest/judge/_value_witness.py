@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from grainlike.scheduler import ReplicasDropped, ReplicasSpared
 from grainlike.simulation import Witness
 from simtest.judge._replica_books import ReplicaBooks
+from simtest.judge._store_books import StoreBooks
 from simtest.judge._value_books import ValueBooks
 
 __all__ = ["ValueWitness"]
@@ -17,6 +18,7 @@ class ValueWitness(Witness):
 
     _values: ValueBooks
     _replicas: ReplicaBooks
+    _room: StoreBooks
 
     def needs(self, job: int, values: Sequence[int]) -> None:
         """Record which values a job needs."""
@@ -65,6 +67,7 @@ class ValueWitness(Witness):
         super().copying(source, target, value, attempt, size, relayed=relayed)
         self._values.copying(source, target, value, attempt, size)
         self._replicas.copying(source, target, value, relayed=relayed)
+        self._room.copying(target, value)
 
     def copied(
         self, source: int, target: int, value: int, attempt: int, *, whole: bool, unreachable: bool = False
@@ -90,8 +93,19 @@ class ValueWitness(Witness):
         """Check that replicas that are lacking are on their way."""
         super().decided()
         self._replicas.decided()
+        self._room.decided()
 
     # --- workers -----------------------------------------------------------------------------------------------------
+
+    def limited(self, worker: int, store: int) -> None:
+        """Record how much a worker may keep."""
+        super().limited(worker, store)
+        self._room.limited(worker, store)
+
+    def exceeds(self, worker: int, over: int) -> None:
+        """Record that the head hears by how much a worker exceeds what it may keep."""
+        super().exceeds(worker, over)
+        self._room.exceeds(worker, over)
 
     def serves(self, worker: int) -> None:
         """Record that a worker has a data server."""
@@ -129,6 +143,7 @@ class ValueWitness(Witness):
         super().given_up(worker)
         self._values.gone(worker)
         self._replicas.gone(worker)
+        self._room.gone(worker)
 
     # --- what is stored ----------------------------------------------------------------------------------------------
 

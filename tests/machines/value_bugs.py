@@ -7,7 +7,10 @@ from seeded_bugs import HEAD, Bug, Change
 
 __all__ = ["VALUE_BUGS", "VALUE_SUITES"]
 
-VALUE_SUITES = {"values": "tests/simulation/test_value_worlds.py::test_no_promise_is_broken"}
+VALUE_SUITES = {
+    "values": "tests/simulation/test_value_worlds.py::test_no_promise_is_broken",
+    "stores": "tests/simulation/test_value_worlds.py::test_no_promise_is_broken_where_stores_are_full",
+}
 
 _TABLE, _VALUES = "scheduler/values/_table.py", "scheduler/values/_values.py"
 _TRANSFERS, _HOMES, _NEAR = (
@@ -15,6 +18,7 @@ _TRANSFERS, _HOMES, _NEAR = (
     "scheduler/values/_homes.py",
     "scheduler/planning/_near.py",
 )
+_ROOMS, _CONSUMERS = "scheduler/values/_rooms.py", "scheduler/planning/_consumers.py"
 _SPARES = "scheduler/values/_spares.py"
 _REACH, _REPLICATION, _LEAVING = (
     "scheduler/values/_reach.py",
@@ -25,8 +29,8 @@ _HEAD, _STATE, _ATTEMPTS = "scheduler/_head.py", "scheduler/_state.py", "schedul
 _AHEAD = "scheduler/planning/_ahead.py"
 
 
-def _bug(name: str, breaks: str, *changes: tuple[str, str, str]) -> Bug:
-    return Bug(name, HEAD, breaks, "values", tuple(Change(*change) for change in changes))
+def _bug(name: str, breaks: str, *changes: tuple[str, str, str], suite: str = "values") -> Bug:
+    return Bug(name, HEAD, breaks, suite, tuple(Change(*change) for change in changes))
 
 
 VALUE_BUGS: tuple[Bug, ...] = (
@@ -327,5 +331,41 @@ VALUE_BUGS: tuple[Bug, ...] = (
             "        if value.origin and not value.replicas:\n            return True\n",
             "        if value.origin and not (value.replicas or value.why):\n            return True\n",
         ),
+    ),
+    _bug(
+        "forget_who_waits_for_room",
+        "a job without room for its inputs is never looked at again",
+        (_ROOMS, "key=order) if self._is_ready(job)]", "key=order) if job is None]"),
+        suite="stores",
+    ),
+    _bug(
+        "wait_for_consumers_that_wait",
+        "jobs wait at crowded workers though no consumer runs or could start",
+        (
+            _CONSUMERS,
+            "        return any(self._is_active(user, now) for user in self._table.last_users())",
+            "        return True",
+        ),
+        suite="stores",
+    ),
+    _bug(
+        "keep_room_for_nobody",
+        "younger jobs take the room for which the oldest waits",
+        (
+            _ROOMS,
+            "        if is_oldest and self._will_have_room(worker, job):",
+            "        if is_oldest and job is None:",
+        ),
+        suite="stores",
+    ),
+    _bug(
+        "send_where_there_is_no_room",
+        "inputs are sent to workers that have no room for them, again and again",
+        (
+            _ROOMS,
+            "        if worker.over or self.free(worker, job.inputs) < lacking:",
+            "        if worker.over:",
+        ),
+        suite="stores",
     ),
 )

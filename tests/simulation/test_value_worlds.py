@@ -22,6 +22,15 @@ def test_no_promise_is_broken(workload, first):
         assert outcome.violations == (), f"python -m simtest --seed {seed} --workload {workload}"
 
 
+@pytest.mark.parametrize("first", range(0, SEEDS // 20, 5))
+def test_no_promise_is_broken_where_stores_are_full(first):
+    for seed in range(first, first + 5):
+        calm = seed % 2 == 0  # how long the oldest job waits is judged until the first fault
+        outcome = simulate(seed, "full_stores", faults=CALM if calm else None)
+        words = f"python -m simtest --seed {seed} --workload full_stores{' --calm' if calm else ''}"
+        assert outcome.violations == (), words
+
+
 def test_the_worlds_see_every_path():
     """Copies, losses, values made again and given up: a world without them proves nothing."""
     paths = {"copy", "damage", "give", "input lost", "revived", "value lost", "told INPUT_GONE"}

@@ -74,6 +74,8 @@ class NearPlacing:
             worker = self._workers[number]
             if not worker.fits_now(shape) or not self._admits(worker, job, shape, now):
                 continue
+            if not self.rooms.may_use(worker, job):
+                continue
             left = -1 if number == job.cls.near else worker.room_left(shape)
             if best is None or left < least:
                 best, least = worker, left
@@ -93,6 +95,8 @@ class NearPlacing:
         jobs = cls.live() if cls.early else (job for job in cls.queue if not job.cancelled)
         for job in islice(jobs, most):
             if self.table.missing(job.inputs, worker.id):
+                break
+            if not self.rooms.may_use(worker, job):
                 break
             count += 1
         return count

@@ -132,11 +132,27 @@ class Rooms:
             return True
         lacking = self._lacking(worker, job)
         if not lacking and not self._table.missing(job.inputs, worker.id):
-            return True
+            return self.may_use(worker, job)
         if worker.over or self.free(worker, job.inputs) < lacking:
             return False
         oldest = self.claims.get(worker.id)
         if oldest is None or order(job) <= order(oldest):
+            return True
+        return not self._will_have_room(worker, oldest)
+
+    def may_use(self, worker: WorkerState, job: HeadJob) -> bool:
+        """Return True if a job may start at a worker that has its inputs: unless room of spare ones among them is
+        promised to copies on their way, or to an older job. One that was sent there with them may.
+        """
+        spare = self._table.spare.get(worker.id)
+        if worker.store is None or not spare or job.data is None or job.data.target == worker.id:
+            return True
+        found = [number for number in job.inputs if number in spare]
+        unused = sum(spare[value] for value in found if not self.is_used(self._table.values[value], worker.id))
+        if unused and worker.id in self._coming and self.free(worker) < unused:
+            return False
+        oldest = self.claims.get(worker.id)
+        if oldest is None or order(job) <= order(oldest) or set(found) <= set(oldest.inputs):
             return True
         return not self._will_have_room(worker, oldest)
 
@@ -180,9 +196,13 @@ class Rooms:
         return ready
 
     def _is_ready(self, job: HeadJob) -> bool:
-        """Return True if a worker that could start a job has its inputs, or room for them."""
-        able = [worker for worker in self._able(job) if any(map(worker.fits_now, job.cls.shapes))]
-        return any(self.could_hold(worker, job.inputs) and self.has_room(worker, job) for worker in able)
+        """Return True if a worker that could start a job has its inputs, or room for them; keep others' for it."""
+        able = [worker for worker in self._able(job) if self.could_hold(worker, job.inputs)]
+        with_room = [worker for worker in able if self.has_room(worker, job)]
+        for worker in able:
+            if worker not in with_room:
+                self.claim(worker, job)
+        return any(worker.fits_now(shape) for worker in with_room for shape in job.cls.shapes)
 
     def _lacking(self, worker: WorkerState, job: HeadJob) -> int:
         """Return the bytes of a job's inputs that a worker has not, and that do not come."""

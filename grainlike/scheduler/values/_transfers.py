@@ -330,13 +330,13 @@ class Transfers:
     def _again(self, transfer: ReplicaCopy, now: float) -> list[HeadJob]:
         """Ask for a copy anew, whose source has failed; return the jobs that waited, if nobody can give it now."""
         value, self.is_due = transfer.value, True
-        is_over = value.id not in self.table.values or not (value.is_needed or value.fn)
-        if transfer.source and (is_over or value.attempt != transfer.attempt):
+        is_gone = value.id not in self.table.values or not (value.is_needed or value.fn)
+        if transfer.source and (is_gone or value.attempt != transfer.attempt):
             # What has come of it goes. Of a value that is known still, it goes when that is forgotten.
             self.table.drop_stale(transfer.target, value.id, transfer.attempt)
         if not transfer.jobs:
             return []
-        if not self.table.can_be_had(value) or self.rests(value, transfer.target, now):
+        if self._workers[transfer.target].over or not self.table.can_be_had(value) or self.rests(value, transfer.target, now):
             return list(transfer.jobs.values())
         oldest = min(transfer.jobs.values(), key=order)
         again = self._ask(value, transfer.target, order(oldest))
@@ -406,5 +406,8 @@ class Transfers:
                     claimed = claims.setdefault(job.data.target, {})
                     for name, amount in job.data.claim:
                         claimed[name] = claimed.get(name, 0) + amount
-        found = {worker: units for worker, units in claims.items() if any(units.values())}
-        assert found == {worker: units for worker, units in self.claims.items() if any(units.values())}
+        found, known = (
+            {worker: counted for worker, units in some.items() if (counted := {n: a for n, a in units.items() if a})}
+            for some in (claims, self.claims)
+        )
+        assert found == known, f"jobs on their way are counted with {known}, not {found}"

@@ -171,6 +171,59 @@ def test_the_oldest_job_has_what_room_there_will_be_and_younger_ones_do_not_take
     assert world.started_on[old] == 2
 
 
+def crowd_of_readers(*, kept=0):
+    """A world where an old job waits for room that readers of a spare replica use, one after another."""
+    world = Stores(200, 40, cores=2)
+    big, (small,) = world.values(1, 18, 18), world.values(1, 10)
+    keeps = world.values(2, kept) if kept else []
+    world.submit(Cores(1), FOREVER, n=2)
+    first = world.call(Cores(1), 3.0, small)
+    world.later(10.0)
+    world.arrive_all()
+    assert world.started_on[first] == 2
+    old = world.call(Cores(1), 1.0, *big)
+    readers = world.call(Cores(1), 3.0, small, n=4)
+    return world, old, readers, keeps
+
+
+def test_younger_jobs_do_not_begin_with_spare_replicas_whose_room_the_oldest_waits_for():
+    world, old, readers, _ = crowd_of_readers()
+    assert not any(job in world.begun for job in readers)
+    world.run(world.now + 3.0)
+    world.later(1.0)
+    world.arrive_all()
+    assert world.started_on[old] == 2
+
+
+def test_a_job_that_waits_has_the_room_as_soon_as_there_will_be_some():
+    world, old, readers, keeps = crowd_of_readers(kept=10)
+    assert readers[0] in world.begun
+    world.release(*keeps)
+    world.run(world.now + 3.0)
+    world.later(1.0)
+    world.arrive_all()
+    assert world.started_on[old] == 2
+    assert sum(job in world.begun for job in readers) == 1
+
+
+def test_a_spare_replica_whose_room_is_promised_to_copies_is_not_used():
+    world = Stores(200, 40, cores=2)
+    big, (small,) = world.values(1, 18, 18), world.values(1, 10)
+    world.submit(Cores(1), FOREVER, n=2)
+    first = world.call(Cores(1), 3.0, small)
+    world.later(10.0)
+    world.arrive_all()
+    world.run(world.now + 3.0)
+    assert first in world.ended
+    old = world.call(Cores(1), 1.0, *big)
+    world.later(1.0)
+    assert {worker for _, worker in world.under_way} == {2}
+    reader = world.call(Cores(1), 3.0, small)
+    assert reader not in world.begun
+    world.arrive_all()
+    assert world.started_on[old] == 2
+
+
 def test_who_will_have_no_room_holds_up_nobody():
     world = Stores(200, 40, cores=2)
     big, (small,) = world.values(1, 18, 18), world.values(1, 10)

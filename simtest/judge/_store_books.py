@@ -1,0 +1,116 @@
+"""Judge's records of stores with limits, and of who waits for room in them.
+
+Raises `AssertionError` when one of these promises is broken:
+
+1. Nothing is copied to a worker that has more than it may keep, for all that the head has heard.
+2. The oldest job whose inputs some store could hold begins within the time of what runs there and of its transfers.
+   A store could hold them beside what is not spare there. (Checked until the first fault, of a job that is older than
+   all others that wait: of several that are as old as one input none has to make way.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from grainlike.simulation import Clock, JobPlan
+from simtest.judge._value_books import ValueBooks
+
+__all__ = ["StoreBooks"]
+
+_SLOWEST = 2.5e8
+"""Bytes of a copy in a second, at the least, where two go into a worker and two out of one."""
+
+_MOMENT_S = 2.0
+"""Seconds for messages, processes to start, and a refusal."""
+
+
+class StoreBooks:
+    """Records of the workers with limits. `values` are the judge's records of values; `could_run(worker, job)` returns
+    True if a worker has what a job asks for; `is_spare(worker, value)` if it was told so. `is_calm` returns True until
+    the first fault.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        plans: Mapping[int, JobPlan],
+        values: ValueBooks,
+        could_run: Callable[[int, int], bool],
+        is_spare: Callable[[int, int], bool],
+        is_calm: Callable[[], bool],
+    ) -> None:
+        self._clock = clock
+        self._plans = plans
+        self._values = values
+        self._could_run = could_run
+        self._is_spare = is_spare
+        self._is_calm = is_calm
+        self._limits: dict[int, int] = {}
+        self.over: set[int] = set()
+        """Workers that have more than they may keep, for all that the head has heard."""
+        self._waiting: dict[int, tuple[int, int, int]] = {}
+        """Jobs with inputs that were never assigned, and their order."""
+        self._until: dict[tuple[int, int], float] = {}
+        """When the oldest job begins at the latest, by job and a worker that could hold its inputs."""
+
+    def limited(self, worker: int, store: int) -> None:
+        """Record how much a worker may keep."""
+        self._limits[worker] = store
+
+    def gone(self, worker: int) -> None:
+        """Record that the head has given up a worker."""
+        self._limits.pop(worker, None)
+        self.over.discard(worker)
+
+    def exceeds(self, worker: int, over: int) -> None:
+        """Record that the head hears by how much a worker exceeds what it may keep."""
+        if over:
+            self.over.add(worker)
+        else:
+            self.over.discard(worker)
+
+    def copying(self, target: int, value: int) -> None:
+        """Check that a worker is not sent more while it exceeds what it may keep."""
+        assert target not in self.over, f"value {value} is copied to worker {target}, which has more than it may keep"
+
+    def submitted(self, job: int, age: int) -> None:
+        """Record a job that needs values."""
+        self._waiting[job] = (-self._plans[job].priority, age, job)
+
+    def settled(self, job: int) -> None:
+        """Record that a job was assigned, or has ended."""
+        self._waiting.pop(job, None)
+
+    def decided(self) -> None:
+        """Check that the oldest job has not waited for too long."""
+        oldest = self._oldest() if self._limits and self._is_calm() else None
+        if oldest is None:
+            self._until.clear()
+            return
+        able = {(oldest, worker) for worker in self._limits if self._could_hold(worker, oldest)}
+        now = self._clock.now
+        self._until = {key: self._until.get(key) or now + self._seconds(*key) for key in sorted(able)}
+        for (job, worker), until in self._until.items():
+            assert now <= until, f"job {job} has not begun, and worker {worker} could have had its inputs for long"
+
+    def _oldest(self) -> int | None:
+        """Return the job that goes before all others that wait; None if several do."""
+        first = min(self._waiting.values(), default=None)
+        ties = [job for job, order in self._waiting.items() if first is not None and order[:2] == first[:2]]
+        return ties[0] if len(ties) == 1 else None
+
+    def _could_hold(self, worker: int, job: int) -> bool:
+        """Return True if a worker could have all inputs of a job beside what it has to keep."""
+        inputs = self._values.inputs(job)
+        if worker in self.over or not self._could_run(worker, job) or not all(map(self._values.holders, inputs)):
+            return False
+        kept = {value for value in self._values.at(worker) if not self._is_spare(worker, value)}
+        return sum(self._plans[value].size for value in kept.union(inputs)) <= self._limits[worker]
+
+    def _seconds(self, job: int, worker: int) -> float:
+        """Return how long it may take until a job begins: what runs ends, and once more as others were in its place."""
+        longest = max(plan.seconds for plan in self._plans.values())
+        sizes = [self._plans[value].size for value in self._values.inputs(job)]
+        coming = [self._plans[value].size for value in self._values.coming_to(worker)]
+        most = max(plan.size for plan in self._plans.values())
+        return 2 * longest + (sum(sizes) + sum(coming) + 2 * most) / _SLOWEST + _MOMENT_S
