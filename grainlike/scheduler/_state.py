@@ -63,6 +63,7 @@ class SchedulerState:
         self.leaving = Departures(self.workers, self.values, self.transfers)
         self.replication = Replication(self.workers, self.values, self.transfers, self.leaving)
         self.spares = Spares(self.values, self.leaving)
+        self.planner.begin_resting(self.transfers)
         self.values.stored = self.values.bytes_at(self.values.values)
         self.transfers.count_coming()
         for value in self.values.values.values():

@@ -30,6 +30,7 @@ from grainlike.head._kept_calls import KeptCalls
 from grainlike.head.durable import _schema_head, _schema_scheduler
 from grainlike.head.values._owners import ValueOwners
 from grainlike.journal import Conversion, Record
+from grainlike.scheduler.planning._dormant import DormantClasses, Look
 
 __all__ = ["CONVERSIONS", "METHODS", "SCHEMA", "SchemaConversion", "check_schema", "conversions_from", "records"]
 
@@ -101,7 +102,7 @@ _VALUES = Conversion(
 def _reach(fields: dict[str, Any]) -> None:
     """Give the transfers of a scheduler what it knows of the ways between workers."""
     known = fields["_workers"], fields.pop("_rests"), fields.pop("_rate")
-    fields.update(reach=records()["Reach"].cls(*known), coming={})
+    fields.update(reach=records()["Reach"].cls(*known), coming={}, turned=[])
 
 
 def _own_values_and_replicas(held: dict[str, Any]) -> None:
@@ -128,7 +129,11 @@ _MOVES = Conversion(
         "ReplicaCopy": _put(direct=False, is_safety=False, size=0),
         "Transfers": _reach,
         "ValueState": _put(copies=1, unreached=False),
-        "ValueTable": _put(stored={}, moved={}),
+        "ValueTable": _put(stored={}, moved={}, placed=[]),
+        "ChangeLog": _put(shifts=0),
+        "WaitingClasses": _put(dormant=DormantClasses()),
+        "NearPlacing": _put(look=Look()),
+        "Planner": _empty("_resting"),
         "Values": _empty("_leaving", "_replication", "_spares"),
         "SchedulerState": _empty("leaving", "replication", "spares"),
         "HeadScheduler": _empty("_worker_events"),

@@ -106,7 +106,7 @@ Shape scheduler._records.Shape: group id isolate limits may_be_ahead nodes plain
     units users varied walltime walltime_soft with_inputs
 LeaseState scheduler._records.LeaseState: begun client fn id lent root shape
 GangHold scheduler._workers.GangHold: allocation job lease planned_at released shape worker
-ChangeLog scheduler._workers.ChangeLog: entries epoch
+ChangeLog scheduler._workers.ChangeLog: entries epoch shifts
 WorkerState scheduler._workers.WorkerState: _fits _log ahead ahead_bytes ahead_in ahead_last ahead_of ahead_s capacity
     draining free gone has_data held holds id kind lasts leases leaving lenders lent name offer recalled shut
     tokens until using version
@@ -121,38 +121,44 @@ Candidates scheduler.planning._candidates.Candidates: _admits _epoch _heap _log 
 PlacedGang scheduler.planning._gangs.PlacedGang: assembled broken holds job lost since
 Gangs scheduler.planning._gangs.Gangs: _shares _gangs assembling
 WorkerKinds scheduler.planning._kinds.WorkerKinds: _workers _kinds _capacities _are_many _least
-NearPlacing scheduler.planning._near.NearPlacing: wake now _workers _transfers table _log _admits _elsewhere
+NearPlacing scheduler.planning._near.NearPlacing: wake now _workers _transfers=transfers table _log _admits _elsewhere
+    look
+Look scheduler.planning._dormant.Look: due elsewhere ends is_settled mean near shape turns
+Dormancy scheduler.planning._dormant.Dormancy: cls job look number
+DormantClasses scheduler.planning._dormant.DormantClasses: _classes _dues _ends _last _of_fn _of_rates _of_shape
+    _of_turn _of_value _of_worker
+Resting scheduler.planning._resting.Resting: _known _log _read _reserving _transfers _version _waiting _workers
 Homes scheduler.values._homes.Homes: _catalogue _table _transfers _workers
 JobInputs scheduler.values._inputs.JobInputs: attempts claim inputs lacks remakes target
 ValueState scheduler.values._records.ValueState: age asked attempt cls copies fn givers heirs id inputs is_kept last
     maker own owned recomputed replicas size unreached users why
 ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began direct is_safety jobs size source target
     value weight
-ValueTable scheduler.values._table.ValueTable: _workers bare drops ended forgotten idle moved parked stirred
-    stored unwanted values
+ValueTable scheduler.values._table.ValueTable: _workers bare drops ended forgotten idle moved parked placed
+    stirred stored unwanted values
 Spares scheduler.values._spares.Spares: _leaving _table _told
 Replication scheduler.values._replication.Replication: _leaving _table _transfers _workers due kept
 LeavingWorker scheduler.values._leaving._LeavingWorker: held owes until
 Departures scheduler.values._leaving.Departures: _table _transfers _workers held wake workers
-Reach scheduler.values._reach.Reach: _blocked _direct_rate _relayed_rate _rests _workers
+Reach scheduler.values._reach.Reach: _blocked _direct_rate _relayed_rate _rests _workers changes
 Transfers scheduler.values._transfers.Transfers: _going_in _going_out _waiting _workers claims coming is_due known
-    reach table wake
+    reach table turned wake
 Values scheduler.values._values.Values: _books _leaving _replication _spares _table _transfers
     revived
 WorkerEvents scheduler._worker_events.WorkerEvents: _attempts _books _values
 Patience scheduler.planning._patience.Patience: _classes _is_first unpassed _due _pushed
 Planner scheduler.planning._planner.Planner: _job_tree _lend_to_all log start_limits shares gangs wake whole waiting
-    reserving near ahead _blocked _all_anew _lending _workers _classes _candidates _read
+    reserving near ahead _resting _blocked _all_anew _lending _workers _classes _candidates _read
 Reservation scheduler.planning._reservation.Reservation: job shape spare start worker
 Reservations scheduler.planning._reservations.Reservations: by_worker by_class members near reopened search _workers
     _classes _waiting kinds _wide
 SearchProgress scheduler.planning._search.SearchProgress: again cursor failed found fruitless queue seen
 Search scheduler.planning._search.Search: turns _waiting _classes _workers _reservations _reserved _changed _kinds
-    _now _version _rooms _everywhere _wide_limits _patient_limit
+    _now _version=version _rooms _everywhere _wide_limits _patient_limit
 Shares scheduler.planning._shares.Shares: _held
 StartLimits scheduler.planning._start_limits.StartLimits: _running _next _awaited
 ClassIndex scheduler.planning._class_index.ClassIndex: _blocks _floor _lasts _least
 ClientQueue scheduler.planning._waiting.ClientQueue: always lines new patient size wide
-WaitingClasses scheduler.planning._waiting.WaitingClasses: _classes queues size of_shape are_few few _touched
-    patience
+WaitingClasses scheduler.planning._waiting.WaitingClasses: _classes dormant queues size of_shape are_few few
+    _touched patience
 """

@@ -26,6 +26,7 @@ class ValueTable:
         bare: values that have lost their last replica, or are wanted without one: to be made again, or given up.
         idle: values that nobody needed any more when they were looked at since the last `settle`.
         unwanted: jobs that make a value again which nobody needs any more.
+        placed: values whose replicas have changed since the last pass looked.
         moved: values with several replicas, now or before, whose replicas have changed since the last `settle`.
         stored: bytes of the values that each worker has which has any.
         drops: replicas to be removed, value and attempt, by worker.
@@ -33,8 +34,8 @@ class ValueTable:
         stirred: True if any of these is to be looked at.
     """
 
-    __slots__ = ("_workers", "bare", "drops", "ended", "forgotten", "idle", "moved", "parked", "stirred", "stored",
-                 "unwanted", "values")  # fmt: skip
+    __slots__ = ("_workers", "bare", "drops", "ended", "forgotten", "idle", "moved", "parked", "placed", "stirred",
+                 "stored", "unwanted", "values")  # fmt: skip
 
     def __init__(self, workers: dict[int, WorkerState]) -> None:
         self._workers = workers
@@ -45,6 +46,7 @@ class ValueTable:
         self.idle: dict[int, ValueState] = {}
         self.unwanted: list[int] = []
         self.stored: dict[int, int] = {}
+        self.placed: list[int] = []
         self.moved: dict[int, ValueState] = {}
         self.drops: dict[int, list[tuple[int, int]]] = {}
         self.forgotten: list[int] = []
@@ -244,6 +246,7 @@ class ValueTable:
             self.moved[value.id] = value
             self.stirred = True
         value.replicas = replicas
+        self.placed.append(value.id)
 
     def shift(self, value: ValueState) -> None:
         """Have it told anew which replicas of a value are spare."""
