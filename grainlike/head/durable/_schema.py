@@ -131,6 +131,7 @@ _MOVES = Conversion(
         "ValueState": _put(copies=1, unreached=False),
         "ValueTable": _put(stored={}, moved={}, placed=[]),
         "ChangeLog": _put(shifts=0),
+        "Patience": _put(passed=[]),
         "WaitingClasses": _put(dormant=DormantClasses()),
         "NearPlacing": _put(look=Look()),
         "Planner": _empty("_resting"),

@@ -123,7 +123,7 @@ Gangs scheduler.planning._gangs.Gangs: _shares _gangs assembling
 WorkerKinds scheduler.planning._kinds.WorkerKinds: _workers _kinds _capacities _are_many _least
 NearPlacing scheduler.planning._near.NearPlacing: wake now _workers _transfers=transfers table _log _admits _elsewhere
     look
-Look scheduler.planning._dormant.Look: due elsewhere ends is_settled mean near shape turns
+Look scheduler.planning._dormant.Look: due elsewhere ends is_settled mean near passed shape turns
 Dormancy scheduler.planning._dormant.Dormancy: cls job look number
 DormantClasses scheduler.planning._dormant.DormantClasses: _classes _dues _ends _last _of_fn _of_rates _of_shape
     _of_turn _of_value _of_worker
@@ -146,7 +146,7 @@ Transfers scheduler.values._transfers.Transfers: _going_in _going_out _waiting _
 Values scheduler.values._values.Values: _books _leaving _replication _spares _table _transfers
     revived
 WorkerEvents scheduler._worker_events.WorkerEvents: _attempts _books _values
-Patience scheduler.planning._patience.Patience: _classes _is_first unpassed _due _pushed
+Patience scheduler.planning._patience.Patience: _classes _is_first passed unpassed _due _pushed
 Planner scheduler.planning._planner.Planner: _job_tree _lend_to_all log start_limits shares gangs wake whole waiting
     reserving near ahead _resting _blocked _all_anew _lending _workers _classes _candidates _read
 Reservation scheduler.planning._reservation.Reservation: job shape spare start worker

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 from typing import TypeVar
 
-from grainlike.scheduler._records import HeadFunction, HeadJob, RequestClass
+from grainlike.scheduler._records import HeadJob, RequestClass
 from grainlike.scheduler._workers import WorkerState
+from grainlike.scheduler.planning._reservation import patience_of
 
 __all__ = ["DormantClasses", "Look"]
 
@@ -24,6 +25,9 @@ _NOT_KNOWN = -1.0
 """Mean beyond which a function matters of which nothing is known yet: any."""
 
 Units = tuple[tuple[str, int], ...]
+
+_Turn = tuple[Units, bool]
+"""Amounts of a job that needs a turn to be sent to a worker, and True if room there would do as well."""
 
 _Due = tuple[float, int, int]
 """A time or a mean, the class, and the number of its dormancy."""
@@ -41,32 +45,29 @@ class Look:
         elsewhere: the worker to which the job goes when it is due; 0 without one.
         due: when that is, if nothing changes; None where it is not known, or nowhere.
         ends: when that worker has too little time left for the job.
-        turns: workers where the job, which takes the `Units`, would have to be let in first.
+        passed: since when the job was passed over, which it bears for a while; None if it was not.
+        turns: workers to which the job would have to be let go first.
         near: the preferred worker, if a change there counts; 0 if not.
         shape: a shape that matters as soon as the preferred worker, `shape[0]`, runs it; 0 for none.
         mean: mean run time of the job's function from which on it matters; None if it does not.
     """
 
-    __slots__ = ("due", "elsewhere", "ends", "is_settled", "mean", "near", "shape", "turns")
+    __slots__ = ("due", "elsewhere", "ends", "is_settled", "mean", "near", "passed", "shape", "turns")
 
     def __init__(self) -> None:
         self.is_settled = True
         self.elsewhere = 0
         self.due: float | None = None
         self.ends: float | None = None
-        self.turns: list[tuple[int, Units]] = []
+        self.passed: float | None = None
+        self.turns: list[tuple[int, _Turn]] = []
         self.near = 0
         self.shape = 0, 0
         self.mean: float | None = None
 
-    def needs_turn(self, worker: int, units: Units) -> None:
-        """Record that a worker lets no job of these amounts in for now."""
-        self.turns.append((worker, units))
-
-    def ends_by(self, at: float) -> None:
-        """Record that the result holds up to a time at most."""
-        if self.ends is None or at < self.ends:
-            self.ends = at
+    def needs_turn(self, worker: int, units: Units, *, or_room: bool) -> None:
+        """Record that no more such jobs may be sent to a worker for now; room there would do, too, or not."""
+        self.turns.append((worker, (units, or_room)))
 
     def when_known(self) -> None:
         """Record that run times of the function matter as soon as they are known."""
@@ -95,11 +96,12 @@ class DormantClasses:
         self._classes: dict[int, Dormancy] = {}
         self._last = 0
         self._of_worker: dict[int, dict[int, RequestClass]] = {}
-        self._of_turn: dict[int, dict[Units, dict[int, RequestClass]]] = {}
+        self._of_turn: dict[int, dict[_Turn, dict[int, RequestClass]]] = {}
         self._of_shape: dict[tuple[int, int], dict[int, RequestClass]] = {}
         self._of_value: dict[int, dict[int, RequestClass]] = {}
         self._of_rates: dict[int, RequestClass] = {}
-        self._of_fn: dict[int, tuple[HeadFunction, list[_Due]]] = {}
+        self._of_fn: dict[int, tuple[HeadJob, list[_Due], list[_Due]]] = {}
+        """By function: a job of it, and heaps by the mean that matters, and by when a job was passed over."""
         self._dues: list[_Due] = []
         self._ends: list[_Due] = []
 
@@ -126,15 +128,15 @@ class DormantClasses:
             self._of_shape.setdefault(look.shape, {})[cls.id] = cls
         for value in job.inputs:
             self._of_value.setdefault(value, {})[cls.id] = cls
-        for worker, units in look.turns:
-            self._of_turn.setdefault(worker, {}).setdefault(units, {})[cls.id] = cls
+        for worker, turn in look.turns:
+            self._of_turn.setdefault(worker, {}).setdefault(turn, {})[cls.id] = cls
         if look.elsewhere:
             self._of_rates[cls.id] = cls
-        if look.mean is not None:
-            heap = self._of_fn.setdefault(job.fn.id, (job.fn, []))[1]
-            heappush(heap, (look.mean, cls.id, record.number))
-            self._tidy(heap)
-        for heap, at in ((self._dues, look.due), (self._ends, look.ends)):
+        keys = [(self._dues, look.due), (self._ends, look.ends)]
+        if look.mean is not None or look.passed is not None:
+            _, means, passed = self._of_fn.setdefault(job.fn.id, (job, [], []))
+            keys += [(means, look.mean), (passed, look.passed)]
+        for heap, at in keys:
             if at is not None:
                 heappush(heap, (at, cls.id, record.number))
                 self._tidy(heap)
@@ -150,9 +152,9 @@ class DormantClasses:
         _take(self._of_shape, look.shape, cls)
         for value in record.job.inputs:
             _take(self._of_value, value, cls)
-        for worker, units in look.turns:
+        for worker, turn in look.turns:
             groups = self._of_turn.get(worker, {})
-            _take(groups, units, cls)
+            _take(groups, turn, cls)
             if not groups:
                 self._of_turn.pop(worker, None)
         self._of_rates.pop(cls.id, None)
@@ -179,8 +181,8 @@ class DormantClasses:
     def of_worker(self, worker: WorkerState, has_turn: _HasTurn) -> list[RequestClass]:
         """Return those for which a change of a worker, or of the jobs on their way to it, counts."""
         found = dict(self._of_worker.get(worker.id, {}))
-        for units, group in self._of_turn.get(worker.id, {}).items():
-            if has_turn(worker, units):
+        for (units, or_room), group in self._of_turn.get(worker.id, {}).items():
+            if has_turn(worker, units) or (or_room and all(worker.free[name] >= amount for name, amount in units)):
                 found.update(group)
         if self._of_shape:
             for shape in worker.using:
@@ -192,14 +194,17 @@ class DormantClasses:
         return [cls for value in values for cls in self._of_value.get(value, {}).values()]
 
     def over(self, now: float) -> list[RequestClass]:
-        """Return those that are due by now, or whose function has become so slow, or known, that it counts."""
+        """Return those that are due or out of patience by now, or whose function has become so slow, or known, that it
+        counts.
+        """
         found: list[RequestClass] = []
         for heap in (self._dues, self._ends):
             found += self._taken(heap, now)
-        for number, (fn, heap) in list(self._of_fn.items()):
-            if fn.times.known:
-                found += self._taken(heap, fn.times.mean)
-            if not heap:
+        for number, (job, means, passed) in list(self._of_fn.items()):
+            found += self._taken(passed, now - patience_of(job))
+            if job.fn.times.known:
+                found += self._taken(means, job.fn.times.mean)
+            if not (means or passed):
                 del self._of_fn[number]
         return found
 

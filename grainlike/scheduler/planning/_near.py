@@ -134,7 +134,7 @@ class NearPlacing:
                 self._send(cls, job, near, shape)
                 return True
             if not has_turn:
-                look.needs_turn(near.id, shape.units)
+                look.needs_turn(near.id, shape.units, or_room=True)
         if any(shape.nodes > 1 and self.start_on(job, shape, now) for shape in cls.shapes):
             return False  # a gang whose leader could start waits for its other nodes
         for shape in cls.shapes:
@@ -213,7 +213,7 @@ class NearPlacing:
     def _may_go(self, worker: WorkerState, job: HeadJob, shape: Shape, now: float) -> bool:
         """Return True if a job may be sent to a worker with room for it, with its inputs."""
         if not self.transfers.has_turn(worker, shape.units):
-            self.look.needs_turn(worker.id, shape.units)
+            self.look.needs_turn(worker.id, shape.units, or_room=False)
             return False
         if not self._admits(worker, job, shape, now):
             return False

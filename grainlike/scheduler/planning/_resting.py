@@ -57,11 +57,10 @@ class Resting:
     def let_rest(self, cls: RequestClass, job: HeadJob, look: Look, now: float) -> None:
         """Let a class rest that was looked at in vain, if only what `look` names can help it."""
         passed, dormant = cls.passed_since, self._waiting.dormant
-        ends = None if passed is None else passed + patience_of(job)
-        may = look.is_settled and not cls.root and cls.id not in self._reserving.by_class
-        if may and (ends is None or now < ends) and not any(map(self._needs_looks, cls.shapes)):
-            if ends is not None:
-                look.ends_by(ends)
+        is_patient = passed is not None and now - passed >= patience_of(job)
+        may = look.is_settled and not (is_patient or cls.root or cls.id in self._reserving.by_class)
+        if may and not any(map(self._needs_looks, cls.shapes)):
+            look.passed = passed
             self._waiting.let_rest(cls, job, look)
         elif cls in dormant:
             self._waiting.rouse(cls)
@@ -84,11 +83,12 @@ class Resting:
         elif dormant:
             self._rouse(dormant.over(now))
             self._rouse(dormant.of_values(placed))
+            self._rouse(self._waiting.patience.passed)
             if before[2] != self._known[2]:
                 self._rouse(dormant.of_rates())
             for worker in dict.fromkeys([*changed, *self._turned()]):
                 self._rouse(dormant.of_worker(worker, transfers.has_turn))
-        transfers.turned = []
+        transfers.turned, self._waiting.patience.passed = [], []
         self._read, self._version = len(self._log.entries), 0
 
     def rouse_meanwhile(self, search: Search) -> float | None:
