@@ -60,7 +60,7 @@ Unsent wire._values.Unsent: transfer why gone at unreachable
 ValueInterest wire._values.ValueInterest: wanted unwanted released replicated copies
 ValueComes wire._values.ValueComes: transfer value attempt size directory
 ValuesGone wire._values.ValuesGone: values words
-ValuesAt wire._values.ValuesAt: values workers recomputed reached
+ValuesAt wire._values.ValuesAt: values workers recomputed reached attempts
 PullReplica wire._values.PullReplica: transfer value attempt size at address name
 Pulled wire._values.Pulled: transfers at
 StopTransfer wire._values.StopTransfer: transfer

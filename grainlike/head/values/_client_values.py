@@ -119,15 +119,15 @@ class ClientValues:
 
     def remade(self, job: Job) -> None:
         """Tell the client of a value that it was made again, and where."""
-        self._tell_where([job.id], [job.recomputed])
+        owner = self._state.owners.of(job.id)
+        if owner is not None and owner.receiver is not None:
+            workers = self._state.workers_with(job.id)
+            owner.post(ValuesAt([job.id], [workers], [job.recomputed], attempts=[job.attempt]))
 
     def _moved(self, event: HeadEvent) -> None:
         """Tell clients of values that other workers have now."""
         if isinstance(event, ReplicasArrived | ReplicasGone):
-            self._tell_where(event.values, [])
-
-    def _tell_where(self, values: Sequence[int], recomputed: list[int]) -> None:
-        for row, value in enumerate(values):
-            owner = self._state.owners.of(value)
-            if owner is not None and owner.receiver is not None:
-                owner.post(ValuesAt([value], [self._state.workers_with(value)], recomputed[row : row + 1]))
+            for value in event.values:
+                owner = self._state.owners.of(value)
+                if owner is not None and owner.receiver is not None:
+                    owner.post(ValuesAt([value], [self._state.workers_with(value)], []))
