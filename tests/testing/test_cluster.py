@@ -37,13 +37,31 @@ async def next_start(events):
 
 
 @pytest.mark.anyio
-async def test_jobs_run_on_the_nodes_that_have_what_they_ask_for():
+async def test_jobs_run_where_there_is_what_they_ask_for_and_in_a_partition_nothing_passes(tmp_path):
+    mark = tmp_path / "mark"
+
+    @delayed
+    def leave_mark():
+        mark.touch()
+        return GVAR.instance
+
     with anyio.fail_after(LIMIT_S):
-        async with Cluster([Cores(2), Cores(2) & GPUs(2)]) as cluster:
+        async with Cluster([Cores(2) & Memory("1Gi"), Cores(2) & GPUs(2)]) as cluster:
             assert cluster.workers == ["n1", "n2"]
             assert await (place @ (Cores(1) & GPUs(2)))() == ("n2", (32770,), (0, 1))
             both = await gather([(place @ Cores(2))() for _ in range(2)])
             assert {cores for _, cores, _ in both} <= {(32768, 32769), (32770, 32771)}
+            async with cluster.partition("n2"):
+                r_ = start((leave_mark @ GPUs(1))())
+                for _ in range(3):  # the way to the other worker and back is as long as that to the mark
+                    assert (await (place @ (Cores(1) & Memory("1Mi")))())[0] == "n1"
+                assert not mark.exists()
+            assert await r_ == "n2"
+            assert mark.exists()
+            assert cluster.executor.workers()[1].shut == ""
+            with pytest.raises(KeyError, match="no worker 'n3'"):
+                async with cluster.partition("n3"):
+                    pass
             await cluster.assert_all_finished()
             assert [worker.data for worker in cluster.executor.workers()] == ["", ""]  # there is no way past its link
             pids = [worker.pid for worker in cluster.executor.workers()]
@@ -67,30 +85,6 @@ async def test_jobs_of_a_killed_worker_run_elsewhere():
             cancel(r_)
             with pytest.raises(KeyError, match="no worker 'n1'; there are n2"):
                 await cluster.kill_worker("n1")
-
-
-@pytest.mark.anyio
-async def test_in_a_partition_nothing_passes_and_afterwards_all_does(tmp_path):
-    mark = tmp_path / "mark"
-
-    @delayed
-    def leave_mark():
-        mark.touch()
-        return GVAR.instance
-
-    with anyio.fail_after(LIMIT_S):
-        async with Cluster([GPUs(1), Cores(1)]) as cluster:
-            async with cluster.partition("n1"):
-                r_ = start((leave_mark @ GPUs(1))())
-                for _ in range(3):  # the way to the other worker and back is as long as that to the mark
-                    assert (await (place @ Cores(1))())[0] == "n2"
-                assert not mark.exists()
-            assert await r_ == "n1"
-            assert mark.exists()
-            assert cluster.executor.workers()[0].shut == ""
-            with pytest.raises(KeyError, match="no worker 'n3'"):
-                async with cluster.partition("n3"):
-                    pass
 
 
 @pytest.mark.anyio
