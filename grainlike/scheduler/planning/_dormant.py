@@ -62,7 +62,7 @@ class Look:
         self.passed: float | None = None
         self.turns: list[tuple[int, _Turn]] = []
         self.near = 0
-        self.shape = 0, 0
+        self.shape: tuple[int, int] = (0, 0)
         self.mean: float | None = None
 
     def needs_turn(self, worker: int, units: Units, *, or_room: bool) -> None:
