@@ -308,8 +308,8 @@ class RemoteValues:
                 self._workers[value] = workers
         for value in told.reached:
             self.fetcher.replicated(value)
-        for value, recomputed in zip(told.values, told.recomputed, strict=False):
+        for value, recomputed, attempt in zip(told.values, told.recomputed, told.attempts, strict=False):
             job = self._jobs.get(value)
             if job is not None and job.placement is not None:
                 self._counters.recomputed += max(0, recomputed - job.recomputed)
-                job.placement.recomputed = recomputed
+                job.placement.recomputed, job.placement.attempt = recomputed, attempt

@@ -438,7 +438,7 @@ class Head:
         owned = None if client is None else self.state.functions.owned_by(client)
         check_frames(frames, self.state.scheduler.shapes, owned)
 
-    def _take(self, peer: WorkerConnection, frames: Sequence[Frame]) -> None:
+    def _take(self, peer: WorkerConnection, frames: Iterable[Frame]) -> None:
         """Handle messages of a worker, each once, however often its link broke."""
         for message, buffers in frames:
             match message:

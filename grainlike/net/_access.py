@@ -97,11 +97,15 @@ def publish_access(accesses: list[Access], *, beside: bool = False) -> Path:
         write_access(access, state / cluster / f"{access.role}.json")
     if beside and current_folder() is not None:
         return state / cluster
+    _make_current(state, cluster)
+    return state / cluster
+
+
+def _make_current(state: Path, cluster: str) -> None:
     # A symlink cannot be replaced in place; a new one renamed over it can.
     fresh = state / f".{_CURRENT}.{secrets.token_hex(8)}"
     fresh.symlink_to(cluster)
     fresh.replace(state / _CURRENT)
-    return state / cluster
 
 
 def current_folder() -> Path | None:
@@ -111,16 +115,23 @@ def current_folder() -> Path | None:
 
 
 def withdraw_access(cluster: str) -> None:
-    """Remove what `publish_access` wrote, and `current` if it still names this cluster. Missing files are no error."""
+    """Remove what `publish_access` wrote. If `current` names this cluster it goes, too, or names the one other head
+    that is left; of several none is chosen. Missing files are no error.
+    """
     state = state_directory()
     folder = state / cluster
+    was_current = False
     with contextlib.suppress(OSError):
-        if (state / _CURRENT).readlink() == Path(cluster):
+        was_current = (state / _CURRENT).readlink() == Path(cluster)
+        if was_current:
             (state / _CURRENT).unlink()
     for name in (*(f"{role}.json" for role in ROLES), LOCK):
         (folder / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         folder.rmdir()
+    others = _others("worker") if was_current else []
+    if len(others) == 1:
+        _make_current(state, Path(others[0]).parent.name)
 
 
 def remove_left_behind() -> list[str]:
@@ -203,9 +214,7 @@ def find_access(what: str | Path | None = None, role: Role = "worker") -> Access
 
 
 def _others(role: Role) -> list[str]:
-    """Return the access files of the other heads, the newest first: `current` goes with its head, and others still
-    listen.
-    """
+    """Return the access files of the other heads, the newest first, where none of them is the current one."""
     files = sorted(state_directory().glob(f"*/{role}.json"), key=_written_at, reverse=True)
     return [str(path) for path in files if not (path.parent.is_symlink() or is_left_behind(path.parent))]
 

@@ -66,6 +66,7 @@ class SchedulerState:
         self.replication = Replication(self.workers, self.values, self.transfers, self.leaving)
         self.overdrafts = Overdrafts(self.workers, self.values, self.transfers, self.leaving)
         self.spares = Spares(self.values, self.leaving, self.overdrafts)
+        self.planner.begin_resting(self.transfers)
         self.values.stored = self.values.bytes_at(self.values.values)
         self.transfers.count_coming()
         self.planner.near.rooms = self.transfers.rooms

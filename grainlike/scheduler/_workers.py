@@ -42,17 +42,18 @@ class GangHold:
 
 class ChangeLog:
     """Log of the workers whose free amounts changed, in order; a reader that keeps an index goes on from where it
-    stopped.
+    stopped. `shifts` grows when one is shut, or opens again.
 
     An entry costs an append; a reader that never reads costs nothing. When the log has become much longer than the
     number of workers, it is emptied, `epoch` changes, and readers look at all workers again.
     """
 
-    __slots__ = ("entries", "epoch")
+    __slots__ = ("entries", "epoch", "shifts")
 
     def __init__(self) -> None:
         self.entries: list[WorkerState] = []
         self.epoch = 0
+        self.shifts = 0
 
     def compact(self, workers: int) -> None:
         """Empty the log if reading it costs more than a look at all workers."""
@@ -225,19 +226,31 @@ class WorkerState:
         """
         if self.until == _FOREVER:
             return True
+        seconds = self._expected(fn, shape)
+        return seconds is None or start + seconds <= self.until
+
+    def too_late_from(self, fn: HeadFunction, shape: Shape) -> float | None:
+        """Return from when on a job would not end in time, for all that is known; None if that does not matter."""
+        seconds = None if self.until == _FOREVER else self._expected(fn, shape)
+        return None if seconds is None else self.until - seconds
+
+    def _expected(self, fn: HeadFunction, shape: Shape) -> float | None:
+        """Return how many seconds a job is expected to take; None if that binds this worker not."""
         seconds = shape.soft_s
         if seconds is None and fn.times.known and fn.times.upper <= self.lasts:
             seconds = fn.times.upper
-        return seconds is None or start + seconds <= self.until
+        return seconds
 
     def shut_for(self, kind: str, why: str) -> None:
         """Give it no jobs for now; those that it has continue."""
         self.shut[kind] = why
+        self._log.shifts += 1
         self._changed()
 
     def open_again(self, kind: str) -> None:
         """Remove one reason for which it gets no jobs."""
         if self.shut.pop(kind, None) is not None:
+            self._log.shifts += 1
             self._changed()
 
     def note_crowded(self, crowded: bool) -> bool:

@@ -46,7 +46,7 @@ class Cluster:
         timeout: seconds that workers may take to connect or to end.
 
     Raises:
-        TypeError: a node is no request.
+        TypeError: a node is no request, or `nodes` no sequence.
         ValueError: there are no nodes.
         RuntimeError: a worker has ended before it connected; the message has its log.
         TimeoutError: workers have not connected in time.
@@ -66,6 +66,8 @@ class Cluster:
         on_failure: Literal["fail_fast", "continue"] = "fail_fast",
         timeout: float = 60.0,
     ) -> None:
+        if not isinstance(nodes, Sequence) or isinstance(nodes, str):
+            raise TypeError(f"nodes are what each of them offers, as [Cores(4), Cores(4)], not {nodes!r}")
         if not nodes:
             raise ValueError("a cluster has one node or more")
         self._offers = [_checked(node) for node in nodes]
@@ -190,8 +192,8 @@ class Cluster:
         """Let no byte pass between a worker and the head while the block lasts, as where a network is cut.
 
         What they send waits, and passes after the block, in order and without loss. The head gives a silent worker no
-        new jobs after 15 s, and loses it after 30 s: then its jobs run elsewhere. Other workers notice nothing. Large
-        values that pass from worker to worker do not use this link.
+        new jobs after 15 s, and loses it after 30 s: then its jobs run elsewhere. Large values
+        pass no more either: between these workers all of them go by way of the head. Other workers notice nothing.
 
         However the block ends, by cancellation too, the link is released.
 
@@ -244,7 +246,8 @@ class Cluster:
             await self._links.ask("prompt", name)
 
     def _check_known(self, name: str) -> None:
-        """Raise `KeyError` if there is no worker of that name."""
+        """Raise `KeyError` if there is no worker of that name, `RuntimeError` if the cluster is not open."""
+        self._links  # noqa: B018 - raises
         if name not in self._nodes:
             raise KeyError(f"no worker {name!r}; there are {', '.join(self._nodes) or 'none'}")
 
@@ -262,7 +265,7 @@ class Cluster:
     @property
     def _links(self) -> Relay:
         if self._relay is None:
-            raise RuntimeError("the cluster is not open")
+            raise RuntimeError("the cluster is not open: write `await Cluster(...)` or `async with Cluster(...)`")
         return self._relay
 
     async def _connected(self) -> None:

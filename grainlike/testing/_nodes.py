@@ -33,8 +33,10 @@ class NodeProcess:
 
     @classmethod
     async def start(cls, name: str, offer: str, access: Path) -> Self:
-        """Start a worker of the head that an access file names; its log is beside that."""
-        command = [sys.executable, "-m", "grainlike_worker", "--head", str(access)]
+        """Start a worker of the head that an access file names; its log is beside that. It has no data server: all
+        that it sends and gets passes its link, which a test may cut.
+        """
+        command = [sys.executable, "-m", "grainlike_worker", "--head", str(access), "--data", "off"]
         path = access.with_suffix(".log")
         with path.open("wb") as log:
             process = await anyio.open_process(

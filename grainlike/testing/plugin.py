@@ -6,10 +6,11 @@ load it in every run, and rewrite the assertions of the whole package.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import AsyncExitStack
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -53,7 +54,7 @@ def executor(request: pytest.FixtureRequest) -> Executor:
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest) -> Callable[..., Awaitable[Cluster]]:
-    """Return a coroutine function that opens a `grainlike.testing.Cluster`, which is closed after the test.
+    """Return a function whose result, awaited, is an open `grainlike.testing.Cluster`, which is closed after the test.
 
     Example::
 
@@ -99,10 +100,30 @@ async def _open_clusters() -> AsyncIterator[Callable[..., Awaitable[Cluster]]]:
 
     async with AsyncExitStack() as stack:
 
-        async def open_cluster(nodes: Sequence[Request] = (Cores(2),), **options: Any) -> Cluster:
-            return await stack.enter_async_context(Cluster(nodes, **options))
+        def open_cluster(nodes: Sequence[Request] = (Cores(2),), **options: Any) -> _Opening:
+            opening = _Opening(lambda: stack.enter_async_context(Cluster(nodes, **options)))
+            openings.append(opening)
+            return opening
 
+        openings: list[_Opening] = []
         yield open_cluster
+        if any(not opening.was_awaited for opening in openings):
+            warnings.warn("a cluster was not awaited, so none was opened: write `await cluster(...)`", stacklevel=1)
+
+
+class _Opening:
+    """Cluster of the fixture `cluster` that the test is to await."""
+
+    def __init__(self, opened: Callable[[], Awaitable[Cluster]]) -> None:
+        self._opened = opened
+        self.was_awaited = False
+
+    def __await__(self) -> Generator[Any, Any, Cluster]:
+        self.was_awaited = True
+        return self._opened().__await__()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"the cluster is not open, so it has no {name!r}: write `await cluster(...)`", name=name)
 
 
 @pytest.fixture

@@ -232,10 +232,12 @@ class ValuesGone(BaseMessage, frozen=True, tag=171):
 
 class ValuesAt(BaseMessage, frozen=True, tag=172):
     """Head to client: the workers that have these values have changed; `recomputed` is how often each was made again,
-    empty if that has not changed. Of those `reached` there are as many replicas as it asked for, or as there can be.
+    and `attempts` by which attempt last, both empty if that has not changed. Of those `reached` there are as many
+    replicas as it asked for, or as there can be.
     """
 
     values: list[int]
     workers: list[list[str]]
     recomputed: list[int]
     reached: list[int] = msgspec.field(default_factory=list)
+    attempts: list[int] = msgspec.field(default_factory=list)

@@ -53,8 +53,8 @@ VALUE_BUGS: tuple[Bug, ...] = (
         "a job's inputs may go as soon as it was sent to a worker",
         (
             _NEAR,
-            "        self._transfers.unclaim(job)\n\n    def has_inputs",
-            "        self._transfers.unclaim(job)\n        self.table.needs_no_more(job)\n\n    def has_inputs",
+            "        self.transfers.unclaim(job)\n\n    def has_inputs",
+            "        self.transfers.unclaim(job)\n        self.table.needs_no_more(job)\n\n    def has_inputs",
         ),
     ),
     _bug(

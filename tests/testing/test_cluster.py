@@ -37,14 +37,33 @@ async def next_start(events):
 
 
 @pytest.mark.anyio
-async def test_jobs_run_on_the_nodes_that_have_what_they_ask_for():
+async def test_jobs_run_where_there_is_what_they_ask_for_and_in_a_partition_nothing_passes(tmp_path):
+    mark = tmp_path / "mark"
+
+    @delayed
+    def leave_mark():
+        mark.touch()
+        return GVAR.instance
+
     with anyio.fail_after(LIMIT_S):
-        async with Cluster([Cores(2), Cores(2) & GPUs(2)]) as cluster:
+        async with Cluster([Cores(2) & Memory("1Gi"), Cores(2) & GPUs(2)]) as cluster:
             assert cluster.workers == ["n1", "n2"]
             assert await (place @ (Cores(1) & GPUs(2)))() == ("n2", (32770,), (0, 1))
             both = await gather([(place @ Cores(2))() for _ in range(2)])
             assert {cores for _, cores, _ in both} <= {(32768, 32769), (32770, 32771)}
+            async with cluster.partition("n2"):
+                r_ = start((leave_mark @ GPUs(1))())
+                for _ in range(3):  # the way to the other worker and back is as long as that to the mark
+                    assert (await (place @ (Cores(1) & Memory("1Mi")))())[0] == "n1"
+                assert not mark.exists()
+            assert await r_ == "n2"
+            assert mark.exists()
+            assert cluster.executor.workers()[1].shut == ""
+            with pytest.raises(KeyError, match="no worker 'n3'"):
+                async with cluster.partition("n3"):
+                    pass
             await cluster.assert_all_finished()
+            assert [worker.data for worker in cluster.executor.workers()] == ["", ""]  # there is no way past its link
             pids = [worker.pid for worker in cluster.executor.workers()]
         assert not any(map(psutil.pid_exists, pids))
         assert not cluster._directory.exists()
@@ -66,30 +85,6 @@ async def test_jobs_of_a_killed_worker_run_elsewhere():
             cancel(r_)
             with pytest.raises(KeyError, match="no worker 'n1'; there are n2"):
                 await cluster.kill_worker("n1")
-
-
-@pytest.mark.anyio
-async def test_in_a_partition_nothing_passes_and_afterwards_all_does(tmp_path):
-    mark = tmp_path / "mark"
-
-    @delayed
-    def leave_mark():
-        mark.touch()
-        return GVAR.instance
-
-    with anyio.fail_after(LIMIT_S):
-        async with Cluster([GPUs(1), Cores(1)]) as cluster:
-            async with cluster.partition("n1"):
-                r_ = start((leave_mark @ GPUs(1))())
-                for _ in range(3):  # the way to the other worker and back is as long as that to the mark
-                    assert (await (place @ Cores(1))())[0] == "n2"
-                assert not mark.exists()
-            assert await r_ == "n1"
-            assert mark.exists()
-            assert cluster.executor.workers()[0].shut == ""
-            with pytest.raises(KeyError, match="no worker 'n3'"):
-                async with cluster.partition("n3"):
-                    pass
 
 
 @pytest.mark.anyio
@@ -134,7 +129,10 @@ async def test_a_worker_that_does_not_start_is_told_of_with_its_log():
         assert not cluster.executor.is_open
 
 
-@pytest.mark.parametrize(("nodes", "error"), [([], ValueError), (["cores=1"], TypeError), ([Cores(1), 2], TypeError)])
+@pytest.mark.parametrize(
+    ("nodes", "error"),
+    [([], ValueError), (["cores=1"], TypeError), ([Cores(1), 2], TypeError), (2, TypeError), ("cores=1", TypeError)],
+)
 def test_what_is_no_node_is_refused_and_leaves_nothing(nodes, error, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(error, match="node"):
@@ -154,11 +152,32 @@ def test_numbers_of_cores_become_ids_of_a_node(offer, text, following):
     assert with_own_cores(offer, 7) == (text, following)
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_cluster_that_is_not_open_says_so():
+    cluster = Cluster([Cores(1)])
+    with pytest.raises(RuntimeError, match=r"not open: write `await Cluster\(\.\.\.\)`"):
+        await cluster.kill_worker("n1")
+    await cluster.aclose()
+
+
+MISTAKES = """import pytest
+
+def test_without_a_loop(executor): ...
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_without_await(cluster):
+    with pytest.raises(AttributeError, match=r"not open, so it has no 'kill_worker': write `await cluster"):
+        cluster().kill_worker("n1")
+"""
+
+
 def test_the_suite_of_the_page_passes_with_both_plugins(tmp_path):
     page = ROOT / "docs" / "how-to" / "testing.md"
     files = {block.title: block.body for block in blocks_of(page.read_text()) if block.title}
     files["pytest.ini"] = "[pytest]\nasyncio_default_fixture_loop_scope = function\nfilterwarnings = error\n"
-    files["test_mistakes.py"] = "def test_without_a_loop(executor): ...\n"
+    files["test_mistakes.py"] = MISTAKES
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     paths = os.pathsep.join([str(ROOT), str(ROOT / "worker")])
@@ -171,7 +190,8 @@ def test_the_suite_of_the_page_passes_with_both_plugins(tmp_path):
         timeout=LIMIT_S,
         check=False,
     )
-    assert "14 passed, 1 error" in ended.stdout, ended.stdout + ended.stderr
+    assert "14 passed, 2 errors" in ended.stdout, ended.stdout + ended.stderr
+    assert "a cluster was not awaited, so none was opened: write `await cluster(...)`" in ended.stdout
     assert "test_mistakes.py::test_without_a_loop has no event loop" in ended.stdout
     assert "PASSED test_with_asyncio.py::test_one_call" in ended.stdout
     assert "PASSED test_sweep.py::test_a_node_fails[asyncio]" in ended.stdout

@@ -312,15 +312,23 @@ class DurableHead(Head):
             with self.input(lambda now: WorkerWent(now, peer.number, reason)):
                 super().leave(peer, reason)
 
-    def _take(self, peer: WorkerConnection, frames: Sequence[Frame]) -> None:
-        session = _session(peer)
+    def _take(self, peer: WorkerConnection, frames: Iterable[Frame]) -> None:
+        session, frames = _session(peer), tuple(frames)
         kept = [frame for frame in frames if not isinstance(frame.message, _IDLE_WORDS)]
         if not kept and all(isinstance(frame.message, _UNNUMBERED) for frame in frames):
             super()._take(peer, frames)
             return
         with self.input(lambda now: WorkerSaid(now, peer.number, session.received, session.heard), kept) as position:
             self.owe(session, position)
-            super()._take(peer, frames)
+            left = iter(frames)
+            try:
+                super()._take(peer, left)
+            except Exception:
+                rest = list(left)
+                if isinstance(frames[-1 - len(rest)].message, _IDLE_WORDS):
+                    # It ends the link and is not in the journal; what came behind it is, and the next head has that.
+                    super()._take(peer, [frame for frame in rest if not isinstance(frame.message, _IDLE_WORDS)])
+                raise
 
     def end(self, clients: RestoredClients) -> None:
         """Record that all work and all connections have ended: the next head begins without any."""

@@ -31,6 +31,7 @@ from grainlike.head.durable import _schema_head, _schema_scheduler
 from grainlike.head.values._owners import ValueOwners
 from grainlike.jobs import CallGraph
 from grainlike.journal import Conversion, Record
+from grainlike.scheduler.planning._dormant import DormantClasses, Look
 
 __all__ = ["CONVERSIONS", "METHODS", "SCHEMA", "SchemaConversion", "check_schema", "conversions_from", "records"]
 
@@ -104,7 +105,7 @@ def _reach(fields: dict[str, Any]) -> None:
     known = fields["_workers"], fields.pop("_rests"), fields.pop("_rate")
     coming: dict[int, int] = {}
     rooms = records()["Rooms"].cls(fields["_workers"], fields["table"], fields["known"], coming)
-    fields.update(reach=records()["Reach"].cls(*known), coming=coming, rooms=rooms)
+    fields.update(reach=records()["Reach"].cls(*known), coming=coming, rooms=rooms, turned=[])
 
 
 def _own_values_and_replicas(held: dict[str, Any]) -> None:
@@ -130,12 +131,15 @@ _MOVES = Conversion(
         "WorkerState": _put(has_data=False, store=None, over=0, crowded=False),
         "ReplicaCopy": _put(direct=False, is_safety=False, size=0),
         "Transfers": _reach,
-        "NearPlacing": _empty("rooms"),
+        "NearPlacing": _put(look=Look(), rooms=None, _lacked_room=False),
         "ValueState": _put(copies=1, durable=None, unreached=False, first_to=0, origin=0),
         "KeptCalls": _put(_readers={}),
         "JobsRevived": _put(by_copy=False),
-        "ValueTable": _put(stored={}, moved={}, spare={}, single={}, crowded={}, freed=[]),
-        "Planner": _empty("consumers"),
+        "ValueTable": _put(stored={}, moved={}, spare={}, single={}, crowded={}, freed=[], placed=[]),
+        "ChangeLog": _put(shifts=0),
+        "Patience": _put(passed=[]),
+        "WaitingClasses": _put(dormant=DormantClasses()),
+        "Planner": _empty("consumers", "_resting"),
         "AheadPlanner": _empty("consumers"),
         "Values": _empty("_leaving", "_replication", "_spares"),
         "SchedulerState": _empty("leaving", "overdrafts", "replication", "spares"),

@@ -64,7 +64,7 @@ OwnValues wire._values.OwnValues: values sizes directory
 DropOwnValues wire._values.DropOwnValues: values
 ValueComes wire._values.ValueComes: transfer value attempt size directory
 ValuesGone wire._values.ValuesGone: values words
-ValuesAt wire._values.ValuesAt: values workers recomputed reached
+ValuesAt wire._values.ValuesAt: values workers recomputed reached attempts
 PullReplica wire._values.PullReplica: transfer value attempt size at address name
 Pulled wire._values.Pulled: transfers at
 StopTransfer wire._values.StopTransfer: transfer

@@ -113,7 +113,7 @@ Shape scheduler._records.Shape: group id isolate limits may_be_ahead nodes plain
     units users varied walltime walltime_soft with_inputs
 LeaseState scheduler._records.LeaseState: begun client fn id lent root shape
 GangHold scheduler._workers.GangHold: allocation job lease planned_at released shape worker
-ChangeLog scheduler._workers.ChangeLog: entries epoch
+ChangeLog scheduler._workers.ChangeLog: entries epoch shifts
 WorkerState scheduler._workers.WorkerState: _fits _log ahead ahead_bytes ahead_in ahead_last ahead_of ahead_s capacity
     crowded draining free gone has_data held holds id kind lasts leases leaving lenders lent name offer over recalled
     shut store tokens until using version
@@ -128,7 +128,8 @@ Candidates scheduler.planning._candidates.Candidates: _admits _epoch _heap _log 
 PlacedGang scheduler.planning._gangs.PlacedGang: assembled broken holds job lost since
 Gangs scheduler.planning._gangs.Gangs: _shares _gangs assembling
 WorkerKinds scheduler.planning._kinds.WorkerKinds: _workers _kinds _capacities _are_many _least
-NearPlacing scheduler.planning._near.NearPlacing: wake now _workers _transfers rooms table _log _admits _elsewhere
+NearPlacing scheduler.planning._near.NearPlacing: wake now _workers _transfers=transfers rooms table _log _admits _elsewhere
+    look _lacked_room
 Homes scheduler.values._homes.Homes: _catalogue _table _transfers _workers
 JobInputs scheduler.values._inputs.JobInputs: attempts claim inputs lacks remakes target
 CopyReader scheduler.values._records.CopyReader: cls fn own
@@ -136,33 +137,38 @@ ValueState scheduler.values._records.ValueState: age asked attempt cls copies du
     inputs is_kept last maker origin own owned recomputed replicas size unreached users why
 ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began direct is_safety jobs size source target value weight
 ValueTable scheduler.values._table.ValueTable: _workers bare crowded drops ended forgotten freed idle moved parked
-    single spare stirred stored unwanted values
+    placed single spare stirred stored unwanted values
 Spares scheduler.values._spares.Spares: _leaving _overdrafts _table _told
 Consumers scheduler.planning._consumers.Consumers: _active _start_on _table
 Overdrafts scheduler.values._overdrafts.Overdrafts: _leaving _table _transfers _workers workers
 Replication scheduler.values._replication.Replication: _leaving _table _transfers _workers due kept
 LeavingWorker scheduler.values._leaving._LeavingWorker: held owes until
 Departures scheduler.values._leaving.Departures: _table _transfers _workers held wake workers
-Reach scheduler.values._reach.Reach: _blocked _direct_rate _relayed_rate _rests _workers
+Reach scheduler.values._reach.Reach: _blocked _direct_rate _relayed_rate _rests _workers changes
 Rooms scheduler.values._rooms.Rooms: _coming _known _table _workers claims misfits parked told
 Transfers scheduler.values._transfers.Transfers: _going_in _going_out _waiting _workers claims coming is_due known
-    reach rooms table wake
+    reach rooms table turned wake
+Look scheduler.planning._dormant.Look: due elsewhere ends is_settled mean near passed shape turns
+Dormancy scheduler.planning._dormant.Dormancy: cls job look number
+DormantClasses scheduler.planning._dormant.DormantClasses: _classes _dues _ends _last _of_fn _of_rates _of_shape
+    _of_turn _of_value _of_worker
+Resting scheduler.planning._resting.Resting: _known _log _read _reserving _transfers _version _waiting _workers
 Values scheduler.values._values.Values: _books _leaving _replication _spares _table _transfers
     revived
 WorkerEvents scheduler._worker_events.WorkerEvents: _attempts _books _values
-Patience scheduler.planning._patience.Patience: _classes _is_first unpassed _due _pushed
+Patience scheduler.planning._patience.Patience: _classes _is_first passed unpassed _due _pushed
 Planner scheduler.planning._planner.Planner: _job_tree _lend_to_all log start_limits shares gangs wake whole waiting
-    reserving near ahead consumers _blocked _all_anew _lending _workers _classes _candidates _read
+    reserving near ahead consumers _blocked _all_anew _lending _workers _classes _candidates _read _resting
 Reservation scheduler.planning._reservation.Reservation: job shape spare start worker
 Reservations scheduler.planning._reservations.Reservations: by_worker by_class members near reopened search _workers
     _classes _waiting kinds _wide
 SearchProgress scheduler.planning._search.SearchProgress: again cursor failed found fruitless queue seen
 Search scheduler.planning._search.Search: turns _waiting _classes _workers _reservations _reserved _changed _kinds
-    _now _version _rooms _everywhere _wide_limits _patient_limit
+    _now _version=version _rooms _everywhere _wide_limits _patient_limit
 Shares scheduler.planning._shares.Shares: _held
 StartLimits scheduler.planning._start_limits.StartLimits: _running _next _awaited
 ClassIndex scheduler.planning._class_index.ClassIndex: _blocks _floor _lasts _least
 ClientQueue scheduler.planning._waiting.ClientQueue: always lines new patient size wide
-WaitingClasses scheduler.planning._waiting.WaitingClasses: _classes queues size of_shape are_few few _touched
-    patience
+WaitingClasses scheduler.planning._waiting.WaitingClasses: _classes dormant queues size of_shape are_few few
+    _touched patience
 """

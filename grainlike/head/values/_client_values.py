@@ -192,15 +192,19 @@ class ClientValues:
 
     def remade(self, job: RevivedJob) -> None:
         """Tell the client of a value that it was made again, or read from its copy, and where."""
-        self._tell_where([job.id], [] if job.reads_copy else [job.recomputed])
+        if job.reads_copy:
+            self._tell_where([job.id])
+        else:
+            self._tell_where([job.id], [job.recomputed], [job.attempt])
 
     def _moved(self, event: HeadEvent) -> None:
         """Tell clients of values that other workers have now."""
         if isinstance(event, ReplicasArrived | ReplicasGone):
-            self._tell_where(event.values, [])
+            self._tell_where(event.values)
 
-    def _tell_where(self, values: Sequence[int], recomputed: list[int]) -> None:
+    def _tell_where(self, values: Sequence[int], recomputed: Sequence[int] = (), attempts: Sequence[int] = ()) -> None:
         for row, value in enumerate(values):
             owner = self._state.owners.of(value)
             if owner is not None and owner.receiver is not None:
-                owner.post(ValuesAt([value], [self._state.workers_with(value)], recomputed[row : row + 1]))
+                again, by = list(recomputed[row : row + 1]), list(attempts[row : row + 1])
+                owner.post(ValuesAt([value], [self._state.workers_with(value)], again, attempts=by))

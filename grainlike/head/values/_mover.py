@@ -347,8 +347,8 @@ class ValueMover:
             self.links.hear(peer, transfer, message, buffers)
         elif copy is not None:
             self.direct.hear(peer, copy, message)
-        else:
-            return
+        else:  # it is over. A `Fetched` that crosses its stop leaves a file, which `begun` remembers: it goes with the
+            return  # value, or the next copy to that worker takes its place
         self.flush()
 
     # --- workers that come and go ------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from grainlike.scheduler._records import HeadJob, RequestClass, Shape
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import ChangeLog, WorkerState
 from grainlike.scheduler.planning._candidates import Candidates
+from grainlike.scheduler.planning._dormant import Look
 from grainlike.scheduler.planning._reservation import Reservation
 from grainlike.scheduler.values._homes import NEAR_BYTES
 from grainlike.scheduler.values._transfers import Transfers
@@ -41,21 +42,26 @@ class NearPlacing:
 
     Attributes:
         wake: when a job that was looked at may go elsewhere; None if it need not be looked at then.
+        look: what the result of the last look at a class depends on, if that was in vain.
         now: the moment of the last pass.
         rooms: the room for copies of them.
         table: the values that are known.
+        transfers: the copies of them that are under way.
     """
 
     def __init__(self, workers: dict[int, WorkerState], transfers: Transfers, log: ChangeLog, admits: _Admits) -> None:
         self.wake: float | None = None
+        self.look = Look()
         self.now = 0.0
         self._workers = workers
-        self._transfers = transfers
+        self.transfers = transfers
         self.rooms = transfers.rooms
         self.table = transfers.table
         self._log = log
         self._admits = admits
         self._elsewhere: dict[int, Candidates] = {}
+        self._lacked_room = False
+        """True if the last look found a worker with all inputs of a job whose room others are to have."""
 
     def forget(self, shape: int) -> None:
         """Drop what is known of a shape that no job asks for any more."""
@@ -75,6 +81,7 @@ class NearPlacing:
             if not worker.fits_now(shape) or not self._admits(worker, job, shape, now):
                 continue
             if not self.rooms.may_use(worker, job):
+                self._lacked_room = True
                 continue
             left = -1 if number == job.cls.near else worker.room_left(shape)
             if best is None or left < least:
@@ -83,7 +90,7 @@ class NearPlacing:
 
     def started(self, job: HeadJob) -> None:
         """Record that a job has left its queue for a worker."""
-        self._transfers.unclaim(job)
+        self.transfers.unclaim(job)
 
     def has_inputs(self, job: HeadJob, worker: WorkerState) -> bool:
         """Return True if a worker has all inputs of a job."""
@@ -121,6 +128,10 @@ class NearPlacing:
         there is room. Return False if it waits on.
         """
         self.wake = None
+        self.look = look = Look()
+        # What stores have room for is not what a look keeps.
+        look.is_settled = not (self._lacked_room or self.table.crowded)
+        self._lacked_room = False
         inputs = job.inputs
         if not self.table.all_can_be_had(inputs):
             cls.queue.popleft()
@@ -130,11 +141,14 @@ class NearPlacing:
         if near is not None and self.table.missing(inputs, near.id):
             shape = next(shape for shape in cls.shapes if near.fits_ever(shape))
             # Where it would fit now, those behind it that claim room there wait for it.
-            has_turn = near.fits_now(shape) or self._transfers.has_turn(near, shape.units)
+            has_turn = near.fits_now(shape) or self.transfers.has_turn(near, shape.units)
             if has_turn and self._can_go(job, near, now) and self._has_room(near, job):
                 self._send(cls, job, near, shape)
                 return True
+            if not has_turn:
+                look.needs_turn(near.id, shape.units, or_room=True)
             if not self.rooms.has_room(near, job):
+                look.is_settled = False
                 near = None  # it is not waited for
         if any(shape.nodes > 1 and self.start_on(job, shape, now) for shape in cls.shapes):
             return False  # a gang whose leader could start waits for its other nodes
@@ -148,7 +162,7 @@ class NearPlacing:
         cls.could_since = None
         if self.rooms.why_not_now(job) is not None:
             cls.queue.popleft()
-            self._transfers.unclaim(job)
+            self.transfers.unclaim(job)
             self.rooms.park(job)
             return True
         return False
@@ -169,21 +183,31 @@ class NearPlacing:
         if cls.could_since is None:
             cls.could_since = now
         seconds = self._cost(job, elsewhere, now)
-        times = job.fn.times
-        if times.known and near.using.get(shape.id):
-            if cls.queued * times.mean <= seconds * near.using[shape.id]:
+        look, times, using = self.look, job.fn.times, near.using.get(shape.id, 0)
+        look.elsewhere = elsewhere.id
+        look.ends = elsewhere.too_late_from(job.fn, shape)
+        if not self.transfers.reach.is_open(now):
+            look.is_settled = False
+        if times.known and using:
+            if cls.queued * times.mean <= seconds * using:
+                look.near, look.mean = near.id, seconds * using / cls.queued
                 return False  # all that queues there will have begun before the bytes could be elsewhere
             if Reservation(job, shape, near, now).start > now + seconds:
                 return True
+            look.is_settled = False  # that moment moves with all that runs there
         due = cls.could_since + seconds
         if now >= due:
             return True
-        self.wake = due
+        if times.known:
+            look.shape = near.id, shape.id
+        else:
+            look.when_known()
+        self.wake = look.due = due
         return False
 
     def _cost(self, job: HeadJob, worker: WorkerState, now: float) -> float:
         """Return the seconds that moving a job's inputs to a worker takes."""
-        return self._transfers.seconds(job.inputs, worker.id, now) + MOVE_S
+        return self.transfers.seconds(job.inputs, worker.id, now) + MOVE_S
 
     def due(self, job: HeadJob, now: float) -> float:
         """Return when the first job of a class may go elsewhere, if nothing changes; `now` for one that may."""
@@ -208,7 +232,10 @@ class NearPlacing:
 
     def _may_go(self, worker: WorkerState, job: HeadJob, shape: Shape, now: float) -> bool:
         """Return True if a job may be sent to a worker with room for it, with its inputs."""
-        if not self._transfers.has_turn(worker, shape.units) or not self._admits(worker, job, shape, now):
+        if not self.transfers.has_turn(worker, shape.units):
+            self.look.needs_turn(worker.id, shape.units, or_room=False)
+            return False
+        if not self._admits(worker, job, shape, now):
             return False
         if not self.table.missing(job.inputs, worker.id) or not self._can_go(job, worker, now):
             return False
@@ -219,12 +246,14 @@ class NearPlacing:
         if self.rooms.has_room(worker, job):
             return True
         self.rooms.claim(worker, job)
+        self.look.is_settled = False
         return False
 
     def _can_go(self, job: HeadJob, worker: WorkerState, now: float) -> bool:
         """Return True if somebody can give the worker each input that it lacks, now or when there is a turn."""
         until = self.rests(job, worker, now)
         if until:
+            self.look.is_settled = False
             self.wake = until if self.wake is None else min(self.wake, until)
         return not until
 
@@ -234,7 +263,7 @@ class NearPlacing:
         for number in job.inputs:
             value = values[number]
             if worker.id not in value.replicas:
-                until = self._transfers.rests(value, worker.id, now)
+                until = self.transfers.rests(value, worker.id, now)
                 if until:
                     return until
         return 0.0
@@ -242,11 +271,11 @@ class NearPlacing:
     def _send(self, cls: RequestClass, job: HeadJob, worker: WorkerState, shape: Shape) -> None:
         assert job.data is not None
         cls.queue.popleft()
-        self._transfers.unclaim(job)
+        self.transfers.unclaim(job)
         job.state, job.data.claim = JobState.MOVING, shape.units
-        self._transfers.send(job, worker)
+        self.transfers.send(job, worker)
 
     def _park(self, job: HeadJob) -> None:
-        self._transfers.unclaim(job)
+        self.transfers.unclaim(job)
         job.state = JobState.MOVING
         self.table.park(job)

@@ -48,6 +48,8 @@ class Patience:
         """Blocked jobs that nobody has passed over, by client: heaps by order. Entries of jobs that have left stay
         until they come first. While it is empty, nobody need call `started`.
         """
+        self.passed: list[RequestClass] = []
+        """Classes near a worker that were passed over since the last pass looked, while they are in the index."""
         self._due: list[_Due] = []
         self._pushed = 0
 
@@ -74,6 +76,8 @@ class Patience:
                 heappop(heap)
                 if first is not None:
                     first.cls.passed_since = now
+                    if first.cls.near and first.cls.place is not None:
+                        self.passed.append(first.cls)
                     self.await_end(first)
             if not heap:
                 del self.unpassed[other]

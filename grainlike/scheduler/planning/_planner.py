@@ -30,6 +30,7 @@ from grainlike.scheduler.planning._gangs import Gangs
 from grainlike.scheduler.planning._near import NearPlacing
 from grainlike.scheduler.planning._reservation import soft_limit
 from grainlike.scheduler.planning._reservations import Reservations
+from grainlike.scheduler.planning._resting import Resting
 from grainlike.scheduler.planning._search import LOAN_S, VISITS_MOST, Search
 from grainlike.scheduler.planning._shares import Shares
 from grainlike.scheduler.planning._start_limits import StartLimits
@@ -76,6 +77,7 @@ class Planner:
         self.ahead = AheadPlanner(
             workers, classes, self.waiting, self.reserving, self.shares, self.near, self.consumers
         )
+        self._resting = Resting(workers, transfers, self.log, self.waiting, self.reserving)
         self._blocked: list[RequestClass] = []
         """Classes that a pass over all classes found blocked, in order."""
         self._all_anew = False
@@ -91,10 +93,15 @@ class Planner:
         """Make the part that places jobs near values, for a planner that comes from an image without it."""
         self.near = self.ahead.near = self.reserving.near = NearPlacing(self._workers, transfers, self.log, self.admits)
         self.begin_consumers()
+        self.begin_resting(transfers)
 
     def begin_consumers(self) -> None:
         """Make the part that has consumers go first, for a planner that comes from an image without it."""
         self.consumers = self.ahead.consumers = Consumers(self.near.table, self.near.start_on)
+
+    def begin_resting(self, transfers: Transfers) -> None:
+        """Make the part that knows which classes need no look, for a planner that comes from an image without it."""
+        self._resting = Resting(self._workers, transfers, self.log, self.waiting, self.reserving)
 
     def plan(self, now: float, out: list[HeadAction], *, lend_to_all: bool = False) -> None:
         """Assign what can be assigned. With `lend_to_all`, any job that a job submitted may use lent cores, of whatever
@@ -153,6 +160,8 @@ class Planner:
         batch: dict[tuple[int, int], list[HeadJob]] = {}
         if waiting.are_few:
             self._all_anew = True
+            if self.near.table.placed or self.near.transfers.turned:
+                self._resting.skip()
             whole = self._place_few(now, batch, out)
         else:
             whole = self._place_many(now, batch, out, reopened)
@@ -209,11 +218,12 @@ class Planner:
         if self.waiting.lose_patience(now):
             self._wake_at(now)
         kept = self.reserving
+        changed = self._to_look_at(reopened)
+        self._resting.rouse(changed, now)
         search = kept.search = Search(
-            self.waiting, self._classes, self._workers, kept.by_worker, kept.by_class, self._to_look_at(reopened),
-            kept.kinds, now,
+            self.waiting, self._classes, self._workers, kept.by_worker, kept.by_class, changed, kept.kinds, now,
         )  # fmt: skip
-        turns = search.turns
+        turns, resting = search.turns, self._resting
         room, visits = PLACED_MOST, VISITS_MOST
         while turns:
             client = min(turns, key=self.shares.used)
@@ -231,6 +241,11 @@ class Planner:
                 room -= 1
             else:
                 visits -= search.blocked(client, job)
+                if job.cls.near:
+                    resting.let_rest(job.cls, job, self.near.look, now)
+            if resting.any:
+                self._wake_at(resting.rouse_meanwhile(search))
+        self._wake_at(resting.next_due)
         return True
 
     def _to_look_at(self, reopened: dict[int, WorkerState]) -> Collection[WorkerState]:

@@ -112,6 +112,10 @@ class Reservations:
                 for cls in [self._classes[entry[2]] for entry in queue]:
                     self._waiting.widen(cls, self.kinds.wide_on(cls))
 
+    def is_wide(self, shape: Shape) -> bool:
+        """Return True if there are workers on which a job of a shape is wide."""
+        return bool(self._wide_for(shape))
+
     def _wide_for(self, shape: Shape) -> list[WorkerState]:
         """Return the workers on which a job of the shape is wide."""
         members, wide = self._wide.get(shape.id, (-1, []))

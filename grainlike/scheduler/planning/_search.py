@@ -65,7 +65,10 @@ class SearchProgress:
 
 
 class Search:
-    """The search of one pass. `changed`: the workers with which classes that were blocked before are compared."""
+    """The search of one pass. `changed`: the workers with which classes that were blocked before are compared.
+
+    `version` grows when reservations change.
+    """
 
     def __init__(
         self,
@@ -87,7 +90,7 @@ class Search:
         self._changed = changed
         self._kinds = kinds
         self._now = now
-        self._version = 0
+        self.version = 0
         self._rooms: dict[Kind, list[Room]] = {}
         self._everywhere: dict[Kind, list[Room]] = {}
         self._wide_limits: dict[tuple[int, ...], Order] = {}
@@ -129,7 +132,7 @@ class Search:
         self._everywhere.clear()
         self._wide_limits.clear()
         self._patient_limit = None
-        self._version += 1
+        self.version += 1
 
     def put_back(self, cls: RequestClass) -> None:
         """Return the classes in hand, and `cls`, to the index: the pass ends early, and the next one goes on with
@@ -144,6 +147,13 @@ class Search:
                 job = cls.head()
                 if job is not None and cls.place is None:
                     self._waiting.add_new(cls, job)
+
+    def has_passed(self, cls: RequestClass) -> bool:
+        """Return True if a waiting class had its turn in this pass, or would have had it."""
+        turn = self.turns.get(cls.client)
+        if turn is None or cls.entry is None:
+            return True
+        return turn.cursor is not None and cls.entry <= turn.cursor
 
     # --- the next one ------------------------------------------------------------------------------------------------
 
@@ -223,9 +233,9 @@ class Search:
 
     def _next_fitting(self, turn: SearchProgress) -> Entry | None:
         """Return the next class of all lines that fits into what has changed."""
-        if turn.seen != self._version:
+        if turn.seen != self.version:
             turn.found.clear()
-            turn.seen = self._version
+            turn.seen = self.version
         best: Entry | None = None
         for kind, line in turn.queue.lines.items():
             rooms = self._rooms.get(kind)

@@ -15,6 +15,7 @@ from heapq import merge
 
 from grainlike.scheduler._records import HeadJob, RequestClass, order
 from grainlike.scheduler.planning._class_index import ClassIndex, Entry, Kind
+from grainlike.scheduler.planning._dormant import DormantClasses, Look
 from grainlike.scheduler.planning._patience import Patience
 
 __all__ = ["ClientQueue", "WaitingClasses", "entry_of"]
@@ -32,7 +33,7 @@ class ClientQueue:
     Attributes:
         new: those whose first job was not compared with all workers yet.
         always: those that wait for more than amounts, such as a limit: each pass looks at them.
-        lines: all others.
+        lines: all others, and dormant ones.
         wide: those of `lines` that may be reserved for at once, by the kinds of workers on which they are wide.
         patient: those of `lines` that may be reserved for because they were passed over for long.
     """
@@ -69,6 +70,7 @@ class WaitingClasses:
         self.few: dict[int, RequestClass] = {}
         """All classes, while they are too few for the index to pay; some may be empty by now."""
         self._touched: dict[int, RequestClass] = {}
+        self.dormant = DormantClasses()
         self.patience = Patience(classes, self.is_first)
 
     @property
@@ -94,6 +96,8 @@ class WaitingClasses:
             touched, self._touched = self._touched, {}
             for cls in touched.values():
                 self.renew(cls, now)
+                if cls in self.dormant:
+                    self.rouse(cls)
         if self.size <= FEW // 2:
             classes = [self._classes[entry[2]] for queue in self.queues.values() for entry in queue]
             for cls in classes:
@@ -125,10 +129,7 @@ class WaitingClasses:
         """The first job of a class fits nowhere. It may be reserved for at once on workers of the kinds `wide_on`."""
         queue = self._queue(cls)
         if cls.is_simple:
-            line = queue.lines.get(kind := _kind_of(job))
-            if line is None:
-                line = queue.lines[kind] = ClassIndex()
-            self._add(cls, job, line)
+            self._add(cls, job, self._line(queue, job))
             self._widen(cls, wide_on)
             self.patience.blocked(job, now)
             if cls.passed_since is not None:
@@ -136,10 +137,41 @@ class WaitingClasses:
         else:
             self._add(cls, job, queue.always)
 
+    def _line(self, queue: ClientQueue, job: HeadJob) -> ClassIndex:
+        """Return the line for a class with this first job."""
+        line = queue.lines.get(kind := _kind_of(job))
+        if line is None:
+            line = queue.lines[kind] = ClassIndex()
+        return line
+
+    def let_rest(self, cls: RequestClass, job: HeadJob, look: Look) -> None:
+        """Let a class rest that was looked at in vain, until something changes on which that depended."""
+        self._remove(cls)
+        self._add(cls, job, self._line(self._queue(cls), job))
+        self.dormant.add(cls, job, look)
+
+    def rouse(self, cls: RequestClass) -> None:
+        """Have a dormant class looked at by each pass, until it may rest again."""
+        job = cls.head()
+        if job is None:
+            self.leave(cls)
+        else:
+            self._remove(cls)
+            self._add(cls, job, self._queue(cls).always)
+
     def leave(self, cls: RequestClass) -> None:
         """Remove a class from the index."""
+        if cls.place is not None:
+            self._remove(cls)
+            if not self.queues[cls.client].size:
+                del self.queues[cls.client]
+
+    def _remove(self, cls: RequestClass) -> None:
+        """Remove a class, and keep the queue of its client: a pass may be at work on it."""
         if cls.place is None or cls.entry is None:
             return
+        if cls.near:
+            self.dormant.discard(cls)
         self._unclaim(cls)
         cls.place.remove(cls.entry)
         queue = self.queues[cls.client]
@@ -147,8 +179,6 @@ class WaitingClasses:
             del queue.lines[cls.kind]
         queue.size -= 1
         self.size -= 1
-        if not queue.size:
-            del self.queues[cls.client]
         cls.place = cls.entry = None
         if cls.may_be_ahead:
             alike = self.of_shape[cls.shapes[0].id]
@@ -159,7 +189,9 @@ class WaitingClasses:
     def lose_patience(self, now: float) -> bool:
         """Those that have waited for long may be reserved for on any worker. True if there are more of them."""
         for cls in self.patience.ended(now, IMPATIENT_MOST):
-            if cls.place is not None and cls.is_simple and cls.place is not self.queues[cls.client].new:
+            if cls in self.dormant:
+                self.rouse(cls)
+            elif cls.place is not None and cls.is_simple and cls.place is not self.queues[cls.client].new:
                 self._unclaim(cls)
                 self._claim(cls, self.queues[cls.client].patient)
         return self.patience.is_any_due(now)

@@ -33,9 +33,11 @@ class Reach:
 
     `rests` and `relayed_rate` are what was known before: the end of the rest of each pair that has failed, with its
     seconds, and the rate through the head; 0.0 if none was measured.
+
+    `changes` grows when a rate is measured, and when a pair has failed or works again.
     """
 
-    __slots__ = ("_blocked", "_direct_rate", "_relayed_rate", "_rests", "_workers")
+    __slots__ = ("_blocked", "_direct_rate", "_relayed_rate", "_rests", "_workers", "changes")
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class Reach:
         """Time until which a pair copies nothing directly."""
         self._direct_rate = 0.0
         self._relayed_rate = relayed_rate
+        self.changes = 0
 
     # --- where a copy can go -----------------------------------------------------------------------------------------
 
@@ -63,6 +66,13 @@ class Reach:
             return False
         return self._blocked.get((source, target), 0.0) <= now
 
+    def is_open(self, now: float) -> bool:
+        """Return True if no pair rests, or is blocked for direct copies: only events change what is known here."""
+        return not (
+            any(until > now for until, _ in self._rests.values())
+            or any(until > now for until in self._blocked.values())
+        )
+
     def bytes_per_s(self, *, direct: bool) -> float:
         """Return the rate of one copy, as measured."""
         return (self._direct_rate if direct else self._relayed_rate) or BYTES_PER_S
@@ -76,13 +86,15 @@ class Reach:
 
     def worked(self, source: int, target: int) -> None:
         """Record that a copy of a pair is whole."""
-        self._rests.pop((source, target), None)
+        if self._rests.pop((source, target), None) is not None:
+            self.changes += 1
 
     def measured(self, size: int, seconds: float, *, direct: bool) -> None:
         """Record how long a copy of so many bytes took."""
         rate = max(SLOWEST_BYTES_PER_S, size / seconds)
         before = self._direct_rate if direct else self._relayed_rate
         rate = 0.75 * before + 0.25 * rate if before else rate
+        self.changes += 1
         if direct:
             self._direct_rate = rate
         else:
@@ -93,12 +105,15 @@ class Reach:
         seconds = self._rests.get((source, target), (0.0, REST_S / 2))[1]
         seconds = min(2 * seconds, REST_MOST_S)
         self._rests[source, target] = now + seconds, seconds
+        self.changes += 1
 
     def unreachable(self, source: int, target: int, now: float) -> None:
         """Block a pair for direct copies: the target did not reach the source's data server."""
         self._blocked[source, target] = now + BLOCKED_S
+        self.changes += 1
 
     def left(self, worker: int) -> None:
         """Forget a worker that is lost."""
+        self.changes += 1
         self._rests = {pair: rest for pair, rest in self._rests.items() if worker not in pair}
         self._blocked = {pair: until for pair, until in self._blocked.items() if worker not in pair}

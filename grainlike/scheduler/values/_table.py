@@ -29,6 +29,7 @@ class ValueTable:
         bare: values that have lost their last replica, or are wanted without one: to be made again, or given up.
         idle: values that nobody needed any more when they were looked at since the last `settle`.
         unwanted: jobs that make a value again which nobody needs any more.
+        placed: values whose replicas have changed since the last pass looked.
         moved: values with several replicas, now or before, whose replicas have changed since the last `settle`.
         stored: bytes of the values that each worker has which has any.
         single: values that one unfinished job needs.
@@ -51,6 +52,7 @@ class ValueTable:
         "idle",
         "moved",
         "parked",
+        "placed",
         "single",
         "spare",
         "stirred",
@@ -71,6 +73,7 @@ class ValueTable:
         self.spare: dict[int, dict[int, int]] = {}
         self.single: dict[int, ValueState] = {}
         self.crowded: dict[int, WorkerState] = {}
+        self.placed: list[int] = []
         self.moved: dict[int, ValueState] = {}
         self.drops: dict[int, list[tuple[int, int]]] = {}
         self.freed: list[int] = []
@@ -301,6 +304,7 @@ class ValueTable:
             self.moved[value.id] = value
             self.stirred = True
         value.replicas = replicas
+        self.placed.append(value.id)
 
     def shift(self, value: ValueState) -> None:
         """Have it told anew which replicas of a value are spare."""

@@ -50,11 +50,12 @@ class Transfers:
         reach: the ways between workers.
         rooms: the room in their stores.
         is_due: True if a transfer may have become possible.
+        turned: the workers whose claims have changed since the last pass looked.
         wake: when a pair of workers that rests may be tried again, if some transfer waits for that.
     """
 
     __slots__ = ("_going_in", "_going_out", "_waiting", "_workers", "claims", "coming", "is_due", "known", "reach",
-                 "rooms", "table", "wake")  # fmt: skip
+                 "rooms", "table", "turned", "wake")  # fmt: skip
 
     def __init__(self, workers: dict[int, WorkerState], table: ValueTable) -> None:
         self._workers = workers
@@ -63,6 +64,7 @@ class Transfers:
         self.claims: dict[int, dict[str, int]] = {}
         self.coming: dict[int, int] = {}
         self.is_due = False
+        self.turned: list[int] = []
         self.wake: float | None = None
         self._waiting: dict[int, list[_Entry]] = {}
         self._going_in: dict[int, int] = {}
@@ -98,6 +100,7 @@ class Transfers:
         claimed = self.claims.setdefault(worker.id, {})
         for name, amount in data.claim:
             claimed[name] = claimed.get(name, 0) + amount
+        self.turned.append(worker.id)
         for number in data.inputs:
             value = self.table.values[number]
             if worker.id not in value.replicas:
@@ -115,6 +118,7 @@ class Transfers:
                 claimed[name] -= amount
             if not any(claimed.values()):
                 del self.claims[data.target]
+            self.turned.append(data.target)
         self.wait_no_more(job)
         data.target, data.claim = 0, ()
 
@@ -336,7 +340,11 @@ class Transfers:
             self.table.drop_stale(transfer.target, value.id, transfer.attempt)
         if not transfer.jobs:
             return []
-        if self._workers[transfer.target].over or not self.table.can_be_had(value) or self.rests(value, transfer.target, now):
+        if (
+            self._workers[transfer.target].over
+            or not self.table.can_be_had(value)
+            or self.rests(value, transfer.target, now)
+        ):
             return list(transfer.jobs.values())
         oldest = min(transfer.jobs.values(), key=order)
         again = self._ask(value, transfer.target, order(oldest))

@@ -112,6 +112,7 @@ async def test_a_damaged_file_is_a_loss_and_its_value_is_made_again(tmp_path):
         assert len(await a_) == LARGE
         assert len(log.read_text().split()) == 2
         assert info(a_).recomputed == client.report().recomputed == 1
+        assert info(a_).attempt == 2
         again, first = await client.history()
         assert (first.attempts, first.earlier, again.attempts, again.program) == (1, [], 2, first.program)
         assert [str(one) for one in again.earlier] == [

@@ -16,7 +16,7 @@ import anyio
 import pytest
 from anyio import wait_all_tasks_blocked
 
-from grainlike import Cores, ResourceError, ValueLostError
+from grainlike import Cores, ResourceError, ValueLostError, replicate
 from grainlike.engine import Engine, Fetcher, replicate_values
 from grainlike.graph import Delayed, Node, RemoteList, RemoteValue, delayed, gather, node_of
 from grainlike.payload import collecting, dump_arguments, dump_value
@@ -595,3 +595,45 @@ def test_the_end_of_the_executor_ends_waits_for_replicas() -> None:
     assert isinstance(waits.fetch.error, ValueLostError)
     with pytest.raises(ValueLostError, match="closed"):
         Waits(2, a_)
+
+
+@pytest.mark.anyio
+async def test_replicate_returns_when_there_are_as_many_as_asked_for_and_no_sooner() -> None:
+    bench = Bench()
+    a_, b_ = bench.staying(1), bench.staying(2)
+    ended: list[str] = []
+
+    async def keep() -> None:
+        await replicate([a_, b_], 2)
+        ended.append("kept")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(keep)
+        await wait_all_tasks_blocked()
+        bench.fetcher.replicated(2)
+        await wait_all_tasks_blocked()
+        assert ended == []
+        bench.fetcher.replicated(1)
+    assert ended == ["kept"]
+    assert bench.source.replicated == [([1, 2], 2)]
+
+
+@pytest.mark.anyio
+async def test_replicate_raises_what_a_value_was_lost_for_and_leaves_nothing_when_it_is_cancelled() -> None:
+    bench = Bench()
+    a_ = bench.staying(1)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_not_kept, a_)
+        await wait_all_tasks_blocked()
+        bench.fetcher.lost(1, ValueLostError("gone with n1"))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(replicate, a_, 2)
+        await wait_all_tasks_blocked()
+        assert bench.fetcher._replicating
+        tasks.cancel_scope.cancel()
+    assert bench.fetcher._replicating == {}
+
+
+async def _not_kept(r_: Delayed[Any]) -> None:
+    with pytest.raises(ValueLostError, match="gone with n1"):
+        await replicate(r_, 2)

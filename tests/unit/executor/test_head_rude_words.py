@@ -43,6 +43,7 @@ from grainlike.wire import (
     OutcomesHeard,
     Output,
     ReplicaCredit,
+    ReplicaPart,
     Report,
     ResendBuffer,
     RetrySpec,
@@ -450,6 +451,18 @@ def test_a_worker_that_cannot_dial_anew_is_refused_by_a_head_with_a_journal():
         life.head.join(hello, offer_of(Cores([0]), own_cores=(0,)), "n1", ClosedLink("n1", "here"))
     assert not life.head.peers
     assert not life.log.records
+
+
+def test_what_came_behind_a_word_that_is_not_written_down_counts_though_that_fails():
+    life = Life()
+    life.head.keep(life.log)
+    hello = Hello("worker", 1, 1, "3.11", {}, "n1", "i1", 1, "", [], received=0)
+    peer = life.head.join(hello, offer_of(Cores([0]), own_cores=(0,)), "n1", ClosedLink("n1", "here"))
+    bytes_of_nothing = Frame(ReplicaPart(77, 1, 1, 0, 9), (b"123456789",))
+    with pytest.raises(ProtocolError, match="there was no transfer 77"):
+        life.head.hear(peer, [bytes_of_nothing, Frame(Leaving("its time is over")), bytes_of_nothing])
+    assert peer.leaving
+    assert_same(life, life.again())
 
 
 def test_an_input_that_fails_is_as_harmless_in_the_next_head(caplog):

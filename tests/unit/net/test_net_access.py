@@ -137,6 +137,17 @@ def test_the_newest_is_current_and_outlives_the_older() -> None:
         find_access()
 
 
+def test_the_one_other_head_is_the_current_one_when_that_has_gone(state: Path) -> None:
+    folders = {name: publish(name) for name in ("c1", "c2", "c3")}
+    with hold_lock(folders["c1"]):
+        (folders["c1"] / "head.lock").rename(state / "kept")
+    (state / "kept").rename(folders["c1"] / "head.lock")  # as a head that was killed leaves it
+    withdraw_access("c3")
+    assert current_folder() == folders["c2"]
+    withdraw_access("c1")
+    assert current_folder() == folders["c2"]
+
+
 def test_files_made_beforehand_are_told_where_the_head_listens(tmp_path: Path) -> None:
     folder = tmp_path / "made"
     for access in accesses_for("c1", (), make_credentials("c1")):

@@ -83,6 +83,25 @@ def test_primaries_are_spilled_and_whoever_asked_waits_for_that_alone() -> None:
     assert (store.books.memory, store.books.scratch) == (70, 60)
 
 
+def test_whoever_waited_in_vain_does_not_wait_for_other_replicas() -> None:
+    store = store_with((A, 50), (B, 50))
+    assert asked(store, C, 30) == [SpillReplica(A, 50)]
+    store.handle(ReplicasUsed([A]))
+    assert store.handle(SpillEnded(A, is_whole=True)) == [SpillDiscarded(A), GiveRoom(C, 30, Tier.SCRATCH)]
+    assert (store.books.memory, store.books.spilling, store.books.scratch) == (100, 0, 30)
+
+
+def test_what_is_said_too_late_of_room_that_was_given_changes_nothing() -> None:
+    store = store_with((A, 60))
+    assert store.handle(RoomReturned(A)) == []  # it is whole, so its room is not to be had back
+    assert (store.books.memory, store.books.replicas[A].is_whole) == (60, True)
+    asked(store, B, 40)
+    store.handle(ReplicasRemoved([B]))
+    for late in (ReplicaWritten(B), RoomUnfit(B), RoomReturned(B)):
+        assert store.handle(late) == []
+    assert store.books.memory == 60
+
+
 def test_what_is_used_is_not_spilled_and_the_output_goes_to_scratch() -> None:
     store = store_with((A, 60), (B, 40))
     store.handle(ReplicasUsed([A, B]))
