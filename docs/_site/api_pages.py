@@ -44,7 +44,10 @@ _SUBJECTS: dict[str, tuple[str, str, str]] = {
     "testing": (
         "Testing kit",
         "Clusters of workers on one machine, and fixtures of pytest: [a page with examples](../how-to/testing.md).",
-        "testing.Cluster testing.VirtualCluster testing.plugin.executor testing.plugin.executor_offer testing.plugin.cluster",
+        (
+            "testing.Cluster testing.VirtualCluster testing.plugin.executor testing.plugin.executor_offer "
+            "testing.plugin.cluster"
+        ),
     ),
     "adapters": (
         "Interfaces of others",

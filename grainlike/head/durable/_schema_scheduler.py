@@ -128,8 +128,8 @@ Candidates scheduler.planning._candidates.Candidates: _admits _epoch _heap _log 
 PlacedGang scheduler.planning._gangs.PlacedGang: assembled broken holds job lost since
 Gangs scheduler.planning._gangs.Gangs: _shares _gangs assembling
 WorkerKinds scheduler.planning._kinds.WorkerKinds: _workers _kinds _capacities _are_many _least
-NearPlacing scheduler.planning._near.NearPlacing: wake now _workers _transfers=transfers rooms table _log _admits _elsewhere
-    look _lacked_room
+NearPlacing scheduler.planning._near.NearPlacing: wake now _workers _transfers=transfers rooms table _log _admits
+    _elsewhere look _lacked_room
 Homes scheduler.values._homes.Homes: _catalogue _table _transfers _workers
 JobInputs scheduler.values._inputs.JobInputs: attempts claim inputs lacks remakes target
 CopyReader scheduler.values._records.CopyReader: cls fn own
