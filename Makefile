@@ -24,6 +24,8 @@ SYSTEMS ?= slurm sge pbs lsf ssh k8s
 LAUNCH_PARTS := slurm sge+ssh pbs+lsf+k8s
 # Those that are supported, oldest first; pyenv's shims run what is installed only if they are asked for it.
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14
+PYENV_ROOT ?= $(patsubst %/bin/pyenv,%,$(shell command -v pyenv))
+export PYENV_ROOT
 PYENV := PYENV_VERSION="$$(pyenv versions --bare 2>/dev/null | paste -s -d :)"
 PROGRAMS := redis-server openmpi-bin mpich
 BROWSER := chromium fonts-dejavu-core
