@@ -23,7 +23,7 @@ SYSTEMS ?= slurm sge pbs lsf ssh k8s
 # Systems whose tests run side by side, in parts of about the same length.
 LAUNCH_PARTS := slurm sge+ssh pbs+lsf+k8s
 # Those that are supported, oldest first; pyenv's shims run what is installed only if they are asked for it.
-PYTHONS ?= python3.11 python3.12 python3.13 python3.14
+PYTHONS ?= python3.11 python3.12 python3.13
 PYENV_ROOT ?= $(patsubst %/bin/pyenv,%,$(shell command -v pyenv))
 export PYENV_ROOT
 PYENV := PYENV_VERSION="$$(pyenv versions --bare 2>/dev/null | paste -s -d :)"
