@@ -33,4 +33,5 @@ def at_once(replicas: WorkerReplicas) -> WorkerReplicas:
 
     replicas.start = run
     replicas._files.at_once = 1 << 62
+    replicas._files.spare = None  # which is given back after a while
     return replicas
