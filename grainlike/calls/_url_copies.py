@@ -8,6 +8,7 @@ is, bit for bit, what was written.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -59,6 +60,9 @@ def check_url(url: str) -> None:
         raise ValueError(
             f"what is written to {url} is in the memory of one process, and ends with it: a lasting place is needed"
         )
+    scheme, _, path = url.rpartition("::")[2].partition("://")
+    if scheme in ("file", "local") and not path.startswith("/"):
+        raise ValueError(f"a file of a URL has a path from the root, such as file:///shared/run7, not {url!r}")
     fsspec = _fsspec()
     for scheme in schemes:
         try:
@@ -88,6 +92,8 @@ def write_copy(value: Any, url: str) -> UrlCopy:
         system, path = _fsspec().core.url_to_fs(whole)
         try:
             system.makedirs(system._parent(path), exist_ok=True)
+            if "file" in system.protocol:  # on disk it is its owner's alone, as values everywhere are
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             with system.open(path, "wb") as file:
                 for part in parts:
                     _write_all(file, part)

@@ -19,6 +19,9 @@ __all__ = ["replicate"]
 
 _EVERYWHERE = 0
 
+_MOST = 1 << 30
+"""Number of replicas that stands for any larger one: more workers than a head can have."""
+
 
 @overload
 async def replicate(
@@ -110,7 +113,7 @@ def _count(copies: object) -> int:
         return _EVERYWHERE
     if isinstance(copies, str) or copies < 1:
         raise ValueError(f'replicate takes a number of replicas from 1 on, or "all", not {copies!r}')
-    return copies
+    return min(copies, _MOST)
 
 
 @cache

@@ -237,7 +237,7 @@ class Cluster:
                 assert await (train @ GPUs(1))("small") == 3
         """
         self._check_known(name)
-        if not 0 <= seconds < float("inf"):
+        if not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
             raise ValueError(f"a delay is 0 seconds or more, not {seconds!r}")
         await self._links.ask("slow", name, float(seconds))
         try:

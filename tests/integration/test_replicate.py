@@ -12,6 +12,7 @@ from grainlike import (
     GraphError,
     ValueLostError,
     cancel,
+    connect,
     delayed,
     delayed_value,
     gather,
@@ -79,6 +80,13 @@ async def test_a_number_below_one_is_refused(copies) -> None:
             await replicate(a_, copies)
         assert info(a_).state == "lazy"
         cancel(a_)
+
+
+async def test_any_number_may_be_larger_than_there_are_workers() -> None:
+    async with Executor(local=Cores(1), listen="tcp://127.0.0.1:0") as head, connect(head.address):
+        a_ = job(1)
+        await replicate(a_, 10**30)
+        assert info(a_).where == ("local",)
 
 
 @pytest.mark.parametrize("copies", [None, 1.5, True, delayed_value(2)])

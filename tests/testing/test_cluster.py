@@ -113,7 +113,7 @@ async def test_on_a_slow_link_all_arrives_later_and_after_the_block_at_once(tmp_
             with pytest.raises(KeyError, match="no worker 'n3'"):
                 async with cluster.slow("n3", 1):
                     pass
-            for wrong in (-1, float("nan"), float("inf")):
+            for wrong in (-1, float("nan"), float("inf"), "1", None):
                 with pytest.raises(ValueError, match="0 seconds or more"):
                     async with cluster.slow("n1", wrong):
                         pass
@@ -190,7 +190,7 @@ def test_the_suite_of_the_page_passes_with_both_plugins(tmp_path):
         timeout=LIMIT_S,
         check=False,
     )
-    assert "14 passed, 2 errors" in ended.stdout, ended.stdout + ended.stderr
+    assert "15 passed, 2 errors" in ended.stdout, ended.stdout + ended.stderr
     assert "a cluster was not awaited, so none was opened: write `await cluster(...)`" in ended.stdout
     assert "test_mistakes.py::test_without_a_loop has no event loop" in ended.stdout
     assert "PASSED test_with_asyncio.py::test_one_call" in ended.stdout

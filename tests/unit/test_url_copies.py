@@ -68,7 +68,8 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert np.array_equal(again["a"], value["a"])
     assert (again["b"], again["c"]) == (value["b"], None)
     again["a"][0] = 5  # it is the job's own
-    assert Path(fsspec.core.url_to_fs(copy.url)[1]).stat().st_size == copy.size
+    file = Path(fsspec.core.url_to_fs(copy.url)[1]).stat()
+    assert (file.st_size, file.st_mode & 0o777) == (copy.size, 0o600)
 
 
 def test_names_are_drawn_by_chance(tmp_path: Path) -> None:
@@ -133,6 +134,8 @@ def test_what_a_file_system_raises_of_its_own_is_told_as_an_error_of_writing() -
     ("url", "words"),
     [
         ("/scratch/run7", "takes a URL such as"),
+        ("file://run7/a", "has a path from the root"),
+        ("local://run7", "has a path from the root"),
         ("", "takes a URL such as"),
         ("memory://run7", "in the memory of one process"),
         ("simplecache::memory://run7", "in the memory of one process"),
