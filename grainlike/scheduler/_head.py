@@ -182,7 +182,8 @@ class HeadScheduler:
             self._settle_values(out)
         if not self.paused:
             if self._state.transfers.rooms.parked:
-                self._values.make_use_of_room(out)
+                self._values.make_use_of_room(now, out, goes_on=isinstance(event, Ticked))
+                self._wake_at(self._values.room_wake, out)
             self._planner.plan(now, out)
             while self._state.values.stirred:  # jobs whose turn came have inputs that nobody has
                 self._settle_values(out)

@@ -154,7 +154,7 @@ DormantClasses scheduler.planning._dormant.DormantClasses: _classes _dues _ends 
     _of_turn _of_value _of_worker
 Resting scheduler.planning._resting.Resting: _known _log _read _reserving _transfers _version _waiting _workers
 Values scheduler.values._values.Values: _books _leaving _replication _spares _table _transfers
-    revived
+    _unseen revived room_wake
 WorkerEvents scheduler._worker_events.WorkerEvents: _attempts _books _values
 Patience scheduler.planning._patience.Patience: _classes _is_first passed unpassed _due _pushed
 Planner scheduler.planning._planner.Planner: _job_tree _lend_to_all log start_limits shares gangs wake whole waiting

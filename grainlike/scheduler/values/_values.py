@@ -38,20 +38,34 @@ from grainlike.scheduler._value_events import (
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.values._records import CopyReader, ValueState
 from grainlike.scheduler.values._replication import EVERYWHERE, SAFE_COPIES
+from grainlike.scheduler.values._rooms import LOOKED_AT_MOST
 from grainlike.wire import Code, Completed
 
 __all__ = ["Values"]
 
 _NOT_KEPT = "nobody has kept it"
 
+ROUND_S = 0.02
+"""Seconds from one look at some of the jobs that wait for room to that at the next ones."""
+
 
 class Values:
-    """Handles what happens to values. `books` is the scheduler's state. `revived`: a job makes a value again."""
+    """Handles what happens to values. `books` is the scheduler's state.
 
-    __slots__ = ("_books", "_leaving", "_replication", "_spares", "_table", "_transfers", "revived")
+    Attributes:
+        revived: True if a job makes a value again.
+        room_wake: when more jobs that wait for room are to be looked at, if nothing happens before; None for none.
+    """
+
+    __slots__ = (
+        "_books", "_leaving", "_replication", "_spares", "_table", "_transfers", "_unseen", "revived", "room_wake",
+    )  # fmt: skip
 
     def __init__(self, books: SchedulerState) -> None:
         self.revived = False
+        self.room_wake: float | None = None
+        self._unseen = 0
+        """Number of jobs that wait for room and were not looked at since something happened."""
         self._books = books
         self._table = books.values
         self._transfers = books.transfers
@@ -348,9 +362,16 @@ class Values:
 
     # --- the end of a turn -------------------------------------------------------------------------------------------
 
-    def make_use_of_room(self, out: list[HeadAction]) -> None:
-        """Queue the jobs again for whose inputs there is room now."""
-        self._books.requeue(self._transfers.rooms.take_ready(), out)
+    def make_use_of_room(self, now: float, out: list[HeadAction], *, goes_on: bool) -> None:
+        """Queue the jobs again for whose inputs there is room now. A turn looks at some of them; where nothing has
+        happened since the last one, it `goes_on` with the others.
+        """
+        rooms = self._transfers.rooms
+        if not goes_on:
+            self._unseen = len(rooms.parked)
+        self._unseen -= LOOKED_AT_MOST
+        self.room_wake = now + ROUND_S if self._unseen > 0 else None
+        self._books.requeue(rooms.take_ready(), out)
 
     def doubt_stores(self) -> None:
         """Have all jobs looked at whose inputs may fit into no store any more, as a worker has left, or a disk."""

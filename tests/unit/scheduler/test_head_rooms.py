@@ -3,9 +3,9 @@
 import pytest
 from value_cluster import MB, ValueCluster
 
-from grainlike.resources import Cores
+from grainlike.resources import Cores, Resource
 from grainlike.scheduler import InputsUnfit, ReplicasGone, ReplicationAsked, Ticked, WorkerStored
-from grainlike.scheduler.values._rooms import packs
+from grainlike.scheduler.values._rooms import LOOKED_AT_MOST, packs
 
 FOREVER = 1e6
 
@@ -330,3 +330,27 @@ def test_replicas_that_were_asked_for_do_not_go_to_a_worker_beyond_its_budget():
     assert world.reached == [value]
     world.tell(WorkerStored(2, over=0))
     assert set(world.under_way) == {(value, 2)}
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_of_many_that_wait_for_room_each_is_looked_at_though_nothing_happens_meanwhile(rounds):
+    world = Stores()
+    hub, leaf = Cores(1) & Resource("hub", 1), Cores(1) & Resource("leaf", 1)
+    world.join(Cores(2) & Resource("hub", 2))
+    world.join(Cores(2) & Resource("leaf", 2), store=100 * MB)
+    kept, other, large, small = [
+        world.call(request, 0.0, size=size * MB) for request, size in ((leaf, 50), (leaf, 40), (hub, 60), (hub, 30))
+    ]
+    world.run()
+    world.call(leaf, 1.0, large, n=rounds * LOOKED_AT_MOST)
+    last = world.call(leaf, 1.0, small)
+    world.release(other)
+    turns = 0
+    while (at := world.head.wakes_at) is not None:
+        world.later(at - world.now)
+        turns += 1
+    assert turns == rounds
+    assert set(world.under_way) == {(small, 2)}
+    world.arrive_all()
+    assert world.started_on[last] == 2
+    assert world.where(kept) == [2]
