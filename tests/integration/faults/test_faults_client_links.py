@@ -87,7 +87,9 @@ async def test_one_who_reads_nothing_of_much_is_cut_off_and_goes_on_when_it_read
     gates, linked, monkeypatch, caplog
 ):
     submit_calls = _remote_jobs.submit_calls
-    monkeypatch.setattr(_remote_jobs, "submit_calls", lambda *args, stays: submit_calls(*args, stays=not stays))
+    monkeypatch.setattr(
+        _remote_jobs, "submit_calls", lambda *args, stays, **more: submit_calls(*args, stays=not stays, **more)
+    )
     clients = []
     join = _clients.ClientRegistry.join
     monkeypatch.setattr(_clients.ClientRegistry, "join", lambda *args: clients.append(join(*args)) or clients[-1])
