@@ -98,7 +98,7 @@ async def catches() -> tuple[str, list[str], int, str, str | None, int, bool]:
 @delayed
 async def gives_up_waiting(path: str) -> tuple[int, tuple[int, ...]]:
     takes_ = start((act @ Cores(8))(path, "takes its cores"))
-    with anyio.move_on_after(0.05):
+    with anyio.move_on_after(1.0):  # by then the other has its cores, on a machine with much other work too
         await (act @ Cores(8))(path, "never")
     await appear(path, "goes on")
     await takes_
