@@ -120,7 +120,7 @@ async def test_the_program_gives_it_again_when_the_last_worker_with_it_is_lost(f
         (home,) = info(model_).where
         assert executor.report().sent < 1.02 * ONCE
         await lose(executor, workers, home)
-        assert info(model_).where == ()
+        await until(lambda: info(model_).where == ())  # noqa: F821 - deleted later; a client hears of it in a moment
         assert await (total @ Cores(1))(model_) == ("n2" if home == "n1" else "n1", SIZE / 8)
         assert 2 * SIZE < executor.report().sent < 2.02 * ONCE
         assert executor.report().recomputed == 0
