@@ -110,7 +110,7 @@ class RemoteJobs:
         """Calls that were submitted while there was no head, and another was looked for."""
         self._release = False
         self.own: OwnArguments | None = None
-        """What makes values of large arguments; None where all travel."""
+        """Maker of values of large arguments; None where all travel."""
         self.caller_of: Callable[[Node], Context | None] = _nobody
         """Function that gives the context of whoever wants a call, for warnings about it."""
         self.names: dict[Node, str] = {}

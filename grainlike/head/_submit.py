@@ -59,7 +59,7 @@ class JobFactory:
         self.fetcher: Fetcher | None = None
         """Fetcher of the values that jobs of this program refer to; None where there are none."""
         self.own: OwnArguments | None = None
-        """What makes values of large arguments; None where all travel."""
+        """Maker of values of large arguments; None where all travel."""
         self.shares = False
         """True if buffers that several calls have are such values: where workers may share no memory with this process;
         else the object store has each once.

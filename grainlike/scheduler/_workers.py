@@ -136,7 +136,7 @@ class WorkerState:
         self.over = 0
         """Bytes of values that it keeps beyond that."""
         self.crowded = False
-        """It has nearly as many of them as it may keep (`values._table`)."""
+        """True if it has nearly as many of them as it may keep (`values._table`)."""
         self.version = 0
         """A counter that grows with each change of `free`."""
         self.held: dict[int, HeadJob] = {}

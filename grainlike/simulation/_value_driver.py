@@ -72,7 +72,7 @@ class ValueDriver:
         self._here: dict[tuple[int, int, int], float] = {}
         """Bytes of a replica that a copy left at its target, by target, value and attempt; another goes on there."""
         self._first: dict[int, tuple[Callable[[], float | None], int]] = {}
-        """What stops the last copy of each value of the client's own from there, and its target."""
+        """Function that stops the last copy of each value of the client's own from there, and its target."""
 
     def fetch(self, action: FetchReplicas) -> None:
         """Begin copies to a worker."""

@@ -45,7 +45,7 @@ GENERATION = 1 << 32
 """Factor of the count in the numbers by which sources know transfers; see `SendReplica`."""
 
 OWN_VALUES = 1 << 40
-"""How many numbers each program has for values of its own; jobs have the numbers below."""
+"""Count of numbers that each program has for values of its own; jobs have the numbers below."""
 
 
 class Need(msgspec.Struct, frozen=True, array_like=True, gc=False):

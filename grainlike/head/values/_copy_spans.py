@@ -14,7 +14,7 @@ from grainlike.wire import Stored
 __all__ = ["CopySpans", "Way"]
 
 Way = Literal["direct", "relayed", "mapped", "fetched"]
-"""How bytes go: between data servers, through the head, not at all as a file is mapped, or over a link to a program."""
+"""Ways of bytes: between data servers, through the head, none as a file is mapped, or over a link to a program."""
 
 _STORED_S = 0.1
 """Seconds within which a worker tells of bytes that it has written to its disk."""

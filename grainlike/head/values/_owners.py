@@ -64,7 +64,7 @@ class ValueOwners:
         self.replicating: dict[int, None] = {}
         """Values of which a client waits for replicas."""
         self.pins: dict[int, int] = {}
-        """How many names and waiting calls of a session keep a value, whether or not a program refers to it."""
+        """Number of names and waiting calls of a session that keep a value, whether or not a program refers to it."""
         self.unreferred: dict[int, None] = {}
         """Pinned values to which no program refers."""
 

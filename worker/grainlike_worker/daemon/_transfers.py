@@ -236,7 +236,7 @@ class _Receive:
         self.first = first
         """The part with which it has begun."""
         self.parts = [(first, data)]
-        """What has come and is not written."""
+        """Parts that have come and are not written."""
         self.fd = -1
         """File to which it is written; negative until there is one."""
         self.at = first.at
