@@ -4,6 +4,8 @@ import asyncio
 import os
 import signal
 import sys
+from asyncio.subprocess import PIPE
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psutil
@@ -24,6 +26,7 @@ def usable() -> Cgroup | None:
 
 
 OWN = usable()
+ROOT = Path(__file__).parents[3]
 
 pytestmark = [
     pytest.mark.asyncio,
@@ -34,7 +37,17 @@ pytestmark = [
 def of_worker(pid: int) -> list[str]:
     """The cgroups of the worker in that process; others may run beside this test."""
     assert OWN is not None
-    return [group.path for group in OWN.below() if f"/grainlike.{pid}." in group.path]
+    return [group.path for group in OWN.below() if f".{pid}." in group.path]
+
+
+@pytest.fixture
+def alone():
+    """A cgroup where no other worker looks."""
+    assert OWN is not None
+    group = OWN / f"test-{os.getpid()}"
+    group.make()
+    yield group
+    assert group.remove()
 
 
 @delayed
@@ -90,13 +103,14 @@ async def test_a_killed_keeper_leaves_no_daemon_while_the_worker_lives(tmp_path,
 
 
 async def test_what_a_worker_and_keeper_that_were_killed_left_is_removed_when_nobody_lives_there(
-    start_worker, still_running
+    alone, start_worker, still_running
 ):
+    first = f"with open('{alone.path}/cgroup.procs', 'w') as procs: procs.write('0')"
     async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
-        worker = start_worker(executor.address)
+        worker = start_worker(executor.address, first=first)
         told_ = (where @ Cores(1))()
         _, _, _, runner = await told_
-        (mine,) = of_worker(worker.pid)
+        (mine,) = [group.path for group in alone.below()]
         keeper = psutil.Process(runner).ppid()
         for number in (keeper, worker.pid):
             os.kill(number, signal.SIGSTOP)  # so that neither sees the other's end
@@ -104,26 +118,53 @@ async def test_what_a_worker_and_keeper_that_were_killed_left_is_removed_when_no
             os.kill(number, signal.SIGKILL)
         assert await still_running([runner, keeper, worker.pid]) == []
         assert Path(mine).exists()  # noqa: ASYNC240
-        start_worker(executor.address, name="n2")
+        again = start_worker(executor.address, name="n2", first=first)
         assert info(told_).receipt.memory_tier == "none"
         await (where @ Cores(1))()
-        assert not Path(mine).exists()  # noqa: ASYNC240
+        assert mine not in [group.path for group in alone.below()]
+    await again.exit()
 
 
-async def test_a_cgroup_in_which_somebody_lives_is_left_alone(monkeypatch):
-    assert OWN is not None
-    here = OWN / f"test-{os.getpid()}"  # where no other worker looks
-    monkeypatch.setattr(_worker_cgroups, "own_cgroups", lambda: [here])
-    group = here / "grainlike.4999999.1.abcdef"
-    here.make()
-    try:
-        group.make()
-        with psutil.Popen([sys.executable, "-S", "-c", "import time; time.sleep(3600)"]) as living:
-            group.add(living.pid)
-            async with Executor(local=Cores(1)):
-                assert group.processes() == [living.pid]
-            living.kill()
+async def test_a_cgroup_in_which_somebody_lives_is_left_alone(alone, monkeypatch):
+    monkeypatch.setattr(_worker_cgroups, "own_cgroups", lambda: [alone])
+    group = alone / f"grainlike.{_worker_cgroups._namespace()}.4999999.1.abcdef"
+    group.make()
+    with psutil.Popen([sys.executable, "-S", "-c", "import time; time.sleep(3600)"]) as living:
+        group.add(living.pid)
         async with Executor(local=Cores(1)):
-            assert group.path not in [found.path for found in here.below()]
+            assert group.processes() == [living.pid]
+        living.kill()
+    async with Executor(local=Cores(1)):
+        assert group.path not in [found.path for found in alone.below()]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root: a namespace of processes of its own")
+async def test_the_empty_cgroup_of_a_worker_in_another_namespace_of_processes_is_left_alone(alone):
+    claim = f"""
+import sys
+from grainlike_worker.linux._worker_cgroups import claimed_cgroups
+with open("{alone.path}/cgroup.procs", "w") as procs:
+    procs.write("0")
+with claimed_cgroups(move=False):
+    print(flush=True)
+    sys.stdin.read()
+"""
+    apart = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    async with asyncio.timeout(LIMIT_S), ended_with_its_input(*apart, sys.executable, "-c", claim) as living:
+        await living.stdout.readline()
+        (group,) = [found.path for found in alone.below()]
+        async with ended_with_its_input(sys.executable, "-c", claim) as other:
+            await other.stdout.readline()
+            assert group in [found.path for found in alone.below()]
+
+
+@asynccontextmanager
+async def ended_with_its_input(*command):
+    """A process that runs until its standard input ends."""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}
+    process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env=environment)
+    try:
+        yield process
     finally:
-        assert here.remove()
+        process.stdin.close()
+        assert await process.wait() == 0

@@ -139,17 +139,20 @@ def test_a_runner_that_can_have_no_cgroup_goes_on_without(odd: type[Odd], capsys
 def test_only_empty_cgroups_of_workers_that_are_gone_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = _worker_cgroups._started(os.getpid())
+    own = _worker_cgroups._name().rpartition(".")[0]
+    here, _, started = own.rpartition(".")
+    space = here.split(".")[1]
     names = {
-        f"grainlike.{os.getpid()}.{here}.abcdef": True,
-        f"grainlike.{os.getpid()}.{here + 1}.abcdef": False,
-        "grainlike.4999999.17.abcdef": False,
-        "grainlike.4999999.17": True,
+        f"{own}.abcdef": True,
+        f"{here}.{int(started) + 1}.abcdef": False,
+        f"grainlike.{space}.4999999.17.abcdef": False,
+        f"grainlike.{space}.4999999.17": True,
+        f"grainlike.{int(space) + 1}.4999999.17.abcdef": True,  # of another namespace, where it may live
         "system.slice": True,
     }
     for name in names:
         (tmp_path / name / "jobs" / "runner-7").mkdir(parents=True)
-    living = tmp_path / "grainlike.4999998.17.abcdef"
+    living = tmp_path / f"grainlike.{space}.4999998.17.abcdef"
     living.mkdir()
     monkeypatch.setattr(Cgroup, "is_populated", lambda group: group.path == str(living))
     _worker_cgroups._remove_leftovers(Cgroup(str(tmp_path)))

@@ -1,11 +1,14 @@
 """The cgroups of one worker: one for each of its runners, in a cgroup of the worker's own.
 
-    own                            where the worker was started, and what was delegated to it
-     `-- grainlike.PID.START.TAG   the worker's
-          |-- worker               where it has moved itself: a cgroup that has controllers below holds no processes
+    own                                 where the worker was started, and what was delegated to it
+     `-- grainlike.SPACE.PID.START.TAG  the worker's
+          |-- worker                    where it has moved itself: one that has controllers below holds no processes
           `-- jobs
-               |-- runner-PID      a runner, and all that its jobs start, wherever that goes
+               |-- runner-PID           a runner, and all that its jobs start, wherever that goes
                `-- ...
+
+SPACE is the namespace in which PID is counted: workers in several, as on machines that are containers, may share one
+place, and from one of them nobody can see whether a process of another is there.
 
 With them everything of a runner is ended at once, however it forks. Where memory is delegated too, the kernel holds the
 runner to what its job asked for. All of this is had where it can be had: what goes wrong is logged in a line, and
@@ -28,7 +31,7 @@ logger = logging.getLogger("grainlike.worker")
 
 _CONTROLLERS = "cgroup.subtree_control"
 _JOBS, _HOME = "jobs", "worker"
-_NAME = re.compile(r"grainlike\.(\d+)\.(\d+)\.[0-9a-f]{6}")
+_NAME = re.compile(r"grainlike\.(\d+)\.(\d+)\.(\d+)\.[0-9a-f]{6}")
 
 
 class RunnerCgroups:
@@ -120,7 +123,7 @@ def _claim(move: bool) -> tuple[RunnerCgroups | None, str]:
     why = "no cgroup v2 is mounted"
     for own in own_cgroups():
         _remove_leftovers(own)
-        base = own / f"grainlike.{os.getpid()}.{_started(os.getpid())}.{secrets.token_hex(3)}"
+        base = own / _name()
         try:
             _make(own, base)
         except OSError as error:
@@ -164,15 +167,32 @@ def _delegate(own: Cgroup, base: Cgroup, move: bool) -> str:
     return ""
 
 
+def _name() -> str:
+    """Return a new name for the cgroup of this process."""
+    return f"grainlike.{_namespace()}.{os.getpid()}.{_started(os.getpid())}.{secrets.token_hex(3)}"
+
+
 def _remove_leftovers(own: Cgroup) -> None:
-    """Remove what workers of ours that were killed have left here, where nobody lives in it."""
+    """Remove what workers of ours that were killed have left here, where nobody lives in it: the cgroup of one that
+    lives may be empty, too.
+    """
     for group in own.below():
         name = _NAME.fullmatch(group.path.rpartition("/")[2])
         with suppress(OSError):
             if name is None or os.stat(group.path).st_uid != os.geteuid():  # noqa: PTH116
                 continue
-            if _started(int(name[1])) != int(name[2]) and not group.is_populated():
+            space, pid, started = map(int, name.groups())
+            if space == _namespace() and _started(pid) != started and not group.is_populated():
                 group.remove()
+
+
+def _namespace() -> int:
+    """Return the number of the namespace in which this process and those that it sees are counted; 0 where the kernel
+    has but one.
+    """
+    with suppress(OSError):
+        return os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116
+    return 0
 
 
 def _started(pid: int) -> int:
