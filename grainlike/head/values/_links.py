@@ -97,6 +97,7 @@ class LinkCopies:
         """Begin a transfer of a value of a program's own, from that program, `source`."""
         sender = self._state.origins.get(value)
         if sender is None and source != PROGRAM:
+            self._state.begun[target, value, attempt] = at  # it has come no further
             self._answer(ReplicasFailed(target, [value], [attempt], "its program has left"))
             return
         transfer = self._new(value, attempt, size, source, target, at)

@@ -277,6 +277,7 @@ async def test_a_program_that_leaves_in_the_middle_leaves_nothing_at_the_head(st
             await until(lambda: client.report().sent > 2_000_000)
         state = head_of(head).state
         await until(lambda: not (books(head) or state.transfers or state.origins or state.owners._owners))
+        await until(lambda: not replicas(head))
         assert not state.jobs
         with pytest.raises(JobCancelledError):
             await job

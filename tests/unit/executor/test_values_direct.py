@@ -276,6 +276,20 @@ def test_what_has_come_elsewhere_goes_with_the_replicas_of_a_value(world: World,
     assert not world.state.begun
 
 
+def test_what_has_come_is_remembered_where_the_program_of_a_value_has_left(
+    world: World, source: Peer, target: Peer
+) -> None:
+    fetch(world, source, target)
+    heard(target)
+    says(world, target, Unsent(1, "no byte came", at=4_000_000, unreachable=True))
+    assert target.replicas.left_off(7, 1) == 4_000_000
+    world.act(FetchReplicas(target.number, [7], [1], [SIZE], [99]))  # a client that was one when this was said
+    assert isinstance(world.told[-1], ReplicasFailed)
+    world.mover.forget([7])
+    world.settle(target)
+    assert list(target.replicas.path.iterdir()) == []  # type: ignore[union-attr]
+
+
 def test_dropping_what_is_on_its_way_stops_it_and_answers(world: World, source: Peer, target: Peer) -> None:
     fetch(world, source, target)
     heard(target)

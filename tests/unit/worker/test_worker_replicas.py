@@ -2,24 +2,36 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from replicas import at_once, replica_written
 
 from grainlike.payload import Payload
+from grainlike.resources import Cores, offer_of
+from grainlike.scheduler import NodeScheduler
 from grainlike.wire import (
     GENERATION,
     Code,
     Completed,
     Fetched,
+    Frame,
     Message,
+    Pulled,
+    PullReplica,
     ReplicaCredit,
     ReplicaPart,
+    Room,
+    RoomIs,
     SendReplica,
     StopTransfer,
     Unsent,
 )
+from grainlike_worker.daemon._pulls import ReplicaPulls
 from grainlike_worker.daemon._transfers import PART_BYTES, ReplicaTransfers
+from grainlike_worker.store._relay import StoreRelay
 from grainlike_worker.store._replicas import WorkerReplicas, open_replicas
 
 VALUE = Payload(b"stream", (bytes(range(256)) * 10_000,))
@@ -151,6 +163,15 @@ def target(tmp_path: Path) -> Iterator[Worker]:
     worker.transfers.close()
 
 
+@pytest.fixture
+def waiting(target: Worker) -> list[Callable[[], None]]:
+    """Return what the target has begun in the background, of which nothing runs by itself."""
+    calls: list[Callable[[], None]] = []
+    run = target.replicas.start
+    target.replicas.start = lambda *call: calls.append(lambda: run(*call))
+    return calls
+
+
 def size_of(worker: Worker) -> int:
     return worker.replicas.sizes[7, 1]
 
@@ -202,13 +223,10 @@ def test_a_copy_goes_on_from_where_the_head_says(source: Worker, target: Worker)
 
 
 def test_parts_that_wait_for_room_come_again_with_another_link_and_are_counted_once(
-    source: Worker, target: Worker
+    source: Worker, target: Worker, waiting: list[Callable[[], None]]
 ) -> None:
     source.transfers.hear(SendReplica(5, 7, 1, 0, 1 << 30))
     parts = source.take()
-    waiting: list[Callable[[], None]] = []
-    run = target.replicas.start
-    target.replicas.start = lambda *call: waiting.append(lambda: run(*call))
     for _ in range(2):
         target.transfers.link_returned()
         for message, data in parts:
@@ -251,6 +269,61 @@ def test_a_copy_that_is_stopped_leaves_nothing(source: Worker, target: Worker) -
     assert files(target.replicas) == []
     source.transfers.hear(ReplicaCredit(5, 100))
     assert source.take() == []
+
+
+def test_a_copy_that_is_stopped_before_it_asks_for_room_gets_none(
+    source: Worker, target: Worker, waiting: list[Callable[[], None]]
+) -> None:
+    source.transfers.hear(SendReplica(5, 7, 1, 0, 100))
+    [(part, data)] = source.take()
+    assert isinstance(part, ReplicaPart)
+    target.transfers.hear(part, [data])
+    target.transfers.hear(StopTransfer(5))  # in the same turn
+    target.replicas.drop([7], [1])
+    waiting.pop()()
+    assert not waiting
+    assert files(target.replicas) == []
+    assert target.replicas._mind.books.replicas == {}
+    assert target.take() == []
+
+
+@pytest.mark.parametrize("left", [0, 400])
+def test_a_pull_that_is_stopped_before_it_asks_for_room_gets_none(
+    target: Worker, waiting: list[Callable[[], None]], left: int
+) -> None:
+    orders: list[Message] = []
+    data: Any = SimpleNamespace(post=orders.append)
+    pulls = ReplicaPulls(target.replicas, target._post, data)
+    order = PullReplica(1, 7, 1, 1000, 0, "tcp://n1:7", bytes(16))
+    if left:
+        pulls.begin(order)
+        waiting.pop()()
+        pulls.hear([Frame(Pulled([1], [left]), ())])
+        pulls.stop(1)
+    orders.clear()
+    pulls.begin(replace(order, transfer=2, at=left))
+    pulls.stop(2)
+    waiting.pop()()
+    assert not waiting
+    assert orders == []
+    assert target.replicas.left_off(7, 1) == left
+    assert len(files(target.replicas)) == (1 if left else 0)
+    target.replicas.drop([7], [1])
+    assert files(target.replicas) == []
+
+
+def test_a_job_that_ends_before_it_gets_room_gets_none(target: Worker, waiting: list[Callable[[], None]]) -> None:
+    jobs = {7: object(), 8: object()}
+    said: list[Message] = []
+    relay = StoreRelay(target.replicas, said.append, NodeScheduler(offer_of(Cores(1), own_cores=[0])), jobs)
+    for job in (7, 8):
+        relay.give_room(Room(job, 1, 1000), said.append)
+    del jobs[7]  # in the same turn
+    target.replicas.ended(ended((7, 1, Code.FAILED, 0)))
+    for room_comes in waiting:
+        room_comes()
+    assert said == [RoomIs(7, 1), RoomIs(8, 1, path=str(target.replicas.rooms[8, 1].path))]
+    assert files(target.replicas) == ["v8-1.1.part"]
 
 
 def test_where_there_is_no_room_nothing_is_left(target: Worker) -> None:

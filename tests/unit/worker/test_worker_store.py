@@ -390,6 +390,21 @@ async def test_a_copy_that_is_broken_off_goes_on_in_its_room_unless_others_neede
         assert list(places[0].iterdir()) == []
 
 
+async def test_a_copy_that_goes_on_has_another_room_where_a_job_was_granted_the_memory_of_the_last(
+    places: tuple[Path, Path],
+) -> None:
+    async with opened(places, memory=2, machine=2) as store:
+        replicas = store.replicas
+        room, _ = await replicas.room_for_copy(7, 1, SIZE)
+        replicas.leave(7, 1, SIZE, 100)
+        replicas.granted = lambda: 2 * SIZE
+        again, at = await replicas.room_for_copy(7, 1, SIZE)
+        assert (places[1] in again.parents, at) == (True, 0)
+        assert not room.exists()
+        replicas.drop([7], [1])
+        assert not again.exists()
+
+
 async def test_a_copy_waits_for_a_spill_and_takes_its_room_then(places: tuple[Path, Path]) -> None:
     async with opened(places, memory=1) as store:
         await store.give(1)

@@ -83,15 +83,23 @@ class ReplicaPulls:
         self._replicas.start(self._begin_in_room, pull, self._data)
 
     async def _begin_in_room(self, pull: _PullOrder, data: DataProcess) -> None:
+        """Have room made for a pull, and let the data server begin.
+
+        A pull that is stopped gives back room that was asked for, and nothing may be asked for it later.
+        """
         order = pull.order
+        if self._pulls.get(order.transfer) is not pull:
+            return
         try:
-            pull.room, at = await self._replicas.room_for_copy(order.value, order.attempt, order.size)
+            room, at = await self._replicas.room_for_copy(order.value, order.attempt, order.size)
         except StoreFull as error:
             if self._pulls.get(order.transfer) is pull:
                 del self._pulls[order.transfer]
                 self._post(Unsent(order.transfer, str(error)), ())
             return
-        pull.order = replace(order, at=at)
+        if self._pulls.get(order.transfer) is not pull:
+            return  # its room was given back as it came
+        pull.room, pull.order = room, replace(order, at=at)
         data.post(PullInto(pull.order, str(pull.room)))
 
     def stop(self, transfer: int) -> None:

@@ -161,8 +161,13 @@ class ReplicaTransfers:
         self._replicas.start(self._begin_in_room, receive)
 
     async def _begin_in_room(self, receive: _Receive) -> None:
-        """Have room made for a copy, and write to it what has come meanwhile: the head sends as far as credit goes."""
+        """Have room made for a copy, and write to it what has come meanwhile: the head sends as far as credit goes.
+
+        A copy that is stopped gives back room that was asked for, and nothing may be asked for it later.
+        """
         first = receive.first
+        if self._receives.get(first.transfer) is not receive:
+            return
         try:
             room, _ = await self._replicas.room_for_copy(first.value, first.attempt, first.size)
             file = self._replicas.file(first.value, first.attempt)

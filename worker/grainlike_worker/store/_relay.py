@@ -62,6 +62,9 @@ class StoreRelay:
         self._changed()
 
     async def _answer(self, asked: Room, post: Say) -> None:
+        if asked.job not in self._jobs:  # it has ended meanwhile, and could give back no room
+            post(RoomIs(asked.job, asked.attempt))
+            return
         try:
             file = await self._replicas.room_for_output(asked.job, asked.attempt, asked.size)
         except StoreFull as error:

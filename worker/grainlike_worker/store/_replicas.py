@@ -160,6 +160,7 @@ class WorkerReplicas:
         Raises:
             StoreFull: there is no room for it.
         """
+        self.make_way()
         free = 0 if self._mind.books.memory + size <= self._mind.limit else spare_memory()
         return await self._room(RoomAsked((value, attempt), size, is_output=True, free=free))
 
@@ -170,6 +171,7 @@ class WorkerReplicas:
         Raises:
             StoreFull: there is no room for it.
         """
+        self.make_way()  # of which the room that was left may be a part
         left = self.begun.pop((value, attempt), None)
         if left is None or left.size != size:
             self._discard(value, attempt)
@@ -212,7 +214,6 @@ class WorkerReplicas:
         """Return the file of a room, in the one that was left, if there is one; `StoreFull` where there is none."""
         room = self.rooms[event.replica] = self._told[event.replica] = ReplicaRoom()
         room.path = None if left is None else left.path
-        self.make_way()
         self._tell(event)
         while True:
             if not room.told.is_set():
