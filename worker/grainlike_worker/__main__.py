@@ -7,6 +7,7 @@ that was away for too long, or refused.
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import math
 import os
@@ -280,4 +281,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    gc.freeze()  # the process ends now; the collector would look through every module that was loaded
+    sys.exit(code)
