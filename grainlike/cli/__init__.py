@@ -8,6 +8,7 @@ worker is started by name, as everywhere. The demonstration's jobs (`demo._jobs`
 their own program.
 """
 
+import gc
 import sys
 
 __all__ = ["main"]
@@ -22,4 +23,8 @@ def main(arguments: list[str] | None = None) -> int:
         return print_values(words[2:])
     from grainlike.cli._app import run_app
 
-    return run_app(arguments)
+    try:
+        return run_app(arguments)
+    finally:
+        if arguments is None:  # the process ends now; the collector would look through every module that was loaded
+            gc.freeze()

@@ -79,6 +79,15 @@ def test_only_who_makes_certificates_loads_cryptography() -> None:
     assert "cryptography" in loaded_by(certificates)
 
 
+def test_a_worker_loads_nothing_of_the_side_of_a_head() -> None:
+    loaded = loaded_by(f"sys.path.append({str(ROOT / 'worker')!r})\nimport grainlike_worker.__main__")
+    assert "grainlike.scheduler.node._scheduler" in loaded
+    assert "grainlike.scheduler._head" not in loaded
+    assert not [
+        module for module in loaded if module.startswith(("grainlike.scheduler.planning", "grainlike.scheduler.values"))
+    ]
+
+
 PROCESSES = {
     "dill",  # this function is known by its name
     "grainlike.net._address",

@@ -7,6 +7,7 @@ that was away for too long, or refused.
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import math
 import os
@@ -44,7 +45,11 @@ OK, USAGE, NO_HEAD = 0, 2, 3
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the command line and serve; return the exit code."""
     options = _parser().parse_args(arguments)
-    return serve(**vars(options))
+    try:
+        return serve(**vars(options))
+    finally:
+        if arguments is None:  # the process ends now; the collector would look through every module that was loaded
+            gc.freeze()
 
 
 def serve(
