@@ -1,0 +1,52 @@
+"""What programs that use a head elsewhere are told of values whose workers are lost, and of where values are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+from far import far_workers, lose
+from waiting import logged, until
+
+from grainlike import Cores, connect, delayed, gather, info, wait
+from grainlike.scheduler import _warnings
+
+pytestmark = pytest.mark.asyncio
+
+LARGE = 5_000_000
+
+
+@delayed
+def make(size: int) -> bytearray:
+    return bytearray(size)
+
+
+@pytest.mark.parametrize(
+    ("way", "times"), [("embedded", 1), ("connected", 2), ("session", 2)], ids=["embedded", "connected", "session"]
+)
+async def test_an_await_that_nobody_can_serve_says_so_and_explain_tells_of_it(
+    way, times, start_worker, caplog, monkeypatch
+):
+    monkeypatch.setattr(_warnings, "NOBODY_S", 0.0)
+    async with far_workers(start_worker, "n1") as (head, workers), contextlib.AsyncExitStack() as stack:
+        program = head
+        if way != "embedded":
+            session = "s" if way == "session" else None
+            program = await stack.enter_async_context(connect(head.address, session=session))
+        a_ = (make @ Cores(1))(LARGE)
+        await wait(a_)
+        await lose(head, workers, "n1")
+        await until(lambda: not program.workers())
+        assert "if a job needs it, it is made again" in str(await program.explain(a_))
+        waiting = asyncio.ensure_future(gather(a_))
+        said = await logged(caplog, "a worker that can give", times)  # the head's own record is the first
+        assert said == ["1 job waits for a worker that can give cores=1: no worker has cores"] * times
+        explained = str(await program.explain(a_))
+        assert "is at no worker now, and is made again: Job" in explained
+        assert explained.endswith("waits for a worker: none is connected.")
+        start_worker(head.address, name="n2")
+        (value,) = await waiting
+        assert value == bytearray(LARGE)
+        assert info(a_).recomputed == 1
+        assert "made again:" not in str(await program.explain(a_))
