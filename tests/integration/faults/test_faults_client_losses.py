@@ -50,3 +50,36 @@ async def test_an_await_that_nobody_can_serve_says_so_and_explain_tells_of_it(
         assert value == bytearray(LARGE)
         assert info(a_).recomputed == 1
         assert "made again:" not in str(await program.explain(a_))
+
+
+@pytest.mark.parametrize("session", [None, "s"])
+async def test_a_new_worker_of_a_lost_one_s_name_has_no_value_of_it(session, start_worker):
+    async with far_workers(start_worker, "n1") as (head, workers), connect(head.address, session=session) as program:
+        a_ = (make @ Cores(1))(LARGE)
+        await wait(a_)
+        assert info(a_).where == ("n1",)
+        await lose(head, workers, "n1")
+        again = start_worker(head.address, name="n1")
+        await until(lambda: [worker.pid for worker in program.workers()] == [again.pid])
+        assert info(a_).where == ()
+        assert "is at no worker now" in str(await program.explain(a_))
+        assert await a_ == bytearray(LARGE)
+        await until(lambda: info(a_).where == ("n1",))
+
+
+async def test_a_session_s_next_program_knows_where_values_are_now(start_worker):
+    async with far_workers(start_worker, "n1", "n2") as (head, workers):
+        async with connect(head.address, session="s") as program:
+            kept_ = program.name("kept", (make @ Cores(1))(LARGE))
+            await wait(kept_)
+            (first,) = info(kept_).where
+        await lose(head, workers, first)
+        again = start_worker(head.address, name=first)
+        await until(lambda: again.pid in [worker.pid for worker in head.workers()])
+        async with connect(head.address, session="s") as program:
+            kept_ = program.placeholders()["kept"]
+            await wait(kept_)
+            await until(lambda: info(kept_).where == ())
+            assert await kept_ == bytearray(LARGE)
+            await until(lambda: len(info(kept_).where) == 1)
+            await program.forget("kept")
