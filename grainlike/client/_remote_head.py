@@ -57,6 +57,7 @@ from grainlike.wire import (
     ImportsFrom,
     JobIs,
     SessionIs,
+    StoresAre,
     Totals,
     WorkersAre,
 )
@@ -266,6 +267,8 @@ class RemoteHead:
     def _hear(self, frame: Frame) -> None:
         if isinstance(frame.message, WorkersAre):
             self._take_workers(frame.message)
+        elif isinstance(frame.message, StoresAre):
+            self._take_stores(frame.message)
         elif isinstance(frame.message, FleetIs):
             self._fleet.take(frame.message)
         elif isinstance(frame.message, SessionIs):
@@ -316,10 +319,22 @@ class RemoteHead:
         self._leases.workers(self._workers)
         self._changes.notify()
 
+    def _take_stores(self, told: StoresAre) -> None:
+        """Take what workers keep of values: whoever is not told of keeps nothing."""
+        rows = zip(told.stored, told.spilled, told.scratch_lost, strict=True)
+        stores = dict(zip(told.workers, rows, strict=True))
+        self._workers = [
+            replace(worker, stored=stored, spilled=spilled, scratch_lost=lost)
+            for worker in self._workers
+            for stored, spilled, lost in (stores.get(worker.name, (0, 0, "")),)
+        ]
+
     # --- questions ---------------------------------------------------------------------------------------------------
 
     def workers(self) -> list[WorkerInfo]:
-        """Return the workers of the head, as of the last time one joined or left."""
+        """Return the workers of the head, as of the last time one joined or left; what they keep of values is as of
+        less than a second ago.
+        """
         return list(self._workers)
 
     def has_workers(self, n: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 
 import pytest
 from far import far_workers, lose
@@ -83,3 +84,25 @@ async def test_a_session_s_next_program_knows_where_values_are_now(start_worker)
             assert await kept_ == bytearray(LARGE)
             await until(lambda: len(info(kept_).where) == 1)
             await program.forget("kept")
+
+
+async def test_a_program_is_told_what_workers_keep(start_worker, tmp_path):
+    def kept(program):
+        (worker,) = program.workers()
+        return worker.stored, worker.spilled
+
+    more = ("--store", "8M", "--scratch", str(tmp_path))
+    async with far_workers(start_worker, "n1", more=more) as (head, _), connect(head.address) as program:
+        assert kept(program) == (0, 0)
+        a_ = (make @ Cores(1))(LARGE)
+        await wait(a_)
+        size = info(a_).size
+        await until(lambda: kept(program) == kept(head) == (size, 0))
+        b_ = (make @ Cores(1))(LARGE)
+        await wait(b_)
+        await until(lambda: kept(program) == kept(head) == (size, size))  # one of them is on the disk
+        async with connect(head.address) as other:
+            assert kept(other) == (size, size)
+            del a_, b_
+            gc.collect()
+            await until(lambda: kept(program) == kept(other) == kept(head) == (0, 0))
