@@ -14,13 +14,14 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec.structs import replace as replaced
 
 from grainlike.client._connection import LOOK_S, HeadClient, RefusedQueryError, find_client_access, first_link
 from grainlike.client._events import RemoteFeed, RemoteLeases
 from grainlike.client._remote_fleet import RemoteFleet
 from grainlike.client._remote_jobs import RemoteJobs
 from grainlike.client._remote_values import RemoteValues
-from grainlike.engine import Engine, Fetcher, explain_unsubmitted, retrieved_elsewhere
+from grainlike.engine import Engine, Fetcher, explain_unsubmitted, maker_again, retrieved_elsewhere
 from grainlike.errors import GrainlikeError, HeadLostError, SessionError
 from grainlike.eventloop import Changes
 from grainlike.graph import Delayed, Node
@@ -56,6 +57,7 @@ from grainlike.wire import (
     ImportsFrom,
     JobIs,
     SessionIs,
+    StoresAre,
     Totals,
     WorkersAre,
 )
@@ -265,6 +267,8 @@ class RemoteHead:
     def _hear(self, frame: Frame) -> None:
         if isinstance(frame.message, WorkersAre):
             self._take_workers(frame.message)
+        elif isinstance(frame.message, StoresAre):
+            self._take_stores(frame.message)
         elif isinstance(frame.message, FleetIs):
             self._fleet.take(frame.message)
         elif isinstance(frame.message, SessionIs):
@@ -315,10 +319,22 @@ class RemoteHead:
         self._leases.workers(self._workers)
         self._changes.notify()
 
+    def _take_stores(self, told: StoresAre) -> None:
+        """Take what workers keep of values: whoever is not told of keeps nothing."""
+        rows = zip(told.stored, told.spilled, told.scratch_lost, strict=True)
+        stores = dict(zip(told.workers, rows, strict=True))
+        self._workers = [
+            replace(worker, stored=stored, spilled=spilled, scratch_lost=lost)
+            for worker in self._workers
+            for stored, spilled, lost in (stores.get(worker.name, (0, 0, "")),)
+        ]
+
     # --- questions ---------------------------------------------------------------------------------------------------
 
     def workers(self) -> list[WorkerInfo]:
-        """Return the workers of the head, as of the last time one joined or left."""
+        """Return the workers of the head, as of the last time one joined or left; what they keep of values is as of
+        less than a second ago.
+        """
         return list(self._workers)
 
     def has_workers(self, n: int) -> bool:
@@ -346,12 +362,21 @@ class RemoteHead:
         if node.finished or not number:
             found = explain_unsubmitted(node)
             # A call without a number waits for others of its graph: an earlier program's has no others here.
-            return Explanation(0, "inputs", 0, request, words=_WAITS) if found is None else found
+            if found is None:
+                return Explanation(0, "inputs", 0, request, words=_WAITS)
+            again = await self._explain_job(maker_again(node, self._values.fetcher))
+            return found if again is None else replaced(found, kept=str(again))
+        # Without an answer it has ended meanwhile, and we are about to hear of it.
+        return await self._explain_job(number) or Explanation(number, node.state.label, 0, request)
+
+    async def _explain_job(self, number: int) -> Explanation | None:
+        """Return the head's explanation of a job; None for one that has ended, or never was."""
+        if not number:
+            return None
         try:
-            told = await self.client.ask(AskJob(0, number), JobIs)
-        except RefusedQueryError:  # it has ended meanwhile, and we are about to hear of it
-            return Explanation(number, node.state.label, 0, request)
-        return explanation_of(told)
+            return explanation_of(await self.client.ask(AskJob(0, number), JobIs))
+        except RefusedQueryError:
+            return None
 
     async def _number_of(self, node: Node) -> int:
         """Return the head's number for the job of a node; 0 for what is no job (yet)."""

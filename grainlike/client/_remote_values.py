@@ -83,8 +83,6 @@ class RemoteValues:
         fetcher.source = self
         self.fetched = 0
         """Bytes that came over the link."""
-        self.present: frozenset[str] = frozenset()
-        """Names of the workers that are there."""
         self._host = socket.gethostname()
         self._is_near = False
         self._link = link
@@ -104,8 +102,7 @@ class RemoteValues:
         self._sends: dict[int, _OwnSend] = {}
 
     def see(self, workers: Iterable[WorkerInfo]) -> None:
-        """Record which workers are there."""
-        self.present = frozenset(worker.name for worker in workers)
+        """Record whether a worker that is there may map files of this program."""
         self._is_near = any(worker.host == self._host for worker in workers)
 
     # --- from the fetcher --------------------------------------------------------------------------------------------
@@ -186,7 +183,7 @@ class RemoteValues:
 
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted, as far as the head has told."""
-        return tuple(sorted(self.present.intersection(self._workers.get(value, ()))))
+        return tuple(sorted(self._workers.get(value, ())))
 
     # --- from the head -----------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from grainlike._later import later
 
 if TYPE_CHECKING:
     from grainlike.engine._engine import Engine
-    from grainlike.engine._explain import explain_unsubmitted, value_words
+    from grainlike.engine._explain import explain_unsubmitted, maker_again, value_words
     from grainlike.engine._fetches import Fetcher, ValueSource, bring, copy_made, replicate_values, staying_values
     from grainlike.engine._interfaces import JobRunner
     from grainlike.engine._left_to_jobs import least_request
@@ -39,6 +39,7 @@ __all__ = [
     "copy_made",
     "explain_unsubmitted",
     "least_request",
+    "maker_again",
     "replicate_values",
     "retrieved_elsewhere",
     "staying_values",
@@ -68,6 +69,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "buffer_of": "_streams",
             "copy_made": "_fetches",
             "least_request": "_left_to_jobs",
+            "maker_again": "_explain",
             "replicate_values": "_fetches",
             "this_call": "_thread_call",
             "value_words": "_explain",

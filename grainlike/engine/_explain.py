@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 from grainlike.engine._local_calls import LocalCall
-from grainlike.graph import Node, RemoteValue, RunsIn, State
+from grainlike.graph import Node, RemoteValue, RunsIn, State, ValueFetcher
 from grainlike.jobs import Job
 from grainlike.resources import EMPTY
 from grainlike.scheduler import Explanation
 
-__all__ = ["explain_unsubmitted", "value_words"]
+__all__ = ["explain_unsubmitted", "maker_again", "value_words"]
 
 
 def explain_unsubmitted(node: Node) -> Explanation | None:
@@ -30,16 +30,29 @@ def explain_unsubmitted(node: Node) -> Explanation | None:
     return None
 
 
-def value_words(node: Node) -> str:
-    """Return text on a value that stays at workers: its size, where it is, why it was made again; empty for others."""
+def maker_again(node: Node, fetcher: ValueFetcher | None) -> int:
+    """Return the number of the job that would make the value of a node again at the executor of `fetcher`: no worker
+    has it. 0 for all others.
+    """
+    value = node.reference
+    if fetcher is None or type(value) is not RemoteValue or value.fetcher is not fetcher:
+        return 0
+    return 0 if fetcher.where(value.id) else value.id
+
+
+def value_words(node: Node, again: str = "") -> str:
+    """Return text on a value that stays at workers: its size, where it is, why it was made again; empty for others.
+    `again` explains the job that makes it again now, if there is one.
+    """
     value = node.reference
     if type(value) is not RemoteValue:
         return ""
-    words = f"Its value, {value.size:,} bytes, {_whereabouts(value)}."
-    again = 0 if node.record is None else node.record.recomputed
-    if not again:
+    place = f"is at no worker now, and is made again: {again}" if again else f"{_whereabouts(value)}."
+    words = f"Its value, {value.size:,} bytes, {place}"
+    count = 0 if node.record is None else node.record.recomputed
+    if not count:
         return words
-    times = "once" if again == 1 else f"{again} times"
+    times = "once" if count == 1 else f"{count} times"
     return f"{words} It ran again {times}: workers were lost that alone had its value."
 
 

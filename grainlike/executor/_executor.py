@@ -445,8 +445,8 @@ class Executor(ExecutorBase):
             # It would start now with Cores(12).
         """
         self._check_loop("asked")
-        node = self._own(placeholder)
-        return replace(await self._service.explain(node), kept=self._result_cache.words(node) or value_words(node))
+        found = await self._service.explain(node := self._own(placeholder))
+        return replace(found, kept=self._result_cache.words(node) or value_words(node, found.kept))
 
     def logs(self, placeholder: Delayed[Any] | Stream[Any]) -> AsyncIterator[LogLine]:
         """Iterate over the lines that a job has printed, and prints until it has ended; over those of all attempts.

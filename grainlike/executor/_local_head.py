@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from grainlike.engine import Engine
+from grainlike.engine import Engine, maker_again
 from grainlike.eventloop import Changes
 from grainlike.executor._echo import echo_here
 from grainlike.executor._embedded import embed
@@ -143,7 +143,12 @@ class LocalHead:
 
     async def explain(self, node: Node) -> Explanation:
         """Return where a call stands and what it waits for, from the scheduler's state."""
-        found = self.head.view.explain(node)
+        found = self._with_pools(self.head.view.explain(node))
+        again = self.head.view.explain_job(maker_again(node, self.head.program_values.fetcher))
+        return found if again is None else replace(found, kept=str(self._with_pools(again)))
+
+    def _with_pools(self, found: Explanation) -> Explanation:
+        """Add what the pools of workers do about a job."""
         driver = self._service.launched
         return found if driver is None or not found.job else replace(found, pools=driver.view.explain(found.job))
 

@@ -415,10 +415,12 @@ class Head:
             self.records.left(peer)
             for observer in self.observers:
                 observer.left(peer)
+            held = self.client_values.at(peer.number)
             self._acting.ends.lost = reason
             self._tell(WorkerLost(peer.number, reason))
             self._acting.ends.lost = ""
             self.values.left(peer)
+            self.client_values.tell_where(held)
 
     def hear(self, peer: WorkerConnection, frames: Sequence[Frame]) -> None:
         """Handle the frames of one read of a worker's link."""

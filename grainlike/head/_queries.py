@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import replace as replaced
 from itertools import islice
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -25,7 +26,7 @@ from grainlike.resources import EMPTY, Allocation, Request
 from grainlike.scheduler import Explanation, HeadJob, JobState, PoolOffer, wanted_in_pools
 from grainlike.wire import AskJobs, JobRow
 
-__all__ = ["HeadQueries"]
+__all__ = ["HeadQueries", "StoreUse"]
 
 _LOOKS = 20_000
 """Number of jobs that are looked at for one answer: the head does nothing else meanwhile."""
@@ -38,6 +39,14 @@ _STATES = {
     JobState.BACKOFF: "backoff",
     JobState.MOVING: "queued",
 }
+
+
+class StoreUse(NamedTuple):
+    """Bytes of values that a worker keeps in memory and on its disk, and why that disk was given up, if it was."""
+
+    stored: int
+    spilled: int
+    scratch_lost: str
 
 
 class HeadQueries:
@@ -71,11 +80,21 @@ class HeadQueries:
         scheduler = self._state.scheduler
         shut = scheduler.why_shut(peer.number)
         info = peer.info(now, scheduler.running(peer.number), shut, shared, stored)
-        said = self._values.stores.said.get(peer.number)
-        if said is None:
-            return info
-        in_memory = max(0, stored - said.spilled)
-        return replaced(info, stored=in_memory, spilled=said.spilled, scratch_lost=said.lost)
+        return replaced(info, **self._use(peer.number, stored)._asdict())
+
+    def _use(self, worker: int, stored: int) -> StoreUse:
+        said = self._values.stores.said.get(worker)
+        return (
+            StoreUse(stored, 0, "")
+            if said is None
+            else StoreUse(max(0, stored - said.spilled), said.spilled, said.lost)
+        )
+
+    def stores(self) -> dict[str, StoreUse]:
+        """Return what each worker keeps, by its name; those that keep nothing are left out."""
+        stored = self._state.scheduler.stored()
+        uses = {peer.name: self._use(peer.number, stored.get(peer.number, 0)) for peer in self._state.peers.values()}
+        return {name: use for name, use in uses.items() if any(use)}
 
     def spilled(self, worker: int) -> int:
         """Return the bytes of values that a worker has on its disk, as it said last."""

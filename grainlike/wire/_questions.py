@@ -67,6 +67,7 @@ __all__ = [
     "SessionRow",
     "SessionsAre",
     "SpanRow",
+    "StoresAre",
     "ToClient",
     "TraceIs",
     "Unable",
@@ -231,6 +232,17 @@ class WorkersAre(BaseMessage, frozen=True, tag=91):
 
     ask: int
     workers: list[WorkerRow]
+
+
+class StoresAre(BaseMessage, frozen=True, tag=199):
+    """Head to client: what workers keep of values now, in columns, as in `WorkerRow`; those that are not named keep
+    nothing.
+    """
+
+    workers: list[str]
+    stored: list[int]
+    spilled: list[int]
+    scratch_lost: list[str]
 
 
 class JobsAre(BaseMessage, frozen=True, tag=92):
@@ -459,4 +471,4 @@ Answer = (
     | Done
     | Unable
 )
-ToClient = Answer | Numbered | Began | Warned | SessionIs
+ToClient = Answer | Numbered | Began | Warned | SessionIs | StoresAre

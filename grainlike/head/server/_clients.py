@@ -27,6 +27,7 @@ from grainlike.head.server._live_updates import send_updates
 from grainlike.head.server._metrics import metrics_are
 from grainlike.head.server._pool_queries import PoolQueries, PoolQuestion
 from grainlike.head.server._sessions import NamedCall, NamedSession, Sessions
+from grainlike.head.server._store_updates import StoreUpdates
 from grainlike.head.server._trace_rows import send_trace
 from grainlike.jobs import job_is, worker_row
 from grainlike.net import Link, is_gone
@@ -166,6 +167,7 @@ class ClientRegistry:
         self.store: OutcomeStore | None = None
         """Store for outcomes of sessions that do not fit into memory; None where there are no sessions."""
         self.pools = PoolQueries()
+        self.stores = StoreUpdates(self.here, head.view.stores)
         self._head = head
         self._cluster = cluster
         self._cancel = cancel
@@ -197,6 +199,7 @@ class ClientRegistry:
             connection.reply_to = session
             self._head.state.owners.refer(session.values())
             session.attach(connection)
+            self._head.client_values.tell_where(session.values())  # their jobs' ends tell of the first workers alone
             self._count_anew(session)
         return connection
 
@@ -227,7 +230,7 @@ class ClientRegistry:
         connection.tasks = tasks
         connection.heard = time.monotonic()
         if connection.paths:
-            connection.post(self._workers(0))
+            self._send_workers(connection)
 
     def leave(self, connection: ClientConnection) -> None:
         """Remove a client that has left, and cancel its jobs; those of a named session stay. The second time does
@@ -240,6 +243,7 @@ class ClientRegistry:
         else:
             self._head.withdraw_all(connection)
         self._head.values.left(connection)
+        self.stores.listed(connection)
         self._head.release_for(connection.number)
         self._records_sent.pop(connection.number, None)
         self.look_whether_alone()
@@ -283,7 +287,7 @@ class ClientRegistry:
                 self._telling[connection.number] = True
             elif connection.tasks is not None:
                 self._telling[connection.number] = False
-                connection.post(self._workers(0))
+                self._send_workers(connection)
                 connection.tasks.start_soon(self._tell_more, connection)
 
     def fleet_changed(self) -> None:
@@ -300,7 +304,7 @@ class ClientRegistry:
                 if not self._telling[connection.number]:
                     return
                 self._telling[connection.number] = False
-                connection.post(self._workers(0))
+                self._send_workers(connection)
         finally:
             del self._telling[connection.number]
 
@@ -567,6 +571,10 @@ class ClientRegistry:
         except GrainlikeError as error:
             return Unable(question.ask, f"{question.offer!r} is no offer: {error}")
         return WantedIs(question.ask, self._head.view.wanted(offer, question.most, question.within_s))
+
+    def _send_workers(self, connection: ClientConnection) -> None:
+        self.stores.listed(connection)
+        connection.post(self._workers(0))
 
     def _workers(self, ask: int) -> WorkersAre:
         return WorkersAre(ask, [worker_row(worker) for worker in self._head.view.workers()])

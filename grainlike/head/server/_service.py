@@ -297,6 +297,8 @@ class HeadService:
 
     def _settled(self) -> None:
         self._owner.settled()
+        if self._clients.here:
+            self._clients.stores.changed()
         if self._changes.awaited is not None:  # rarely so: each batch of frames passes here
             self._changes.notify()
 

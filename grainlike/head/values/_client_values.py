@@ -37,6 +37,7 @@ from grainlike.wire import (
     ValueInterest,
     ValuesAt,
     ValuesGone,
+    split_by_count,
 )
 
 __all__ = ["ClientValues"]
@@ -192,19 +193,27 @@ class ClientValues:
 
     def remade(self, job: RevivedJob) -> None:
         """Tell the client of a value that it was made again, or read from its copy, and where."""
-        if job.reads_copy:
-            self._tell_where([job.id])
+        owner = self._state.owners.of(job.id)
+        if job.reads_copy or owner is None:
+            self.tell_where([job.id])
         else:
-            self._tell_where([job.id], [job.recomputed], [job.attempt])
+            owner.post(ValuesAt([job.id], [self._state.workers_with(job.id)], [job.recomputed], attempts=[job.attempt]))
 
     def _moved(self, event: HeadEvent) -> None:
         """Tell clients of values that other workers have now."""
         if isinstance(event, ReplicasArrived | ReplicasGone):
-            self._tell_where(event.values)
+            self.tell_where(event.values)
 
-    def _tell_where(self, values: Sequence[int], recomputed: Sequence[int] = (), attempts: Sequence[int] = ()) -> None:
-        for row, value in enumerate(values):
-            owner = self._state.owners.of(value)
-            if owner is not None and owner.receiver is not None:
-                again, by = list(recomputed[row : row + 1]), list(attempts[row : row + 1])
-                owner.post(ValuesAt([value], [self._state.workers_with(value)], again, attempts=by))
+    def at(self, worker: int) -> list[int]:
+        """Return the values of clients of which a worker has a replica."""
+        scheduler = self._state.scheduler
+        return [value for value in self._state.owners.known() if worker in scheduler.replicas_of(value)]
+
+    def tell_where(self, values: Iterable[int]) -> None:
+        """Tell clients of these values, as far as they own them, which workers have each now."""
+        owned: dict[ValueOwner, list[int]] = {}
+        for value, owner in self._state.owners.split(values)[0]:
+            owned.setdefault(owner, []).append(value)
+        for owner, mine in owned.items():
+            for part in split_by_count(mine):
+                owner.post(ValuesAt(part, list(map(self._state.workers_with, part)), []))

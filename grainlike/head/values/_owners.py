@@ -73,6 +73,10 @@ class ValueOwners:
         self._owners[value] = owner
         self._values.setdefault(owner.number, {})[value] = None
 
+    def known(self) -> list[int]:
+        """Return all values that clients own."""
+        return list(self._owners)
+
     def of(self, value: int) -> ValueOwner | None:
         """Return the owner of a value; None for one that no client owns."""
         return self._owners.get(value)

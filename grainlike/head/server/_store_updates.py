@@ -1,0 +1,56 @@
+"""Bytes of the values that workers keep, as clients are told of them when they have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import anyio
+
+from grainlike.head._queries import StoreUse
+from grainlike.head.server._client import ClientConnection
+from grainlike.wire import StoresAre
+
+__all__ = ["STORES_S", "StoreUpdates"]
+
+STORES_S = 0.25
+"""Seconds for which changes are collected before a client is told of them."""
+
+
+class StoreUpdates:
+    """Sends `stores()`, by name of the worker, to those of `clients` that submit jobs, after changes.
+
+    Example::
+
+        updates = StoreUpdates(clients, head.view.stores)
+        updates.changed()                           # once for all changes of the next quarter of a second
+    """
+
+    def __init__(self, clients: Mapping[int, ClientConnection], stores: Callable[[], dict[str, StoreUse]]) -> None:
+        self._clients = clients
+        self._stores = stores
+        self._told: dict[int, dict[str, StoreUse]] = {}
+        """What each client was told since it has had the workers last."""
+        self._due: set[int] = set()
+
+    def changed(self) -> None:
+        """Tell clients after a while, if something has changed by then."""
+        for connection in self._clients.values():
+            if connection.paths and connection.tasks is not None and connection.number not in self._due:
+                self._due.add(connection.number)
+                connection.tasks.start_soon(self._tell, connection)
+
+    def listed(self, connection: ClientConnection) -> None:
+        """Record that a client is sent the workers, or has left: what it was told before counts no more."""
+        self._told.pop(connection.number, None)
+
+    async def _tell(self, connection: ClientConnection) -> None:
+        try:
+            await anyio.sleep(STORES_S)
+        finally:
+            self._due.discard(connection.number)
+        stores = self._stores()
+        if stores != self._told.get(connection.number):
+            self._told[connection.number] = stores
+            uses = stores.values()
+            in_memory, spilled = [use.stored for use in uses], [use.spilled for use in uses]
+            connection.post(StoresAre(list(stores), in_memory, spilled, [use.scratch_lost for use in uses]))

@@ -1,0 +1,108 @@
+"""What programs that use a head elsewhere are told of values whose workers are lost, and of where values are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+
+import pytest
+from far import far_workers, lose
+from waiting import logged, until
+
+from grainlike import Cores, connect, delayed, gather, info, wait
+from grainlike.scheduler import _warnings
+
+pytestmark = pytest.mark.asyncio
+
+LARGE = 5_000_000
+
+
+@delayed
+def make(size: int) -> bytearray:
+    return bytearray(size)
+
+
+@pytest.mark.parametrize(
+    ("way", "times"), [("embedded", 1), ("connected", 2), ("session", 2)], ids=["embedded", "connected", "session"]
+)
+async def test_an_await_that_nobody_can_serve_says_so_and_explain_tells_of_it(
+    way, times, start_worker, caplog, monkeypatch
+):
+    monkeypatch.setattr(_warnings, "NOBODY_S", 0.0)
+    async with far_workers(start_worker, "n1") as (head, workers), contextlib.AsyncExitStack() as stack:
+        program = head
+        if way != "embedded":
+            session = "s" if way == "session" else None
+            program = await stack.enter_async_context(connect(head.address, session=session))
+        a_ = (make @ Cores(1))(LARGE)
+        await wait(a_)
+        await lose(head, workers, "n1")
+        await until(lambda: not program.workers())
+        assert "if a job needs it, it is made again" in str(await program.explain(a_))
+        waiting = asyncio.ensure_future(gather(a_))
+        said = await logged(caplog, "a worker that can give", times)  # the head's own record is the first
+        assert said == ["1 job waits for a worker that can give cores=1: no worker has cores"] * times
+        explained = str(await program.explain(a_))
+        assert "is at no worker now, and is made again: Job" in explained
+        assert explained.endswith("waits for a worker: none is connected.")
+        start_worker(head.address, name="n2")
+        (value,) = await waiting
+        assert value == bytearray(LARGE)
+        assert info(a_).recomputed == 1
+        assert "made again:" not in str(await program.explain(a_))
+
+
+@pytest.mark.parametrize("session", [None, "s"])
+async def test_a_new_worker_of_a_lost_one_s_name_has_no_value_of_it(session, start_worker):
+    async with far_workers(start_worker, "n1") as (head, workers), connect(head.address, session=session) as program:
+        a_ = (make @ Cores(1))(LARGE)
+        await wait(a_)
+        assert info(a_).where == ("n1",)
+        await lose(head, workers, "n1")
+        again = start_worker(head.address, name="n1")
+        await until(lambda: [worker.pid for worker in program.workers()] == [again.pid])
+        assert info(a_).where == ()
+        assert "is at no worker now" in str(await program.explain(a_))
+        assert await a_ == bytearray(LARGE)
+        await until(lambda: info(a_).where == ("n1",))
+
+
+async def test_a_session_s_next_program_knows_where_values_are_now(start_worker):
+    async with far_workers(start_worker, "n1", "n2") as (head, workers):
+        async with connect(head.address, session="s") as program:
+            kept_ = program.name("kept", (make @ Cores(1))(LARGE))
+            await wait(kept_)
+            (first,) = info(kept_).where
+        await lose(head, workers, first)
+        again = start_worker(head.address, name=first)
+        await until(lambda: again.pid in [worker.pid for worker in head.workers()])
+        async with connect(head.address, session="s") as program:
+            kept_ = program.placeholders()["kept"]
+            await wait(kept_)
+            await until(lambda: info(kept_).where == ())
+            assert await kept_ == bytearray(LARGE)
+            await until(lambda: len(info(kept_).where) == 1)
+            await program.forget("kept")
+
+
+async def test_a_program_is_told_what_workers_keep(start_worker, tmp_path):
+    def kept(program):
+        (worker,) = program.workers()
+        return worker.stored, worker.spilled
+
+    more = ("--store", "8M", "--scratch", str(tmp_path))
+    async with far_workers(start_worker, "n1", more=more) as (head, _), connect(head.address) as program:
+        assert kept(program) == (0, 0)
+        a_ = (make @ Cores(1))(LARGE)
+        await wait(a_)
+        size = info(a_).size
+        await until(lambda: kept(program) == kept(head) == (size, 0))
+        b_ = (make @ Cores(1))(LARGE)
+        await wait(b_)
+        await until(lambda: kept(program) == kept(head) == (size, size))  # one of them is on the disk
+        async with connect(head.address) as other:
+            assert kept(other) == (size, size)
+            del a_, b_
+            gc.collect()
+            await until(lambda: kept(program) == kept(other) == kept(head) == (0, 0))
