@@ -162,10 +162,10 @@ class ClientRegistry:
         alone: Callable[[], None],
     ) -> None:
         self.here: dict[int, ClientConnection] = {}
-        self.sessions = Sessions()
+        self.sessions: Sessions = Sessions()
         self.store: OutcomeStore | None = None
         """Store for outcomes of sessions that do not fit into memory; None where there are no sessions."""
-        self.pools = PoolQueries()
+        self.pools: PoolQueries = PoolQueries()
         self._head = head
         self._cluster = cluster
         self._cancel = cancel
