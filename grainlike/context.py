@@ -154,15 +154,15 @@ class JobView:
         output: JobOutput | None = None,
         logs: object = None,
     ) -> None:
-        self.allocation = allocation
-        self.carrier = carrier
-        self.instance = instance
-        self.job = job
-        self.context = context
-        self.uplink = uplink
-        self.author = author
-        self.output = output
-        self.logs = logs
+        self.allocation: Allocation = allocation
+        self.carrier: JobView | None = carrier
+        self.instance: str | None = instance
+        self.job: JobInfo | None = job
+        self.context: object = context
+        self.uplink: object = uplink
+        self.author: JobInfo | None = author
+        self.output: JobOutput | None = output
+        self.logs: object = logs
         self.resolver: object = None
 
 

@@ -86,7 +86,8 @@ class GraphError(GrainlikeError, ValueError):
 class UnknownNameError(GraphError, KeyError):
     """Raised when a named graph has no job of that name; a `KeyError` too, as of any mapping."""
 
-    __str__ = Exception.__str__
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # a `KeyError` alone shows its message in quotes
 
 
 class SerializationError(GrainlikeError, TypeError):
@@ -160,7 +161,7 @@ class LaunchError(GrainlikeError, RuntimeError):
     def __init__(self, words: str, command: Sequence[str] = (), script: str = "") -> None:
         super().__init__(words, tuple(command), script)
         self.words = words
-        self.command = tuple(command)
+        self.command: tuple[str, ...] = tuple(command)
         self.script = script
 
     def __str__(self) -> str:

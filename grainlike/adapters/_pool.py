@@ -78,13 +78,13 @@ class GrainlikePool(FuturesExecutor):
         head: str | PathLike[str] | None = None,
         **options: Any,
     ) -> None:
-        self.request = Cores(1) if request is None else as_request(request)
+        self.request: Request = Cores(1) if request is None else as_request(request)
         """Request of each call."""
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
         _check_max_tasks(max_tasks_per_child, options.get("backend"))
         self._retries = retries
-        self.is_here = all(options.get(name) is None for name in ("listen", "backend")) and head is None
+        self.is_here: bool = all(options.get(name) is None for name in ("listen", "backend")) and head is None
         """True if all calls run in processes on this machine."""
         self._through: dict[bool, Callable[..., Any]] = {}
         """Wrappers that call plain functions (False) and coroutine functions (True), where they are not called

@@ -47,7 +47,7 @@ class CeleryBackend(ClosesItself):
     """
 
     name = "celery"
-    honours = frozenset({"cores", "token"})
+    honours: frozenset[str] = frozenset({"cores", "token"})
 
     def __init__(self, app: Any, *, queue: str = "celery", queues: Iterable[str] = ()) -> None:
         celery = extra("celery", "CeleryBackend", "celery")

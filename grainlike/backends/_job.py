@@ -40,17 +40,17 @@ class BackendJob(Job):
         super().__init__(number, 0, node, NO_PARCEL)
         assert node.request is not None
         options = node.function.options
-        self.do = do
-        self.blob = blob
-        self.packed = packed
-        self.name = node.function.name
+        self.do: Callable[[], Any] = do
+        self.blob: bytes = blob
+        self.packed: Payload | None = packed
+        self.name: str = node.function.name
         self.request: Request = node.request
         self.rank: int = options.rank
         self.retries: int = options.retry.times
-        self.timeout = options.timeout
+        self.timeout: float | None = options.timeout
         self.grant: Grant | None = None
         self.future: Any = None
-        self.context = _EMPTY
+        self.context: Context = _EMPTY
         self.trouble: Exception | None = None
         """Error for which the backend did not cancel it."""
         self._usage: Usage | None = None

@@ -34,7 +34,7 @@ class ProcessBackend(ClosesItself):
     """
 
     name = "processes"
-    honours = frozenset({"cores"})
+    honours: frozenset[str] = frozenset({"cores"})
 
     def __init__(self, processes: int) -> None:
         self.offer: Request = Cores(processes)

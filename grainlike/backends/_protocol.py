@@ -68,10 +68,10 @@ class BackendAdapter:
         self.backend = backend
         self.name: str = backend.name
         self.in_process: bool = getattr(backend, "in_process", False)
-        self.says_what_it_honours = inspect.getattr_static(backend, "honours", None) is not None
-        self.cancels = hasattr(backend, "cancel")
-        self.tells_when_done = hasattr(backend, "on_done")
-        self.hears_requests = hasattr(backend, "submit_for")
+        self.says_what_it_honours: bool = inspect.getattr_static(backend, "honours", None) is not None
+        self.cancels: bool = hasattr(backend, "cancel")
+        self.tells_when_done: bool = hasattr(backend, "on_done")
+        self.hears_requests: bool = hasattr(backend, "submit_for")
 
     @property
     def honours(self) -> Collection[str]:

@@ -74,7 +74,7 @@ class BackendRunner:
         self._outcomes = outcomes
         self._changes = changes
         self._counters = JobCounters(time.monotonic())
-        self.name = adapter.name
+        self.name: str = adapter.name
         self.observers: list[Observer] = []
         self._waiting: AdmissionQueue[BackendJob] = AdmissionQueue()
         self._jobs: dict[int, BackendJob] = {}

@@ -29,7 +29,7 @@ class ThreadBackend(ClosesItself):
     """
 
     name = "threads"
-    honours = frozenset({"cores"})
+    honours: frozenset[str] = frozenset({"cores"})
     in_process = True
 
     def __init__(self, threads: int) -> None:

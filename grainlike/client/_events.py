@@ -96,7 +96,7 @@ class RemoteLeases:
     number = 1
     name = "head"
     offer = NO_ALLOCATION
-    skew = 0.0
+    skew: float = 0.0
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers

@@ -109,7 +109,7 @@ class RemoteHead:
         self._counters = JobCounters(time.monotonic())
         self._leases = RemoteLeases(self.observers)
         levels = None if job_logging is None else job_logging.levels
-        self.runner = RemoteJobs(engine, engine.pump, self._counters, self._leases, self._fetch, levels)
+        self.runner: RemoteJobs = RemoteJobs(engine, engine.pump, self._counters, self._leases, self._fetch, levels)
         self.runner.caller_of = engine.caller_of
         self._values: RemoteValues
         """Values that stay at workers of the head."""

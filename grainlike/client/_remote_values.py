@@ -81,7 +81,7 @@ class RemoteValues:
     def __init__(self, fetcher: Fetcher, link: Link, counters: JobCounters) -> None:
         self.fetcher = fetcher
         fetcher.source = self
-        self.fetched = 0
+        self.fetched: int = 0
         """Bytes that came over the link."""
         self._host = socket.gethostname()
         self._is_near = False

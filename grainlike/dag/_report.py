@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from grainlike.graph import Node, Status
 from grainlike.head import HERE
@@ -135,7 +135,7 @@ class DagReport(Totals, Mapping[str, JobReport]):
     def __len__(self) -> int:
         return len(self._jobs)
 
-    __hash__ = object.__hash__
+    __hash__: ClassVar[Callable[[object], int]] = object.__hash__
 
     def __repr__(self) -> str:
         return f"<DagReport: {Totals.__str__(self)}>"

@@ -74,7 +74,7 @@ class AccessControl:
     """
 
     def __init__(self, hosts: Collection[str], port: int) -> None:
-        self.cookie = f"grainlike-{port}"
+        self.cookie: str = f"grainlike-{port}"
         """Name of the cookie: those of one host are shared by all its ports."""
         self._hosts = frozenset(hosts)
         self._links: dict[bytes, None] = {}

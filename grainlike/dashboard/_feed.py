@@ -75,11 +75,11 @@ class HeadFeed:
         self._client: HeadClient | None = None
         self._there = anyio.Event()
         self._looked_at = anyio.Event()
-        self.picture = ClusterPicture()
+        self.picture: ClusterPicture = ClusterPicture()
         self.identity: HeadIs | None = None
-        self.lost = "the head has not answered yet"
-        self.closed = anyio.Event()
-        self.pages = 0
+        self.lost: str = "the head has not answered yet"
+        self.closed: anyio.Event = anyio.Event()
+        self.pages: int = 0
         self._told_at = 0.0
         self._following = False
 

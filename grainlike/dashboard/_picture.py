@@ -69,9 +69,9 @@ class ClusterPicture:
     """
 
     def __init__(self) -> None:
-        self.state = LiveState()
-        self.epoch = 0
-        self.gone = 0
+        self.state: LiveState = LiveState()
+        self.epoch: int = 0
+        self.gone: int = 0
         self._version = 0
         self._pieces: dict[tuple[str, int, int, int], PicturePart] = {}
         self._gone: dict[int, None] = {}

@@ -69,12 +69,12 @@ class Dashboard:
         host, port = address
         self._socket = _listening(host, port)
         port = self._socket.getsockname()[1]
-        self.url = f"http://{shown_host(host)}:{port}/"
+        self.url: str = f"http://{shown_host(host)}:{port}/"
         """Address of its first page, for browsers that have opened a link."""
-        self.beyond_loopback = not is_loopback(host)
+        self.beyond_loopback: bool = not is_loopback(host)
         """True if other machines reach it: what they see goes over the network in plain text."""
         self._access_control = AccessControl(hosts_of(host), port)
-        self.feed = HeadFeed(connect)
+        self.feed: HeadFeed = HeadFeed(connect)
         self._app = make_app(self.feed, self._access_control, extra=extra, without_cookie=without_cookie)
 
     def link(self) -> str:

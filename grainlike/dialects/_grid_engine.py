@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from typing import ClassVar
 from xml.etree import ElementTree
 
 from grainlike.dialects._amounts import clock, mebibytes, seconds
@@ -46,16 +47,18 @@ class GridEngineDialect(Dialect):
     kind = "sge"
     title = "Grid Engine"
     prefix = "#$"
-    finders = ("SGE_*",)
+    finders: ClassVar[tuple[str, ...]] = ("SGE_*",)
     # It would take a job for which no queue is good, and keep it.
-    hopeless = re.compile(r"unknown|denied|not allowed|does not exist|no suitable queues", re.IGNORECASE)
-    spreads = {  # noqa: RUF012 - a constant of the class, as the base says
+    hopeless: ClassVar[re.Pattern[str] | None] = re.compile(
+        r"unknown|denied|not allowed|does not exist|no suitable queues", re.IGNORECASE
+    )
+    spreads: ClassVar[dict[str, Spread]] = {
         # Its own host may have no slot left for a task beside the job itself.
         "qrsh": Spread('qrsh -inherit -nostdin "$host"', hosts=_HOSTS, carries=False, here=True),
         "ssh": Spread('ssh -n "$host"', hosts=_HOSTS, carries=False),
         "mpirun": Spread("mpirun -np {nodes} --map-by ppr:1:node", rank="${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}"),
     }
-    rules = FlagRules(
+    rules: ClassVar[FlagRules] = FlagRules(
         refused={
             **dict.fromkeys(("-l h_rt", "-l s_rt"), "walltime"),
             "-pe": "pe",

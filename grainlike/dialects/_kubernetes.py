@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from grainlike.dialects._block import BlockRequest, CommandResult, NativeCommand
 from grainlike.dialects._dialect import Dialect
@@ -54,8 +54,10 @@ class KubernetesDialect(Dialect):
 
     kind = "k8s"
     title = "Kubernetes"
-    finders = ("KUBECONFIG",)
-    hopeless = re.compile(r"invalid|not found|cannot create|unauthorized|unknown field", re.IGNORECASE)
+    finders: ClassVar[tuple[str, ...]] = ("KUBECONFIG",)
+    hopeless: ClassVar[re.Pattern[str] | None] = re.compile(
+        r"invalid|not found|cannot create|unauthorized|unknown field", re.IGNORECASE
+    )
 
     def directives(self, block: BlockRequest) -> list[str]:
         """Return the line that makes a file of our own of what is mounted: that is a link, and may be another user's.

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from grainlike.dialects._amounts import mebibytes
 from grainlike.dialects._block import BlockRequest, CommandResult, NativeCommand, is_native_name
@@ -50,14 +50,14 @@ class LSFDialect(Dialect):
     kind = "lsf"
     title = "LSF"
     prefix = "#BSUB"
-    finders = ("LSF_*",)
-    spreads = {  # noqa: RUF012 - a constant of the class, as the base says
+    finders: ClassVar[tuple[str, ...]] = ("LSF_*",)
+    spreads: ClassVar[dict[str, Spread]] = {
         # Without a shell of its own: that would take the words apart at their blanks, as rsh does.
         "blaunch": Spread('blaunch "$host" -no-shell', hosts="awk '!seen[$1]++ {print $1}' \"$LSB_DJOB_HOSTFILE\""),
         "mpirun": Spread("mpirun -np {nodes} --map-by ppr:1:node", rank="${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}"),
         "ssh": Spread('ssh -n "$host"', hosts="awk '!seen[$1]++ {print $1}' \"$LSB_DJOB_HOSTFILE\"", carries=False),
     }
-    rules = FlagRules(
+    rules: ClassVar[FlagRules] = FlagRules(
         refused={
             **dict.fromkeys(("-n", "-R span", "-R affinity", "-R cu"), "nodes and resources"),
             **dict.fromkeys(("-W", "-We"), "walltime"),

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from grainlike.dialects._amounts import clock, mebibytes, seconds
 from grainlike.dialects._block import BlockRequest, CommandResult, NativeCommand, is_native_name
@@ -66,14 +66,14 @@ class PBSDialect(Dialect):
     kind = "pbs"
     title = "PBS"
     prefix = "#PBS"
-    finders = ("PBS_CONF_FILE", "PBS_DEFAULT", "PBS_SERVER", "PBS_EXEC", "PBS_HOME")
-    spreads = {  # noqa: RUF012 - a constant of the class, as the base says
+    finders: ClassVar[tuple[str, ...]] = ("PBS_CONF_FILE", "PBS_DEFAULT", "PBS_SERVER", "PBS_EXEC", "PBS_HOME")
+    spreads: ClassVar[dict[str, Spread]] = {
         # PBS signals the sessions of a job: pbsdsh would end at SIGTERM, the script after it, and no job had its grace.
         "pbsdsh": Spread("setsid pbsdsh --", rank="${PBS_NODENUM:-0}", carries=False),
         "ssh": Spread('ssh -n "$host"', hosts="awk '!seen[$1]++ {print $1}' \"$PBS_NODEFILE\"", carries=False),
         "mpirun": Spread("mpirun -np {nodes} --map-by ppr:1:node", rank="${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}"),
     }
-    rules = FlagRules(
+    rules: ClassVar[FlagRules] = FlagRules(
         refused={
             **{f"-l {name}": "nodes and resources" for name in _SIZES},
             **dict.fromkeys(("-l walltime", "-l min_walltime", "-l max_walltime"), "walltime"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from grainlike.dialects._amounts import clock, expand_hosts, mebibytes, seconds
 from grainlike.dialects._block import BlockRequest, CommandResult, NativeCommand
@@ -51,15 +52,17 @@ class SlurmDialect(Dialect):
     kind = "slurm"
     title = "Slurm"
     prefix = "#SBATCH"
-    finders = ("SLURM_CONF", "SLURM_CONF_SERVER")
+    finders: ClassVar[tuple[str, ...]] = ("SLURM_CONF", "SLURM_CONF_SERVER")
     # Not: "node configuration is not available", which is also said while nodes are drained; a submission waits then.
-    hopeless = re.compile(r"invalid|than permitted|denied|unrecognized", re.IGNORECASE)
-    spreads = {  # noqa: RUF012 - a constant of the class, as the base says
+    hopeless: ClassVar[re.Pattern[str] | None] = re.compile(
+        r"invalid|than permitted|denied|unrecognized", re.IGNORECASE
+    )
+    spreads: ClassVar[dict[str, Spread]] = {
         "srun": Spread(_SRUN, rank="${SLURM_PROCID:-0}"),
         "mpirun": Spread("mpirun -np {nodes} --map-by ppr:1:node", rank="${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}"),
         "ssh": Spread('ssh -n "$host"', hosts='scontrol show hostnames "$SLURM_JOB_NODELIST"', carries=False),
     }
-    rules = FlagRules(
+    rules: ClassVar[FlagRules] = FlagRules(
         refused={
             **dict.fromkeys(("--nodes", "-N"), "nodes"),
             **dict.fromkeys(("--ntasks", "-n", "--ntasks-per-node", "--ntasks-per-core"), "nodes"),

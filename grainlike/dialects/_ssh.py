@@ -125,7 +125,7 @@ class SSHDialect(Dialect):
     kind = "ssh"
     title = "SSH"
     finders: ClassVar[tuple[str, ...]] = ("SSH_AUTH_SOCK",)
-    rules = FlagRules(
+    rules: ClassVar[FlagRules] = FlagRules(
         refused=dict.fromkeys(("-f", "-N", "-n", "-T", "-t", "-W", "-O", "-G", "-Q", "-V", "-s", "-T"), ""),
         alone="46AaCfGgKkMNnqsTtVvXxYy",
     )
@@ -360,8 +360,8 @@ class LocalDialect(SSHDialect):
 
     kind = "local"
     title = "this machine"
-    finders = ()
-    rules = FlagRules({})
+    finders: ClassVar[tuple[str, ...]] = ()
+    rules: ClassVar[FlagRules] = FlagRules({})
     login: ClassVar[bool] = False
 
     def check_native(self, words: Sequence[str]) -> None:

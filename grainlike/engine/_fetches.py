@@ -84,7 +84,7 @@ class Fetch:
 
     def __init__(self, done: Callable[[], object]) -> None:
         self._done = done
-        self.begun = False
+        self.begun: bool = False
         self.missing: set[RemoteValue] = set()
         self.error: BaseException | None = None
 
@@ -211,7 +211,7 @@ class Fetcher:
         self, check_loop: Callable[[], object], later: Callable[[Callable[[], None]], None], limit: Callable[[], int]
     ) -> None:
         self.source: ValueSource | None = None
-        self.used = False
+        self.used: bool = False
         """True once a value has stayed at workers."""
         self._check_loop = check_loop
         self._later = later

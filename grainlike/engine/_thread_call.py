@@ -42,7 +42,7 @@ class ThreadCall:
         loop_id: EventLoopId,
         threads: anyio.CapacityLimiter,
     ) -> None:
-        self.done = anyio.Event()
+        self.done: anyio.Event = anyio.Event()
         self.loop_id = loop_id
         self._threads = threads
         self._blocked: set[anyio.CancelScope] = set()

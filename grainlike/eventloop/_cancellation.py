@@ -35,7 +35,7 @@ class Cancellation:
     __slots__ = ("__weakref__", "_coroutine", "_thread", "name")
 
     def __init__(self, name: str, coroutine: object) -> None:
-        self.name = name
+        self.name: str = name
         self._coroutine = coroutine
         self._thread = threading.get_ident()
         _pending.add(self)

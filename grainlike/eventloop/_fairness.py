@@ -51,7 +51,7 @@ class FairScheduler:
         self._spent = 0.0
         self._scheduled = False
         self._links = 0
-        self.crowded = False  # an attribute, not a property: each read of a socket asks for it
+        self.crowded: bool = False  # an attribute, not a property: each read of a socket asks for it
 
     def enter(self, links: int) -> None:
         """Add so many links; a negative number removes some."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from grainlike.backends import Backend
 from grainlike.context import this_job
-from grainlike.engine import Waitable, value_words
+from grainlike.engine import BaseResolver, Waitable, value_words
 from grainlike.errors import GrainlikeError, GraphError
 from grainlike.eventloop import EventLoopId, here
 from grainlike.executor._exits import close_at_exit
@@ -208,7 +208,7 @@ class Executor(ExecutorBase):
             raise RuntimeError("an Executor is opened inside an event loop: `async with`, or grainlike.run(main)")
         self._open(loop_id)
         await self._wait_until_open()
-        self.enclosing = enclosing()
+        self.enclosing: BaseResolver | None = enclosing()
         return loop_id
 
     async def aclose(self) -> None:

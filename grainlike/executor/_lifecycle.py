@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from grainlike.cache import ResultCache
-from grainlike.context import GVAR
+from grainlike.context import GVAR, JobInfo
 from grainlike.engine import BaseResolver, Engine, Fetcher, LocalCalls
 from grainlike.eventloop import EventLoopId, Lifespan, here, soon
 from grainlike.executor._embedded import hooked_streams
@@ -64,7 +64,7 @@ class ExecutorBase(Lifespan, BaseResolver):
             raise RuntimeError(f"this executor is {self._state}: make a new one")
         reserve_standard_descriptors()
         self._loop_id = loop_id
-        self.opened_in = GVAR.job
+        self.opened_in: JobInfo | None = GVAR.job
         self._engine = engine = Engine(self, lambda call: soon(loop_id, call), fail_fast=self._settings.fail_fast)
         engine.keeps_callers = is_notebook()
         engine.fetcher = Fetcher(lambda: self._check_loop("awaited"), self.later, max_message_bytes)

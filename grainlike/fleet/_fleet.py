@@ -59,7 +59,7 @@ class FleetScheduler:
     """
 
     def __init__(self, digest: str, books: Books | None = None) -> None:
-        self.books = Books(digest) if books is None else books
+        self.books: Books = Books(digest) if books is None else books
 
     @property
     def version(self) -> int:

@@ -401,9 +401,9 @@ class Template:
     def __init__(
         self, make: Callable[[Sequence[Any]], Any], items: Sequence[Any], *, by_reference: bool = False
     ) -> None:
-        self.make = make
-        self.items = items
-        self.by_reference = by_reference
+        self.make: Callable[[Sequence[Any]], Any] = make
+        self.items: Sequence[Any] = items
+        self.by_reference: bool = by_reference
 
 
 def _filled(items: Sequence[Any] | Any, built: dict[Template, Any]) -> list[Any]:

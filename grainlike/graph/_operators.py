@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from grainlike.graph._function import Function, operation
 from grainlike.graph._node import Node
@@ -102,7 +102,7 @@ class Operators(Placeholder, Generic[P]):
 
     __slots__ = ()
 
-    __hash__ = object.__hash__
+    __hash__: ClassVar[Callable[[object], int]] = object.__hash__
 
     def __add__(self, other: Any) -> P:
         return binary(_ADD, self, other)

@@ -56,10 +56,10 @@ class RemoteValue:
     __slots__ = ("fetched", "fetcher", "id", "size", "value")
 
     def __init__(self, fetcher: ValueFetcher, job: int, size: int) -> None:
-        self.fetcher = fetcher
-        self.id = job
-        self.size = size
-        self.fetched = False
+        self.fetcher: ValueFetcher = fetcher
+        self.id: int = job
+        self.size: int = size
+        self.fetched: bool = False
         self.value: Any = None
 
     def __del__(self) -> None:
@@ -82,7 +82,7 @@ class RemoteList:
     __slots__ = ("items",)
 
     def __init__(self, items: Sequence[Any]) -> None:
-        self.items = list(items)
+        self.items: list[Any] = list(items)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (self.items,)
@@ -141,7 +141,7 @@ class RemoteExpression:
         self._args = args
         self._kwargs = kwargs
         self._leaves = leaves
-        self.fetcher = fetcher
+        self.fetcher: ValueFetcher = fetcher
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self.fetcher.applied(self._function, self._args, self._kwargs)

@@ -94,7 +94,7 @@ class FunctionTable:
         self._unowned_bytes = 0
         self._swept_jobs = self._swept_at = 0
         """Number of live jobs at the last sweep, and the highest number of a job then."""
-        self.dropped_bytes = 0
+        self.dropped_bytes: int = 0
         """Bytes of functions that were dropped in all."""
 
     @property

@@ -97,6 +97,7 @@ from grainlike.wire import (
 
 if TYPE_CHECKING:
     from grainlike.head._recorder import Recorder
+    from grainlike.head.values._client_values import ClientValues
 
 __all__ = ["Head", "OutcomeListener"]
 
@@ -126,13 +127,15 @@ class Head:
         object_store: ObjectStore | None = None,
     ) -> None:
         scheduler = HeadScheduler(closed=closed, seed=secrets.randbits(64) if seed is None else seed)
-        self.state = HeadState(scheduler, self._tell, now() if opened is None else opened)
-        self.logs = LogRouter(self._ask, self.state.next_listener)
-        self.history = JobHistory(lambda: self.state.jobs, now, ahead=ahead, is_coroutine=self._is_coroutine)
-        self.object_store = ObjectStore() if object_store is None else object_store
-        self.values = ValueMover(self.state, self.object_store, self._tell)
-        self.view = HeadQueries(self.state, self.logs, self.history, now, self.values)
-        self.records = RecordRouter(self.state)
+        self.state: HeadState = HeadState(scheduler, self._tell, now() if opened is None else opened)
+        self.logs: LogRouter = LogRouter(self._ask, self.state.next_listener)
+        self.history: JobHistory = JobHistory(
+            lambda: self.state.jobs, now, ahead=ahead, is_coroutine=self._is_coroutine
+        )
+        self.object_store: ObjectStore = ObjectStore() if object_store is None else object_store
+        self.values: ValueMover = ValueMover(self.state, self.object_store, self._tell)
+        self.view: HeadQueries = HeadQueries(self.state, self.logs, self.history, now, self.values)
+        self.records: RecordRouter = RecordRouter(self.state)
         self.observers: list[Observer] = []
         self._gathers = self._unplanned = False
         self._noted_until = -math.inf
@@ -140,10 +143,10 @@ class Head:
         """Called with the number of jobs that have not ended, whenever it may have changed."""
         self.recorder: Recorder | None = None
         """Recorder of what ran, if there is one; it is among the observers, too."""
-        self._alarm = alarm
-        self._now = now
-        self.program_values = ProgramValues(self.state, self.history, self.values, self._tell)
-        self.client_values = clients = self.program_values.clients
+        self._alarm, self._now = alarm, now
+        self.program_values: ProgramValues = ProgramValues(self.state, self.history, self.values, self._tell)
+        self.client_values: ClientValues = self.program_values.clients
+        clients = self.client_values
         self._maker = JobFactory(self.state, self.object_store, outcomes)
         self._settling = ResultHandler(self.state, outcomes, self.observers, self.history, clients, self._tell, now)
         self._acting = ActionExecutor(

@@ -33,10 +33,10 @@ class RevivedJob(Job):
 
     def __init__(self, number: int, former: Job, name: str, request: str, timeout: float | None) -> None:
         super().__init__(number, former.fn, None, former.parcel)
-        self.former = former
-        self.name = name
-        self.request = request
-        self.timeout = timeout
+        self.former: Job = former
+        self.name: str = name
+        self.request: str = request
+        self.timeout: float | None = timeout
 
     @property
     def reads_copy(self) -> bool:
@@ -60,7 +60,7 @@ class KeptCalls:
         self._calls: dict[int, tuple[Job, str]] = {}
         self._readers: dict[int, tuple[Job, str]] = {}
         """Calls that read durable copies, by the value: they are small, and never given up for others."""
-        self.nbytes = 0
+        self.nbytes: int = 0
         """Bytes of all that are kept."""
 
     def __len__(self) -> int:

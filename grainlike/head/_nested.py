@@ -38,16 +38,16 @@ class RelayedJob(Job):
         self, job: int, fn: int, parcel: Parcel, reply_to: ReplyTo, attempt_of: _Attempt, child: int, name: str
     ) -> None:
         super().__init__(job, fn, None, parcel)
-        self.reply_to = reply_to
-        self.attempt_of = attempt_of
-        self.child = child
-        self.name = name
-        self.request = ""
+        self.reply_to: ReplyTo = reply_to
+        self.attempt_of: _Attempt = attempt_of
+        self.child: int = child
+        self.name: str = name
+        self.request: str = ""
         """Its request, in words, of a call whose value may stay at its worker."""
         self.timeout: float | None = None
         self.window: Window | None = None
         """Items that were passed on to the client and not taken by its reader; None for a call that is no stream."""
-        self.finished = False
+        self.finished: bool = False
         self.waiters: list[Any] | None = None
         """Functions to call at its end; as of `Source`."""
 

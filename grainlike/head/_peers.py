@@ -46,11 +46,13 @@ class Connection:
     def __init__(self, number: int, name: str, link: Link, hello: Hello, now: float) -> None:
         self.number = number
         self.name = name
-        self.link = link
+        self.link: Link = link
         self.hello = hello
-        self.session = ResumableSession(link) if isinstance(link, ByteLink) and hello.received >= 0 else None
+        self.session: ResumableSession | None = (
+            ResumableSession(link) if isinstance(link, ByteLink) and hello.received >= 0 else None
+        )
         """Resumable session; None where a link that breaks is the end."""
-        self.taken_over = anyio.Event()
+        self.taken_over: anyio.Event = anyio.Event()
         """Set when the remote end has reconnected; replaced by a new event then."""
         self.heard = now
 
@@ -99,8 +101,8 @@ class WorkerConnection(Connection):
         self.suspect = ""
         """Reason for which it gets no jobs for now, while it is silent or its link has broken; else empty."""
         self.beats = 0
-        self.leaving = False
-        self.skew = 0.0
+        self.leaving: bool = False
+        self.skew: float = 0.0
         """Seconds by which our clock was ahead of its own at its last report, including the time that this took."""
         self.receipts: dict[int, ReceiptSpec] = {}
         """Enforced limits of each lease that has not ended."""

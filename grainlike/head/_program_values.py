@@ -25,6 +25,7 @@ from grainlike.wire import OWN_VALUES
 
 if TYPE_CHECKING:
     from grainlike.engine import Fetcher
+    from grainlike.jobs import OwnValueStore
 
 __all__ = ["ProgramValues"]
 
@@ -43,9 +44,9 @@ class ProgramValues:
         mover.given = self.given
         self._tell = tell
         self.fetcher: Fetcher | None = None
-        self.own = mover.own
+        self.own: OwnValueStore = mover.own
         self._last_own = OWN_VALUES << 22  # clients have the numbers below
-        self.clients = ClientValues(state, mover, tell, self.error)
+        self.clients: ClientValues = ClientValues(state, mover, tell, self.error)
 
     # --- from the fetcher --------------------------------------------------------------------------------------------
 

@@ -113,7 +113,7 @@ class Recorder:
         self._clocks: dict[int, _Clock] = {}
         self._depths: deque[Depth] = deque(maxlen=most)
         self._reporting: Worker | None = None
-        self.copies = CopySpans(most, now)
+        self.copies: CopySpans = CopySpans(most, now)
         """Copies of values between workers, and to programs."""
 
     # --- what is told ------------------------------------------------------------------------------------------------

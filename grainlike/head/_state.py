@@ -26,16 +26,18 @@ class HeadState:
         self.scheduler = scheduler
         self.peers: dict[int, WorkerConnection] = {}
         self.jobs: dict[int, Job] = {}
-        self.counters = JobCounters(opened)
-        self.functions = FunctionTable(tell)
-        self.owners = ValueOwners()
-        self.nested = RelayedJobs(self.jobs, self.functions, self.next_job, tell, self.counters, self.owners)
-        self.kept = KeptCalls(self.functions)
-        self.last_job = 0
+        self.counters: JobCounters = JobCounters(opened)
+        self.functions: FunctionTable = FunctionTable(tell)
+        self.owners: ValueOwners = ValueOwners()
+        self.nested: RelayedJobs = RelayedJobs(
+            self.jobs, self.functions, self.next_job, tell, self.counters, self.owners
+        )
+        self.kept: KeptCalls = KeptCalls(self.functions)
+        self.last_job: int = 0
         """The highest number that a job has had."""
-        self.last_peer = 0
+        self.last_peer: int = 0
         """Number of the last worker or client that connected."""
-        self.last_listener = 0
+        self.last_listener: int = 0
         """Number of the last reader of a job's output."""
         self.transfers: dict[int, LinkTransfer] = {}
         """Copies of replicas that pass this head, by number."""

@@ -3,9 +3,9 @@ next head."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -111,11 +111,13 @@ _LONGEST_ERROR = 200
 _MOST_RECEIPTS = 4_096
 """Receipts that are kept; of more the older half is forgotten. One takes some 300 bytes, and more with many cores."""
 
-limits_of = attrgetter("affinity", "threads", "devices", "memory_tier")
+limits_of: Callable[[ReceiptRow | ReceiptSpec], tuple[Any, ...]] = attrgetter(
+    "affinity", "threads", "devices", "memory_tier"
+)
 """Return the limits of a receipt, without the process that read them."""
 
-pack = msgspec.msgpack.Encoder().encode
-unpack = msgspec.msgpack.Decoder(list[Entry]).decode
+pack: Callable[[object], bytes] = msgspec.msgpack.Encoder().encode
+unpack: Callable[[bytes], list[Entry]] = msgspec.msgpack.Decoder(list[Entry]).decode
 _kept = msgspec.msgpack.Decoder(KeptHistory).decode
 
 
@@ -196,9 +198,9 @@ class ReceiptTable:
     """
 
     def __init__(self, rows: Sequence[ReceiptRow] = (), first: int = 1) -> None:
-        self.rows = list(rows)
-        self.first = first
-        self.numbers = {pack(limits_of(row)): number for number, row in enumerate(self.rows, first)}
+        self.rows: list[ReceiptRow] = list(rows)
+        self.first: int = first
+        self.numbers: dict[bytes, int] = {pack(limits_of(row)): number for number, row in enumerate(self.rows, first)}
 
     def add(self, receipt: ReceiptSpec) -> int:
         """Add a receipt, and return its number."""

@@ -34,7 +34,7 @@ class HistoryFilter:
 
     def __init__(self, asked: AskHistory) -> None:
         self._asked = asked
-        self.good = not asked.error and (not asked.outcomes or "succeeded" in asked.outcomes)
+        self.good: bool = not asked.error and (not asked.outcomes or "succeeded" in asked.outcomes)
         self._named = matcher(asked.name)
         self._on_worker = matcher(asked.worker)
         self._error = asked.error.casefold()

@@ -51,7 +51,7 @@ class ProgramLevels:
     def __init__(self) -> None:
         # Without it (it is private to `logging`), the levels are read each time: slower, and as right.
         self.cache: dict[Any, Any] = getattr(logging.root, "_cache", {})
-        self.packed = b""
+        self.packed: bytes = b""
         self._sent: set[bytes] = set()
 
     def read(self) -> bytes:
@@ -117,8 +117,8 @@ class LogLevels:
     __slots__ = ("_known", "_levels", "disable", "packed")
 
     def __init__(self, disable: int, levels: dict[str, int], packed: bytes = b"") -> None:
-        self.disable = disable
-        self.packed = packed
+        self.disable: int = disable
+        self.packed: bytes = packed
         self._levels = levels
         self._known: dict[str, int] = {}
 

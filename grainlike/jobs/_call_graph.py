@@ -40,30 +40,30 @@ class GraphCall:
     )  # fmt: skip
 
     def __init__(self, child: int, job: Job, name: str, message: Submit, row: int) -> None:
-        self.child = child
+        self.child: int = child
         self.job: Job | None = job
         """Record of the job; None once it has ended."""
-        self.name = name
+        self.name: str = name
         """Name in the session; empty without one."""
-        self.request = message.request
-        self.priority = message.priority
-        self.isolate = message.isolate
-        self.goes_on = message.goes_on
-        self.needs = tuple(dict.fromkeys(message.needs[row]))
+        self.request: str = message.request
+        self.priority: int = message.priority
+        self.isolate: bool = message.isolate
+        self.goes_on: bool = message.goes_on
+        self.needs: tuple[int, ...] = tuple(dict.fromkeys(message.needs[row]))
         """Calls whose values it needs."""
-        self.inputs = tuple(message.inputs[row]) if message.inputs else ()
+        self.inputs: tuple[int, ...] = tuple(message.inputs[row]) if message.inputs else ()
         """Values at workers that its arguments refer to."""
-        self.age = message.ages[row] if message.ages else 0
+        self.age: int = message.ages[row] if message.ages else 0
         """Number of the oldest job among it and all that it needs; 0 while there is none."""
-        self.size = message.sizes[row] if message.sizes else 0
-        self.missing = 0
+        self.size: int = message.sizes[row] if message.sizes else 0
+        self.missing: int = 0
         """Number of calls it needs that have not ended."""
         self.users: dict[int, None] = {}
         """Calls that wait for it."""
-        self.held = True
+        self.held: bool = True
         """True until its program has heard of its end, or gone."""
         self.outcome: Outcome | None = None
-        self.good = False
+        self.good: bool = False
 
     @property
     def waits(self) -> bool:
@@ -78,7 +78,7 @@ class CallGraph:
 
     def __init__(self) -> None:
         self.calls: dict[int, GraphCall] = {}
-        self.nbytes = 0
+        self.nbytes: int = 0
         """Bytes of the outcomes that are kept for others."""
         self.unpinned: list[int] = []
         """Values at workers that are kept for no call any more, since `take_unpinned`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -31,7 +31,7 @@ NO_PARCEL: Parcel = (b"", ())
 
 _MARKED = MARK[:1]
 
-allocation_of = lru_cache(maxsize=1024)(parse_allocation)
+allocation_of: Callable[[str], Allocation] = lru_cache(maxsize=1024)(parse_allocation)
 """Slots as a worker writes them, made readable; most are written again and again."""
 
 
@@ -85,9 +85,9 @@ class Job(Record):
     __slots__ = ("fn", "id", "node", "placement", "travels")
 
     def __init__(self, job: int, fn: int, node: Node | None, parcel: Parcel) -> None:
-        self.id = job
-        self.fn = fn
-        self.node = node
+        self.id: int = job
+        self.fn: int = fn
+        self.node: Node | None = node
         self.travels: bytes | Parcel = parcel if parcel[1] else parcel[0]
         self.placement: Placement | None = None
 
@@ -301,13 +301,13 @@ class JobCounters:
     def __init__(self, opened: float) -> None:
         self.succeeded = 0
         self.failed = 0
-        self.skipped = 0
+        self.skipped: int = 0
         self.timed_out = 0
-        self.cancelled = 0
+        self.cancelled: int = 0
         self.recomputed = 0
         self.sent = 0
         """Bytes of arguments that went to workers."""
-        self.run_seconds = 0.0
+        self.run_seconds: float = 0.0
         self.opened = opened
 
     @property

@@ -71,7 +71,7 @@ class OwnArguments:
         self._holder = holder
         self._known: dict[_Place, _KnownBuffer] = {}
         self._batch: dict[_Place, RemoteValue] = {}
-        self.holds = False
+        self.holds: bool = False
         """True if there is something for `end_batch` to let go of."""
 
     def refer(self, node: Node) -> None:

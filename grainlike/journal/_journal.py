@@ -76,10 +76,12 @@ class Journal:
     """
 
     def __init__(self, disk: Disk, directory: Path, lock: int, segment: SegmentWriter) -> None:
-        self._disk, self.directory, self._lock, self._segment = disk, directory, lock, segment
-        self.synced = self._covered = segment.position
+        self._disk, self._lock, self._segment = disk, lock, segment
+        self.directory: Path = directory
+        self.synced: int = segment.position
+        self._covered = segment.position
         self.failure: JournalError | None = None
-        self.image_size = 0
+        self.image_size: int = 0
         self.on_synced: Callable[[int], None] | None = None
         self.on_failure: Callable[[JournalError], None] | None = None
         self._firsts = {segment.header.number: segment.header.first}

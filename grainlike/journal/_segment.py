@@ -32,8 +32,13 @@ class SegmentWriter:
     __slots__ = ("_disk", "_seed", "end", "file", "header", "path", "position", "ragged")
 
     def __init__(self, disk: Disk, path: Path, file: int, header: Header, *, end: int, position: int) -> None:
-        self._disk, self.path, self.file, self.header = disk, path, file, header
-        self.end, self.position, self.ragged = end, position, False
+        self._disk = disk
+        self.path: Path = path
+        self.file: int = file
+        self.header: Header = header
+        self.end: int = end
+        self.position: int = position
+        self.ragged: bool = False
         self._seed = header.seed
 
     @classmethod

@@ -46,13 +46,13 @@ class LiveState:
     """
 
     def __init__(self) -> None:
-        self.at = 0.0
-        self.up_s = 0.0
+        self.at: float = 0.0
+        self.up_s: float = 0.0
         self.jobs: dict[str, int] = {}
         self.totals: Totals | None = None
-        self.clients = 0
+        self.clients: int = 0
         self.workers: dict[str, WorkerRow] = {}
-        self.throughput = Throughput()
+        self.throughput: Throughput = Throughput()
         self._running: dict[str, dict[int, RunningRow]] = {}
         """Jobs on each worker by number, in the order in which they were told of."""
 

@@ -309,11 +309,11 @@ class MapJob:
     def __init__(self, flight: MapState, number: int, node: Node | None, calls: int) -> None:
         self._flight: MapState | None = flight
         self._error: BaseException | None = None
-        self.number = number
-        self.node = node
-        self.calls = calls
-        self.done = False
-        self.failed = False
+        self.number: int = number
+        self.node: Node | None = node
+        self.calls: int = calls
+        self.done: bool = False
+        self.failed: bool = False
 
     def follow(self, executor: BaseResolver) -> None:
         """Wait for the end of the job without a task; start it unless it depends on others, which may belong to

@@ -35,7 +35,7 @@ class JobExecutor(BaseResolver):
 
     def __init__(self, loop_id: EventLoopId, view: JobView, job: JobInfo, current: ContextVar[Any]) -> None:
         self._loop_id = loop_id
-        self.opened_in = job
+        self.opened_in: JobInfo | None = job
         self._open = True
         self._engine = Engine(self, lambda call: soon(loop_id, call), fail_fast=True)
         self._local = LocalCalls(self._engine, current, self, loop_id)

@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from grainlike.errors import AuthenticationError, ProtocolError
+from grainlike.net._certificates import Role
 from grainlike.net._link import Link, OnFrames
 from grainlike.net._read_buffer import ReadBuffer
 from grainlike.net._tls import TlsSession
@@ -31,7 +32,7 @@ class ByteLink(Link):
     def __init__(self, peer: str, tls: TlsSession | None = None) -> None:
         super().__init__(peer)
         if tls is not None:
-            self.role = tls.role
+            self.role: Role | None = tls.role
         self._tls = tls
         self._decoder = FrameDecoder(stand_in=stand_in)
         self._outbox = Outbox()

@@ -34,13 +34,13 @@ class Link(ABC):
     """
 
     def __init__(self, peer: str) -> None:
-        self.peer = peer
+        self.peer: str = peer
         self.host = "localhost"
         """The machine at the other end, by the address that it has from here."""
         self.role: Role | None = None
         """Role of the peer by its certificate; None on links that have none, between processes of one user."""
         self.reason: str | None = None
-        self.trusted = False
+        self.trusted: bool = False
         self._failure: Exception | None = None
         self._ran = False
         self._emptied: anyio.Event | None = None

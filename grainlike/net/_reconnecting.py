@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from grainlike.errors import AuthenticationError, GrainlikeError, HeadLostError
 from grainlike.net._byte_link import ByteLink
+from grainlike.net._certificates import Role
 from grainlike.net._link import Link, OnFrames
 from grainlike.net._process import is_gone
 from grainlike.net._resumable_session import ResumableSession
@@ -51,13 +52,15 @@ class ReconnectingLink(Link):
 
     def __init__(self, first: ByteLink, redial: Redial, patience_s: float, return_s: float = RETURN_S) -> None:
         super().__init__(first.peer)
-        self.host, self.role, self.trusted = first.host, first.role, first.trusted
+        self.host: str = first.host
+        self.role: Role | None = first.role
+        self.trusted: bool = first.trusted
         self._link = first
         self._redial = redial
         self._patience_s = patience_s
         self._return_s = return_s
         self.returned: Callable[[], object] | None = None
-        self.in_vain = False
+        self.in_vain: bool = False
         """True if it ended because the head was dead or away for too long, or another had taken its place."""
         self._heard = time.monotonic()
         self._silent = False
@@ -168,7 +171,8 @@ class ReconnectingLink(Link):
             if not (isinstance(link, ByteLink) and self._session.go_on(link, received)):
                 raise HeadLostError(f"the head at {self.peer} cannot go on with us: {self._session.why_not(received)}")
             self._link, self._welcome, frames = link, dialer.welcome, frames[1:]
-            self.peer, self.host = link.peer, link.host
+            self.peer: str = link.peer
+            self.host = link.host
             if self._on_carrier is not None:
                 self._on_carrier(link)
             self._waits = waits()

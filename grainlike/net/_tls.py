@@ -122,7 +122,7 @@ class TlsSession:
         self._ssl = tls.context.wrap_bio(self._incoming, self._outgoing, tls.is_server, name)
         self.role: Role | None = None
         """Role of the peer by its certificate, once the handshake is done."""
-        self.ended = False
+        self.ended: bool = False
         """True if the peer has announced that it sends no more."""
 
     def shake(self, data: Buffer) -> bool:

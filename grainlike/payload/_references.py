@@ -42,7 +42,7 @@ class Reference:
     __slots__ = ("value",)
 
     def __init__(self, value: int) -> None:
-        self.value = value
+        self.value: int = value
 
     def __reduce__(self) -> tuple[Any, ...]:
         collector = _collector.get()

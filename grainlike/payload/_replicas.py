@@ -133,8 +133,8 @@ class ReplicaBytes:
     __slots__ = ("_parts", "payload", "size")
 
     def __init__(self, payload: Payload) -> None:
-        self.payload = payload
-        self.size = 0
+        self.payload: Payload = payload
+        self.size: int = 0
         self._parts: list[tuple[int, memoryview]] = []
         parts = _views(payload)
         for part in (memoryview(_head(parts)), *parts):

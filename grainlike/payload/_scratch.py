@@ -205,7 +205,7 @@ class ReplicaSource:
         fd, self._crc = open_replica(path)
         self._close = weakref.finalize(self, os.close, fd)
         self._fd = fd
-        self.size = os.fstat(fd).st_size
+        self.size: int = os.fstat(fd).st_size
         self._found = 0
         self._view = None
         if self._crc is None:

@@ -108,7 +108,7 @@ class SpareFiles:
     """
 
     def __init__(self, directory: Path) -> None:
-        self.nbytes = 0
+        self.nbytes: int = 0
         """Bytes of all of them."""
         self._directory = directory
         self._files: dict[Path, int] = {}

@@ -62,7 +62,7 @@ class ResourcePool:
         self._done = 0
         """Counts of usage: the number of the last that is due, and of the last that was made."""
         self._counting = anyio.Lock()
-        self.timeline = Timeline(self._capacities, lambda: (self.allocated, self.available))
+        self.timeline: Timeline = Timeline(self._capacities, lambda: (self.allocated, self.available))
         """History of allocated and available amounts, one snapshot for each change: see `Timeline`."""
 
     def __repr__(self) -> str:

@@ -34,10 +34,10 @@ class Grant:
 
     def __init__(self, ledger: "Ledger", generation: int, request: Request, allocation: Allocation) -> None:
         self._ledger = ledger
-        self.generation = generation
-        self.request = request
-        self.allocation = allocation
-        self.lent = _NOTHING
+        self.generation: int = generation
+        self.request: Request = request
+        self.allocation: Allocation = allocation
+        self.lent: Mapping[str, Allocation] = _NOTHING
 
     def __repr__(self) -> str:
         return f"<Grant {self.generation}: {self.allocation}>"
@@ -93,7 +93,7 @@ class Ledger:
     )
 
     def __init__(self, offer: Allocation, topology: Topology | None = None) -> None:
-        self.capacity = offer
+        self.capacity: Allocation = offer
         self._free = dict(offer.units)
         self.free: Mapping[str, int] = MappingProxyType(self._free)
         self._cores = CorePool(_ids(offer, CORES))
@@ -106,7 +106,7 @@ class Ledger:
         self._held: dict[int, Grant] = {}
         self._given: dict[tuple[object, ...], Allocation] = {}
         self._generation = 0
-        self.avoided = 0
+        self.avoided: int = 0
 
     @property
     def busy_cores(self) -> int:

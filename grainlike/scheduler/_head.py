@@ -53,7 +53,7 @@ from grainlike.scheduler._events import (
 from grainlike.scheduler._explain import Explanation, explain, nothing_arrived
 from grainlike.scheduler._gang_events import GangEvents
 from grainlike.scheduler._job_tree import deepest_first
-from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, note_sizes
+from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, RequestClass, Shape, note_sizes
 from grainlike.scheduler._state import SchedulerState
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import TINY_S
@@ -89,13 +89,13 @@ class HeadScheduler:
     def __init__(self, *, closed: bool, seed: int = 0) -> None:
         self.paused = ""
         self.closed = closed
-        self.late = 0
+        self.late: int = 0
         """Count of answers for attempts that are no longer current, such as those of a worker that was given up."""
         self._state = books = SchedulerState(seed)
-        self.jobs = books.jobs
-        self.workers = books.workers
-        self.classes = books.catalogue.classes
-        self.shapes = books.catalogue.shapes
+        self.jobs: dict[int, HeadJob] = books.jobs
+        self.workers: dict[int, WorkerState] = books.workers
+        self.classes: dict[int, RequestClass] = books.catalogue.classes
+        self.shapes: dict[int, Shape] = books.catalogue.shapes
         """Shapes by number; workers name them by it."""
         self._catalogue = books.catalogue
         self._functions = books.functions

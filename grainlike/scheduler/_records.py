@@ -51,12 +51,12 @@ class HeadFunction:
     __slots__ = ("backoff", "id", "losses", "on_timeout", "retries", "times")
 
     def __init__(self, told: FunctionDefined) -> None:
-        self.id = told.fn
-        self.retries = told.retries
-        self.losses = told.losses
-        self.backoff = told.backoff
-        self.on_timeout = told.on_timeout
-        self.times = RunTimes()
+        self.id: int = told.fn
+        self.retries: int = told.retries
+        self.losses: int = told.losses
+        self.backoff: tuple[float, float, float] | None = told.backoff
+        self.on_timeout: bool = told.on_timeout
+        self.times: RunTimes = RunTimes()
 
     @property
     def is_quick(self) -> bool:
@@ -87,20 +87,21 @@ class HeadJob:
     )
 
     def __init__(self, job: int, cls: RequestClass, fn: HeadFunction, parent: HeadJob | None = None) -> None:
-        self.id = self.age = job
+        self.id: int = job
+        self.age: int = job
         self.rare: ExtraState | None = (
             None if parent is None else ExtraState(parent, parent.root, parent.depth + 1, order(parent)[1])
         )
-        self.cls = cls
-        self.fn = fn
+        self.cls: RequestClass = cls
+        self.fn: HeadFunction = fn
         self.own: Request | None = None
         """Its request, if that is for somewhat less memory than its class says; see `Catalogue.class_for`."""
-        self.attempt = 1
-        self.state = _QUEUED
+        self.attempt: int = 1
+        self.state: JobState = _QUEUED
         self.shape: Shape | None = None
-        self.worker = 0
-        self.cancelled = False
-        self.sent = 0.0
+        self.worker: int = 0
+        self.cancelled: bool = False
+        self.sent: float = 0.0
         """Time at which it was planned; of a job that was sent ahead, the seconds that it is expected to take."""
 
     def __lt__(self, other: HeadJob) -> bool:
@@ -233,18 +234,18 @@ class ExtraState:
     )  # fmt: skip
 
     def __init__(self, parent: HeadJob | None, root: int, depth: int, tree_age: int) -> None:
-        self.parent = parent
-        self.root = root
-        self.depth = depth
-        self.tree_age = tree_age
+        self.parent: HeadJob | None = parent
+        self.root: int = root
+        self.depth: int = depth
+        self.tree_age: int = tree_age
         """Age of the oldest job of its tree, which may be itself."""
         self.family: ChildJobs | None = None
-        self.failures = 0
-        self.losses = 0
-        self.again_at = 0.0
-        self.cancelled_at = 0.0
-        self.committed = False
-        self.size = 0
+        self.failures: int = 0
+        self.losses: int = 0
+        self.again_at: float = 0.0
+        self.cancelled_at: float = 0.0
+        self.committed: bool = False
+        self.size: int = 0
         """Bytes of its arguments, if they are large."""
         self.data: JobInputs | None = None
 
@@ -257,11 +258,11 @@ class ChildJobs:
     def __init__(self) -> None:
         self.children: dict[int, HeadJob] = {}
         """Those that have not ended and were not cancelled."""
-        self.told = 0
+        self.told: int = 0
         """Number of outcomes that it was sent."""
-        self.heard = 0
+        self.heard: int = 0
         """Number of outcomes that it had received when it last reported a wait."""
-        self.waits = Wait.NOTHING
+        self.waits: Wait = Wait.NOTHING
         self.lease: LeaseState | None = None
         """The lease in which it waits."""
 
@@ -295,31 +296,33 @@ class Shape:
     )
 
     def __init__(self, shape: int, request: Request, group: RunTimes | None, *, isolate: bool) -> None:
-        self.id = shape
-        self.request = request.each
-        self.nodes = request.nodes
-        self.isolate = isolate
-        self.varied = False
+        self.id: int = shape
+        self.request: Request = request.each
+        self.nodes: int = request.nodes
+        self.isolate: bool = isolate
+        self.varied: bool = False
         """True if jobs of it may have asked for less memory (`HeadJob.own`)."""
-        self.with_inputs = False
+        self.with_inputs: bool = False
         """True if jobs of it may need values."""
         self.users: dict[int, None] = {}
         """Numbers of the workers on which planned jobs or leases of it are counted now, in the order of the first."""
-        self.units = tuple(request.units.items())
-        self.share = request.units.get("cores", _UNIT)
+        self.units: tuple[tuple[str, int], ...] = tuple(request.units.items())
+        self.share: int = request.units.get("cores", _UNIT)
         """The amount that one job of it counts in fair shares: its cores, one if it asks for none."""
-        self.tokens = frozenset(request.tokens)
-        self.limits = tuple(request.limits.items())
-        self.rates = tuple(request.rates.items())
-        self.rationed = bool(self.limits or self.rates)
+        self.tokens: frozenset[str] = frozenset(request.tokens)
+        self.limits: tuple[tuple[str, int], ...] = tuple(request.limits.items())
+        self.rates: tuple[tuple[str, int], ...] = tuple(request.rates.items())
+        self.rationed: bool = bool(self.limits or self.rates)
         """True if it has a cluster-wide limit or rate: such jobs are never sent ahead."""
-        self.plain = not (self.rationed or self.nodes > 1 or group is not None)
+        self.plain: bool = not (self.rationed or self.nodes > 1 or group is not None)
         """True if the end of a job of it changes the records of its worker only."""
-        self.walltime = request.walltime
-        self.walltime_soft = request.walltime_soft
-        self.group = group
+        self.walltime: float | None = request.walltime
+        self.walltime_soft: float | None = request.walltime_soft
+        self.group: RunTimes | None = group
         """The run times of its walltime group, from which limits are learned; None without one."""
-        self.may_be_ahead = not (self.rationed or self.nodes > 1 or group is not None or request.walltime is not None)
+        self.may_be_ahead: bool = not (
+            self.rationed or self.nodes > 1 or group is not None or request.walltime is not None
+        )
         """True if jobs of it may wait at a worker that is full."""
 
     @property
@@ -343,14 +346,14 @@ class LeaseState:
     __slots__ = ("begun", "client", "fn", "id", "lent", "root", "shape")
 
     def __init__(self, lease: int, shape: Shape, first: HeadJob | None, begun: float) -> None:
-        self.id = lease
-        self.root = 0 if first is None else first.root
-        self.lent = 0
+        self.id: int = lease
+        self.root: int = 0 if first is None else first.root
+        self.lent: int = 0
         """Amount of its cores that is lent."""
-        self.client = 0 if first is None else first.cls.client
-        self.shape = shape
-        self.fn = None if first is None else first.fn
-        self.begun = begun
+        self.client: int = 0 if first is None else first.cls.client
+        self.shape: Shape = shape
+        self.fn: HeadFunction | None = None if first is None else first.fn
+        self.begun: float = begun
 
 
 class DeepestFirst:
@@ -452,45 +455,45 @@ class RequestClass:
         root: int = 0,
         near: int = 0,
     ) -> None:
-        self.id = cls
-        self.near = near
+        self.id: int = cls
+        self.near: int = near
         """The worker that its jobs prefer, as most of their inputs are there; 0 for jobs without inputs."""
         for shape in shapes if near else ():
             shape.with_inputs = True
         self.could_since: float | None = None
         """Since when its first job could start elsewhere, while it waits for `near`; None if it could not."""
-        self.root = root
+        self.root: int = root
         """The tree of its jobs (`_job_tree`); 0 for jobs of the user's program."""
-        self.client = client
-        self.request = request
-        self.priority = priority
-        self.isolate = isolate
-        self.shapes = shapes
+        self.client: int = client
+        self.request: Request = request
+        self.priority: int = priority
+        self.isolate: bool = isolate
+        self.shapes: tuple[Shape, ...] = shapes
         # The parent of a tree's job holds slots while it waits, so the job must not queue at a full
         # worker, where nothing may ever make room for it.
-        self.may_be_ahead = not root and shapes[0].may_be_ahead
+        self.may_be_ahead: bool = not root and shapes[0].may_be_ahead
         """True if its jobs may wait at a worker that is full."""
         self.queue: deque[HeadJob] | DeepestFirst = DeepestFirst() if root else deque()
         self.early: list[tuple[int, int, HeadJob]] = []
         """A heap, by age and number, of jobs that go before the last of `queue`; empty for a tree."""
-        self.aged = near != 0
+        self.aged: bool = near != 0
         """True once it had a job of the user's program that is as old as one of its inputs, and for all with inputs at
         workers.
         """
-        self.in_order = True
+        self.in_order: bool = True
         """False once a job has come back to the front that is younger than the first there."""
-        self.warned = False
+        self.warned: bool = False
         self.blocked_job: HeadJob | None = None
-        self.blocked_since = 0.0
+        self.blocked_since: float = 0.0
         self.passed_since: float | None = None
         """When `blocked_job` was passed over for the first time (`planning._patience`); None until then."""
         # What follows is for the index of those that wait (`_waiting`).
-        self.is_simple = not (near or any(shape.rationed or shape.group is not None for shape in shapes))
+        self.is_simple: bool = not (near or any(shape.rationed or shape.group is not None for shape in shapes))
         """True if only a change of workers can let its jobs start."""
-        self.timed = any(shape.soft_s is not None or shape.group is not None for shape in shapes)
+        self.timed: bool = any(shape.soft_s is not None or shape.group is not None for shape in shapes)
         common = [name for name, _ in shapes[0].units if all(name in shape.request.units for shape in shapes)]
-        self.names = tuple(sorted(common))
-        self.needs = tuple(min(shape.request.units[name] for shape in shapes) for name in self.names)
+        self.names: tuple[str, ...] = tuple(sorted(common))
+        self.needs: tuple[int, ...] = tuple(min(shape.request.units[name] for shape in shapes) for name in self.names)
         """The least that a job takes of each of `names`, whichever shape it gets."""
         self.place: ClassIndex | None = None
         """The index in which it stands, with `entry` and `kind` as its key there; None while no jobs wait."""
@@ -500,7 +503,7 @@ class RequestClass:
         """Where it stands among those that may be reserved for."""
         self.wide_on: tuple[int, ...] = ()
         """Kinds of workers for which it may be wide, as long as it is blocked."""
-        self.visits = 0
+        self.visits: int = 0
         """Number of searches of passes for a worker for it."""
 
     def head(self) -> HeadJob | None:

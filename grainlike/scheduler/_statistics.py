@@ -34,11 +34,11 @@ class RunTimes:
     __slots__ = ("awaits", "count", "mean", "memory", "variance")
 
     def __init__(self, memory: int = _MEMORY) -> None:
-        self.memory = memory
-        self.count = 0
-        self.mean = 0.0
-        self.variance = 0.0
-        self.awaits = False
+        self.memory: int = memory
+        self.count: int = 0
+        self.mean: float = 0.0
+        self.variance: float = 0.0
+        self.awaits: bool = False
         """True if a job of this function ever suspended: such jobs gain nothing from run-lists."""
 
     def add(self, walls: Iterable[float]) -> None:

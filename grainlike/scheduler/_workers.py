@@ -52,8 +52,8 @@ class ChangeLog:
 
     def __init__(self) -> None:
         self.entries: list[WorkerState] = []
-        self.epoch = 0
-        self.shifts = 0
+        self.epoch: int = 0
+        self.shifts: int = 0
 
     def compact(self, workers: int) -> None:
         """Empty the log if reading it costs more than a look at all workers."""
@@ -117,42 +117,42 @@ class WorkerState:
         has_data: bool = False,
         store: tuple[int, int] | None = None,
     ) -> None:
-        self.id = worker
-        self.name = name
-        self.offer = offer
-        self.tokens = frozenset(offer.tokens)
+        self.id: int = worker
+        self.name: str = name
+        self.offer: Allocation = offer
+        self.tokens: frozenset[str] = frozenset(offer.tokens)
         offered = _FOREVER if offer.walltime is None else offer.walltime
-        self.lasts = min(offered, left_s) if left_s >= 0 else offered
-        self.until = _FOREVER if self.lasts == _FOREVER else now + self.lasts
-        self.capacity = dict(offer.units)
-        self.kind = 0
+        self.lasts: float = min(offered, left_s) if left_s >= 0 else offered
+        self.until: float = _FOREVER if self.lasts == _FOREVER else now + self.lasts
+        self.capacity: dict[str, int] = dict(offer.units)
+        self.kind: int = 0
         """Which other workers offer as much (`planning._kinds`)."""
-        self.free = dict(self.capacity)
-        self.gone = False
-        self.has_data = has_data
+        self.free: dict[str, int] = dict(self.capacity)
+        self.gone: bool = False
+        self.has_data: bool = has_data
         """Others can get its values from its data server."""
-        self.store = store
+        self.store: tuple[int, int] | None = store
         """Bytes of values that it may keep in shared memory, and on disk; None if nobody has said."""
-        self.over = 0
+        self.over: int = 0
         """Bytes of values that it keeps beyond that."""
-        self.crowded = False
+        self.crowded: bool = False
         """True if it has nearly as many of them as it may keep (`values._table`)."""
-        self.version = 0
+        self.version: int = 0
         """A counter that grows with each change of `free`."""
         self.held: dict[int, HeadJob] = {}
         """All jobs that are at this worker, by number, in the order of arrival."""
         self.ahead: dict[int, HeadJob] = {}
         """Those of `held` that were sent ahead and have not started."""
         self.leases: dict[int, LeaseState] = {}
-        self.lent = 0
+        self.lent: int = 0
         """Amount of free cores that belong to jobs which wait for jobs of their own."""
         self.lenders: dict[int, int] = {}
         """Number of leases of each tree that have lent their cores."""
         self.holds: dict[tuple[int, int], GangHold] = {}
         """Slots that it was asked to hold for gangs, by job and attempt, until it has confirmed their release."""
-        self.ahead_s = 0.0
+        self.ahead_s: float = 0.0
         """Seconds of work that `ahead` is expected to be."""
-        self.ahead_bytes = 0
+        self.ahead_bytes: int = 0
         """Bytes of the large arguments of `ahead`."""
         self.ahead_of: dict[int, int] = {}
         """Number of jobs in `ahead`, by shape."""
@@ -164,9 +164,9 @@ class WorkerState:
         """Those of `ahead` that the worker was asked to return."""
         self.using: dict[int, int] = {}
         """Number of planned jobs and leases of each shape that are counted against `free`."""
-        self.leaving = False
+        self.leaving: bool = False
         """True once it has announced that it stops, or was asked to: nothing fits any more."""
-        self.draining = False
+        self.draining: bool = False
         """True while it was asked to stop and has not announced it yet: its running jobs continue."""
         self.shut: dict[str, str] = {}
         """Reasons why it gets no jobs for now, in words, by `"suspect"` or `"quarantine"`."""

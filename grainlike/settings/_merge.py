@@ -46,8 +46,8 @@ class Settings:
     """
 
     def __init__(self, sections: Mapping[str, _Table], pools: Mapping[str, _Table]) -> None:
-        self.sections = MappingProxyType(dict(sections))
-        self.pools = MappingProxyType(dict(pools))
+        self.sections: MappingProxyType[str, _Table] = MappingProxyType(dict(sections))
+        self.pools: MappingProxyType[str, _Table] = MappingProxyType(dict(pools))
 
     def get(self, section: str, key: str) -> Any:
         """Return the value of a key of `SECTIONS`; None if nobody has set it."""

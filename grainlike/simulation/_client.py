@@ -82,7 +82,8 @@ class Client:
         """The number of the oldest job that each job needs, or of its own, by position."""
         self._wanted_by: dict[int, int] = {}
         """Number of the jobs without an outcome that need each value."""
-        self.values = self.values_most = 0
+        self.values: int = 0
+        self.values_most: int = 0
         self._stays: dict[int, int] = {}
         """Values at workers to which this client refers, by position."""
         self._loose: list[int] = []
@@ -90,7 +91,7 @@ class Client:
         self._wants: set[int] = set()
         self._replicates: set[int] = set()
         self._submitting = False
-        self.unsettled = len(workload.jobs)
+        self.unsettled: int = len(workload.jobs)
 
     def start(self) -> None:
         """Schedule the submission of all jobs without inputs, and all cancellations."""

@@ -24,8 +24,8 @@ class Clock:
     __slots__ = ("_last", "_later", "_soon", "now", "steps")
 
     def __init__(self) -> None:
-        self.now = 0.0
-        self.steps = 0
+        self.now: float = 0.0
+        self.steps: int = 0
         self._soon: list[_Entry] = []
         self._later: list[_Entry] = []
         self._last = 0

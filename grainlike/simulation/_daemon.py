@@ -128,16 +128,16 @@ class Daemon:
     )
 
     def __init__(self, stage: Stage, worker: int, plan: NodePlan) -> None:
-        self.worker = worker
-        self.plan = plan
-        self.rate = plan.rate
+        self.worker: int = worker
+        self.plan: NodePlan = plan
+        self.rate: float = plan.rate
         self._offset = plan.offset
-        self.clock = stage.clock
-        self.dice = stage.dice
-        self.network = stage.network
-        self.witness = stage.witness
-        self.scheduler = NodeScheduler(plan.offer)
-        self.up = Voice(stage.clock, stage.dice, stage.network.link, lasts=bool(stage.faults.blink))
+        self.clock: Clock = stage.clock
+        self.dice: Dice = stage.dice
+        self.network: Network = stage.network
+        self.witness: Witness = stage.witness
+        self.scheduler: NodeScheduler = NodeScheduler(plan.offer)
+        self.up: Voice = Voice(stage.clock, stage.dice, stage.network.link, lasts=bool(stage.faults.blink))
         self.runners: dict[int, Runner] = {}
         self.store: set[tuple[int, int]] = set()
         """Values that stay here, with the attempts that made them."""
@@ -147,13 +147,13 @@ class Daemon:
         """When each that came, or that a job used, came or was used last."""
         self.coming: dict[tuple[int, int], tuple[int, int]] = {}
         """Those that are on their way here: bytes, and the worker that they come from."""
-        self.over = 0
+        self.over: int = 0
         """Bytes that it has beyond what it may keep."""
         self.on_stored: Callable[[Daemon], None] | None = None
         """Function that looks at what it keeps, if that is limited."""
         self.needs: dict[int, list[Need]] = {}
-        self.alive = True
-        self.frozen = False
+        self.alive: bool = True
+        self.frozen: bool = False
         self._stage = stage
         self._name = f"worker {worker}"
         self._missed: list[Callable[[], None]] = []

@@ -113,13 +113,13 @@ class SimulatedHead:
     """
 
     def __init__(self, stage: _HeadStage, *, closed: bool) -> None:
-        self.clock = stage.clock
-        self.witness = stage.witness
-        self.scheduler = HeadScheduler(closed=closed, seed=stage.seed)
-        self.client = Client(self, stage.workload)
+        self.clock: Clock = stage.clock
+        self.witness: Witness = stage.witness
+        self.scheduler: HeadScheduler = HeadScheduler(closed=closed, seed=stage.seed)
+        self.client: Client = Client(self, stage.workload)
         self.peers: dict[int, SimulatedWorker] = {}
-        self.alive = True
-        self.values = ValueDriver(self, stage.seed, stage.network, stage.faults)
+        self.alive: bool = True
+        self.values: ValueDriver = ValueDriver(self, stage.seed, stage.network, stage.faults)
         self._nests = Nests(self)
         self._stage = stage
         self._alarm: float | None = None

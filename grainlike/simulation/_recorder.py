@@ -32,13 +32,14 @@ class AttemptRun:
     __slots__ = ("attempt", "began", "code", "ended", "gang", "job", "ready", "slots", "worker")
 
     def __init__(self, job: int, attempt: int, worker: int, slots: str, ready: float, began: float) -> None:
-        self.job = job
-        self.attempt = attempt
-        self.worker = worker
-        self.slots = slots
-        self.ready = ready
-        self.began = self.ended = began
-        self.code = Code.SUCCEEDED
+        self.job: int = job
+        self.attempt: int = attempt
+        self.worker: int = worker
+        self.slots: str = slots
+        self.ready: float = ready
+        self.began: float = began
+        self.ended: float = began
+        self.code: Code = Code.SUCCEEDED
         self.gang: tuple[tuple[int, str], ...] = ()
 
     @property

@@ -41,7 +41,7 @@ class Site:
     def __init__(self, stage: _Stage, plan: NodePlan) -> None:
         self.plan = plan
         self.daemon: Daemon | None = None
-        self.steady = True
+        self.steady: bool = True
         self._stage = stage
         self._clock = stage.clock
 

@@ -46,10 +46,10 @@ class Witness:
         self.clock = clock
         self.plans: dict[int, JobPlan] = {}
         self.begun: dict[int, float] = {}
-        self.last_end = 0.0
+        self.last_end: float = 0.0
         self.busy: dict[str, float] = {}
         self.seen: Counter[str] = Counter()
-        self.moved = 0
+        self.moved: int = 0
         self._chosen: dict[tuple[int, int], Request] = {}
         """Granted allocations, by worker and job, of requests that leave a choice."""
 

@@ -52,13 +52,13 @@ class World:
         self.workload = workload
         self.nodes = nodes
         self.faults = faults
-        self.network = network if network is not None else Network()
+        self.network: Network = network if network is not None else Network()
         self.closed = closed
-        self.clock = Clock()
-        self.dice = Dice(seed).fork("bodies")
-        self.witness = witness(self.clock)
-        self.head = SimulatedHead(self, closed=closed)
-        self.sites = [Site(self, plan) for plan in nodes]
+        self.clock: Clock = Clock()
+        self.dice: Dice = Dice(seed).fork("bodies")
+        self.witness: Witness = witness(self.clock)
+        self.head: SimulatedHead = SimulatedHead(self, closed=closed)
+        self.sites: list[Site] = [Site(self, plan) for plan in nodes]
         self._last_worker = 0
 
     def begin(self) -> None:

@@ -75,7 +75,7 @@ class Handle:
 
     def __init__(self, child: "subprocess.Popen[Any]") -> None:
         self._child = ref(child)
-        self.pid = child.pid
+        self.pid: int = child.pid
 
     def is_there(self) -> bool:
         """Return whether it lives, or was not reaped yet."""

@@ -33,7 +33,7 @@ class Cgroup:
     __slots__ = ("path",)
 
     def __init__(self, path: str) -> None:
-        self.path = path
+        self.path: str = path
 
     def __truediv__(self, name: str) -> "Cgroup":
         """The cgroup of this name below."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from grainlike._version import __version__
 from grainlike.telemetry._observers import CallEnded, CallObserver, CallSubmitted
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
     from opentelemetry.util.types import AttributeValue
 
+    from grainlike.calls import Surrounding
     from grainlike.engine import Engine, JobRunner
     from grainlike.telemetry._observed_runner import ObservedRunner
 
@@ -59,7 +60,7 @@ class OpenTelemetry(CallObserver):
                 await gather(simulate(seed) for seed in range(100))
     """
 
-    surrounding = _propagated
+    surrounding: ClassVar[Surrounding | None] = _propagated
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
         try:

@@ -79,7 +79,7 @@ class Cluster:
         self._directory = Path(tempfile.mkdtemp(prefix="grainlike-testing-"))
         self._write_access_files()
         head = self._directory / "head.json"
-        self.executor = Executor(listen=_LISTEN, access=head, local=None, on_failure=on_failure)
+        self.executor: Executor = Executor(listen=_LISTEN, access=head, local=None, on_failure=on_failure)
         """The executor: `explain`, `history`, `report` and all else are asked of it."""
 
     def _write_access_files(self) -> None:

@@ -58,7 +58,7 @@ class _HelpScreen(ModalScreen[None]):
     """Screen with the keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "app.pop_screen", "Close")]
-    CSS = """
+    CSS: ClassVar[str] = """
     _HelpScreen { align: center middle; }
     #help { width: auto; max-width: 100%; height: auto; border: round $primary; padding: 0 1; }
     _HelpScreen VerticalScroll { width: auto; max-width: 100%; height: auto; max-height: 100%; }
@@ -81,9 +81,9 @@ class TopApp(App[None]):
         await TopApp(None, texts).run_async()
     """
 
-    ENABLE_COMMAND_PALETTE = False
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 - textual's own type
-    CSS = """
+    ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
+    HORIZONTAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 - textual's
+    CSS: ClassVar[str] = """
     #head { height: 2; }
     #lost { height: auto; max-height: 3; display: none; text-style: reverse; }
     #lists { height: 1fr; }
@@ -112,7 +112,7 @@ class TopApp(App[None]):
         super().__init__()
         self.failure: Exception | None = None
         self.client: HeadClient | None = None
-        self.connected = anyio.Event()
+        self.connected: anyio.Event = anyio.Event()
         self._head = head
         self._insecure = insecure
         self._every_s = every_s

@@ -53,7 +53,7 @@ class LargeBuffer:
 
     def __init__(self, length: int, most: int, *, kept: bool = True) -> None:
         self.data: bytearray | memoryview = bytearray()
-        self.kept = kept
+        self.kept: bool = kept
         self.passed: list[bytes] = []
         self._length = length
         self._most = most

@@ -51,10 +51,10 @@ class ResendBuffer(Generic[T]):
     __slots__ = ("_acknowledged", "_allowed", "_kept", "_told", "_unsaid", "received", "sent_in_all", "size")
 
     def __init__(self) -> None:
-        self.received = 0
+        self.received: int = 0
         """Number of messages received."""
-        self.sent_in_all = 0
-        self.size = 0
+        self.sent_in_all: int = 0
+        self.size: int = 0
         """Number of bytes kept; see `_SHARE`."""
         self._acknowledged = 0
         """Number of own messages that the other end has acknowledged."""

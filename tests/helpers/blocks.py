@@ -1,16 +1,13 @@
-"""Code blocks of Markdown pages, run: each program alone, a notebook cell by cell, all in the process of this script.
+"""Code blocks of Markdown pages, run: each program alone, all in the process of this script.
 
     python blocks.py DIRECTORY PAGE...
 
-A block of `python` is a program, and runs as `__main__` in a directory of its own. All blocks of `py` on a page are
-the cells of one notebook: `await` works at their top. For each block a JSON line tells where it is, what it printed,
-and how it failed.
+A block of `python` is a program, and runs as `__main__` in a directory of its own. For each a JSON line tells where it
+is, what it printed, and how it failed. Blocks of `py` are cells, in which `await` works at the top
+(tests/integration/notebooks/test_page_cells.py).
 """
 
-import ast
-import asyncio
 import contextlib
-import inspect
 import io
 import json
 import os
@@ -18,7 +15,6 @@ import re
 import runpy
 import sys
 import traceback
-import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -61,20 +57,12 @@ def blocks_of(text: str) -> list[Block]:
 
 def _run_pages(directory: Path, pages: list[Path]) -> Iterator[dict[str, object]]:
     for page in pages:
-        cells = []
         for block in blocks_of(page.read_text()):
-            if block.kind == "py":
-                cells.append(block)
-            elif block.kind == "python" and not block.title:
+            if block.kind == "python" and not block.title:
                 work = directory / f"{page.stem}-{block.line}"
                 work.mkdir()
                 (work / "example.py").write_text(block.body)
                 yield _outcome(page, block, partial(_run_program, work))
-        if cells:
-            with asyncio.Runner() as runner:
-                notebook = types.ModuleType("__main__")
-                for cell in cells:
-                    yield _outcome(page, cell, partial(_run_cell, runner, notebook, cell))
 
 
 def _outcome(page: Path, block: Block, ran: Callable[[], None]) -> dict[str, object]:
@@ -90,19 +78,6 @@ def _outcome(page: Path, block: Block, ran: Callable[[], None]) -> dict[str, obj
 def _run_program(work: Path) -> None:
     os.chdir(work)
     runpy.run_path("example.py", run_name="__main__")
-
-
-def _run_cell(runner: asyncio.Runner, notebook: types.ModuleType, cell: Block) -> None:
-    code = compile(cell.body, f"cell {cell.line}", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = notebook
-    try:
-        if code.co_flags & inspect.CO_COROUTINE:
-            runner.run(eval(code, vars(notebook)))
-        else:
-            exec(code, vars(notebook))
-    finally:
-        sys.modules["__main__"] = main
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What README and the page about Slurm show, on a real Slurm whose nodes are as big as they say."""
+"""What README and the pages about launching show, on a real Slurm whose nodes are as big as they say."""
 
 import json
 import os
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from limits import LIMIT_S
 from pages import blocks
+from prompts import ASYNCIO, at_prompt
 from slurm_here import missing, temporary_slurm
 from waiting import until_blocking
 
@@ -94,3 +95,11 @@ def test_a_script_by_hand_makes_a_worker_with_what_slurm_granted(big_nodes, head
     assert 0 < offer.walltime < 4 * 3600
     big_nodes.say("scancel", "--full", number)
     assert big_nodes.end_of(number).startswith("CANCELLED")
+
+
+def test_what_is_typed_at_the_prompt_says_what_the_page_says(tmp_path):
+    (block,) = blocks("docs/launching.md", "pycon")
+    typed, _, said = block.partition("\n")
+    with at_prompt(ASYNCIO, tmp_path) as prompt:
+        prompt.run("from grainlike.launch import Slurm")
+        assert prompt.run(typed.removeprefix(">>> ")).endswith(said)

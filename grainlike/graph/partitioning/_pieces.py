@@ -122,7 +122,7 @@ class Hole:
     __slots__ = ("step",)
 
     def __init__(self, step: int) -> None:
-        self.step = step
+        self.step: int = step
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Hole, (self.step,)
@@ -134,7 +134,7 @@ class Given:
     __slots__ = ("number",)
 
     def __init__(self, number: int) -> None:
-        self.number = number
+        self.number: int = number
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Given, (self.number,)

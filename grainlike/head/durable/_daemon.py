@@ -87,7 +87,7 @@ class HeadDaemon(Lifespan):
             raise ValueError("salvage= is about a journal")
         if access is not None and insecure:
             raise ValueError("access= brings certificates, and insecure= does without: leave one of them out")
-        self.stop = anyio.Event()
+        self.stop: anyio.Event = anyio.Event()
         self.leaves = False
         """True if closing leaves the work as it is, for the next head with this journal."""
         self._listen = listen

@@ -123,9 +123,9 @@ class DurableHead(Head):
             object_store=ObjectStore(share=False),  # what is in memory is not there for the next head
         )
         self._clock = clock
-        self.calendar = time.time() - clock()
+        self.calendar: float = time.time() - clock()
         """Seconds by which the calendar is ahead of the clock, for what is told of ended jobs."""
-        self.dated = False
+        self.dated: bool = False
         """True if that is in the journal."""
         self._log: InputLog | None = None
         self._moment: float | None = None

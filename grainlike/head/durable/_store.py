@@ -69,7 +69,7 @@ class HeadStore:
 
     def __init__(self, directory: Path, began: HeadBegan, *, salvage: bool = False) -> None:
         self._journal, found = Journal.open(directory, salvage=salvage)
-        self.clock = PersistentClock()
+        self.clock: PersistentClock = PersistentClock()
         self.failure: JournalError | None = None
         self._image: Iterator[bytes] | None = None
         self._ended = 0.0, b""
@@ -84,7 +84,7 @@ class HeadStore:
         self._is_old = len(found.records) > 0
         """True if there is a log from before: what a sync had failed for would be in doubt without a snapshot."""
         try:
-            self.began = self._begin(found.image, began)
+            self.began: HeadBegan = self._begin(found.image, began)
             self._written_by = (self.began.version, self.began.schema)
         except BaseException:
             self._journal.close()

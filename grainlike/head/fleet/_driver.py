@@ -99,7 +99,7 @@ class FleetDriver:
         self._state = FleetState(access, file)
         self._scheduler = self._state.scheduler
         self._books = self._scheduler.books
-        self.view = FleetView(self._state, head)
+        self.view: FleetView = FleetView(self._state, head)
         self._known: dict[tuple[str, int], tuple[int, bool]] = {}
         """Workers of blocks that the scheduler knows of: number at the head, and whether it has no job."""
         self._submissions: dict[str, Submission] = {}

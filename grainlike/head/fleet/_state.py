@@ -37,13 +37,13 @@ class FleetState:
         self._systems: dict[str, PoolClient] = {}
         self._now = 0.0
         kept = None if file is None else file.read()
-        self.is_restored = kept is not None
+        self.is_restored: bool = kept is not None
         if kept is None:
-            self.scheduler = FleetScheduler(secrets.token_hex(4))
+            self.scheduler: FleetScheduler = FleetScheduler(secrets.token_hex(4))
         else:
             books, self.pools, self.offers, self._now = kept
             self.scheduler = FleetScheduler(books.digest, books)
-        self.context = LaunchContext(state_directory(), access, self.scheduler.books.digest)
+        self.context: LaunchContext = LaunchContext(state_directory(), access, self.scheduler.books.digest)
 
     @property
     def is_empty(self) -> bool:

@@ -163,11 +163,11 @@ class ClientRegistry:
         alone: Callable[[], None],
     ) -> None:
         self.here: dict[int, ClientConnection] = {}
-        self.sessions = Sessions()
+        self.sessions: Sessions = Sessions()
         self.store: OutcomeStore | None = None
         """Store for outcomes of sessions that do not fit into memory; None where there are no sessions."""
-        self.pools = PoolQueries()
-        self.stores = StoreUpdates(self.here, head.view.stores)
+        self.pools: PoolQueries = PoolQueries()
+        self.stores: StoreUpdates = StoreUpdates(self.here, head.view.stores)
         self._head = head
         self._cluster = cluster
         self._cancel = cancel

@@ -63,7 +63,7 @@ class OutcomeStore:
         self.directory = directory
         self._lasting = lasting
         self._safe = safe
-        self.budget = max(_free(directory) // 2, KEPT_BYTES) if budget is None else budget
+        self.budget: int = max(_free(directory) // 2, KEPT_BYTES) if budget is None else budget
         self.failure: OSError | None = None
         """Error for which outcomes stay in memory that were to be written."""
         self._warned = False

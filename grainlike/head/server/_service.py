@@ -26,7 +26,7 @@ from grainlike.system import import_paths
 
 if TYPE_CHECKING:  # only a head to which others connect has one
     from grainlike.client import HeadClient
-    from grainlike.head import EventLog, Recorder
+    from grainlike.head import EventLog, Head, Recorder
     from grainlike.head.fleet import FleetDriver
     from grainlike.head.server._endpoint import Endpoint
     from grainlike.head.server._outcome_store import OutcomeStore
@@ -108,7 +108,7 @@ class HeadService:
         self.admit_block: Callable[[str], str | None] = _admit_all
         """Hook: the words with which workers of the block of this label are refused, which then end; None lets them in.
         """
-        self.head = storage.make_head(owner.outcomes, self._alarm.set, closed=listen is None)
+        self.head: Head = storage.make_head(owner.outcomes, self._alarm.set, closed=listen is None)
 
     @property
     def address(self) -> str | None:

@@ -63,17 +63,17 @@ class NamedCall:
     __slots__ = ("apart", "began", "child", "function", "job", "name", "outcome", "request", "size")
 
     def __init__(self, name: str, child: int, function: str, request: str) -> None:
-        self.name = name
-        self.child = child
-        self.function = function
-        self.request = request
-        self.job = 0
+        self.name: str = name
+        self.child: int = child
+        self.function: str = function
+        self.request: str = request
+        self.job: int = 0
         self.began: tuple[int, str, str] | None = None
         """Attempt, worker and slots of the last `Began`."""
         self.outcome: tuple[Outcomes, Sequence[Buffer]] | KeptFile | None = None
-        self.apart = False
+        self.apart: bool = False
         """True if its outcome is beyond what is kept in memory: on disk, or about to be."""
-        self.size = 0
+        self.size: int = 0
 
 
 class NamedSession:
@@ -98,16 +98,16 @@ class NamedSession:
     )
 
     def __init__(self, number: int, name: str, since: float, spill: Spill) -> None:
-        self.number = number
-        self.name = name
-        self.since = since
+        self.number: int = number
+        self.name: str = name
+        self.since: float = since
         self.connection: ClientConnection | None = None
         """The program that is attached."""
         self.jobs: dict[int, int] = {}
         """Jobs that have not ended, by their numbers at the program."""
-        self.size = 0
+        self.size: int = 0
         """Bytes of outcomes that are kept under names."""
-        self.graph = CallGraph()
+        self.graph: CallGraph = CallGraph()
         """Calls of its graphs: of named calls, and of all that these need."""
         self._held = 0
         """Bytes of them that stay in memory."""
@@ -308,7 +308,7 @@ class Sessions:
 
     def __init__(self) -> None:
         self._named: dict[str, NamedSession] = {}
-        self.spill = Spill()
+        self.spill: Spill = Spill()
 
     def __bool__(self) -> bool:
         return bool(self._named) and any(not session.empty for session in self._named.values())

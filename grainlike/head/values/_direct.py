@@ -39,7 +39,7 @@ class DirectCopies:
         answer: Callable[[HeadEvent], object],
         relay: Callable[[int, int, int, int, int], object],
     ) -> None:
-        self.moved = 0
+        self.moved: int = 0
         """Bytes that have come."""
         self._state = state
         self._answer = answer

@@ -68,7 +68,8 @@ class LinkCopies:
     def __init__(
         self, state: HeadState, own: OwnValueStore, answer: Callable[[HeadEvent | GivenValue], object]
     ) -> None:
-        self.relayed = self.fetched = 0
+        self.relayed: int = 0
+        self.fetched: int = 0
         """Bytes copied between workers through this process; and brought to it, or to clients."""
         self._state = state
         self._own = own

@@ -94,12 +94,12 @@ class ValueMover:
         self._state = state
         self._object_store = object_store
         self._tell = tell
-        self.stores = WorkerStores(self._answer)
-        self.own = OwnValueStore(lambda: object_store.directory)
+        self.stores: WorkerStores = WorkerStores(self._answer)
+        self.own: OwnValueStore = OwnValueStore(lambda: object_store.directory)
         self._own_files: dict[int, str] = {}
         """Directories in which clients of this machine have values of their own, by value."""
-        self.links = LinkCopies(state, self.own, self._answer)
-        self.direct = DirectCopies(state, self._answer, self._relay)
+        self.links: LinkCopies = LinkCopies(state, self.own, self._answer)
+        self.direct: DirectCopies = DirectCopies(state, self._answer, self._relay)
 
     @property
     def moved(self) -> int:

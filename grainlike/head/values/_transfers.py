@@ -23,16 +23,22 @@ class LinkTransfer:
     )  # fmt: skip
 
     def __init__(self, number: int, value: int, attempt: int, size: int, source: int, target: int) -> None:
-        self.number = number
-        self.value, self.attempt, self.size = value, attempt, size
-        self.source, self.target = source, target
-        self.generation = 0
+        self.number: int = number
+        self.value: int = value
+        self.attempt: int = attempt
+        self.size: int = size
+        self.source: int = source
+        self.target: int = target
+        self.generation: int = 0
         """Number of its starts: parts of an earlier one are dropped."""
-        self.begun = False
+        self.begun: bool = False
         """True once its source was asked, in this generation."""
-        self.granted = self.received = self.written = 0
+        self.granted: int = 0
+        self.received: int = 0
+        self.written: int = 0
         """Bytes up to which the source may send, which have come, and which the target has written."""
-        self.paused = self.waits = False
+        self.paused: bool = False
+        self.waits: bool = False
         """True while an end of it cannot be reached; and while it waits for its turn to get credit."""
         self.memory: memoryview | bytearray | None = None
         """Memory that takes a copy to this process; None for any other."""
@@ -40,7 +46,7 @@ class LinkTransfer:
         """Client that is the target."""
         self.sender: Connection | None = None
         """Client that is the source."""
-        self.mapped = False
+        self.mapped: bool = False
         """True if the client maps the worker's file, so nothing moves."""
 
     @property
@@ -55,10 +61,13 @@ class DirectTransfer:
     __slots__ = ("attempt", "number", "size", "source", "target", "value", "written")
 
     def __init__(self, number: int, value: int, attempt: int, size: int, source: int, target: int, at: int) -> None:
-        self.number = number
-        self.value, self.attempt, self.size = value, attempt, size
-        self.source, self.target = source, target
-        self.written = at
+        self.number: int = number
+        self.value: int = value
+        self.attempt: int = attempt
+        self.size: int = size
+        self.source: int = source
+        self.target: int = target
+        self.written: int = at
 
 
 def number_of(leg: int) -> tuple[int, int]:

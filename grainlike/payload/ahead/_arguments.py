@@ -48,7 +48,7 @@ class Awaited:
     __slots__ = ("number",)
 
     def __init__(self, number: int) -> None:
-        self.number = number
+        self.number: int = number
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _load, (self.number,)
@@ -60,7 +60,7 @@ class StepResult:
     __slots__ = ("step",)
 
     def __init__(self, step: int) -> None:
-        self.step = step
+        self.step: int = step
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _result, (self.step,)

@@ -34,11 +34,16 @@ class StoredReplica:
     )
 
     def __init__(self, name: Replica, size: int, tier: Tier) -> None:
-        self.name = name
-        self.size = size
-        self.tier = tier
-        self.uses = 0
-        self.is_whole = self.is_left = self.is_spare = self.is_spilling = self.is_stuck = self.is_found = False
+        self.name: Replica = name
+        self.size: int = size
+        self.tier: Tier = tier
+        self.uses: int = 0
+        self.is_whole: bool = False
+        self.is_left: bool = False
+        self.is_spare: bool = False
+        self.is_spilling: bool = False
+        self.is_stuck: bool = False
+        self.is_found: bool = False
 
 
 class StoreBooks:
@@ -55,7 +60,9 @@ class StoreBooks:
 
     def __init__(self) -> None:
         self.replicas: dict[Replica, StoredReplica] = {}
-        self.memory = self.scratch = self.spilling = 0
+        self.memory: int = 0
+        self.scratch: int = 0
+        self.spilling: int = 0
         """Bytes in shared memory and in scratch, with the room that is given; and those of spills under way."""
         self.overdrafts: set[Replica] = set()
         """Outputs in shared memory for which there was room only beyond the budget."""

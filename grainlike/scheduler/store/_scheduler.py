@@ -68,10 +68,10 @@ class StoreScheduler:
     __slots__ = ("_asks", "_given", "_granted", "_machine", "_spills", "books", "memory", "scratch", "slots")
 
     def __init__(self, *, memory: int, scratch: int, slots: int, machine: int = 0) -> None:
-        self.memory = memory
-        self.scratch = scratch
-        self.slots = slots
-        self.books = StoreBooks()
+        self.memory: int = memory
+        self.scratch: int = scratch
+        self.slots: int = slots
+        self.books: StoreBooks = StoreBooks()
         self._machine = machine
         self._granted = 0
         self._asks: dict[Replica, _Ask] = {}

@@ -20,9 +20,9 @@ class JobInputs:
     __slots__ = ("attempts", "claim", "inputs", "lacks", "remakes", "target")
 
     def __init__(self, inputs: tuple[int, ...], *, remakes: bool = False) -> None:
-        self.inputs = inputs
+        self.inputs: tuple[int, ...] = inputs
         self.attempts: tuple[int, ...] = ()
-        self.remakes = remakes
-        self.target = 0
+        self.remakes: bool = remakes
+        self.target: int = 0
         self.claim: tuple[tuple[str, int], ...] = ()
-        self.lacks = 0
+        self.lacks: int = 0
