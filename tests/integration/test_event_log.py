@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from datetime import datetime
 from pathlib import Path
 
@@ -78,8 +79,9 @@ async def test_all_that_happens_in_a_program_is_written(tmp_path):
     assert {row["v"] for row in found} == {1}
     moments = [datetime.fromisoformat(row["at"]) for row in found]
     assert all(moment.utcoffset() is not None for moment in moments)
-    between = (moments[-1] - moments[0]).total_seconds()
-    assert between == pytest.approx(found[-1]["monotonic_s"] - found[0]["monotonic_s"], abs=0.01)
+    # Two clocks are read one after the other, and a busy machine may do something else meanwhile.
+    ahead = max(moment.timestamp() - row["monotonic_s"] for moment, row in zip(moments, found, strict=True))
+    assert ahead == pytest.approx(max(time.time() - time.monotonic() for _ in range(100)), abs=0.01)
     assert (found[0]["event"], found[-1]["event"]) == ("events_opened", "events_closed")
     assert of(found, "worker_joined") == [found[1]]
     assert found[1]["resources"] == "cores=[0,1]"

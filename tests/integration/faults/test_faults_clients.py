@@ -409,13 +409,13 @@ async def test_who_waits_for_an_answer_hears_that_the_head_is_gone():
 
 
 async def test_a_silent_client_is_dropped(monkeypatch):
-    monkeypatch.setattr(_accept, "HANDSHAKE_S", 0.2)
-    monkeypatch.setattr(_accept, "LOST_S", 0.3)
-    monkeypatch.setattr(_accept, "SECOND_LOOK_S", 0.05)
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor:
-        link = await dial(find_access(executor.address, "client"))
-        link.post(_connection._hello())
-        await link.run(lambda frames: None)
+        with monkeypatch.context() as impatient:  # but not with the other
+            impatient.setattr(_accept, "LOST_S", 0.3)
+            impatient.setattr(_accept, "SECOND_LOOK_S", 0.05)
+            link = await dial(find_access(executor.address, "client"))
+            link.post(_connection._hello())
+            await link.run(lambda frames: None)
         async with call() as caller:
             assert (await caller.ask(AskHead(0), HeadIs)).clients == 1
 

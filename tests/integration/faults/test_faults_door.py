@@ -55,7 +55,7 @@ async def knock(executor, data):
     reader, writer = await asyncio.open_connection(address.host, address.port)
     try:
         writer.write(data)
-        return await asyncio.wait_for(reader.read(), 5.0)
+        return await asyncio.wait_for(reader.read(), LIMIT_S)
     except ConnectionResetError:
         return b""
     finally:
@@ -82,7 +82,6 @@ GARBAGE = {
 async def test_garbage_is_dropped_and_logged_once_and_a_real_worker_still_works(
     what, insecure, start_worker, tmp_path, caplog, monkeypatch
 ):
-    monkeypatch.setattr("grainlike.net._listener._HANDSHAKE_S", 0.3)
     canary = tmp_path / "canary"
     song = pickle.dumps(Canary(canary))
     data = GARBAGE.get(what) or (song if what == "pickle" else struct.pack("<II", len(song), 0) + song)
@@ -93,7 +92,8 @@ async def test_garbage_is_dropped_and_logged_once_and_a_real_worker_still_works(
 
     async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN, insecure=insecure) as executor:
         caplog.clear()
-        with caplog.at_level(logging.INFO):
+        with caplog.at_level(logging.INFO), monkeypatch.context() as impatient:  # but not with the real worker
+            impatient.setattr("grainlike.net._listener._HANDSHAKE_S", 0.3)
             await knock(executor, data)
             await logged(caplog, "")  # it is said once the stranger has gone
         said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
@@ -120,15 +120,15 @@ async def test_a_stranger_who_says_nothing_is_shown_out_in_time(insecure, caplog
 
 
 async def test_many_strangers_do_not_keep_a_worker_out(monkeypatch, start_worker):
-    monkeypatch.setattr("grainlike.net._listener._HANDSHAKE_S", 0.5)
+    monkeypatch.setattr("grainlike.net._listener._HANDSHAKE_S", LIMIT_S)  # so that they are there for as long
     async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         address = parse_address(executor.address)
         crowd = [await asyncio.open_connection(address.host, address.port) for _ in range(300)]
         start_worker(executor.address)
         await executor.wait_for_workers(1)
-        await asyncio.gather(*(_end_of(reader) for reader, _ in crowd))
         for _, writer in crowd:
             writer.close()
+        await asyncio.gather(*(_end_of(reader) for reader, _ in crowd))
 
 
 async def _end_of(reader):

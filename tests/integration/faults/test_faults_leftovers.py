@@ -60,7 +60,7 @@ def daemonise(count, path):
 
 
 def pids(path):
-    return [int(line) for line in Path(path).read_text().split()]
+    return [int(line) for line in Path(path).read_text().split()] if Path(path).exists() else []
 
 
 def alive(processes):
@@ -132,13 +132,15 @@ async def test_a_job_whose_process_dies_leaves_no_daemon(end, tmp_path):
     async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         r_ = start((delayed(job, timeout=3.0 if end == "timeout" else None) @ Cores(1))())
         if end == "cancel":
-            await until_files(tmp_path, lambda: Path(daemons).exists() and len(pids(daemons)) == 5)
+            await until_files(tmp_path, lambda: len(pids(daemons)) == 5)
             cancel(r_)
         error = {"cancel": JobCancelledError, "timeout": JobTimeoutError}.get(end, WorkerLostError)
         with pytest.raises(error, match="exit code 3|SIGABRT|SIGKILL" if error is WorkerLostError else None):
             await r_
         assert await (one @ Cores(1))() == 1
-        assert alive(pids(daemons)) == []
+        found = pids(daemons)
+        assert len(found) >= 5 or end == "timeout"  # on a busy machine the time is over before there are all
+        assert alive(found) == []
 
 
 @pytest.mark.parametrize("victim", ["worker", "worker and keeper", "keeper before the worker"])

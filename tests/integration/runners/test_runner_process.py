@@ -196,9 +196,11 @@ def begin_to_count() -> None:
         if event in told:
             told[event] += 1
 
-    from grainlike_worker.runner.common import _outcomes
+    from grainlike_worker.runner.common import _outcomes, _usage
+    from grainlike_worker.runner.process import _reset
 
-    _outcomes.FLUSH_S = 60.0  # by the clock, a slower machine would send more, and smaller, messages
+    # By the clock, a slower machine would send more, and smaller, messages, and look more often at memory and children.
+    _outcomes.FLUSH_S = _reset._WEIGH_S = _usage._CHILD_S = 3600.0
     gc.disable()
     sys.setprofile(count)
 
