@@ -181,13 +181,20 @@ class HeadScheduler:
         if self._state.values.stirred:
             self._settle_values(out)
         if not self.paused:
-            if self._state.transfers.rooms.parked:
+            rooms = self._state.transfers.rooms
+            if rooms.parked:
                 self._values.make_use_of_room(now, out, goes_on=isinstance(event, Ticked))
-                self._wake_at(self._values.room_wake, out)
             self._planner.plan(now, out)
-            while self._state.values.stirred:  # jobs whose turn came have inputs that nobody has
+            if rooms.cramped:
+                self._values.make_room(now)
+            while self._state.values.stirred:  # jobs whose turn came have inputs that nobody has, or a value was moved
                 self._settle_values(out)
                 self._planner.plan(now, out)
+            if rooms.cramped:
+                self._values.look_soon(now)
+            if self._values.room_wake is not None:
+                self._wake_at(self._values.room_wake, out)
+                self._values.room_wake = None
             if self._job_tree.waiting and self._planner.whole:
                 self._end_standstill(now, out)
             self._wake_at(self._planner.wake, out)

@@ -20,6 +20,7 @@ from grainlike.scheduler.planning._planner import Planner
 from grainlike.scheduler.values._homes import Homes
 from grainlike.scheduler.values._leaving import Departures
 from grainlike.scheduler.values._overdrafts import Overdrafts
+from grainlike.scheduler.values._relocations import Relocations
 from grainlike.scheduler.values._replication import SAFE_COPIES, Replication
 from grainlike.scheduler.values._spares import Spares
 from grainlike.scheduler.values._table import ValueTable
@@ -33,7 +34,7 @@ class SchedulerState:
 
     __slots__ = (
         "backoffs", "catalogue", "functions", "gangs", "homes", "job_tree", "jobs", "leaving", "overdrafts", "planner",
-        "replication", "spares", "transfers", "values", "workers",
+        "relocations", "replication", "spares", "transfers", "values", "workers",
     )  # fmt: skip
 
     def __init__(self, seed: int) -> None:
@@ -48,6 +49,7 @@ class SchedulerState:
         self.leaving = Departures(self.workers, self.values, self.transfers)
         self.replication = Replication(self.workers, self.values, self.transfers, self.leaving)
         self.overdrafts = Overdrafts(self.workers, self.values, self.transfers, self.leaving)
+        self.relocations = Relocations(self.workers, self.values, self.transfers, self.leaving)
         self.spares = Spares(self.values, self.leaving, self.overdrafts)
         self.homes = Homes(self.workers, self.catalogue, self.values, self.transfers)
         self.planner = Planner(self.workers, self.catalogue.classes, self.job_tree, self.transfers)
@@ -65,6 +67,7 @@ class SchedulerState:
         self.leaving = Departures(self.workers, self.values, self.transfers)
         self.replication = Replication(self.workers, self.values, self.transfers, self.leaving)
         self.overdrafts = Overdrafts(self.workers, self.values, self.transfers, self.leaving)
+        self.relocations = Relocations(self.workers, self.values, self.transfers, self.leaving)
         self.spares = Spares(self.values, self.leaving, self.overdrafts)
         self.planner.begin_resting(self.transfers)
         self.values.stored = self.values.bytes_at(self.values.values)
@@ -265,6 +268,7 @@ class SchedulerState:
         self.replication.check()
         self.spares.check()
         self.overdrafts.check()
+        self.relocations.check()
         self.backoffs.check()
         assert places == dict.fromkeys(self.jobs, 1), "a live job is in exactly one place"
         self.planner.waiting.check()

@@ -489,8 +489,8 @@ BUGS: tuple[Bug, ...] = (
         "replay",
         (
             _HEAD,
-            "self._planner.plan(now, out)\n            while",
-            'self._planner.plan(__import__("time").time(), out)\n            while',
+            "plan(now, out)\n            if rooms.cramped:\n                self._values.make",
+            'plan(__import__("time").time(), out)\n            if rooms.cramped:\n                self._values.make',
         ),
     ),
     _bug(

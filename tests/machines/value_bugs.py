@@ -10,6 +10,7 @@ __all__ = ["VALUE_BUGS", "VALUE_SUITES"]
 VALUE_SUITES = {
     "values": "tests/simulation/test_value_worlds.py::test_no_promise_is_broken",
     "stores": "tests/simulation/test_value_worlds.py::test_no_promise_is_broken_where_stores_are_full",
+    "relocations": "tests/simulation/test_value_worlds.py::test_values_that_are_kept_make_way_where_a_job_would_wait_for_ever",
 }
 
 _TABLE, _VALUES = "scheduler/values/_table.py", "scheduler/values/_values.py"
@@ -19,7 +20,7 @@ _TRANSFERS, _HOMES, _NEAR = (
     "scheduler/planning/_near.py",
 )
 _ROOMS, _CONSUMERS = "scheduler/values/_rooms.py", "scheduler/planning/_consumers.py"
-_SPARES = "scheduler/values/_spares.py"
+_SPARES, _RELOCATIONS = "scheduler/values/_spares.py", "scheduler/values/_relocations.py"
 _REACH, _REPLICATION, _LEAVING = (
     "scheduler/values/_reach.py",
     "scheduler/values/_replication.py",
@@ -367,5 +368,22 @@ VALUE_BUGS: tuple[Bug, ...] = (
             "        if worker.over:",
         ),
         suite="stores",
+    ),
+    _bug(
+        "never_make_room",
+        "values that are kept do not make way for a job that has room nowhere",
+        (_VALUES, "relocations.make_room(jobs.values(), now)", "relocations.make_room([], now)"),
+        suite="relocations",
+    ),
+    _bug(
+        "keep_what_was_moved",
+        "a value that has made way is kept where it was all the same, beside where it has come to",
+        (
+            _RELOCATIONS,
+            "        if self._transfers.rooms.waits(self.moves[number, source].job):\n",
+            "        if source == target:\n",
+        ),
+        (_RELOCATIONS, "            return may[0]\n", "            return 0\n"),
+        suite="relocations",
     ),
 )

@@ -32,6 +32,11 @@ def test_no_promise_is_broken_where_stores_are_full(first):
         assert outcome.violations == (), words
 
 
+@pytest.mark.parametrize("seed", [5169, 5259, 5955, 202031])
+def test_values_that_are_kept_make_way_where_a_job_would_wait_for_ever(seed):
+    assert simulate(seed, "full_stores").violations == ()
+
+
 def test_the_worlds_see_every_path():
     """Copies, losses, values made again and given up: a world without them proves nothing."""
     paths = {"copy", "damage", "give", "input lost", "revived", "value lost", "told INPUT_GONE"}

@@ -32,6 +32,7 @@ from grainlike.head.values._owners import ValueOwners
 from grainlike.jobs import CallGraph
 from grainlike.journal import Conversion, Record
 from grainlike.scheduler.planning._dormant import DormantClasses, Look
+from grainlike.scheduler.values._primaries import Primaries
 
 __all__ = ["CONVERSIONS", "METHODS", "SCHEMA", "SchemaConversion", "check_schema", "conversions_from", "records"]
 
@@ -135,14 +136,16 @@ _MOVES = Conversion(
         "ValueState": _put(copies=1, durable=None, unreached=False, first_to=0, origin=0),
         "KeptCalls": _put(_readers={}),
         "JobsRevived": _put(by_copy=False),
-        "ValueTable": _put(stored={}, moved={}, spare={}, single={}, crowded={}, freed=[], placed=[]),
+        "ValueTable": _put(
+            stored={}, moved={}, spare={}, single={}, crowded={}, freed=[], placed=[], primaries=Primaries()
+        ),
         "ChangeLog": _put(shifts=0),
         "Patience": _put(passed=[]),
         "WaitingClasses": _put(dormant=DormantClasses()),
         "Planner": _empty("consumers", "_resting"),
         "AheadPlanner": _empty("consumers"),
         "Values": _empty("_leaving", "_replication", "_spares", "_unseen", "room_wake"),
-        "SchedulerState": _empty("leaving", "overdrafts", "replication", "spares"),
+        "SchedulerState": _empty("leaving", "overdrafts", "relocations", "replication", "spares"),
         "HeadScheduler": _empty("_worker_events"),
         "HeadState": _own_values_and_replicas,
         "RelayedJobs": _put(_owners=None, _graphs={}),

@@ -118,7 +118,7 @@ WorkerState scheduler._workers.WorkerState: _fits _log ahead ahead_bytes ahead_i
     crowded draining free gone has_data held holds id kind lasts leases leaving lenders lent name offer over recalled
     shut store tokens until using version
 SchedulerState scheduler._state.SchedulerState: backoffs catalogue functions gangs homes job_tree jobs leaving
-    overdrafts planner replication spares transfers values workers
+    overdrafts planner relocations replication spares transfers values workers
 GangEvents scheduler._gang_events.GangEvents: _attempts _books _gangs
 JobState scheduler._states.JobState: 0 1 2 3 4 5
 RunTimes scheduler._statistics.RunTimes: awaits count mean memory variance
@@ -137,15 +137,18 @@ ValueState scheduler.values._records.ValueState: age asked attempt cls copies du
     inputs is_kept last maker origin own owned recomputed replicas size unreached users why
 ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began direct is_safety jobs size source target value weight
 ValueTable scheduler.values._table.ValueTable: _workers bare crowded drops ended forgotten freed idle moved parked
-    placed single spare stirred stored unwanted values
+    placed primaries single spare stirred stored unwanted values
 Spares scheduler.values._spares.Spares: _leaving _overdrafts _table _told
 Consumers scheduler.planning._consumers.Consumers: _active _start_on _table
 Overdrafts scheduler.values._overdrafts.Overdrafts: _leaving _table _transfers _workers workers
+Primaries scheduler.values._primaries.Primaries: listed
+Relocation scheduler.values._relocations.Relocation: job target
+Relocations scheduler.values._relocations.Relocations: _last _leaving _table _transfers _workers jobs moves under_way
 Replication scheduler.values._replication.Replication: _leaving _table _transfers _workers due kept
 LeavingWorker scheduler.values._leaving._LeavingWorker: held owes until
 Departures scheduler.values._leaving.Departures: _table _transfers _workers held wake workers
 Reach scheduler.values._reach.Reach: _blocked _direct_rate _relayed_rate _rests _workers changes
-Rooms scheduler.values._rooms.Rooms: _coming _known _table _workers claims misfits parked told
+Rooms scheduler.values._rooms.Rooms: _coming _known _table _workers claims cramped misfits parked told
 Transfers scheduler.values._transfers.Transfers: _going_in _going_out _waiting _workers claims coming is_due known
     reach rooms table turned wake
 Look scheduler.planning._dormant.Look: due elsewhere ends is_settled mean near passed shape turns

@@ -35,7 +35,7 @@ class ValueState:
         last: the last attempt that was to make it.
         origin: the program that can give it, of a program's own value; 0 for any other.
         first_to: worker to which a copy from the origin is under way; 0 without one.
-        replicas: workers that have it, whole, in the order in which they got it.
+        replicas: workers that have it, whole, in the order in which they got it, those last from which it was moved.
         owned: False once whoever submitted the job has released it.
         asked: number of those outside who want it and for whom no worker was told to give it yet.
         givers: the worker that was told to, for each of the others.

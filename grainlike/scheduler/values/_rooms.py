@@ -36,11 +36,12 @@ class Rooms:
     Attributes:
         claims: the oldest job that waits for room at each worker.
         parked: jobs that wait for room, outside of all queues, those that were looked at last behind the others.
+        cramped: those looked at last that will have room nowhere, whatever is let go.
         misfits: jobs whose inputs fit into no store, to be looked at before the turn ends.
         told: functions of which it was said that inputs of their jobs fit into no store.
     """
 
-    __slots__ = ("_coming", "_known", "_table", "_workers", "claims", "misfits", "parked", "told")
+    __slots__ = ("_coming", "_known", "_table", "_workers", "claims", "cramped", "misfits", "parked", "told")
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class Rooms:
         self._known = known
         self._coming = coming
         self.claims: dict[int, HeadJob] = {}
+        self.cramped: dict[int, HeadJob] = {}
         self.parked: dict[int, HeadJob] = {}
         self.misfits: dict[int, HeadJob] = {}
         self.told: set[int] = set()
@@ -109,6 +111,10 @@ class Rooms:
             return widest, f"the room of {widest.name} is kept for the inputs of job {oldest.id}, which is older"
         return widest, f"its inputs are {bytes_text(size)}; {widest.name} has room for {bytes_text(free)} of them now"
 
+    def able(self, job: HeadJob) -> list[WorkerState]:
+        """Return the workers that could run a job and, if nothing else was there, hold its inputs."""
+        return [worker for worker in self._able(job) if self.could_hold(worker, job.inputs)]
+
     def _able(self, job: HeadJob) -> list[WorkerState]:
         return [worker for worker in self._workers.values() if any(map(worker.fits_ever, job.cls.shapes))]
 
@@ -163,6 +169,11 @@ class Rooms:
         if is_oldest and self._will_have_room(worker, job):
             self.claims[worker.id] = job
 
+    def claimant(self, worker: WorkerState) -> HeadJob | None:
+        """Return the job for which a worker's room is kept; None if that is for nobody."""
+        oldest = self.claims.get(worker.id)
+        return oldest if oldest is not None and self._will_have_room(worker, oldest) else None
+
     def is_used(self, value: ValueState, worker: int) -> bool:
         """Return True if a job at a worker needs a value, or one that is on its way there."""
         users = (value.users or {}).values()
@@ -174,6 +185,9 @@ class Rooms:
         """Let a job that is in no queue wait for room."""
         job.state = JobState.MOVING
         self.parked[job.id] = job
+        able = self.able(job)
+        if not any(self.has_room(worker, job) for worker in able):
+            self._note_if_cramped(job, able)
 
     def waits(self, job: HeadJob) -> bool:
         """Return True while a job waits in a queue, or for room."""
@@ -186,6 +200,7 @@ class Rooms:
         self.claims = {
             number: job for number, job in self.claims.items() if number in self._workers and self.waits(job)
         }
+        self.cramped = {}
         claiming = {job.id: job for job in self.claims.values() if job.id in self.parked}
         looked_at = {**claiming, **dict(islice(self.parked.items(), LOOKED_AT_MOST))}
         for number in looked_at:
@@ -197,12 +212,19 @@ class Rooms:
 
     def _is_ready(self, job: HeadJob) -> bool:
         """Return True if a worker that could start a job has its inputs, or room for them; keep others' for it."""
-        able = [worker for worker in self._able(job) if self.could_hold(worker, job.inputs)]
+        able = self.able(job)
         with_room = [worker for worker in able if self.has_room(worker, job)]
         for worker in able:
             if worker not in with_room:
                 self.claim(worker, job)
+        if not with_room:
+            self._note_if_cramped(job, able)
         return any(worker.fits_now(shape) for worker in with_room for shape in job.cls.shapes)
+
+    def _note_if_cramped(self, job: HeadJob, able: list[WorkerState]) -> None:
+        """Remember a job without room if it will have some at none of the workers that could hold its inputs."""
+        if able and not any(self._will_have_room(worker, job) for worker in able):
+            self.cramped[job.id] = job
 
     def _lacking(self, worker: WorkerState, job: HeadJob) -> int:
         """Return the bytes of a job's inputs that a worker has not, and that do not come."""
@@ -214,13 +236,21 @@ class Rooms:
         """Return True if a queued job has room at a worker once all spare replicas there are let go."""
         if not self.waits(job) or worker.store is None or worker.leaving or worker.shut:
             return False
-        spare, known = self._table.spare.get(worker.id, {}), self._table.values
-        if any(number not in known for number in job.inputs):
+        if any(number not in self._table.values for number in job.inputs):
             return False
+        return self.shortage(worker, job) <= 0
+
+    def shortage(self, worker: WorkerState, job: HeadJob) -> int:
+        """Return the bytes by which a job lacks room at a worker once all spare replicas there are let go; 0 or less if
+        it has some.
+        """
+        if worker.store is None:
+            return 0
+        spare = self._table.spare.get(worker.id, {})
         kept = self._table.stored.get(worker.id, 0) - sum(spare.values())
-        values = [known[number] for number in job.inputs]
+        values = [self._table.values[number] for number in job.inputs]
         needed = sum(value.size for value in values if worker.id not in value.replicas or value.id in spare)
-        return kept + needed <= sum(worker.store)
+        return kept + needed - sum(worker.store)
 
 
 def packs(sizes: Iterable[int], memory: int, scratch: int) -> bool:

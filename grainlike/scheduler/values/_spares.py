@@ -45,13 +45,16 @@ class Spares:
 
     def _index(self, value: ValueState, before: tuple[int, ...], spare: tuple[int, ...]) -> None:
         """Record at which workers replicas of a value are spare, in place of those before."""
-        here = self._table.spare
+        here, primaries = self._table.spare, self._table.primaries
         for worker in before:
             del here[worker][value.id]
             if not here[worker]:
                 del here[worker]
+            if worker in value.replicas and worker not in spare:
+                primaries.add(worker, value)
         for worker in spare:
             here.setdefault(worker, {})[value.id] = value.size
+            primaries.discard(worker, value)
 
     def _spare(self, value: ValueState) -> tuple[int, ...]:
         """Return the workers whose replica of a value is spare: all but the oldest of those that stay,

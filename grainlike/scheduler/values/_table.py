@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from grainlike.scheduler._records import HeadJob
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.values._inputs import JobInputs
+from grainlike.scheduler.values._primaries import Primaries
 from grainlike.scheduler.values._records import ValueState
 
 __all__ = ["ValueTable"]
@@ -35,6 +36,7 @@ class ValueTable:
         single: values that one unfinished job needs.
         crowded: workers that have more than `CROWDED_PERCENT` of what they may keep.
         spare: the replicas that each worker may give up which has any, with their sizes, by value.
+        primaries: the others, of workers where a job was without room.
         drops: replicas to be removed, value and attempt, by worker.
         freed: values of programs that these need not keep any more.
         forgotten: values that are not known any more.
@@ -53,6 +55,7 @@ class ValueTable:
         "moved",
         "parked",
         "placed",
+        "primaries",
         "single",
         "spare",
         "stirred",
@@ -71,6 +74,7 @@ class ValueTable:
         self.unwanted: list[int] = []
         self.stored: dict[int, int] = {}
         self.spare: dict[int, dict[int, int]] = {}
+        self.primaries = Primaries()
         self.single: dict[int, ValueState] = {}
         self.crowded: dict[int, WorkerState] = {}
         self.placed: list[int] = []
@@ -124,6 +128,8 @@ class ValueTable:
         if value is None:
             value = self.values[job.id] = ValueState.made_by(job, attempt, size, worker)
             self._count(worker, size)
+            if self.primaries.listed:
+                self.primaries.add(worker, value)
             for number in value.inputs:
                 self.values[number].heirs += 1
             return value
@@ -294,17 +300,27 @@ class ValueTable:
 
     def _place(self, value: ValueState, replicas: tuple[int, ...]) -> None:
         """Record which workers have a value."""
+        listed = self.primaries.listed
         for worker in value.replicas:
             if worker not in replicas:
                 self._count(worker, -value.size)
+                if listed:
+                    self.primaries.discard(worker, value)
         for worker in replicas:
             if worker not in value.replicas:
                 self._count(worker, value.size)
+                if listed:
+                    self.primaries.add(worker, value)
         if len(value.replicas) > 1 or len(replicas) > 1:
             self.moved[value.id] = value
             self.stirred = True
         value.replicas = replicas
         self.placed.append(value.id)
+
+    def count_last(self, value: ValueState, worker: int) -> None:
+        """Have a worker's replica of a value count after the others, so that it is the first to be spare."""
+        if worker in value.replicas:
+            self._place(value, (*(number for number in value.replicas if number != worker), worker))
 
     def shift(self, value: ValueState) -> None:
         """Have it told anew which replicas of a value are spare."""
@@ -355,6 +371,10 @@ class ValueTable:
             assert value.is_needed or not value.origin, f"a program keeps value {value.id}, which nobody needs"
             assert all(worker in self._workers for worker in value.replicas), f"value {value.id} is where nobody is"
         assert self.stored == self.bytes_at(self.values), "bytes are counted where they are not"
+        for worker, listed in self.primaries.listed.items():
+            here = (value for value in self.values.values() if worker in value.replicas)
+            kept = sorted((value.size, -value.id) for value in here if value.id not in self.spare.get(worker, {}))
+            assert listed == kept, f"worker {worker} keeps {kept}, and {listed} are listed"
         crowded = {number for number, worker in self._workers.items() if worker.crowded}
         assert self.crowded.keys() == crowded, (sorted(self.crowded), sorted(crowded))
         assert not self.stirred, "a turn ended before all was settled"

@@ -119,6 +119,8 @@ class Values:
                 ready += self._transfers.arrived(event.worker, number, attempt, now)
                 ready += self._parked_for(number)
                 self._give(number, out)
+                if self._books.relocations.under_way:
+                    self._books.relocations.arrived(number, event.worker)
                 self._came(number, event.worker, now)
         self._queue_again(ready, out)
 
@@ -373,6 +375,18 @@ class Values:
         self.room_wake = now + ROUND_S if self._unseen > 0 else None
         self._books.requeue(rooms.take_ready(), out)
 
+    def make_room(self, now: float) -> None:
+        """Move a value, at most, for jobs that will have room nowhere; look again soon if that makes room at once."""
+        rooms = self._transfers.rooms
+        jobs, rooms.cramped = rooms.cramped, {}
+        if self._books.relocations.make_room(jobs.values(), now):
+            self.look_soon(now)
+
+    def look_soon(self, now: float) -> None:
+        """Look at the jobs that wait for room again, though nothing may happen before."""
+        self._unseen = len(self._transfers.rooms.parked)
+        self.room_wake = now + ROUND_S
+
     def doubt_stores(self) -> None:
         """Have all jobs looked at whose inputs may fit into no store any more, as a worker has left, or a disk."""
         for job in self._books.jobs.values() if self._table.values else ():
@@ -442,6 +456,8 @@ class Values:
         self._transfers.rooms.parked.pop(job.id, None)
         self._transfers.unclaim(job)
         table.needs_no_more(job)
+        if job.id in self._books.relocations.jobs:
+            self._books.relocations.ended(job)
         value = table.values.get(job.id)
         if value is not None and value.maker is job:
             value.maker, value.last = None, max(value.last, job.attempt)

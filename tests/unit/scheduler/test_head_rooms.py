@@ -1,56 +1,13 @@
 """Room in the stores of workers: what a job's inputs need, who gets it, and what can never have any."""
 
 import pytest
-from value_cluster import MB, ValueCluster
+from value_cluster import MB, Stores
 
 from grainlike.resources import Cores, Resource
-from grainlike.scheduler import InputsUnfit, ReplicasGone, ReplicationAsked, Ticked, WorkerStored
+from grainlike.scheduler import InputsUnfit, ReplicationAsked, WorkerStored
 from grainlike.scheduler.values._rooms import LOOKED_AT_MOST, packs
 
 FOREVER = 1e6
-
-
-class Stores(ValueCluster):
-    """Workers with one core and a store of so many megabytes each, of which `values` makes some at one worker."""
-
-    def __init__(self, *megabytes, closed=False, cores=1):
-        super().__init__(closed=closed, has_data=True)
-        for size in megabytes:
-            self.join(Cores(cores), store=size * MB)
-        self.function(1)
-
-    def join(self, offer, **known):
-        self.stores[len(self.free_at_work) + 1] = set()
-        super(ValueCluster, self).join(offer, **{"has_data": True, **known})
-
-    def values(self, worker, *megabytes):
-        """Have values made at a worker, with all others busy."""
-        found = []
-        for size in megabytes:
-            number = self.call(Cores(1), 0.0, size=size * MB)
-            self.run(self.now)
-            made = self.started_on[number]
-            while made != worker:  # move it there by hand
-                value = self.head._state.values.values[number]
-                self.head._state.transfers.copy(value, worker)
-                self.tell(Ticked())
-                self.arrive(number, worker)
-                self.stores[made].discard((number, 1))
-                self.gone(made, number)
-                made = worker
-            found.append(number)
-        return found
-
-    def gone(self, worker, value):
-        self.tell(ReplicasGone(worker, [value], [1]))
-
-    def later(self, seconds):
-        self.now += seconds
-        self.tell(Ticked())
-
-    def why(self, job):
-        found = self.head.explain(job, self.now)
-        return found.reason, str(found)
 
 
 @pytest.mark.parametrize(
@@ -280,18 +237,13 @@ def test_jobs_on_their_way_to_a_worker_that_exceeds_its_budget_go_elsewhere():
 # --- overdrafts -----------------------------------------------------------------------------------------------------
 
 
-def spare_at(world):
-    spare = world.head._state.values.spare
-    return {worker: sorted(values) for worker, values in spare.items()}
-
-
 def test_what_a_worker_keeps_beyond_its_budget_moves_to_one_with_room_largest_first_and_is_spare_then():
     world = Stores(40, 30, 100)
     small, large, middle = world.values(1, 10, 25, 20)
     world.tell(WorkerStored(1, over=15 * MB))
     assert set(world.under_way) == {(large, 3)}
     world.arrive(large, 3)
-    assert spare_at(world) == {1: [large]}
+    assert world.spare_at() == {1: [large]}
     assert not world.under_way  # enough is spare
     world.gone(1, large)
     world.tell(WorkerStored(1, over=0))
@@ -303,9 +255,9 @@ def test_where_the_overdraft_is_paid_back_otherwise_the_older_replica_counts_aga
     (value,) = world.values(1, 25)
     world.tell(WorkerStored(1, over=5 * MB))
     world.arrive(value, 2)
-    assert spare_at(world) == {1: [value]}
+    assert world.spare_at() == {1: [value]}
     world.tell(WorkerStored(1, over=0))
-    assert spare_at(world) == {2: [value]}
+    assert world.spare_at() == {2: [value]}
 
 
 def test_what_a_job_uses_stays_and_what_fits_nowhere_waits_until_there_is_room():
@@ -336,7 +288,7 @@ def test_replicas_that_were_asked_for_do_not_go_to_a_worker_beyond_its_budget():
 def test_of_many_that_wait_for_room_each_is_looked_at_though_nothing_happens_meanwhile(rounds):
     world = Stores()
     hub, leaf = Cores(1) & Resource("hub", 1), Cores(1) & Resource("leaf", 1)
-    world.join(Cores(2) & Resource("hub", 2))
+    world.join(Cores(2) & Resource("hub", 2), store=95 * MB)
     world.join(Cores(2) & Resource("leaf", 2), store=100 * MB)
     kept, other, large, small = [
         world.call(request, 0.0, size=size * MB) for request, size in ((leaf, 50), (leaf, 40), (hub, 60), (hub, 30))

@@ -2,6 +2,7 @@
 
 from scheduler_cluster import Cluster
 
+from grainlike.resources import Cores
 from grainlike.scheduler import (
     AssignJobs,
     FetchReplicas,
@@ -13,7 +14,9 @@ from grainlike.scheduler import (
     ReplicasArrived,
     ReplicasDropped,
     ReplicasFailed,
+    ReplicasGone,
     ReplicationReached,
+    Ticked,
     ValuesForgotten,
     ValuesLost,
     ValuesReleased,
@@ -149,3 +152,50 @@ class ValueCluster(Cluster):
     def known(self):
         """The values that the head knows."""
         return set(self.head._state.values.values)
+
+
+class Stores(ValueCluster):
+    """Workers with one core and a store of so many megabytes each, of which `values` makes some at one worker."""
+
+    def __init__(self, *megabytes, closed=False, cores=1):
+        super().__init__(closed=closed, has_data=True)
+        for size in megabytes:
+            self.join(Cores(cores), store=size * MB)
+        self.function(1)
+
+    def join(self, offer, **known):
+        self.stores[len(self.free_at_work) + 1] = set()
+        super(ValueCluster, self).join(offer, **{"has_data": True, **known})
+
+    def values(self, worker, *megabytes):
+        """Have values made at a worker, with all others busy."""
+        found = []
+        for size in megabytes:
+            number = self.call(Cores(1), 0.0, size=size * MB)
+            self.run(self.now)
+            made = self.started_on[number]
+            while made != worker:  # move it there by hand
+                value = self.head._state.values.values[number]
+                self.head._state.transfers.copy(value, worker)
+                self.tell(Ticked())
+                self.arrive(number, worker)
+                self.stores[made].discard((number, 1))
+                self.gone(made, number)
+                made = worker
+            found.append(number)
+        return found
+
+    def gone(self, worker, value):
+        self.tell(ReplicasGone(worker, [value], [1]))
+
+    def later(self, seconds):
+        self.now += seconds
+        self.tell(Ticked())
+
+    def spare_at(self):
+        """The values of which each worker has a spare replica that has any."""
+        return {worker: sorted(values) for worker, values in self.head._state.values.spare.items()}
+
+    def why(self, job):
+        found = self.head.explain(job, self.now)
+        return found.reason, str(found)
