@@ -120,19 +120,21 @@ class ObservedRunner:
     def _tell_end(self, call: CallSubmitted, node: Node, outcome: str, error: BaseException | None) -> None:
         now, ahead = time.time(), time.time() - time.monotonic()
         job = node.record if isinstance(node.record, Job) else None
-        began = None if job is None else job.began
         ended = None if job is None else job.ended
         usage = None if job is None else job.usage
+        # In order, whatever was done to the clock, or came between two looks at it.
+        began_at = None if job is None or job.began is None else max(call.at, job.began + ahead)
+        ended_at = max(call.at if began_at is None else began_at, now if ended is None else ended + ahead)
         end = CallEnded(
             call=call,
             outcome=outcome,
             error=error,
-            at=now if ended is None else ended + ahead,
+            at=ended_at,
             job=0 if job is None else job.id,
             worker="" if job is None else job.worker or "",
             slots="" if job is None else job.slots or "",
             attempt=0 if job is None else job.attempt,
-            began_at=None if began is None else began + ahead,
+            began_at=began_at,
             cpu_s=None if usage is None else usage.cpu_s,
             peak_memory=None if usage is None else usage.peak_rss,
         )

@@ -131,7 +131,7 @@ async def test_the_service_answers_streams_and_cancels_for_clients_that_leave() 
 
     service = loaded("web_service")
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(LIMIT_S),
         serving(service.app) as address,
         httpx.AsyncClient(base_url=address, timeout=LIMIT_S) as client,
     ):

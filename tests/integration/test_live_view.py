@@ -12,6 +12,7 @@ from grainlike import GVAR, Cores, Executor, Memory, cancel, delayed, gather, in
 from grainlike.client import RefusedQueryError, _queries
 from grainlike.head import LiveView
 from grainlike.live import LiveState
+from grainlike.scheduler import RunTimes
 from grainlike.wire import AskJobs, AskQueue, JobsAre, QueueIs
 
 pytestmark = pytest.mark.anyio
@@ -120,7 +121,9 @@ async def test_a_job_that_waits_for_its_own_job_shares_its_core_with_it():
             await waits_
 
 
-async def test_of_a_run_list_one_job_runs_on_a_core():
+async def test_of_a_run_list_one_job_runs_on_a_core(monkeypatch):
+    add = RunTimes.add  # on a busy machine a job may seem to be slow
+    monkeypatch.setattr(RunTimes, "add", lambda times, walls: add(times, [1e-5 for _ in walls]))
     with anyio.fail_after(LIMIT_S):
         async with Executor(local=Cores(1)) as executor:
             head = executor._service.head

@@ -98,7 +98,13 @@ async def catches() -> tuple[str, list[str], int, str, str | None, int, bool]:
 @delayed
 async def gives_up_waiting(path: str) -> tuple[int, tuple[int, ...]]:
     takes_ = start((act @ Cores(8))(path, "takes its cores"))
-    with anyio.move_on_after(1.0):  # by then the other has its cores, on a machine with much other work too
+    async with anyio.create_task_group() as tasks:
+
+        async def give_up() -> None:
+            await appear(path, "gives up", holds=False)
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(give_up)
         await (act @ Cores(8))(path, "never")
     await appear(path, "goes on")
     await takes_

@@ -100,7 +100,8 @@ async def test_cancelling_a_job_cancels_what_it_awaits(executor: Executor, stage
 
 async def test_a_job_that_gives_up_waiting_goes_on_with_its_cores(executor: Executor, stage: Stage):
     r_ = start((gives_up_waiting @ Cores(8))(stage.path))
-    await stage.wait_for("takes its cores")
+    await stage.wait_for("takes its cores", "gives up")
+    await stage.cue("gives up")
 
     async def waits() -> bool:
         return (await executor.explain(r_)).reason == "cores"

@@ -32,6 +32,25 @@ def hurry(monkeypatch, times):
         monkeypatch.setattr(_keeper_watch, name, value)
 
 
+@pytest.fixture
+def stop(monkeypatch):
+    """Return a function that stops a keeper for good. It is given up at once; others may take their time to answer."""
+    stopped, answers = [], _keeper_watch.answers
+
+    async def answers_or_is_stopped(control, _):
+        while not await answers(control, 0.01):
+            if any(_keeper_watch.state_of(pid) == "T" for pid in stopped):
+                return False
+        return True
+
+    def stop(pid):
+        stopped.append(pid)
+        os.kill(pid, signal.SIGSTOP)
+
+    hurry(monkeypatch, {"ASK_S": 0.01, "ENDING_S": 0.5, "_GO_ON": 0, "answers": answers_or_is_stopped})
+    return stop
+
+
 def in_worker(times):
     """The same, as code for a worker to begin with."""
     sets = "; ".join(f"w.{name} = {value}" for name, value in times.items())
@@ -58,14 +77,13 @@ async def test_a_stopped_one_goes_on_and_nothing_is_lost(monkeypatch, caplog):
     assert "killed" not in caplog.text
 
 
-async def test_jobs_of_one_that_stays_are_lost_and_the_next_run_elsewhere(monkeypatch, caplog, gates, still_running):
-    hurry(monkeypatch, STUCK)
+async def test_jobs_of_one_that_stays_are_lost_and_the_next_run_elsewhere(stop, caplog, gates, still_running):
     async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(local=Cores(2)):
         once = delayed(gate.visit, retries=Retry(losses=0))
         job = start((once @ Cores(1))("held"))
         visitor = await gate.arrival()
         keeper = parent_of(visitor.pid)
-        os.kill(keeper, signal.SIGSTOP)
+        stop(keeper)
         with pytest.raises(WorkerLostError):
             await job
         assert await still_running([visitor.pid, keeper]) == []
@@ -73,19 +91,17 @@ async def test_jobs_of_one_that_stays_are_lost_and_the_next_run_elsewhere(monkey
     assert "it is killed, with its runners and their jobs" in caplog.text
 
 
-async def test_a_program_ends_though_it_stands_still(monkeypatch, gates, still_running):
-    hurry(monkeypatch, STUCK)
+async def test_a_program_ends_though_it_stands_still(stop, gates, still_running):
     async with asyncio.timeout(LIMIT_S), gates() as gate:
         async with Executor(local=Cores(1)):
             start((delayed(gate.visit) @ Cores(1))("held"))
             visitor = await gate.arrival()
             keeper = parent_of(visitor.pid)
-            os.kill(keeper, signal.SIGSTOP)
+            stop(keeper)
         assert await still_running([visitor.pid, keeper]) == []
 
 
-async def test_what_its_jobs_have_started_ends_with_it(monkeypatch, gates, still_running):
-    hurry(monkeypatch, STUCK)
+async def test_what_its_jobs_have_started_ends_with_it(stop, gates, still_running):
     async with asyncio.timeout(LIMIT_S), gates() as gate:
         visit = gate.visit
 
@@ -98,16 +114,15 @@ async def test_what_its_jobs_have_started_ends_with_it(monkeypatch, gates, still
         async with Executor(local=Cores(1)):
             start((leave @ Cores(1))())
             visitor = await gate.arrival()
-            os.kill(parent_of(visitor.pid), signal.SIGSTOP)
+            stop(parent_of(visitor.pid))
         assert await still_running([int(visitor.rest[0])]) == []
 
 
-async def test_a_birth_is_not_waited_for(monkeypatch):
-    hurry(monkeypatch, STUCK)
+async def test_a_birth_is_not_waited_for(stop):
     async with asyncio.timeout(LIMIT_S), open_keeper(early=True) as keeper:
         assert keeper is not None
         first = keeper._process
-        os.kill(first.pid, signal.SIGSTOP)
+        stop(first.pid)
         with pytest.raises(OSError, match="their keeper ended: killed by SIGKILL"):
             await keeper.fork_runner(["--own"], dict(os.environ), {})
         second = await keeper.fork_runner(["--own"], dict(os.environ), {})  # it has no link, and ends at once

@@ -9,6 +9,7 @@ import sys
 
 import anyio
 import pytest
+from limits import LIMIT_S
 from waiting import until
 
 from grainlike.telemetry import EventFile, EventWriter, _event_file
@@ -203,7 +204,12 @@ print("ended", file=sys.stderr)
     unread, output = os.pipe()
     try:
         ended = subprocess.run(
-            [sys.executable, "-c", program], stdout=output, stderr=subprocess.PIPE, text=True, timeout=30, check=False
+            [sys.executable, "-c", program],
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
         )
     finally:
         os.close(unread)
