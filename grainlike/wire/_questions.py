@@ -236,9 +236,10 @@ class WorkersAre(BaseMessage, frozen=True, tag=91):
 
 class StoresAre(BaseMessage, frozen=True, tag=199):
     """Head to client: what workers keep of values now, in columns, as in `WorkerRow`; those that are not named keep
-    nothing.
+    nothing. As `WorkersAre`, it is not sent again after a break; nobody asks for it, so `ask` is 0.
     """
 
+    ask: int
     workers: list[str]
     stored: list[int]
     spilled: list[int]
@@ -450,6 +451,7 @@ FromClient = Question | ImportsFrom | Forget | EndSessions
 Answer = (
     HeadIs
     | WorkersAre
+    | StoresAre
     | JobsAre
     | JobIs
     | LogsAre
@@ -471,4 +473,4 @@ Answer = (
     | Done
     | Unable
 )
-ToClient = Answer | Numbered | Began | Warned | SessionIs | StoresAre
+ToClient = Answer | Numbered | Began | Warned | SessionIs

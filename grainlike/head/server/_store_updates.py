@@ -53,4 +53,4 @@ class StoreUpdates:
             self._told[connection.number] = stores
             uses = stores.values()
             in_memory, spilled = [use.stored for use in uses], [use.spilled for use in uses]
-            connection.post(StoresAre(list(stores), in_memory, spilled, [use.scratch_lost for use in uses]))
+            connection.post(StoresAre(0, list(stores), in_memory, spilled, [use.scratch_lost for use in uses]))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from far import books, far_workers, far_workers_of_client, lose
+from heads import head_process, listens
+from limits import LIMIT_S
 from test_faults_values import LARGE, at_rest, lines, make, size_of
 from waiting import until
 
-from grainlike import Cores, Executor, Retry, ValueLostError, delayed, gather, info, replicate
+from grainlike import Cores, Executor, Retry, ValueLostError, connect, delayed, gather, info, replicate
 
 pytestmark = pytest.mark.asyncio
 
@@ -108,3 +111,45 @@ async def test_small_values_need_no_copy(place):
         assert not place.exists()
         await replicate(list_, to=place.as_uri())
         assert len(list(place.iterdir())) == 1
+
+
+async def test_the_copy_of_a_named_call_serves_later_programs_of_its_session(start_worker, tmp_path, place):
+    log = tmp_path / "log"
+    async with far_workers(start_worker, "n1") as (head, workers):
+        async with connect(head.address, session="s") as program:
+            kept_ = program.name("kept", once(LARGE, str(log)))
+            await replicate(kept_, to=place.as_uri())
+            del kept_
+        await lose(head, workers, "n1")
+        start_worker(head.address, name="n2")
+        async with connect(head.address, session="s") as program:
+            kept_ = program.placeholders()["kept"]
+            assert await kept_ == bytearray(LARGE)
+            assert len(lines(log)) == 1
+            del kept_
+            await program.forget("kept")
+        await at_rest(head)
+
+
+async def test_a_head_that_was_killed_still_knows_the_copy_of_a_named_call(start_worker, tmp_path, place):
+    log, journal = tmp_path / "log", tmp_path / "journal"
+    heads = [head_process(journal)]
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            address = await listens(heads[0])
+            first = start_worker(address)
+            async with connect(address, session="s") as program:
+                await replicate(program.name("kept", once(LARGE, str(log))), to=place.as_uri())
+            heads[0].kill()
+            heads[0].communicate()
+            first.process.kill()
+            heads.append(head_process(journal))
+            assert await listens(heads[1]) == address
+            start_worker(address, name="n2")
+            async with connect(address, session="s") as program:
+                assert await program.placeholders()["kept"] == bytearray(LARGE)
+                assert len(lines(log)) == 1
+    finally:
+        for head in heads:
+            head.kill()
+            head.communicate()
