@@ -11,7 +11,9 @@ VENV := .venv
 endif
 ENGINES := $(VENV)-engines
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Few modules of what is installed are ever imported: those alone are compiled, by the first process that imports them.
+INSTALL := install --no-compile --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip $(INSTALL)
 ARGS ?=
 SEEDS ?= 100000
 EXAMPLES ?= 20000
@@ -94,10 +96,10 @@ test-pythons: $(VENV)/.dev  ## install the wheel under each of PYTHONS that is t
 		$(PYENV) $$python -c pass 2>/dev/null || { echo "$$python is not here"; continue; }; \
 		echo "Installing the wheel and what tests import into $$own ..."; \
 		test -x $$own/bin/python || $(PYENV) $$python -m venv --without-pip $$own || exit; \
-		$(BIN)/python -m pip --python $$own/bin/python install --quiet --disable-pip-version-check --force-reinstall --no-deps \
+		$(BIN)/python -m pip --python $$own/bin/python $(INSTALL) --force-reinstall --no-deps \
 			.venv-pythons/*.whl || exit; \
-		$(BIN)/python -m pip --python $$own/bin/python install --quiet --disable-pip-version-check .venv-pythons/*.whl --group tests || exit; \
-		$(BIN)/python -m pip --python $$own/bin/python install --quiet --disable-pip-version-check --no-deps ./benchmarks || exit; \
+		$(BIN)/python -m pip --python $$own/bin/python $(INSTALL) .venv-pythons/*.whl --group tests || exit; \
+		$(BIN)/python -m pip --python $$own/bin/python $(INSTALL) --no-deps ./benchmarks || exit; \
 		( cd .venv-pythons/empty && ../$$python/bin/python ../../.ci/smoke.py ) || exit; \
 		$$own/bin/python -m pytest tests/unit $(ARGS) || exit; \
 		tried=yes; done; test "$$tried"
@@ -167,9 +169,11 @@ bugs: $(VENV)/.dev  ## plant bugs in copies of the schedulers, of recovery and o
 
 check: lint  ## style, types, and the walls between the rooms
 	@echo "Checking types and imports (a minute) ..."
-	$(BIN)/mypy
-	$(BIN)/pyright --warnings --pythonpath $(BIN)/python
-	$(BIN)/lint-imports
+	@$(SIDE_BY_SIDE); \
+	beside mypy $(BIN)/mypy; \
+	beside lint-imports $(BIN)/lint-imports; \
+	$(BIN)/pyright --warnings --pythonpath $(BIN)/python || failed=1; \
+	finish
 
 house: $(VENV)/.dev  ## print figures of the source tree, beside what they were and are to be (ARGS="--list circles" for what makes up a row)
 	$(BIN)/python tests/architecture/house.py $(ARGS)
@@ -220,7 +224,7 @@ $(ENGINES)/.engines: $(VENV)/.pip pyproject.toml
 		|| { echo "the tests of other engines need: apt-get install $(PROGRAMS)" >&2; exit 2; }
 	@echo "Installing Dask, Ray and Celery into $(ENGINES) (once; some minutes) ..."
 	@$(BIN)/python -m venv --clear --without-pip $(ENGINES)
-	@$(BIN)/python -m pip --python $(ENGINES)/bin/python install --quiet --disable-pip-version-check \
+	@$(BIN)/python -m pip --python $(ENGINES)/bin/python $(INSTALL) \
 		--editable '.[dask,ray,celery,demo]' --group engines
 	@touch $@
 
