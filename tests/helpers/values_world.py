@@ -74,7 +74,8 @@ class Peer(WorkerConnection):
             self.down.append((message, buffers))
 
     def _say(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
-        self.up.append((message, buffers))
+        if not (self.away and isinstance(message, OF_ONE_LINK)):
+            self.up.append((message, buffers))
 
     def holds(self, value: object, number: int, attempt: int = 1) -> int:
         """Have a replica there; return its size."""
@@ -164,3 +165,17 @@ SMALL = np.arange(20_000, dtype=np.float64)
 
 def fetch(world: World, value: int, size: int, source: Peer, target: Peer) -> None:
     world.act(FetchReplicas(target.number, [value], [1], [size], [source.number]))
+
+
+def breaks(world: World, peer: Peer) -> None:
+    """Lose what belongs to a link, and what the worker drops with it."""
+    peer.down = deque(said for said in peer.down if not isinstance(said[0], OF_ONE_LINK))
+    peer.up = deque(said for said in peer.up if not isinstance(said[0], OF_ONE_LINK))
+    peer.away = True
+    world.mover.broke(peer)
+
+
+def returns(world: World, peer: Peer) -> None:
+    peer.away = False
+    peer.transfers.link_returned()
+    world.mover.returned(peer)

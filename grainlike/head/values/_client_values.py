@@ -188,7 +188,7 @@ class ClientValues:
         owned, others = self._state.owners.split(values)
         for value, owner in owned:
             if self._state.owners.end_replication(value):
-                owner.post(ValuesAt([], [], [], reached=[value]))
+                owner.post(ValuesAt([value], [self._state.workers_with(value)], [], reached=[value]))
         return others
 
     def remade(self, job: RevivedJob) -> None:

@@ -9,7 +9,7 @@ until they are written where they are to be.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from grainlike.head.values._transfers import LinkTransfer
 from grainlike.wire import ReplicaCredit, SendReplica
@@ -58,6 +58,15 @@ class CreditPool:
 
     def rewind(self, transfer: LinkTransfer, at: int) -> None:
         """Pause a transfer, which is to go on from byte `at`: what it has written, or what it has received."""
+        self.rewind_all([(transfer, at)])
+
+    def rewind_all(self, transfers: Iterable[tuple[LinkTransfer, int]]) -> None:
+        """Pause transfers before any other gets their credit: of those that end together, none gets another's."""
+        for transfer, at in transfers:
+            self._pause(transfer, at)
+        self._give()
+
+    def _pause(self, transfer: LinkTransfer, at: int) -> None:
         self._count(transfer, at - transfer.granted)
         transfer.granted = transfer.received = at
         transfer.paused = True
@@ -67,7 +76,6 @@ class CreditPool:
             waiting.remove(transfer)
             if not waiting:
                 del self._waiting[transfer.target]
-        self._give()
 
     def _wait(self, transfer: LinkTransfer) -> None:
         most = min(transfer.size, transfer.written + _WINDOW_BYTES)

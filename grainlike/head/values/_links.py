@@ -294,8 +294,8 @@ class LinkCopies:
     def broke(self, peer: Connection) -> None:
         """Rewind what was under way over the link to a worker or client, which has broken: it holds up nobody else."""
         self._away.add(peer.number)
-        for transfer in self._of(peer):
-            self._credit.rewind(transfer, transfer.received if transfer.source == peer.number else transfer.written)
+        theirs = self._of(peer)
+        self._credit.rewind_all((one, one.received if one.source == peer.number else one.written) for one in theirs)
 
     def returned(self, peer: Connection) -> None:
         """Go on with transfers over another link to a worker or client, where the other end can be reached."""
@@ -307,7 +307,9 @@ class LinkCopies:
     def left(self, peer: Connection) -> None:
         """Stop the transfers of a worker or client that is lost."""
         self._away.discard(peer.number)
-        for transfer in self._of(peer):
+        theirs = self._of(peer)
+        self._credit.rewind_all((one, one.written) for one in theirs)
+        for transfer in theirs:
             if transfer.sender is peer:
                 self.fail(transfer, "its program has left")
             else:

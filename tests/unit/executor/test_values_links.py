@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from values_world import LARGE, OF_ONE_LINK, SMALL, Peer, World, fetch
+from values_world import LARGE, SMALL, Peer, World, breaks, fetch, returns
 
 from grainlike.errors import ProtocolError
 from grainlike.head._shared_memory import ObjectStore
@@ -38,20 +37,6 @@ def world(tmp_path: Path) -> World:
 
 
 # --- links that break ------------------------------------------------------------------------------------------------
-
-
-def breaks(world: World, peer: Peer) -> None:
-    """Lose what belongs to a link, and what the worker drops with it."""
-    peer.down = deque(said for said in peer.down if not isinstance(said[0], OF_ONE_LINK))
-    peer.up = deque(said for said in peer.up if not isinstance(said[0], OF_ONE_LINK))
-    peer.away = True
-    world.mover.broke(peer)
-
-
-def returns(world: World, peer: Peer) -> None:
-    peer.away = False
-    peer.transfers.link_returned()
-    world.mover.returned(peer)
 
 
 @pytest.mark.parametrize("which", ["source", "target", "both"])

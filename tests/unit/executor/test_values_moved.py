@@ -9,9 +9,11 @@ import pytest
 from values_world import LARGE, SMALL, Peer, World, fetch
 
 from grainlike.errors import SerializationError
-from grainlike.head.values._credit import _ALL_BYTES, _TURN_BYTES, _WINDOW_BYTES
-from grainlike.payload import load_value, memory_id
+from grainlike.head.values._credit import _ALL_BYTES, _TARGET_BYTES, _TURN_BYTES, _WINDOW_BYTES
+from grainlike.payload import dump_value, load_value, memory_id
 from grainlike.scheduler import (
+    PROGRAM,
+    FetchReplicas,
     GiveValues,
     ReplicasArrived,
     ReplicasDropped,
@@ -262,6 +264,23 @@ def test_a_lost_source_or_target_ends_its_transfers_and_the_other_end_lets_go(wo
     world.settle(other, third)
     assert list(third.replicas.path.iterdir()) == []  # type: ignore[union-attr]
     assert not other.transfers._sends
+
+
+@pytest.mark.parametrize("lost", ["source", "target"])
+def test_of_copies_that_end_with_a_worker_none_gets_the_credit_of_another(world: World, lost: str) -> None:
+    source, target = world.worker(), world.worker()
+    for value in range(4):
+        fetch(world, value, source.holds(LARGE, value), source, target)
+    assert world.under_way == _TARGET_BYTES  # so others of them wait
+    own = world.mover.own.add(9, dump_value(LARGE))
+    world.act(FetchReplicas(target.number, [9], [1], [own], [PROGRAM]))
+    gone, other = (source, target) if lost == "source" else (target, source)
+    del world.state.peers[gone.number]
+    world.mover.left(gone)
+    assert all(transfer.source == PROGRAM for transfer in world.state.transfers.values())
+    assert bool(world.state.transfers) == (lost == "source")
+    world.settle(other)
+    assert world.at_rest()
 
 
 def test_dropping_what_is_on_its_way_stops_it_and_answers(world: World) -> None:

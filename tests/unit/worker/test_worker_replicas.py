@@ -239,6 +239,22 @@ def test_parts_that_wait_for_room_come_again_with_another_link_and_are_counted_o
     assert target.replicas.file(7, 1).read_bytes() == source.replicas.file(7, 1).read_bytes()
 
 
+def test_parts_that_come_again_of_what_is_whole_change_nothing(source: Worker, target: Worker) -> None:
+    source.transfers.hear(SendReplica(5, 7, 1, 0, 1 << 30))
+    parts = source.take()
+    for message, data in parts:
+        assert isinstance(message, ReplicaPart)
+        target.transfers.hear(message, [data])
+    assert target.messages()[-1] == Fetched(5, 7, 1)
+    target.transfers.link_returned()  # before the head has heard that
+    message, data = parts[0]
+    assert isinstance(message, ReplicaPart)
+    target.transfers.hear(message, [data])
+    assert target.take() == []
+    assert files(target.replicas) == ["v7-1"]
+    assert target.replicas.sizes == source.replicas.sizes
+
+
 def test_a_later_demand_takes_the_place_of_an_earlier_one(source: Worker) -> None:
     source.transfers.hear(SendReplica(GENERATION + 5, 7, 1, 0, 100))
     source.transfers.hear(SendReplica(2 * GENERATION + 5, 7, 1, 0, 100))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,9 @@ __all__ = ["ReplicaTransfers"]
 PART_BYTES = 1024 * 1024
 """The most bytes that are sent in one message."""
 
+_FETCHED_MOST = 64
+"""Twice as many transfers as are on their way to one worker at once."""
+
 Post = Callable[[Message, Sequence[Buffer]], object]
 
 
@@ -61,6 +65,8 @@ class ReplicaTransfers:
         self.pulls = ReplicaPulls(replicas, post, data)
         self._sends: dict[int, _Send] = {}
         self._receives: dict[int, _Receive] = {}
+        self._fetched: deque[int] = deque(maxlen=_FETCHED_MOST)
+        """Transfers that brought a replica, of which the head may not have heard yet."""
 
     async def run(self) -> None:
         """Have a data server when one is called for, until cancelled."""
@@ -150,6 +156,8 @@ class ReplicaTransfers:
             if receive.fd >= 0:
                 self._write(receive)
             return
+        if part.transfer in self._fetched:
+            return  # the head begins anew after a break of the link, where it had not heard that
         if not self._replicas.directory:
             self._refuse(part.transfer, "there is no shared memory")
             return
@@ -208,6 +216,7 @@ class ReplicaTransfers:
             self._post(ReplicaCredit(first.transfer, data.nbytes), ())
         if receive.at == first.size:
             os.close(self._receives.pop(first.transfer).fd)
+            self._fetched.append(first.transfer)
             self._post(Fetched(first.transfer, first.value, first.attempt), ())
 
     def _refuse(self, transfer: int, why: str) -> None:
