@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ports import free_port
 from waiting import until_blocking
 
 from grainlike import DaskBackend, ProcessBackend, RayBackend, ThreadBackend
@@ -192,13 +193,6 @@ def running(argv: list[str], folder: str, **settings: str) -> Iterator[subproces
         with suppress(ProcessLookupError):
             os.killpg(program.pid, signal.SIGKILL)
         program.wait()
-
-
-def free_port() -> int:
-    """A port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _connects(port: int) -> bool:

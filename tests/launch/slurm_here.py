@@ -21,7 +21,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-__all__ = ["PROGRAMS", "SlurmHere", "free_ports", "missing", "temporary_slurm"]
+from ports import free_ports
+
+__all__ = ["PROGRAMS", "SlurmHere", "missing", "temporary_slurm"]
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
 START_S = 60.0
@@ -235,15 +237,6 @@ PartitionName=minute Nodes=ALL MaxTime=00:01:00 State=UP
                 logs = [f"{path.name}: {path.read_text()[-1500:]}" for path in sorted(self.folder.glob("*.out"))]
                 raise TimeoutError("\n".join([why_not, *logs]))
             time.sleep(0.05)  # no program of Slurm's tells of such things
-
-
-def free_ports(count: int) -> Sequence[int]:
-    """Return ports that nobody listens on."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -10,7 +10,8 @@ import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
-from slurm_here import PROGRAMS, SlurmHere, free_ports
+from ports import free_ports
+from slurm_here import PROGRAMS, SlurmHere
 
 __all__ = ["SlurmWithLimits", "missing"]
 

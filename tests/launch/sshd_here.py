@@ -11,15 +11,15 @@ import os
 import pwd
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
+
+from ports import free_port
 
 __all__ = ["Machine", "SSHHere", "missing"]
 
@@ -146,7 +146,7 @@ class SSHHere:
         """Add a machine that lets `key` in, and return it once it listens."""
         folder = self.folder / name
         folder.mkdir(mode=0o755)
-        made = Machine(name, _free_port(), folder, home or folder / "home", far)
+        made = Machine(name, free_port(), folder, home or folder / "home", far)
         made.home.mkdir(mode=0o755, exist_ok=True)
         (made.home / ".ssh").mkdir(mode=0o700, exist_ok=True)
         (made.home / "tmp").mkdir(mode=0o700, exist_ok=True)
@@ -274,10 +274,3 @@ def _is_sshd(words: str) -> bool:
 def _is_of_ssh(session: Mapping[int, str]) -> bool:
     """Return True for the session of a connection, which the shell of its command may outlive."""
     return any(_is_sshd(words) or words.startswith(("bash -c ", "bash -s")) for words in session.values())
-
-
-def _free_port() -> int:
-    with ExitStack() as stack:
-        one = stack.enter_context(socket.socket())
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

@@ -14,11 +14,12 @@ import pytest
 from anyio import to_thread
 from far import far_workers, head_of, replicas
 from limits import LIMIT_S
+from ports import free_port
 from waiting import until
 from weather import Weather
 
 from grainlike import Executor, delayed, info, parse, start, wait
-from grainlike.net import TcpAddress, find_access, listen_tcp
+from grainlike.net import TcpAddress, find_access
 from grainlike.wire import Gone, Want, encode_data, read_data
 from grainlike_worker.data._reading import read_exactly
 from grainlike_worker.data._tls import DataTls
@@ -72,11 +73,6 @@ def same_bytes(executor: Executor) -> bool:
     return one == other
 
 
-def free_port() -> int:
-    with listen_tcp(TcpAddress("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 def data_server(worker) -> psutil.Process:
     (process,) = [one for one in worker.tree() if "grainlike_worker.data" in one.cmdline()]
     return process
@@ -128,8 +124,8 @@ def rss(what: str) -> int:
 @pytest.mark.parametrize("how", ["never answers", "accepts nothing", "is another's"])
 async def test_a_port_that_nobody_reaches_is_told_once_and_values_pass_the_head(start_worker, caplog, how):
     with socket.socket() as listener, socket.socket() as queued:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
+        port = free_port()
+        listener.bind(("127.0.0.1", port))
         here = f"tcp://127.0.0.1:{port}"
         of_other = ""
         if how == "is another's":

@@ -70,6 +70,7 @@ def warnings(caplog):
 async def test_a_result_that_is_too_large_is_refused_and_stays_at_its_worker(made, start_worker, warnings):
     async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         start_worker(executor.address, resources="cores=1", first=ELSEWHERE)
+        await executor.wait_for_workers(1)  # else a warning says after a while that there is none
         job = made @ Cores(1)
         large_ = job(TOO_LARGE)
         with pytest.raises(ResourceError, match=r"^6,000,\d+ bytes .* is 5,000,\d+:"):
@@ -83,6 +84,7 @@ async def test_a_result_that_is_too_large_is_refused_and_stays_at_its_worker(mad
 async def test_many_that_are_too_large_only_together_come_one_by_one(start_worker, warnings):
     async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         start_worker(executor.address, resources="cores=2", first=ELSEWHERE)
+        await executor.wait_for_workers(1)  # else a warning says after a while that there is none
         calls = [(make @ Cores(1))(MOST // 2 + number) for number in range(8)]
         with pytest.raises(ResourceError, match="as_completed"):
             await gather(calls)
@@ -94,6 +96,7 @@ async def test_many_that_are_too_large_only_together_come_one_by_one(start_worke
 async def test_arguments_of_a_client_that_are_too_large_are_an_error_of_its_job(start_worker, warnings):
     async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as head, connect(head.address):
         start_worker(head.address, resources="cores=1", first=ELSEWHERE)
+        await head.wait_for_workers(1)  # else a warning says after a while that there is none
         job = measure @ Cores(1)
         good = [job(np.ones(MOST // 2 + number, np.uint8)) for number in range(6)]
         bad = job(np.ones(TOO_LARGE, np.uint8))
@@ -109,6 +112,7 @@ async def test_arguments_of_a_client_that_are_too_large_are_an_error_of_its_job(
 async def test_what_a_job_gives_to_a_job_is_refused_there(start_worker, warnings):
     async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         start_worker(executor.address, resources="cores=2", first=ELSEWHERE)
+        await executor.wait_for_workers(1)  # else a warning says after a while that there is none
         assert (await (ask @ Cores(1))(MOST // 2))[0] == MOST // 2
         assert f"a part of it has {TOO_LARGE} bytes" in await (ask @ Cores(1))(TOO_LARGE)
         assert (await (measure @ Cores(1))(np.ones(10, np.uint8)))[0] == 10

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from data_ends import CREDENTIALS, LIMIT_S, TLS, Getter, named, scripted, serving, want_of
+from ports import free_port
 
 from grainlike.net import TcpAddress, can_serve, client_tls, listen_tcp, make_credentials
 from grainlike.net import _certificates as certificates
@@ -170,8 +171,7 @@ def test_who_breaks_each_time_without_a_byte_is_unreachable(getter: Getter) -> N
 
 
 def test_a_port_where_nobody_listens_is_unreachable(getter: Getter) -> None:
-    with listen_tcp(TcpAddress("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     getter.pull(f"tcp://127.0.0.1:{port}", 7, 10)
     told = getter.answer()
     assert told.unreachable

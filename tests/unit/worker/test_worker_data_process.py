@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 from data_ends import CREDENTIALS, LIMIT_S
+from ports import free_port
 from replicas import at_once
 
 from grainlike.net import Access, Link, TcpAddress, adopt, listen_tcp
@@ -81,8 +82,8 @@ async def test_a_process_that_cannot_be_started_is_not_tried_for_ever(
 
 @pytest.mark.anyio
 async def test_it_listens_where_it_is_told_to(tmp_path: Path) -> None:
-    with listen_tcp(TcpAddress("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
+    with listen_tcp(TcpAddress("127.0.0.1", port)):
         async with to_a_head() as link:
             with (
                 pytest.raises(OSError, match=f"cannot listen at tcp://127.0.0.1:{port}"),
