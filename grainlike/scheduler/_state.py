@@ -171,6 +171,8 @@ class SchedulerState:
 
     def _put_back(self, jobs: list[HeadJob]) -> None:
         by_class: dict[int, list[HeadJob]] = {}
+        if self.transfers.rooms.claims:
+            self.transfers.rooms.wait_again(jobs)
         for job in jobs:
             by_class.setdefault(job.cls.id, []).append(job)
         for group in by_class.values():

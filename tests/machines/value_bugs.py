@@ -10,6 +10,7 @@ __all__ = ["VALUE_BUGS", "VALUE_SUITES"]
 VALUE_SUITES = {
     "values": "tests/simulation/test_value_worlds.py::test_no_promise_is_broken",
     "stores": "tests/simulation/test_value_worlds.py::test_no_promise_is_broken_where_stores_are_full",
+    "rests": "tests/simulation/test_value_worlds.py::test_looks_that_are_left_out_would_change_nothing[full_stores]",
     "relocations": "tests/simulation/test_value_worlds.py::test_values_that_are_kept_make_way_where_a_job_would_wait_for_ever",
 }
 
@@ -374,6 +375,12 @@ VALUE_BUGS: tuple[Bug, ...] = (
         "values that are kept do not make way for a job that has room nowhere",
         (_VALUES, "relocations.make_room(jobs.values(), now)", "relocations.make_room([], now)"),
         suite="relocations",
+    ),
+    _bug(
+        "rest_though_there_is_no_room",
+        "classes near a worker rest though others have taken the room that they were to have",
+        ("scheduler/planning/_dormant.py", "        found = self._of_room.get(worker.id)\n", "        found = None\n"),
+        suite="rests",
     ),
     _bug(
         "keep_what_was_moved",

@@ -137,7 +137,7 @@ _MOVES = Conversion(
         "KeptCalls": _put(_readers={}),
         "JobsRevived": _put(by_copy=False),
         "ValueTable": _put(
-            stored={}, moved={}, spare={}, single={}, crowded={}, freed=[], placed=[], primaries=Primaries()
+            stored={}, moved={}, spare={}, single={}, crowded={}, freed=[], placed=[], primaries=Primaries(), filled={}
         ),
         "ChangeLog": _put(shifts=0),
         "Patience": _put(passed=[]),

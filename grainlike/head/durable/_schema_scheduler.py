@@ -136,8 +136,8 @@ CopyReader scheduler.values._records.CopyReader: cls fn own
 ValueState scheduler.values._records.ValueState: age asked attempt cls copies durable first_to fn givers heirs id
     inputs is_kept last maker origin own owned recomputed replicas size unreached users why
 ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began direct is_safety jobs size source target value weight
-ValueTable scheduler.values._table.ValueTable: _workers bare crowded drops ended forgotten freed idle moved parked
-    placed primaries single spare stirred stored unwanted values
+ValueTable scheduler.values._table.ValueTable: _workers bare crowded drops ended filled forgotten freed idle moved
+    parked placed primaries single spare stirred stored unwanted values
 Spares scheduler.values._spares.Spares: _leaving _overdrafts _table _told
 Consumers scheduler.planning._consumers.Consumers: _active _start_on _table
 Overdrafts scheduler.values._overdrafts.Overdrafts: _leaving _table _transfers _workers workers
@@ -151,10 +151,10 @@ Reach scheduler.values._reach.Reach: _blocked _direct_rate _relayed_rate _rests 
 Rooms scheduler.values._rooms.Rooms: _coming _known _table _workers claims cramped misfits parked told
 Transfers scheduler.values._transfers.Transfers: _going_in _going_out _waiting _workers claims coming is_due known
     reach rooms table turned wake
-Look scheduler.planning._dormant.Look: due elsewhere ends is_settled mean near passed shape turns
+Look scheduler.planning._dormant.Look: due elsewhere ends is_settled mean near passed rooms shape turns
 Dormancy scheduler.planning._dormant.Dormancy: cls job look number
-DormantClasses scheduler.planning._dormant.DormantClasses: _classes _dues _ends _last _of_fn _of_rates _of_shape
-    _of_turn _of_value _of_worker
+DormantClasses scheduler.planning._dormant.DormantClasses: _classes _dues _ends _last _of_fn _of_rates _of_room
+    _of_shape _of_turn _of_value _of_worker
 Resting scheduler.planning._resting.Resting: _known _log _read _reserving _transfers _version _waiting _workers
 Values scheduler.values._values.Values: _books _leaving _replication _spares _table _transfers
     _unseen revived room_wake

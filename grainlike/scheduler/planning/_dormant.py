@@ -2,8 +2,10 @@
 
 A look at such a class costs some twenty microseconds, for values, copies and workers are compared. What a vain look
 depended on is kept (`Look`), and the class is looked at again when that changes: when it is due elsewhere, or when a
-worker, a value, a rate or a function's run times have changed. Free amounts are the index's business (`_waiting`): a
-dormant class stands in a line there, so it is found when a worker that has changed has room for it.
+worker, a value, a rate or a function's run times have changed, or a store has room no more. Of a store that has none
+nothing is kept, for room comes in many ways: such a look is not settled, nor is one while workers are crowded, where it
+counts what all consumers do. Free amounts are the index's business (`_waiting`): a dormant class stands in a line
+there, so it is found when a worker that has changed has room for it.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ _K = TypeVar("_K")
 
 _HasTurn = Callable[[WorkerState, Units], bool]
 
+_HasRoom = Callable[[WorkerState, HeadJob], bool]
+
 
 class Look:
     """Vain look at a class: what its result depends on, beside workers into which the class does not fit.
@@ -46,13 +50,14 @@ class Look:
         due: when that is, if nothing changes; None where it is not known, or nowhere.
         ends: when that worker has too little time left for the job.
         passed: since when the job was passed over, which it bears for a while; None if it was not.
+        rooms: workers that have room for its inputs, which counts.
         turns: workers to which the job would have to be let go first.
         near: the preferred worker, if a change there counts; 0 if not.
         shape: a shape that matters as soon as the preferred worker, `shape[0]`, runs it; 0 for none.
         mean: mean run time of the job's function from which on it matters; None if it does not.
     """
 
-    __slots__ = ("due", "elsewhere", "ends", "is_settled", "mean", "near", "passed", "shape", "turns")
+    __slots__ = ("due", "elsewhere", "ends", "is_settled", "mean", "near", "passed", "rooms", "shape", "turns")
 
     def __init__(self) -> None:
         self.is_settled = True
@@ -60,6 +65,7 @@ class Look:
         self.due: float | None = None
         self.ends: float | None = None
         self.passed: float | None = None
+        self.rooms: list[int] = []
         self.turns: list[tuple[int, _Turn]] = []
         self.near = 0
         self.shape: tuple[int, int] = (0, 0)
@@ -68,6 +74,11 @@ class Look:
     def needs_turn(self, worker: int, units: Units, *, or_room: bool) -> None:
         """Record that no more such jobs may be sent to a worker for now; room there would do, too, or not."""
         self.turns.append((worker, (units, or_room)))
+
+    def needs_room(self, worker: WorkerState) -> None:
+        """Record that it counts that a worker has room for the job's inputs; it always has where it sets no limit."""
+        if worker.store is not None:
+            self.rooms.append(worker.id)
 
     def when_known(self) -> None:
         """Record that run times of the function matter as soon as they are known."""
@@ -98,6 +109,7 @@ class DormantClasses:
         self._of_worker: dict[int, dict[int, RequestClass]] = {}
         self._of_turn: dict[int, dict[_Turn, dict[int, RequestClass]]] = {}
         self._of_shape: dict[tuple[int, int], dict[int, RequestClass]] = {}
+        self._of_room: dict[int, dict[int, RequestClass]] = {}
         self._of_value: dict[int, dict[int, RequestClass]] = {}
         self._of_rates: dict[int, RequestClass] = {}
         self._of_fn: dict[int, tuple[HeadJob, list[_Due], list[_Due]]] = {}
@@ -124,6 +136,8 @@ class DormantClasses:
         record = self._classes[cls.id] = Dormancy(self._last, cls, job, look)
         for worker in filter(None, (look.elsewhere, look.near)):
             self._of_worker.setdefault(worker, {})[cls.id] = cls
+        for worker in look.rooms:
+            self._of_room.setdefault(worker, {})[cls.id] = cls
         if look.shape[0]:
             self._of_shape.setdefault(look.shape, {})[cls.id] = cls
         for value in job.inputs:
@@ -149,6 +163,8 @@ class DormantClasses:
         look = record.look
         for worker in (look.elsewhere, look.near):
             _take(self._of_worker, worker, cls)
+        for worker in look.rooms:
+            _take(self._of_room, worker, cls)
         _take(self._of_shape, look.shape, cls)
         for value in record.job.inputs:
             _take(self._of_value, value, cls)
@@ -188,6 +204,11 @@ class DormantClasses:
             for shape in worker.using:
                 found.update(self._of_shape.get((worker.id, shape), {}))
         return list(found.values())
+
+    def of_room(self, worker: WorkerState, has_room: _HasRoom) -> list[RequestClass]:
+        """Return those for which it counted that a worker has room, which it has no more."""
+        found = self._of_room.get(worker.id)
+        return [] if not found else [cls for cls in found.values() if not has_room(worker, self._classes[cls.id].job)]
 
     def of_values(self, values: Iterable[int]) -> list[RequestClass]:
         """Return those whose first job needs one of these values."""

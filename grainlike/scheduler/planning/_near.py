@@ -129,7 +129,7 @@ class NearPlacing:
         """
         self.wake = None
         self.look = look = Look()
-        # What stores have room for is not what a look keeps.
+        # Room that is lacking comes in too many ways to keep, and so does what consumers do.
         look.is_settled = not (self._lacked_room or self.table.crowded)
         self._lacked_room = False
         inputs = job.inputs
@@ -147,7 +147,9 @@ class NearPlacing:
                 return True
             if not has_turn:
                 look.needs_turn(near.id, shape.units, or_room=True)
-            if not self.rooms.has_room(near, job):
+            if self.rooms.has_room(near, job):
+                look.needs_room(near)
+            else:
                 look.is_settled = False
                 near = None  # it is not waited for
         if any(shape.nodes > 1 and self.start_on(job, shape, now) for shape in cls.shapes):
@@ -160,7 +162,10 @@ class NearPlacing:
                 self._send(cls, job, elsewhere, shape)
                 return True
         cls.could_since = None
-        if self.rooms.why_not_now(job) is not None:
+        able, with_room = self.rooms.fitting_now(job)
+        if with_room is not None:
+            look.needs_room(with_room)
+        elif able:
             cls.queue.popleft()
             self.transfers.unclaim(job)
             self.rooms.park(job)
@@ -244,6 +249,7 @@ class NearPlacing:
     def _has_room(self, worker: WorkerState, job: HeadJob) -> bool:
         """Return True if a worker has room for what it lacks of a job's inputs; else keep what there will be for it."""
         if self.rooms.has_room(worker, job):
+            self.look.needs_room(worker)
             return True
         self.rooms.claim(worker, job)
         self.look.is_settled = False

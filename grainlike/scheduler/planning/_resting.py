@@ -72,13 +72,14 @@ class Resting:
     def skip(self) -> None:
         """Forget what has changed: a pass looks at all classes, as there are few."""
         self._transfers.turned, self._transfers.table.placed = [], []
+        self._transfers.table.filled.clear()
 
     def rouse(self, changed: Collection[WorkerState], now: float) -> None:
         """Have those classes looked at that something may help which has changed since the last pass."""
         transfers, dormant = self._transfers, self._waiting.dormant
         placed, transfers.table.placed = transfers.table.placed, []
         before, self._known = self._known, (self._reserving.members, self._log.shifts, transfers.reach.changes)
-        if dormant and before[:2] != self._known[:2]:
+        if dormant and (before[:2] != self._known[:2] or transfers.table.crowded):
             self._rouse(dormant.all())
         elif dormant:
             self._rouse(dormant.over(now))
@@ -86,8 +87,12 @@ class Resting:
             self._rouse(self._waiting.patience.passed)
             if before[2] != self._known[2]:
                 self._rouse(dormant.of_rates())
-            for worker in dict.fromkeys([*changed, *self._turned()]):
+            workers = dict.fromkeys([*changed, *self._turned()])
+            for worker in workers:
                 self._rouse(dormant.of_worker(worker, transfers.has_turn))
+            for worker in workers | self._filled():
+                self._rouse(dormant.of_room(worker, transfers.rooms.has_room))
+        transfers.table.filled.clear()
         transfers.turned, self._waiting.patience.passed = [], []
         self._read, self._version = len(self._log.entries), 0
 
@@ -95,6 +100,7 @@ class Resting:
         """Have those classes looked at that something may help which a pass itself has changed: in this pass if their
         turn is still to come. Return when the first of the others was due, None if that is known of none.
         """
+        dormant = self._waiting.dormant
         workers = dict.fromkeys(self._log.entries[self._read :])
         workers.update(dict.fromkeys(self._turned()))
         self._transfers.turned = []
@@ -105,12 +111,26 @@ class Resting:
             workers.update(dict.fromkeys(self._workers[number] for number in numbers))
         first: float | None = None
         for worker in workers:
-            for cls in self._waiting.dormant.of_worker(worker, self._transfers.has_turn):
-                due = self._waiting.dormant.due(cls)
-                if due is not None and search.has_passed(cls) and (first is None or due < first):
-                    first = due
-                self._waiting.rouse(cls)
+            first = self._rouse_now(dormant.of_worker(worker, self._transfers.has_turn), search, first)
+        if workers or self._transfers.table.filled:
+            for worker in workers | self._filled():
+                first = self._rouse_now(dormant.of_room(worker, self._transfers.rooms.has_room), search, first)
+            self._transfers.table.filled.clear()
         return first
+
+    def _rouse_now(self, classes: Iterable[RequestClass], search: Search, first: float | None) -> float | None:
+        """Rouse classes in a pass; return the earlier of `first` and when one was due whose turn is over."""
+        for cls in classes:
+            due = self._waiting.dormant.due(cls)
+            if due is not None and search.has_passed(cls) and (first is None or due < first):
+                first = due
+            self._waiting.rouse(cls)
+        return first
+
+    def _filled(self) -> dict[WorkerState, None]:
+        """Return the workers that may have less room than before."""
+        here = self._workers
+        return {here[number]: None for number in self._transfers.table.filled if number in here}
 
     def _turned(self) -> list[WorkerState]:
         """Return the workers whose claims have changed."""

@@ -42,6 +42,7 @@ class Overdrafts:
                 if worker.id in value.replicas:
                     self._table.shift(value)
         worker.over = over
+        self._table.filled[worker.id] = None
         self._table.stirred = True
         if over:
             self.workers[worker.id] = worker

@@ -98,9 +98,8 @@ class Rooms:
         """Return a worker without room for the inputs of a job, where it could start but for that, and what room there
         is, in words; None if another keeps it.
         """
-        able = [worker for worker in self._workers.values() if any(map(worker.fits_now, job.cls.shapes))]
-        able = [worker for worker in able if self.could_hold(worker, job.inputs)]
-        if not able or any(self.has_room(worker, job) for worker in able):
+        able, with_room = self.fitting_now(job)
+        if not able or with_room is not None:
             return None
         widest = max(able, key=lambda worker: (self.free(worker, job.inputs), -worker.id))
         size, free = self._table.total(job.inputs), max(0, self.free(widest, job.inputs))
@@ -114,6 +113,14 @@ class Rooms:
     def able(self, job: HeadJob) -> list[WorkerState]:
         """Return the workers that could run a job and, if nothing else was there, hold its inputs."""
         return [worker for worker in self._able(job) if self.could_hold(worker, job.inputs)]
+
+    def fitting_now(self, job: HeadJob) -> tuple[list[WorkerState], WorkerState | None]:
+        """Return the workers where a job could start now if its inputs were there, which they could hold, and the first
+        of these with room for them now.
+        """
+        able = [worker for worker in self._workers.values() if any(map(worker.fits_now, job.cls.shapes))]
+        able = [worker for worker in able if self.could_hold(worker, job.inputs)]
+        return able, next((worker for worker in able if self.has_room(worker, job)), None)
 
     def _able(self, job: HeadJob) -> list[WorkerState]:
         return [worker for worker in self._workers.values() if any(map(worker.fits_ever, job.cls.shapes))]
@@ -168,6 +175,14 @@ class Rooms:
         is_oldest = oldest is None or order(job) < order(oldest) or not self._will_have_room(worker, oldest)
         if is_oldest and self._will_have_room(worker, job):
             self.claims[worker.id] = job
+            self._table.filled[worker.id] = None
+
+    def wait_again(self, jobs: Iterable[HeadJob]) -> None:
+        """Record that jobs wait in queues again; room may be kept for them since before."""
+        numbers = {job.id for job in jobs}
+        for worker, job in self.claims.items():
+            if job.id in numbers:
+                self._table.filled[worker] = None
 
     def claimant(self, worker: WorkerState) -> HeadJob | None:
         """Return the job for which a worker's room is kept; None if that is for nobody."""

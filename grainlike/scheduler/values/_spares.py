@@ -46,6 +46,8 @@ class Spares:
     def _index(self, value: ValueState, before: tuple[int, ...], spare: tuple[int, ...]) -> None:
         """Record at which workers replicas of a value are spare, in place of those before."""
         here, primaries = self._table.spare, self._table.primaries
+        for worker in (*before, *spare):
+            self._table.filled[worker] = None
         for worker in before:
             del here[worker][value.id]
             if not here[worker]:

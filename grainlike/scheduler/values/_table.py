@@ -31,6 +31,7 @@ class ValueTable:
         idle: values that nobody needed any more when they were looked at since the last `settle`.
         unwanted: jobs that make a value again which nobody needs any more.
         placed: values whose replicas have changed since the last pass looked.
+        filled: workers that may have less room than when a pass looked last.
         moved: values with several replicas, now or before, whose replicas have changed since the last `settle`.
         stored: bytes of the values that each worker has which has any.
         single: values that one unfinished job needs.
@@ -49,6 +50,7 @@ class ValueTable:
         "crowded",
         "drops",
         "ended",
+        "filled",
         "forgotten",
         "freed",
         "idle",
@@ -78,6 +80,7 @@ class ValueTable:
         self.single: dict[int, ValueState] = {}
         self.crowded: dict[int, WorkerState] = {}
         self.placed: list[int] = []
+        self.filled: dict[int, None] = {}
         self.moved: dict[int, ValueState] = {}
         self.drops: dict[int, list[tuple[int, int]]] = {}
         self.freed: list[int] = []
@@ -329,6 +332,7 @@ class ValueTable:
             self.stirred = True
 
     def _count(self, worker: int, size: int) -> None:
+        self.filled[worker] = None
         stored = self.stored.pop(worker, 0) + size
         if stored:
             self.stored[worker] = stored

@@ -176,6 +176,7 @@ class Transfers:
         weight = 1 if value.size < SMALL_BYTES else WHOLE
         transfer = self.known[value.id, target] = ReplicaCopy(value, target, weight)
         self.coming[target] = self.coming.get(target, 0) + transfer.size
+        self.table.filled[target] = None
         self._push(target, when, value)
         self.is_due = True
         return transfer

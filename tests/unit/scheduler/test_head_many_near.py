@@ -30,11 +30,13 @@ def looks(monkeypatch):
     return seen
 
 
-def cluster(*, busy, readers=MANY):
+def cluster(*, busy, readers=MANY, store=-1):
     """A worker with a value that takes ten seconds to move, and its readers, of which four run; another worker, on
-    which all cores are busy or none.
+    which all cores are busy or none. Both may have stores that say how large they are.
     """
-    made = ValueCluster(*[Cores(4) & Memory(400 * GIB)] * 2)
+    made = ValueCluster()
+    for _ in range(2):
+        made.join(Cores(4) & Memory(400 * GIB), store=store)
     made.function(1)
     if readers > MANY:
         made.head.check = lambda: None  # it walks over everything
@@ -57,11 +59,12 @@ def end_one(world):
     world.run(world._heap[0][0])
 
 
+@pytest.mark.parametrize("store", [-1, 2000 * MB])
 @pytest.mark.parametrize("busy", [True, False])
-def test_an_end_costs_as_much_with_many_classes_as_with_few(busy, looks):
+def test_an_end_costs_as_much_with_many_classes_as_with_few(busy, store, looks):
     found = []
     for readers in (MANY, 4 * MANY):
-        world = cluster(busy=busy, readers=readers)
+        world = cluster(busy=busy, readers=readers, store=store)
         end_one(world)
         looks.clear()
         for _ in range(5):

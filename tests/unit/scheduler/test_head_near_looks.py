@@ -12,6 +12,7 @@ from grainlike.scheduler import (
     ReplicasGone,
     Ticked,
     WorkerHeard,
+    WorkerStored,
     WorkerSuspected,
 )
 from grainlike.scheduler.planning import _planner, _resting, _waiting
@@ -22,9 +23,10 @@ GIB = 1 << 30
 class RandomCluster(ValueCluster):
     """A cluster to which one thing after another happens: the same for the same seed and the same decisions."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, *, stores=False):
         self.dice = random.Random(seed)
         self.suspected = set()
+        self.megabytes = (-1, 100, 150, 300, 600) if stores else (-1,)
         offers = [Cores(self.dice.randint(1, 4)) & Memory(40 * GIB) for _ in range(self.dice.randint(2, 4))]
         if self.dice.random() < 0.3:
             offers.append(Cores(2) & Memory(40 * GIB) & WallTime(60))
@@ -34,11 +36,16 @@ class RandomCluster(ValueCluster):
         self.values = [self.call(Cores(1), 0.0, size=self.dice.randint(1, 90) * MB) for _ in range(5)]
         self.run(0.0)
 
+    def join(self, offer, **known):
+        size = self.dice.choice(self.megabytes)
+        super().join(offer, store=size * MB if size > 0 else -1, **known)
+
     def live(self, steps):
+        is_any_limited = any(worker.store is not None for worker in self.head.workers.values())
         for _ in range(steps):
             kind = self.dice.choices(
-                ["read", "make", "end", "arrive", "fail", "wait", "shut", "gone", "cancel", "timed", "lose"],
-                [30, 4, 20, 12, 2, 15, 3, 2, 3, 2, 0.3],
+                ["read", "make", "end", "arrive", "fail", "wait", "shut", "gone", "cancel", "timed", "lose", "exceed"],
+                [30, 4, 20, 12, 2, 15, 3, 2, 3, 2, 0.3, 3 * is_any_limited],
             )[0]
             getattr(self, kind)()
         return self.actions
@@ -98,6 +105,10 @@ class RandomCluster(ValueCluster):
     def timed(self):
         self.tell(FunctionTimed(self.dice.choice([1, 2, 3]), [self.dice.choice([0.01, 0.3, 2.0, 9.0])] * 3))
 
+    def exceed(self):
+        worker = self.dice.choice(sorted(self.head.workers))
+        self.tell(WorkerStored(worker, over=self.dice.choice([0, 0, 20 * MB])))
+
     def lose(self, *of):
         if len(self.head.workers) > 2:
             worker = self.dice.choice(sorted(self.head.workers))
@@ -105,13 +116,13 @@ class RandomCluster(ValueCluster):
             super().lose(worker)
 
 
-@pytest.mark.parametrize("first", range(0, 60, 20))
-def test_the_head_decides_as_if_it_looked_at_all(first, monkeypatch):
+@pytest.mark.parametrize(("first", "stores"), [(0, False), (20, False), (40, True)])
+def test_the_head_decides_as_if_it_looked_at_all(first, stores, monkeypatch):
     """With the index of classes in use from the first class on, as where there are very many."""
     monkeypatch.setattr(_waiting, "FEW", 0)
     monkeypatch.setattr(_planner, "FEW", 0)
     seeds = range(first, first + 20)
-    decided = {seed: RandomCluster(seed).live(120) for seed in seeds}
+    decided = {seed: RandomCluster(seed, stores=stores).live(120) for seed in seeds}
     monkeypatch.setattr(_resting.Resting, "let_rest", lambda *_: None)
     for seed in seeds:
-        assert decided[seed] == RandomCluster(seed).live(120), f"seed {seed}"
+        assert decided[seed] == RandomCluster(seed, stores=stores).live(120), f"seed {seed}"
