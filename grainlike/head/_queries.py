@@ -75,7 +75,8 @@ class HeadQueries:
         if said is None:
             return info
         in_memory = max(0, stored - said.spilled)
-        return replaced(info, stored=in_memory, spilled=said.spilled, scratch_lost=said.lost)
+        scratch = 0 if said.lost else info.scratch
+        return replaced(info, stored=in_memory, spilled=said.spilled, scratch_lost=said.lost, scratch=scratch)
 
     def spilled(self, worker: int) -> int:
         """Return the bytes of values that a worker has on its disk, as it said last."""
