@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from grainlike.simulation import CALM, QUICK, Delay, Dice, Faults, Network, NodePlan
 from simtest._outcome import Outcome
 from simtest._trial import Trial
-from simtest._value_workloads import VALUE_WORKLOADS, with_stores
+from simtest._value_workloads import VALUE_WORKLOADS, with_small_stores, with_stores
 from simtest._workloads import BENCHMARKS, draw_nodes, draw_workload, equal_nodes
 
 __all__ = ["simulate"]
@@ -66,6 +66,8 @@ def simulate(
     if plan.name == "full_stores":
         nodes = with_stores(dice.fork("stores"), plan, 1 + len(nodes) // 3)
         network = replace(network, bytes_per_s=1e9, relayed_bytes_per_s=None)
+    elif plan.name == "own_values":
+        nodes = with_small_stores(dice.fork("small stores"), plan, nodes)
     return Trial(
         seed,
         plan,

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from grainlike.resources import EMPTY, Cores, Nodes, Request, Resource, offer_of
 from grainlike.simulation import Dice, FunctionPlan, JobPlan, NodePlan, Workload
 
-__all__ = ["PATTERNS", "VALUE_WORKLOADS", "with_stores"]
+__all__ = ["PATTERNS", "VALUE_WORKLOADS", "with_small_stores", "with_stores"]
 
 MB = 10**6
 
@@ -193,6 +193,15 @@ def with_stores(dice: Dice, workload: Workload, count: int) -> tuple[NodePlan, .
     hub = NodePlan(offer_of(Cores(2) & Resource("hub", 2), own_cores=range(64)), has_data=True)
     leaf = offer_of(Cores(4) & Resource("leaf", 4), own_cores=range(64))
     return hub, *(NodePlan(leaf, has_data=True, store=store) for _ in range(count))
+
+
+def with_small_stores(dice: Dice, workload: Workload, nodes: tuple[NodePlan, ...]) -> tuple[NodePlan, ...]:
+    """Return nodes for `own_values`: in most worlds that ask for no replicas, which may have room nowhere, nodes that
+    have room for few of these values, and for what jobs make.
+    """
+    if dice.chance(0.2) or any(plan.holds for plan in workload.jobs):
+        return nodes
+    return tuple(replace(node, store=dice.pick((30, 60, 150, 400)) * MB) for node in nodes)
 
 
 VALUE_WORKLOADS: dict[str, Callable[[Dice, int], Workload]] = {

@@ -25,6 +25,7 @@ from grainlike.jobs import (
     Shipped,
     pack_ahead,
     pack_calls,
+    repacked,
     settle_calls,
     submit_calls,
 )
@@ -36,6 +37,7 @@ from grainlike.wire import (
     Buffer,
     Credit,
     DropOwnValues,
+    EncloseValues,
     Frame,
     Items,
     Numbered,
@@ -53,6 +55,7 @@ from grainlike.wire import (
     Warned,
     Withdraw,
     split_by_count,
+    unpack_parcels,
 )
 
 __all__ = ["RemoteJobs"]
@@ -330,6 +333,8 @@ class RemoteJobs:
                     self._hear_ends(message.children)
             case _ if isinstance(message, _ABOUT_VALUES):
                 self.values.hear(frame)
+            case EncloseValues():
+                self._submit_again(message, buffers)
             case Items():
                 self._items(message, buffers)
             case Numbered():
@@ -345,6 +350,20 @@ class RemoteJobs:
                 warned = self._nodes.get(message.child)
                 caller = None if warned is None else self.caller_of(warned)
                 (caller or copy_context()).copy().run(logger.warning, "%s", message.words)
+
+    def _submit_again(self, told: EncloseValues, buffers: Sequence[Buffer]) -> None:
+        """Submit a call again, with values of our own in its arguments, for which no worker has room."""
+        node = self._take(told.child)
+        if node is None:  # it is wanted no more
+            return
+        try:
+            call = repacked(node, unpack_parcels(told.data, told.counts, buffers)[0], self.values.payloads(told.values))
+        except Exception as error:  # noqa: BLE001 - whatever it is belongs to this call's awaiters
+            self._listener.failed(node, error)
+            self._pump()
+            return
+        call = call._replace(child=self._number(node), inputs=told.inputs)
+        self._post({_alike(call): [call]})
 
     def _settle(self, message: Outcomes, buffers: Sequence[Buffer]) -> None:
         """Settle calls; values that stay at workers, and that nobody wants any more, are released."""

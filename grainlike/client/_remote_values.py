@@ -6,7 +6,7 @@ Those of the client's own are here, and go to one worker when jobs need them.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from grainlike._memory import mapped_memory
@@ -60,6 +60,15 @@ _PART_BYTES = 1024 * 1024
 """The most bytes that are sent in one message."""
 
 
+_UNLIMITED = 1 << 62
+"""Bytes of the store of a worker that has not said how large it is."""
+
+
+def _room_of(worker: WorkerInfo) -> int:
+    """Return the bytes of the largest value that a worker could keep."""
+    return _UNLIMITED if worker.store < 0 else max(worker.store, worker.scratch)
+
+
 class _OwnSend:
     """Value of our own on its way to a worker: the transfer, how many bytes it has, and how many are sent."""
 
@@ -85,6 +94,7 @@ class RemoteValues:
         """Bytes that came over the link."""
         self._host = socket.gethostname()
         self._is_near = False
+        self._largest = _UNLIMITED
         self._link = link
         self._counters = counters
         self._jobs: dict[int, Job] = {}
@@ -101,9 +111,10 @@ class RemoteValues:
         self._directory: SharedDirectory | None = None
         self._sends: dict[int, _OwnSend] = {}
 
-    def see(self, workers: Iterable[WorkerInfo]) -> None:
-        """Record whether a worker that is there may map files of this program."""
+    def see(self, workers: Sequence[WorkerInfo]) -> None:
+        """Record how much the largest store holds, and whether a worker may map files of this program."""
         self._is_near = any(worker.host == self._host for worker in workers)
+        self._largest = max(map(_room_of, workers), default=_UNLIMITED)
 
     # --- from the fetcher --------------------------------------------------------------------------------------------
 
@@ -147,9 +158,9 @@ class RemoteValues:
         self._link.post(DurableCopy(value, reader))
 
     @property
-    def takes_own(self) -> bool:
-        """True if large arguments may be values of the program's own."""
-        return self.first > 0
+    def own_most(self) -> int:
+        """Bytes of the largest argument that may be a value of the program's own; 0 where none may."""
+        return self._largest if self.first else 0
 
     def add_own(self, payload: Payload) -> tuple[int, int]:
         """Keep a copy of a payload as a value of the program's own until it was released and no job needs it; return
@@ -176,6 +187,17 @@ class RemoteValues:
     def own_payload(self, value: int) -> Payload | None:
         """Return the payload of a value of the program's own; None for one that is kept no more."""
         return self._own.payload(value)
+
+    def payloads(self, values: Sequence[int]) -> dict[int, Payload]:
+        """Return the payloads of values of the program's own.
+
+        Raises:
+            ValueLostError: one is kept no more.
+        """
+        found = self._own.payloads(values)
+        if len(found) < len(values):
+            raise ValueLostError("a value of the program's own is kept no more, as nobody needed it")
+        return found
 
     def why_lost(self, value: int) -> str:
         """Return why a value can never be made again, as far as the head has told: to whoever needed it."""

@@ -52,8 +52,10 @@ class ValueSource(Protocol):
         """Have the call that made value `reader` read the durable copy of `value`, where that is lost."""
 
     @property
-    def takes_own(self) -> bool:
-        """True if large arguments may be values of the program's own: all workers have room for such."""
+    def own_most(self) -> int:
+        """Bytes of the largest argument that may be a value of the program's own: the store of some worker could hold
+        it. 0 where none may, as a worker has no place for any.
+        """
         ...
 
     def add_own(self, payload: Payload) -> tuple[int, int]:
@@ -240,9 +242,9 @@ class Fetcher:
         return RemoteValue(self, job, size)
 
     @property
-    def takes_own(self) -> bool:
-        """True if large arguments may be values of the program's own."""
-        return self.source is not None and self.source.takes_own
+    def own_most(self) -> int:
+        """Bytes of the largest argument that may be a value of the program's own; 0 where none may."""
+        return 0 if self.source is None else self.source.own_most
 
     def own(self, payload: Payload, value: object) -> RemoteValue:
         """Keep a copy of a payload as a value of the program's own, and return the reference to it, with `value`.

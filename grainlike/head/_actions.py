@@ -30,6 +30,7 @@ from grainlike.scheduler import (
     GiveValues,
     HeadAction,
     InputsLost,
+    InputsTravel,
     InputsUnfit,
     JobsBackedOff,
     JobsDeadlocked,
@@ -177,6 +178,8 @@ class ActionExecutor:
             case InputsLost():
                 lost = self._values.error(action.value, action.why)
                 self._settling.end(action.jobs, lambda _: ValueLostError(*lost.args))
+            case InputsTravel():
+                self._values.travel(action, self._object_store)
             case InputsUnfit():
                 self._unfit(action)
             case ShapesForgotten():

@@ -129,9 +129,7 @@ class Head:
         scheduler = HeadScheduler(closed=closed, seed=secrets.randbits(64) if seed is None else seed)
         self.state: HeadState = HeadState(scheduler, self._tell, now() if opened is None else opened)
         self.logs: LogRouter = LogRouter(self._ask, self.state.next_listener)
-        self.history: JobHistory = JobHistory(
-            lambda: self.state.jobs, now, ahead=ahead, is_coroutine=self._is_coroutine
-        )
+        self.history: JobHistory = JobHistory(lambda: self.state.jobs, now, ahead=ahead, is_coroutine=self._is_async)
         self.object_store: ObjectStore = ObjectStore() if object_store is None else object_store
         self.values: ValueMover = ValueMover(self.state, self.object_store, self._tell)
         self.view: HeadQueries = HeadQueries(self.state, self.logs, self.history, now, self.values)
@@ -174,7 +172,7 @@ class Head:
         self.program_values.fetcher = self._maker.fetcher = fetcher
         self.state.functions.stays = True
 
-    def _is_coroutine(self, fn: int) -> bool:
+    def _is_async(self, fn: int) -> bool:
         return self.state.functions.is_async(fn)  # of the present table: an image brings another
 
     @property

@@ -426,13 +426,18 @@ class RelayedJobs:
         """
         gone = []
         for number in numbers:
-            job = self._jobs.pop(number, None)
+            job = self._jobs.get(number)
             if isinstance(job, RelayedJob):
                 self._counters.unwanted(skipped=skipped and job.began is None)
-                self._leave(job)
-                job.close()
+                self.hand_back(job)
                 gone.append(job)
         return gone
+
+    def hand_back(self, job: RelayedJob) -> None:
+        """Drop a job of which nothing is counted, as its submitter drops it, or submits it again."""
+        del self._jobs[job.id]
+        self._leave(job)
+        job.close()
 
     # --- to it -------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 import anyio
@@ -165,4 +166,5 @@ class WorkerConnection(Connection):
         logical, tier = tuple(hello.logical), hello.memory_tier
         seen = hello.pid, running, self.beats, silent
         where = hello.block, hello.host
-        return WorkerInfo(self.name, self.offer, logical, *seen, tier, shut, shared, *where, stored, data=hello.data)
+        info = WorkerInfo(self.name, self.offer, logical, *seen, tier, shut, shared, *where, stored, data=hello.data)
+        return replace(info, store=hello.store, scratch=hello.scratch)

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING
 from grainlike.errors import ValueLostError
 from grainlike.head._errors import value_lost
 from grainlike.head._history import JobHistory
+from grainlike.head._kept_calls import RevivedJob
+from grainlike.head._nested import RelayedJob
+from grainlike.head._shared_memory import ObjectStore, with_buffers
 from grainlike.head._state import HeadState
 from grainlike.head.values._client_values import ClientValues
 from grainlike.head.values._mover import ValueMover
-from grainlike.payload import Payload
+from grainlike.payload import Payload, drop, enclose_values
 from grainlike.scheduler import (
     PROGRAM,
     CopyMade,
     HeadEvent,
+    InputsTravel,
     OwnValuesAdded,
     ReplicationAsked,
     ValuesReleased,
@@ -75,9 +79,12 @@ class ProgramValues:
             self._tell(CopyMade(value, reader))
 
     @property
-    def takes_own(self) -> bool:
-        """True if large arguments may be values of the program's own: all workers have room for such."""
-        return all(peer.hello.replicas for peer in self._state.peers.values())
+    def own_most(self) -> int:
+        """Bytes of the largest argument that may be a value of the program's own: the store of some worker could hold
+        it. 0 where none may, as a worker has no place for any.
+        """
+        may_have = all(peer.hello.replicas for peer in self._state.peers.values())
+        return self._state.scheduler.largest_value if may_have else 0
 
     def add_own(self, payload: Payload) -> tuple[int, int]:
         """Keep a copy of a payload as a value of the program's own; return its number, and the size of its replicas."""
@@ -117,6 +124,24 @@ class ProgramValues:
         """Let programs drop values of their own that nobody needs."""
         self._mover.freed(values)
         self.own.free(self.clients.freed(values))
+
+    def travel(self, action: InputsTravel, store: ObjectStore) -> None:
+        """Put values of programs' own into the arguments of jobs; have clients submit theirs again with them."""
+        mine = [number for number in action.jobs if not isinstance(self._state.jobs[number], RelayedJob)]
+        known = self.own.payloads({value for values in action.values for value in values} if mine else ())
+        for number, values, others in zip(action.jobs, action.values, action.others, strict=True):
+            job = self._state.jobs[number]
+            if isinstance(job, RelayedJob):
+                self.clients.hand_back(job, values, others)
+                self._history.unwanted([job])
+                continue
+            stored, _ = job.parcel
+            data, buffers = with_buffers(job.parcel)
+            enclosed = enclose_values(Payload(data, tuple(buffers)), {value: known[value] for value in values})
+            kept = enclosed if isinstance(job, RevivedJob) else store.put(enclosed, f"e{number}")
+            drop(stored)
+            job.travels = (bytes(kept.data), kept.buffers) if kept.buffers else bytes(kept.data)
+        store.end_batch()
 
     def lost(self, values: Sequence[int], why: str) -> None:
         """Record that wanted values are gone, and cannot be made again."""

@@ -80,7 +80,8 @@ class HeadQueries:
         scheduler = self._state.scheduler
         shut = scheduler.why_shut(peer.number)
         info = peer.info(now, scheduler.running(peer.number), shut, shared, stored)
-        return replaced(info, **self._use(peer.number, stored)._asdict())
+        use = self._use(peer.number, stored)
+        return replaced(info, **use._asdict(), scratch=0 if use.scratch_lost else info.scratch)
 
     def _use(self, worker: int, stored: int) -> StoreUse:
         said = self._values.stores.said.get(worker)

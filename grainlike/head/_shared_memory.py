@@ -56,9 +56,13 @@ class ObjectStore:
 
         What several calls of a batch have of 1 MiB and more is there once; `end_batch` ends the batch.
         """
+        return self.put(payload, name).detached()
+
+    def put(self, payload: Payload, name: str) -> Payload:
+        """Arguments that nobody changes, in the store as of `keep`; else as they are."""
         if payload.buffers and self._store is not None and self._shared is not None:
-            payload = self._shared.put(payload, self._store.own(name))
-        return payload.detached()
+            return self._shared.put(payload, self._store.own(name))
+        return payload
 
     def end_batch(self) -> None:
         """Let go of the arguments that were kept since the last one."""

@@ -27,6 +27,7 @@ from grainlike.payload import (
     MARK,
     SHARED_LEAST,
     Payload,
+    SharedCopies,
     collecting,
     dump_arguments,
     dump_plain_arguments,
@@ -126,12 +127,13 @@ class JobFactory:
         unshared, self.unshared = self.unshared, {}
         assert self.own is not None, "what shares makes values"
         shared = self.own.share(list(unshared.values()))
+        copies = SharedCopies()
         for number, (payload, values) in zip(unshared, shared, strict=True):
             job = self._state.jobs.get(number)
             if job is None or job.node is None:
                 continue
             try:
-                parcel = self._kept(payload, number)
+                parcel = self._kept(payload, number, copies)
             except MemoryError as error:
                 del self._state.jobs[number]
                 self.refuse(job.node, error)
@@ -217,8 +219,10 @@ class JobFactory:
             return bytes(payload.data), payload.buffers
         return self._kept(payload, number)
 
-    def _kept(self, payload: Payload, number: int) -> Parcel:
-        if payload.buffers:
+    def _kept(self, payload: Payload, number: int, copies: SharedCopies | None = None) -> Parcel:
+        if payload.buffers and copies is not None and not self._object_store.open:
+            payload = copies.detached(payload)
+        elif payload.buffers:
             payload = self._object_store.keep(payload, f"a{number}")
         return bytes(payload.data), payload.buffers
 

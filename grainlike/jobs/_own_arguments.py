@@ -19,6 +19,7 @@ from grainlike.payload import (
     dump_value,
     have_same_bytes,
     place_of,
+    replica_size,
 )
 
 __all__ = ["OwnArguments", "OwnValueHolder"]
@@ -36,8 +37,8 @@ class OwnValueHolder(ValueFetcher, Protocol):
     """Fetcher whose source keeps values of the program's own, as far as they are made here."""
 
     @property
-    def takes_own(self) -> bool:
-        """True if large arguments may be values of the program's own."""
+    def own_most(self) -> int:
+        """Bytes of the largest argument that may be a value of the program's own; 0 where none may."""
         ...
 
     def own(self, payload: Payload, value: object) -> RemoteValue:
@@ -93,21 +94,22 @@ class OwnArguments:
             return
         if payload.nbytes <= STAY_BYTES:
             node.function = LOOKED_AT
-        elif self._holder.takes_own:
+        elif replica_size(payload) <= self._holder.own_most:
             node.refer(self._holder.own(payload, value))
 
     def share(self, payloads: Sequence[Payload]) -> list[tuple[Payload, list[int]]]:
         """Return the payloads of a batch of calls with references in place of the buffers that several of them have,
         and the values that each refers to so.
         """
-        if not self._holder.takes_own:
+        most = self._holder.own_most
+        if not most:
             return [(payload, []) for payload in payloads]
         places = [[_place(buffer) for buffer in payload.buffers] for payload in payloads]
         counts: dict[_Place, int] = {}
         for mine in places:
             for place in {place for place in mine if place is not None}:
                 counts[place] = counts.get(place, 0) + 1
-        return [self._shared(payload, mine, counts) for payload, mine in zip(payloads, places, strict=True)]
+        return [self._shared(payload, mine, counts, most) for payload, mine in zip(payloads, places, strict=True)]
 
     def end_batch(self) -> None:
         """Let go of the values of a batch that was submitted: its jobs refer to them."""
@@ -115,22 +117,25 @@ class OwnArguments:
         self.holds = False
 
     def _shared(
-        self, payload: Payload, places: Sequence[_Place | None], counts: dict[_Place, int]
+        self, payload: Payload, places: Sequence[_Place | None], counts: dict[_Place, int], most: int
     ) -> tuple[Payload, list[int]]:
         buffers = list(payload.buffers)
         values: dict[int, None] = {}
         for at, place in enumerate(places):
-            value = None if place is None else self._value_of(memoryview(buffers[at]), place, counts[place])
+            value = None if place is None else self._value_of(memoryview(buffers[at]), place, counts[place], most)
             if value is not None:
                 buffers[at] = buffer_reference(value)
                 values[value] = None
         return (Payload(payload.data, tuple(buffers)), list(values)) if values else (payload, [])
 
-    def _value_of(self, buffer: memoryview, place: _Place, count: int) -> int | None:
-        """Return the value that a buffer is; None for one that a single call has."""
+    def _value_of(self, buffer: memoryview, place: _Place, count: int, most: int) -> int | None:
+        """Return the value that a buffer is; None for one that a single call has, or that no worker could keep."""
+        alone = Payload(b"", (buffer,))
+        if replica_size(alone) > most:
+            return None
         reference = self._batch.get(place) or self._known_at(buffer, place)
         if reference is None and count > 1:
-            reference = self._holder.own(Payload(b"", (buffer,)), None)
+            reference = self._holder.own(alone, None)
             self._keep(reference, buffer, place)
         if reference is None:
             return None

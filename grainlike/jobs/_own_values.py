@@ -73,6 +73,11 @@ class OwnValueStore:
             return copy.payload
         return map_replica(self._files[value]) if value in self._files else None
 
+    def payloads(self, values: Iterable[int]) -> dict[int, Payload]:
+        """Return the payloads of those of these values that are kept, each once."""
+        found = {value: self.payload(value) for value in values}
+        return {value: payload for value, payload in found.items() if payload is not None}
+
     def place(self, value: int) -> str:
         """Return the directory in which the file of a value is; empty where there is none."""
         path = self._files.get(value)

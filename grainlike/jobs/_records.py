@@ -23,7 +23,8 @@ class WorkerInfo:
     few are free. `host` is the name of its machine; `block` is the label of the block that a launcher started it in,
     empty for one that was started by hand. `stored` and `spilled` are bytes of values that stay there, in shared memory
     and on disk; `data` is where it sends such values to others, empty if it does so through its head alone.
-    `scratch_lost` is why it writes no more of them to disk, empty while it does.
+    `scratch_lost` is why it writes no more of them to disk, empty while it does. `store` and `scratch` are the bytes
+    that it may keep in shared memory and on disk; `store` is negative where it does not say.
     """
 
     name: str
@@ -42,6 +43,8 @@ class WorkerInfo:
     spilled: int = 0
     data: str = ""
     scratch_lost: str = ""
+    store: int = -1
+    scratch: int = 0
 
 
 class LogLine(str):

@@ -24,6 +24,7 @@ from grainlike.payload import (
     dump_arguments,
     dump_function,
     dump_value,
+    enclose_values,
     load_error,
     load_value,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "outcome_alone",
     "outcomes_message",
     "pack_calls",
+    "repacked",
     "retry_spec",
     "settle_calls",
     "submit_calls",
@@ -136,6 +138,14 @@ def pack_calls(
         parcel = bytes(payload.data), payload.buffers
         rows.append(JobCall(number(node), node, blob, parcel, size if size > LARGE else 0, inputs))
     return batches
+
+
+def repacked(node: Node, parcel: Parcel, values: Mapping[int, Payload]) -> JobCall:
+    """Return a call to submit again, with values to which its packed arguments refer in these."""
+    payload = enclose_values(Payload(parcel[0], tuple(parcel[1])), values)
+    return JobCall(
+        0, node, dump_function(node.function.callable), (bytes(payload.data), payload.buffers), payload.nbytes
+    )
 
 
 def submit_calls(

@@ -95,6 +95,7 @@ from grainlike.payload._values import (
 )
 from grainlike.payload._versions import serializer_versions
 from grainlike.payload.ahead._arguments import AppliedStep, Awaited, StepResult, dump_arguments_ahead, fill_arguments
+from grainlike.payload.ahead._enclosed import enclose_values
 
 if TYPE_CHECKING:
     from grainlike.payload._identity import identity_of
@@ -139,6 +140,7 @@ __all__ = [
     "dump_plain_columns",
     "dump_plain_value",
     "dump_value",
+    "enclose_values",
     "fill_arguments",
     "have_same_bytes",
     "hold_memory",

@@ -19,7 +19,17 @@ from grainlike.payload._replicas import map_replica
 from grainlike.payload._store import is_stored, mapped
 from grainlike.payload._values import load_value
 
-__all__ = ["Reference", "ReferencedValues", "applied", "buffer_reference", "collecting", "resolved", "resolving"]
+__all__ = [
+    "Reference",
+    "ReferencedValues",
+    "applied",
+    "buffer_reference",
+    "collecting",
+    "holding",
+    "referenced_buffer",
+    "resolved",
+    "resolving",
+]
 
 _MARK = b"\x01value\x00"
 """No buffer that travels apart is so short as a reference that begins so."""
@@ -58,14 +68,19 @@ class ReferencedValues:
     operator on values raised.
     """
 
-    __slots__ = ("_buffers", "_loaded", "_paths", "error", "gone")
+    __slots__ = ("_beside", "_buffers", "_loaded", "_paths", "error", "gone")
 
     def __init__(self, paths: Mapping[int, Path]) -> None:
         self._paths = paths
+        self._beside: dict[int, Payload] = {}
         self._loaded: dict[int, object] = {}
         self._buffers: dict[int, Buffer] = {}
         self.gone: list[int] = []
         self.error: BaseException | None = None
+
+    def add(self, payloads: Mapping[int, Payload]) -> None:
+        """Take values that are in no file."""
+        self._beside.update(payloads)
 
     def load(self, value: int) -> object:
         """Return the value of this number: the same object each time. `SerializationError` where it cannot be had."""
@@ -81,15 +96,16 @@ class ReferencedValues:
         return Payload(data, tuple(map(self._filled, buffers)))
 
     def _filled(self, buffer: Buffer) -> Buffer:
-        view = memoryview(buffer)
-        if view.nbytes != _LENGTH or view[: len(_MARK)] != _MARK:
+        value = referenced_buffer(buffer)
+        if value is None:
             return buffer
-        (value,) = _NUMBER.unpack_from(view, len(_MARK))
         if value not in self._buffers:
             (self._buffers[value],) = self._mapped(value).buffers
         return self._buffers[value]
 
     def _mapped(self, value: int) -> Payload:
+        if value in self._beside:
+            return self._beside[value]
         path = self._paths.get(value)
         if path is None:
             raise SerializationError(f"value {value} is not here: these arguments were sent without it")
@@ -139,6 +155,19 @@ def buffer_reference(value: int) -> bytes:
     return _MARK + _NUMBER.pack(value)
 
 
+def referenced_buffer(buffer: Buffer) -> int | None:
+    """Return the value for which a buffer of a payload stands; None for one that is no reference.
+
+    >>> referenced_buffer(buffer_reference(7))
+    7
+    """
+    view = memoryview(buffer)
+    if view.nbytes != _LENGTH or view[: len(_MARK)] != _MARK:
+        return None
+    number: int = _NUMBER.unpack_from(view, len(_MARK))[0]
+    return number
+
+
 def collecting() -> AbstractContextManager[list[int]]:
     """Note the references that are pickled inside: their values in order, each once.
 
@@ -162,6 +191,19 @@ def resolving(paths: Mapping[int, Path]) -> Iterator[ReferencedValues]:
         yield referenced
     finally:
         _referenced.reset(token)
+
+
+@contextmanager
+def holding(payloads: Mapping[int, Payload]) -> Iterator[None]:
+    """Have references that are unpickled inside be these values, and others what they are outside."""
+    outside = _referenced.get()
+    if outside is not None:
+        outside.add(payloads)
+        yield
+        return
+    with resolving({}) as referenced:
+        referenced.add(payloads)
+        yield
 
 
 def resolved(value: int) -> object:

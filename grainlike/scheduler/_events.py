@@ -10,6 +10,7 @@ from grainlike.scheduler._value_events import (
     FetchReplicas,
     GiveValues,
     InputsLost,
+    InputsTravel,
     InputsUnfit,
     JobsRevived,
     OwnValuesFreed,
@@ -454,5 +455,6 @@ HeadAction = (
     | ValuesLost
     | ValuesForgotten
     | InputsLost
+    | InputsTravel
     | InputsUnfit
 )

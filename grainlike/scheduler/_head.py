@@ -150,8 +150,8 @@ class HeadScheduler:
                 if self._worker_events.leaving(event, out) and self.closed:
                     self._fail_impossible(out)
             case WorkerStored():
-                if self._worker_events.stored(event, out) and self.closed:
-                    self._values.doubt_stores()
+                if self._worker_events.stored(event, out):
+                    self._values.misfits.doubt()
             case WorkerDrained():
                 if self._worker_events.drained(event, out) and self.closed:
                     self._fail_impossible(out)
@@ -190,11 +190,8 @@ class HeadScheduler:
             while self._state.values.stirred:  # jobs whose turn came have inputs that nobody has, or a value was moved
                 self._settle_values(out)
                 self._planner.plan(now, out)
-            if rooms.cramped:
-                self._values.look_soon(now)
-            if self._values.room_wake is not None:
-                self._wake_at(self._values.room_wake, out)
-                self._values.room_wake = None
+            if rooms.cramped or self._values.room_wake:
+                self._wake_at(self._values.next_look(now), out)
             if self._job_tree.waiting and self._planner.whole:
                 self._end_standstill(now, out)
             self._wake_at(self._planner.wake, out)
@@ -266,6 +263,11 @@ class HeadScheduler:
     def values_known(self) -> int:
         """Number of values that somebody needs, or that others may be made of again, and of their copies under way."""
         return len(self._state.values.values) + len(self._state.transfers.known) + len(self._state.transfers.claims)
+
+    @property
+    def largest_value(self) -> int:
+        """Bytes of the largest value that the store of some worker could hold."""
+        return self._state.transfers.rooms.largest()
 
     def why_lost(self, value: int) -> str:
         """Return why a value has no replica and can never be made again; empty where it has one, or can be."""
@@ -582,7 +584,7 @@ class HeadScheduler:
                 out.append(JobsUnsatisfiable([job.id for job in live], self.why_never(cls.request)))
 
         if self._state.values.values:
-            self._values.doubt_stores()
+            self._values.misfits.doubt()
             for job in [job for job in self.jobs.values() if job.state is JobState.MOVING]:
                 if not self._catalogue.anybody_fits(job.cls):
                     self._state.drop(job)

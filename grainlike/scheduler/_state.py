@@ -138,11 +138,25 @@ class SchedulerState:
     def withdraw(self, job: HeadJob) -> None:
         """Remove a job that is at no worker, and can never run."""
         if job.state is JobState.QUEUED:
-            job.cls.remove(job)
-            self.planner.waiting.touch(job.cls)
+            self._take_out(job)
         elif job.state is JobState.BACKOFF:
             self.backoffs.forget(job)
         self.drop(job)
+
+    def queue_anew(self, jobs: list[HeadJob], out: list[HeadAction]) -> None:
+        """Queue jobs where they belong, as they need less than before; those that wait to be tried again wait on."""
+        for job in jobs:
+            if job.state is JobState.QUEUED:
+                self.planner.reserving.release(job)
+                self._take_out(job)
+            if not job.inputs:
+                job.cls = self.catalogue.like(job.cls, job.cls.request, isolate=job.cls.isolate)
+        self.requeue([job for job in jobs if job.state is not JobState.BACKOFF], out)
+
+    def _take_out(self, job: HeadJob) -> None:
+        """Take a job from its queue."""
+        job.cls.remove(job)
+        self.planner.waiting.touch(job.cls)
 
     def retract(self, jobs: list[HeadJob], worker: WorkerState, out: list[HeadAction]) -> None:
         """Ask a worker to give back those of these jobs that have not begun."""

@@ -18,6 +18,7 @@ __all__ = [
     "FetchReplicas",
     "GiveValues",
     "InputsLost",
+    "InputsTravel",
     "InputsUnfit",
     "JobsRevived",
     "LineageDropped",
@@ -245,6 +246,17 @@ class InputsUnfit(msgspec.Struct, frozen=True, gc=False):
     jobs: list[int]
     why: str
     failed: bool
+
+
+class InputsTravel(msgspec.Struct, frozen=True, gc=False):
+    """These jobs need values of their program's own for which no store that could serve has room ever: those of the
+    same index in `values`, and `others` beside. They have these in their arguments from now on. Jobs of the program in
+    whose process the head is are queued; those of clients are dropped, and their clients submit them again.
+    """
+
+    jobs: list[int]
+    values: list[list[int]]
+    others: list[list[int]]
 
 
 class InputsLost(msgspec.Struct, frozen=True, gc=False):

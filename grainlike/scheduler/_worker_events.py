@@ -42,6 +42,7 @@ class WorkerEvents:
         self._attempts.isolate(worker, now, out)
         books.leaving.watch(worker, now)
         self._values.heard(out)
+        self._values.misfits.joined(worker)
 
     def timed(self, event: WorkerTimed, now: float) -> bool:
         """Record how many seconds a worker has left."""

@@ -286,7 +286,7 @@ class Client:
         """Tell the head of a value of the client's own."""
         value = OWN_VALUES + position
         self._stays[position], self._position_of[value] = value, position
-        self._head.witness.added(value)
+        self._head.witness.added(value, size)
         self._head.tell(OwnValuesAdded(PROGRAM, [value], [size]))
 
     def _cancel(self, position: int) -> None:

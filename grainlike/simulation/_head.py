@@ -20,6 +20,7 @@ from grainlike.scheduler import (
     HeadEvent,
     HeadScheduler,
     InputsLost,
+    InputsTravel,
     InputsUnfit,
     JobsBackedOff,
     JobsCancelled,
@@ -332,6 +333,9 @@ class SimulatedHead:
                     self.client.gave_up(value)
             case InputsLost():
                 self._each(action.jobs, lambda job: self.witness.input_lost(job, action.value))
+            case InputsTravel():
+                for job, values in zip(action.jobs, action.values, strict=True):
+                    self.witness.takes_along(job, values)
             case InputsUnfit():
                 if action.failed:
                     self._each(action.jobs, self.witness.unfit)

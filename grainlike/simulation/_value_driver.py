@@ -136,8 +136,8 @@ class ValueDriver:
     # --- room --------------------------------------------------------------------------------------------------------
 
     def _used(self, daemon: Daemon) -> int:
-        plans = self._head.witness.plans
-        return sum(plans[value].size for value, _ in daemon.store) + sum(size for size, _ in daemon.coming.values())
+        size_of = self._head.witness.size_of
+        return sum(size_of(value) for value, _ in daemon.store) + sum(size for size, _ in daemon.coming.values())
 
     def _has_room(self, target: Daemon, replica: tuple[int, int], size: int, source: int) -> bool:
         """Return True if a worker has room for a copy, which is taken then; spare replicas make way."""
@@ -152,12 +152,12 @@ class ValueDriver:
 
     def _make_way(self, daemon: Daemon, lacking: int) -> bool:
         """Give up spare replicas of so many bytes; none, and return False, where there are not so many."""
-        plans, witness = self._head.witness.plans, self._head.witness
+        witness = self._head.witness
         chosen: list[tuple[int, int]] = []
         for value, attempt in daemon.least_used():
             if lacking > 0 and not witness.is_used(daemon.worker, value):
                 chosen.append((value, attempt))
-                lacking -= plans[value].size
+                lacking -= witness.size_of(value)
         if lacking > 0:
             return False
         for replica in chosen:
@@ -172,7 +172,7 @@ class ValueDriver:
         for value, attempt in daemon.least_used() if over > 0 else ():
             if over > 0 and not self._head.witness.is_used(daemon.worker, value):
                 self._give_up(daemon, value, attempt)
-                over -= self._head.witness.plans[value].size
+                over -= self._head.witness.size_of(value)
         if max(0, over) != daemon.over:
             daemon.over = max(0, over)
             daemon.up.send(self._stored, daemon.worker, daemon.over)

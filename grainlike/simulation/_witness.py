@@ -45,6 +45,7 @@ class Witness:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.plans: dict[int, JobPlan] = {}
+        self.own_sizes: dict[int, int] = {}
         self.begun: dict[int, float] = {}
         self.last_end: float = 0.0
         self.busy: dict[str, float] = {}
@@ -198,6 +199,10 @@ class Witness:
         """Record that a job can never run, as a value is lost."""
         self.seen["input lost"] += 1
 
+    def takes_along(self, job: int, values: Sequence[int]) -> None:
+        """Record that a job has these values of the client's own in its arguments."""
+        self.seen["takes along"] += 1
+
     def unfit(self, job: int) -> None:
         """Record that a job can never run, as its inputs fit into no store."""
         self.seen["unfit"] += 1
@@ -221,8 +226,14 @@ class Witness:
         """Record that the head hears how a copy has ended; one that was `unreachable` found no way to its source."""
         self.seen["unreachable"] += unreachable
 
-    def added(self, value: int) -> None:
-        """The client has a value of its own."""
+    def added(self, value: int, size: int) -> None:
+        """Record that the client has a value of its own, of so many bytes."""
+        self.own_sizes[value] = size
+
+    def size_of(self, value: int) -> int:
+        """Return the bytes of a value."""
+        own = self.own_sizes.get(value)
+        return self.plans[value].size if own is None else own
 
     def own_freed(self, value: int) -> None:
         """The client hears that nobody needs a value of its own."""

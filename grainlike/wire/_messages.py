@@ -26,6 +26,7 @@ from grainlike.wire._values import (
     DropOwnValues,
     DropReplicas,
     DurableCopy,
+    EncloseValues,
     Evicted,
     Fetched,
     OwnValues,
@@ -106,6 +107,7 @@ Message = (
     | Received
     | OwnValues
     | DropOwnValues
+    | EncloseValues
     | ValueInterest
     | DurableCopy
     | ValueComes

@@ -26,6 +26,8 @@ class WorkerRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     spilled: int = 0
     data: str = ""
     scratch_lost: str = ""
+    store: int = -1
+    scratch: int = 0
 
 
 class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -19,6 +19,7 @@ __all__ = [
     "DropOwnValues",
     "DropReplicas",
     "DurableCopy",
+    "EncloseValues",
     "Evicted",
     "Fetched",
     "Need",
@@ -208,6 +209,19 @@ class DropOwnValues(BaseMessage, frozen=True, tag=186):
     """Head to client: nobody needs these values of its own any more, and it need not keep them."""
 
     values: list[int]
+
+
+class EncloseValues(BaseMessage, frozen=True, tag=187):
+    """Head to client: this call was dropped before it began, as it needs `values` of the client's own for which no
+    worker has room ever. It is to be submitted again, as a new one, with these in its arguments: what was sent of them
+    is here, in `data` and buffers as in `Submit`, and `inputs` are the other values to which they refer.
+    """
+
+    child: int
+    values: list[int]
+    inputs: list[int]
+    data: list[bytes]
+    counts: list[int]
 
 
 class ValueComes(BaseMessage, frozen=True, tag=170):

@@ -6,6 +6,8 @@ Raises `AssertionError` when one of these promises is broken:
 2. The oldest job whose inputs some store could hold begins within the time of what runs there and of its transfers.
    A store could hold them beside what is not spare there. (Checked until the first fault, of a job that is older than
    all others that wait: of several that are as old as one input none has to make way.)
+3. A job takes values of the client's own along only where the store of no worker that could run it could hold all that
+   it needs, if nothing else was there; and is then as others are. (Checked until the first fault.)
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ class StoreBooks:
         self._is_spare = is_spare
         self._is_calm = is_calm
         self._limits: dict[int, int] = {}
+        self._own: dict[int, int] = {}
+        """Bytes of the values of the client's own."""
         self.over: set[int] = set()
         """Workers that have more than they may keep, for all that the head has heard."""
         self._waiting: dict[int, tuple[int, int, int]] = {}
@@ -56,6 +60,24 @@ class StoreBooks:
     def limited(self, worker: int, store: int) -> None:
         """Record how much a worker may keep."""
         self._limits[worker] = store
+
+    def added(self, value: int, size: int) -> None:
+        """Record a value of the client's own."""
+        self._own[value] = size
+
+    def takes_along(self, job: int) -> None:
+        """Check that no store could hold what a job needs, which takes a part of it along."""
+        needed = self._values.inputs(job)
+        size = sum(map(self._size_of, needed))
+        for worker in [worker for worker in self._limits if self._is_calm() and self._could_run(worker, job)]:
+            words = f"job {job} takes along what worker {worker} could hold"
+            assert size > self._limits[worker], words
+            assert not all(worker in self._values.holders(value) for value in needed), words
+        self._waiting.pop(job, None)
+
+    def _size_of(self, value: int) -> int:
+        own = self._own.get(value)
+        return self._plans[value].size if own is None else own
 
     def gone(self, worker: int) -> None:
         """Record that the head has given up a worker."""
@@ -105,12 +127,12 @@ class StoreBooks:
         if worker in self.over or not self._could_run(worker, job) or not all(map(self._values.holders, inputs)):
             return False
         kept = {value for value in self._values.at(worker) if not self._is_spare(worker, value)}
-        return sum(self._plans[value].size for value in kept.union(inputs)) <= self._limits[worker]
+        return sum(map(self._size_of, kept.union(inputs))) <= self._limits[worker]
 
     def _seconds(self, job: int, worker: int) -> float:
         """Return how long it may take until a job begins: what runs ends, and once more as others were in its place."""
         longest = max(plan.seconds for plan in self._plans.values())
-        sizes = [self._plans[value].size for value in self._values.inputs(job)]
-        coming = [self._plans[value].size for value in self._values.coming_to(worker)]
+        sizes = map(self._size_of, self._values.inputs(job))
+        coming = map(self._size_of, self._values.coming_to(worker))
         most = max(plan.size for plan in self._plans.values())
         return 2 * longest + (sum(sizes) + sum(coming) + 2 * most) / _SLOWEST + _MOMENT_S

@@ -16,7 +16,7 @@ Raises `AssertionError` when one of these promises is broken:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from grainlike.scheduler import PROGRAM, ReplicasDropped
 from grainlike.simulation import Clock, FunctionPlan, JobPlan
@@ -100,6 +100,15 @@ class ValueBooks:
         self._needs[job] = values
         for value in values:
             self._users.setdefault(value, set()).add(job)
+
+    def takes_along(self, job: int, values: Sequence[int]) -> None:
+        """Record that a job needs values of the client's own no more; check that the client still had them."""
+        gone = set(values) - self._own
+        assert not gone, f"job {job} is to take values {sorted(gone)} along, which the client has no more"
+        self._needs[job] = tuple(value for value in self._needs[job] if value not in values)
+        for value in values:
+            self._users[value].discard(job)
+            self._look_later(value)
 
     def has_needs(self, job: int) -> bool:
         """Return True if a job needs values at workers."""

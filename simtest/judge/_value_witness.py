@@ -24,9 +24,17 @@ class ValueWitness(Witness):
         """Record which values a job needs."""
         self._values.needs(job, tuple(values))
 
-    def added(self, value: int) -> None:
+    def added(self, value: int, size: int) -> None:
         """Record a value of the client's own."""
+        super().added(value, size)
         self._values.added(value)
+        self._room.added(value, size)
+
+    def takes_along(self, job: int, values: Sequence[int]) -> None:
+        """Check that no store could hold what a job needs that takes values of the client's own along."""
+        super().takes_along(job, values)
+        self._room.takes_along(job)
+        self._values.takes_along(job, values)
 
     def own_freed(self, value: int) -> None:
         """Check that nobody needs a value of the client's own that it need not keep."""

@@ -144,7 +144,7 @@ _MOVES = Conversion(
         "WaitingClasses": _put(dormant=DormantClasses()),
         "Planner": _empty("consumers", "_resting"),
         "AheadPlanner": _empty("consumers"),
-        "Values": _empty("_leaving", "_replication", "_spares", "_unseen", "room_wake"),
+        "Values": _empty("_leaving", "_replication", "_spares", "_unseen", "misfits", "room_wake"),
         "SchedulerState": _empty("leaving", "overdrafts", "relocations", "replication", "spares"),
         "HeadScheduler": _empty("_worker_events"),
         "HeadState": _own_values_and_replicas,

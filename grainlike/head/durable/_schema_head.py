@@ -62,6 +62,7 @@ ValueInterest wire._values.ValueInterest: wanted unwanted released replicated co
 DurableCopy wire._values.DurableCopy: value reader
 OwnValues wire._values.OwnValues: values sizes directory
 DropOwnValues wire._values.DropOwnValues: values
+EncloseValues wire._values.EncloseValues: child values inputs data counts
 ValueComes wire._values.ValueComes: transfer value attempt size directory
 ValuesGone wire._values.ValuesGone: values words
 ValuesAt wire._values.ValuesAt: values workers recomputed reached attempts

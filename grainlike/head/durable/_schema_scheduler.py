@@ -92,6 +92,7 @@ CopiesLost scheduler._value_events.CopiesLost: values
 ValuesLost scheduler._value_events.ValuesLost: values why
 ValuesForgotten scheduler._value_events.ValuesForgotten: values
 InputsLost scheduler._value_events.InputsLost: jobs value why
+InputsTravel scheduler._value_events.InputsTravel: jobs values others
 InputsUnfit scheduler._value_events.InputsUnfit: jobs why failed
 JobsMoved scheduler._events.JobsMoved: job allocation
 HeadScheduler scheduler._head.HeadScheduler: paused closed late _state jobs workers classes shapes _catalogue
@@ -156,8 +157,9 @@ Dormancy scheduler.planning._dormant.Dormancy: cls job look number
 DormantClasses scheduler.planning._dormant.DormantClasses: _classes _dues _ends _last _of_fn _of_rates _of_room
     _of_shape _of_turn _of_value _of_worker
 Resting scheduler.planning._resting.Resting: _known _log _read _reserving _transfers _version _waiting _workers
+Misfits scheduler.values._misfits.Misfits: _books _rooms _table
 Values scheduler.values._values.Values: _books _leaving _replication _spares _table _transfers
-    _unseen revived room_wake
+    _unseen misfits revived room_wake
 WorkerEvents scheduler._worker_events.WorkerEvents: _attempts _books _values
 Patience scheduler.planning._patience.Patience: _classes _is_first passed unpassed _due _pushed
 Planner scheduler.planning._planner.Planner: _job_tree _lend_to_all log start_limits shares gangs wake whole waiting

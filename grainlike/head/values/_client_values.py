@@ -29,6 +29,7 @@ from grainlike.wire import (
     Buffer,
     DropOwnValues,
     DurableCopy,
+    EncloseValues,
     Fetched,
     OwnValues,
     ReplicaCredit,
@@ -37,6 +38,7 @@ from grainlike.wire import (
     ValueInterest,
     ValuesAt,
     ValuesGone,
+    pack_parcels,
     split_by_count,
 )
 
@@ -109,6 +111,12 @@ class ClientValues:
             self._state.owners.add(value, owner)
         self._mover.shares_own(connection, message.values, message.directory)
         self._tell(OwnValuesAdded(connection.number, message.values, message.sizes))
+
+    def hand_back(self, job: RelayedJob, values: list[int], inputs: list[int]) -> None:
+        """Have a client submit a job again with values of its own in the arguments, which needs `inputs` beside."""
+        data, counts, buffers = pack_parcels([job.parcel])
+        job.reply_to.post(EncloseValues(job.child, values, inputs, data, counts), buffers)
+        self._state.nested.hand_back(job)
 
     def freed(self, values: Iterable[int]) -> list[int]:
         """Let clients drop values of their own that nobody needs; return those that are no client's."""

@@ -80,9 +80,29 @@ class Rooms:
         """Return True if the inputs of a job fit into no store; have it looked at before the turn ends, then."""
         is_misfit = self.is_misfit(job)
         if is_misfit:
-            self.misfits[job.id] = job
-            self._table.stirred = True
+            self.note_misfit(job)
         return is_misfit
+
+    def note_misfit(self, job: HeadJob) -> None:
+        """Have a job looked at before the turn ends, as its inputs fit into no store."""
+        self.misfits[job.id] = job
+        self._table.stirred = True
+
+    def is_missed(self, gone: WorkerState) -> bool:
+        """Return True if a worker that has gone had a larger store than some that is left."""
+        stores = [worker.store for worker in self._workers.values() if worker.store is not None]
+        return any(gone.store is None or sum(store) < sum(gone.store) for store in stores)
+
+    def travelling(self, job: HeadJob) -> list[int]:
+        """Return those inputs of a job which its program has, if a store could hold the others; else none of them."""
+        own = [number for number in job.inputs if self._table.values[number].origin]
+        others = [number for number in job.inputs if number not in own]
+        return own if any(self.could_hold(worker, others) for worker in self._able(job)) else []
+
+    def largest(self) -> int:
+        """Return the bytes of the largest value that a store could hold, if nothing else was there."""
+        stores = [worker.store for worker in self._workers.values()]
+        return max((UNLIMITED if store is None else max(store) for store in stores), default=UNLIMITED)
 
     def widest(self, job: HeadJob) -> WorkerState:
         """Return the worker with the largest store of those that could run a job; there is one."""

@@ -192,9 +192,22 @@ class ValueTable:
         self.ended.append(job)
         self.stirred = True
 
+    def needs_less(self, job: HeadJob, values: list[int]) -> None:
+        """Record that an unfinished job needs these of its inputs no more."""
+        assert job.rare is not None, "it has inputs"
+        assert job.rare.data is not None, "it has inputs"
+        self.parked.pop(job.id, None)
+        self._drop_interest(job, values)
+        job.rare.data.inputs = tuple(number for number in job.inputs if number not in values)
+        if not job.inputs and not job.rare.data.remakes:
+            job.rare.data = None
+
     def needs_no_more(self, job: HeadJob) -> None:
         """Drop the interest of a job that has ended."""
-        for number in job.inputs:
+        self._drop_interest(job, job.inputs)
+
+    def _drop_interest(self, job: HeadJob, values: Iterable[int]) -> None:
+        for number in values:
             value = self.values.get(number)
             if value is not None and value.users is not None and value.users.pop(job.id, None) is not None:
                 self._count_users(value)

@@ -17,7 +17,6 @@ from grainlike.scheduler._value_events import (
     CopyMade,
     GiveValues,
     InputsLost,
-    InputsUnfit,
     JobsRevived,
     LineageDropped,
     OwnValuesAdded,
@@ -36,6 +35,7 @@ from grainlike.scheduler._value_events import (
     ValuesWanted,
 )
 from grainlike.scheduler._workers import WorkerState
+from grainlike.scheduler.values._misfits import Misfits
 from grainlike.scheduler.values._records import CopyReader, ValueState
 from grainlike.scheduler.values._replication import EVERYWHERE, SAFE_COPIES
 from grainlike.scheduler.values._rooms import LOOKED_AT_MOST
@@ -53,12 +53,14 @@ class Values:
     """Handles what happens to values. `books` is the scheduler's state.
 
     Attributes:
+        misfits: the jobs whose inputs no store could hold.
         revived: True if a job makes a value again.
         room_wake: when more jobs that wait for room are to be looked at, if nothing happens before; None for none.
     """
 
     __slots__ = (
-        "_books", "_leaving", "_replication", "_spares", "_table", "_transfers", "_unseen", "revived", "room_wake",
+        "_books", "_leaving", "_replication", "_spares", "_table", "_transfers", "_unseen", "misfits", "revived",
+        "room_wake",
     )  # fmt: skip
 
     def __init__(self, books: SchedulerState) -> None:
@@ -72,6 +74,7 @@ class Values:
         self._leaving = books.leaving
         self._replication = books.replication
         self._spares = books.spares
+        self.misfits = Misfits(books)
 
     def handle(self, event: ValueEvent, now: float, out: list[HeadAction]) -> None:
         """Handle an event about values."""
@@ -276,6 +279,8 @@ class Values:
         astray = self._transfers.left(worker.id, now)
         self._queue_again(astray, out)
         self.rehome(worker.id, out)
+        if self._transfers.rooms.is_missed(worker):
+            self.misfits.doubt()
 
     def leaving(self, worker: WorkerState, out: list[HeadAction], *, held: bool) -> None:
         """Have a worker that leaves give away what only it has, and released then if it is `held`. Jobs on their way to
@@ -284,6 +289,8 @@ class Values:
         self._leaving.begin(worker, held=held)
         self._queue_again(self._transfers.turn_away(worker.id), out)
         self._replication.look_at_all()
+        if self._transfers.rooms.is_missed(worker):
+            self.misfits.doubt()
 
     def exceeded(self, worker: WorkerState, over: int, out: list[HeadAction]) -> None:
         """Record by how much what a worker keeps exceeds its store. Nothing is sent there while it does."""
@@ -382,30 +389,17 @@ class Values:
         if self._books.relocations.make_room(jobs.values(), now):
             self.look_soon(now)
 
+    def next_look(self, now: float) -> float | None:
+        """Return when jobs that wait for room are to be looked at again though nothing happens before; tell it once."""
+        if self._transfers.rooms.cramped:
+            self.look_soon(now)
+        wake, self.room_wake = self.room_wake, None
+        return wake
+
     def look_soon(self, now: float) -> None:
         """Look at the jobs that wait for room again, though nothing may happen before."""
         self._unseen = len(self._transfers.rooms.parked)
         self.room_wake = now + ROUND_S
-
-    def doubt_stores(self) -> None:
-        """Have all jobs looked at whose inputs may fit into no store any more, as a worker has left, or a disk."""
-        for job in self._books.jobs.values() if self._table.values else ():
-            if job.inputs and not job.worker:
-                self._transfers.rooms.doubt(job)
-
-    def _refuse_misfits(self, out: list[HeadAction], *, closed: bool) -> None:
-        """Drop jobs whose inputs fit into no store; where workers may join, warn of them and let them wait."""
-        rooms = self._transfers.rooms
-        misfits, rooms.misfits = rooms.misfits, {}
-        for job in misfits.values():
-            if self._books.jobs.get(job.id) is not job or job.worker or not rooms.is_misfit(job):
-                continue
-            if closed:
-                out.append(InputsUnfit([job.id], rooms.why_misfit(job), failed=True))
-                self._books.withdraw(job)
-            elif job.fn.id not in rooms.told:
-                rooms.told.add(job.fn.id)
-                out.append(InputsUnfit([job.id], rooms.why_misfit(job), failed=False))
 
     def settle(self, now: float, out: list[HeadAction], *, closed: bool) -> list[int]:
         """Draw all conclusions from what has happened. Return jobs to cancel: they make values that nobody needs. More
@@ -413,7 +407,7 @@ class Values:
         """
         table = self._table
         if self._transfers.rooms.misfits:
-            self._refuse_misfits(out, closed=closed)
+            self.misfits.resolve(out, closed=closed)
         self._replication.make_good(now, out)
         while table.ended or table.bare or table.idle:
             ended, table.ended = table.ended, []

@@ -48,10 +48,13 @@ async def far_workers(
 
 @asynccontextmanager
 async def far_workers_of_client(
-    start_worker: Callable[..., Any], *names: str, resources: str = "cores=2"
+    start_worker: Callable[..., Any], *names: str, resources: str = "cores=2", more: tuple[str, ...] = ()
 ) -> AsyncIterator[tuple[Executor, dict[str, Any]]]:
     """The same for a program that uses that executor's head by `connect`."""
-    async with far_workers(start_worker, *names, resources=resources) as (head, workers), connect(head.address) as mine:
+    async with (
+        far_workers(start_worker, *names, resources=resources, more=more) as (head, workers),
+        connect(head.address) as mine,
+    ):
         _heads[mine] = head_of(head)
         yield mine, workers
 

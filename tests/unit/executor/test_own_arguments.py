@@ -16,7 +16,7 @@ MIB = SHARED_LEAST
 class Holder:
     """Keeps values as a fetcher does."""
 
-    used, is_open, takes_own = False, True, True
+    used, is_open, own_most = False, True, 1 << 30
 
     def __init__(self):
         self.kept, self.released = {}, []
@@ -136,11 +136,11 @@ def test_what_cannot_travel_is_left_to_whoever_packs_the_call(own, holder):
 
 
 def test_all_travels_where_workers_have_nowhere_to_keep_it(own, holder):
-    holder.takes_own = False
+    holder.own_most = 0
     array, model_ = np.zeros(MIB), delayed_value(b"m" * 2 * STAY_BYTES)
     own.refer(node_of((delayed(len) @ Cores(1))(model_)))
     assert shared(own, array, array) == [[], []]
-    holder.takes_own = True
+    holder.own_most = 1 << 30
     own.refer(node_of((delayed(len) @ Cores(1))(model_)))
     assert list(holder.kept) == [100]
 

@@ -1,0 +1,59 @@
+"""Arguments with values beside them to which they refer: for workers that have no room to keep these."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from grainlike.payload._payload import Buffer, Payload
+from grainlike.payload._references import holding, referenced_buffer
+from grainlike.payload._values import dump_whole, load_whole
+
+__all__ = ["enclose_values"]
+
+
+def enclose_values(arguments: Payload, values: Mapping[int, Payload]) -> Payload:
+    """Return what `load_arguments` takes: arguments with these values, to which they refer by number. Values of which
+    nothing is said stay references. Nothing is loaded, and no large buffer copied.
+
+    >>> from grainlike.payload import dump_arguments, dump_value, load_arguments, Reference
+    >>> load_arguments(enclose_values(dump_arguments((Reference(7),), {}, what="f"), {7: dump_value("there")}))
+    (('there',), {})
+    """
+    buffers: list[Buffer] = []
+    filled: set[int] = set()
+    for buffer in arguments.buffers:
+        value = referenced_buffer(buffer)
+        if value is None or value not in values:
+            buffers.append(buffer)
+        else:
+            filled.add(value)
+            buffers += values[value].buffers
+    beside = [(number, *_apart(payload)) for number, payload in values.items() if number not in filled]
+    whole = Payload(arguments.data, tuple(buffers))
+    return dump_whole(_Enclosed(*_apart(whole), beside)) if beside else whole
+
+
+def _apart(payload: Payload) -> tuple[pickle.PickleBuffer, list[pickle.PickleBuffer]]:
+    return pickle.PickleBuffer(payload.data), [pickle.PickleBuffer(buffer) for buffer in payload.buffers]
+
+
+class _Enclosed:
+    """Arguments and values beside each other; loaded, it is the arguments."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, *parts: object) -> None:
+        self._parts = parts
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened, self._parts
+
+
+def _opened(
+    stream: Buffer, buffers: Sequence[Buffer], beside: Sequence[tuple[int, Buffer, Sequence[Buffer]]]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    with holding({number: Payload(data, tuple(parts)) for number, data, parts in beside}):
+        arguments: tuple[tuple[Any, ...], dict[str, Any]] = load_whole(stream, buffers)
+    return arguments

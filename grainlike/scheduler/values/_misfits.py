@@ -1,0 +1,101 @@
+"""Misfits: jobs whose inputs no store could hold that serves them.
+
+Where that is for values of their program's own, these travel in the arguments of the jobs, as no store has to hold them
+then. Other jobs wait for a worker with a larger store, or fail where none may join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from grainlike.scheduler._events import HeadAction
+from grainlike.scheduler._records import HeadJob, note_sizes
+from grainlike.scheduler._state import SchedulerState
+from grainlike.scheduler._value_events import PROGRAM, InputsTravel, InputsUnfit
+from grainlike.scheduler._workers import WorkerState
+
+__all__ = ["Misfits"]
+
+
+class Misfits:
+    """The misfits of one head. `books` is the scheduler's state."""
+
+    __slots__ = ("_books", "_rooms", "_table")
+
+    def __init__(self, books: SchedulerState) -> None:
+        self._books = books
+        self._table = books.values
+        self._rooms = books.transfers.rooms
+
+    def joined(self, worker: WorkerState) -> None:
+        """Have the jobs looked at that only a new worker could run: nobody's store was too small for them before."""
+        others = [other for other in self._books.workers.values() if other is not worker]
+        shapes = [shape for shape in self._books.catalogue.shapes.values() if worker.fits_ever(shape)]
+        alone = {shape.id for shape in shapes if not any(other.fits_ever(shape) for other in others)}
+        if alone and worker.store is not None:
+            self.doubt(alone)
+
+    def doubt(self, shapes: Container[int] | None = None) -> None:
+        """Have jobs, of these shapes, looked at whose inputs may fit into no store, as workers or disks have gone."""
+        rooms = self._rooms
+        known: dict[tuple[tuple[int, ...], tuple[int, ...]], bool] = {}
+        for value in self._table.values.values():
+            for job in (value.users or {}).values():
+                if job.worker or self._books.jobs.get(job.id) is not job:
+                    continue
+                if shapes is not None and not any(shape.id in shapes for shape in job.cls.shapes):
+                    continue
+                alike = tuple(shape.id for shape in job.cls.shapes), job.inputs
+                if alike not in known:
+                    known[alike] = rooms.is_misfit(job)
+                if known[alike]:
+                    rooms.note_misfit(job)
+
+    def resolve(self, out: list[HeadAction], *, closed: bool) -> None:
+        """Have values of programs' own travel with the jobs that were noted, as far as that helps. Of the others, warn
+        and let them wait where workers may join; else drop them.
+        """
+        rooms = self._rooms
+        misfits, rooms.misfits = rooms.misfits, {}
+        travel = InputsTravel([], [], [])
+        for job in misfits.values():
+            if self._books.jobs.get(job.id) is not job or job.worker or not rooms.is_misfit(job):
+                continue
+            own = self._travelling(job)
+            if own:
+                travel.jobs.append(job.id)
+                travel.values.append(own)
+                travel.others.append([number for number in job.inputs if number not in own])
+            elif closed:
+                out.append(InputsUnfit([job.id], rooms.why_misfit(job), failed=True))
+                self._books.withdraw(job)
+            elif job.fn.id not in rooms.told:
+                rooms.told.add(job.fn.id)
+                out.append(InputsUnfit([job.id], rooms.why_misfit(job), failed=False))
+        if travel.jobs:
+            out.append(travel)
+            self._let_go([self._books.jobs[number] for number in travel.jobs], travel.values, out)
+
+    def _travelling(self, job: HeadJob) -> list[int]:
+        """Return the values of its program's own that are to travel with a job. None with one of a client's that has
+        failed, or was lost, before, as its attempts would be counted anew; nor with what makes a value again, as nobody
+        submits that.
+        """
+        own = self._rooms.travelling(job)
+        is_at_home = all(self._table.values[number].origin == PROGRAM for number in own)
+        remakes = job.data is not None and job.data.remakes
+        return own if is_at_home or not (job.failures or job.losses or remakes) else []
+
+    def _let_go(self, jobs: list[HeadJob], values: list[list[int]], out: list[HeadAction]) -> None:
+        """Let jobs need these values no more, and queue those of the program in this process; drop others."""
+        stay: list[HeadJob] = []
+        for job, own in zip(jobs, values, strict=True):
+            if self._table.values[own[0]].origin != PROGRAM:
+                self._books.withdraw(job)
+                continue
+            note_sizes([job], [job.size + self._table.total(own)])
+            self._books.transfers.unclaim(job)
+            self._rooms.parked.pop(job.id, None)
+            self._table.needs_less(job, own)
+            stay.append(job)
+        self._books.queue_anew(stay, out)
