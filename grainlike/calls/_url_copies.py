@@ -29,14 +29,23 @@ _PART_BYTES = 4 * 1024 * 1024
 _ONE_PROCESS = frozenset({"memory"})
 """File systems of fsspec that end with the process which wrote there."""
 
+_INCOMPLETE = frozenset({"dir", "generic", "reference"})
+"""File systems of fsspec that are views of others: alone in a URL they do not say of which."""
+
 
 @dataclass(frozen=True)
 class UrlCopy:
-    """Copy of a value: its whole URL, its size in bytes, and a digest of them (BLAKE2b, 32 bytes)."""
+    """Copy of a value: its whole URL, its size in bytes, and a digest of them (BLAKE2b, 32 bytes). `of` is the function
+    that made the value, for error messages; empty where that is not known.
+    """
 
     url: str
     size: int
     digest: bytes
+    of: str = ""
+
+    def __str__(self) -> str:
+        return f"the copy of the value of {self.of} at {self.url}" if self.of else f"the copy {self.url}"
 
 
 def check_url(url: str) -> None:
@@ -60,6 +69,11 @@ def check_url(url: str) -> None:
         raise ValueError(
             f"what is written to {url} is in the memory of one process, and ends with it: a lasting place is needed"
         )
+    if schemes[-1] in _INCOMPLETE:
+        raise ValueError(
+            f"{url} does not say which file system has the files: replicate takes the URL of the place itself, such as "
+            "s3://bucket/run7 or file:///shared/run7"
+        )
     scheme, _, path = url.rpartition("::")[2].partition("://")
     if scheme in ("file", "local") and not path.startswith("/"):
         raise ValueError(f"a file of a URL has a path from the root, such as file:///shared/run7, not {url!r}")
@@ -75,8 +89,9 @@ def check_url(url: str) -> None:
             raise ValueError(f"fsspec knows no scheme {scheme!r}, of {url}") from None
 
 
-def write_copy(value: Any, url: str) -> UrlCopy:
-    """Write a copy of a value to a file below a URL, and return what is known of it. It runs in a job.
+def write_copy(value: Any, url: str, of: str = "") -> UrlCopy:
+    """Write a copy of a value, made by a call of `of`, to a file below a URL, and return what is known of it. It runs
+    in a job.
 
     However it fails, it leaves no part of a file that it could remove.
 
@@ -88,7 +103,8 @@ def write_copy(value: Any, url: str) -> UrlCopy:
     parts = replica_parts(dump_value(value))
     whole = f"{url.rstrip('/')}/{token_hex(16)}"
     digest, size = blake2b(digest_size=32), 0
-    with _saying(f"a copy cannot be written to {url}"):
+    what = f"a copy of the value of {of}" if of else "a copy"
+    with _saying(f"{what} cannot be written to {url}", "; the value stays as it is"):
         system, path = _fsspec().core.url_to_fs(whole)
         try:
             system.makedirs(system._parent(path), exist_ok=True)
@@ -103,7 +119,7 @@ def write_copy(value: Any, url: str) -> UrlCopy:
             with suppress(Exception):
                 system.rm_file(path)
             raise
-    return UrlCopy(whole, size, digest.digest())
+    return UrlCopy(whole, size, digest.digest(), of)
 
 
 def read_copy(copy: UrlCopy) -> Any:
@@ -117,7 +133,7 @@ def read_copy(copy: UrlCopy) -> Any:
     check_url(copy.url)
     data = memoryview(bytearray(copy.size))
     digest, at = blake2b(digest_size=32), 0
-    with _saying(f"the copy {copy.url} cannot be read"):
+    with _saying(f"{copy} cannot be read"):
         system, path = _fsspec().core.url_to_fs(copy.url)
         with system.open(path, "rb", cache_type="none") as file:
             while at < copy.size and (some := file.read(min(_PART_BYTES, copy.size - at))):
@@ -126,7 +142,7 @@ def read_copy(copy: UrlCopy) -> Any:
                 at += len(some)
             longer = bool(file.read(1))
     if at < copy.size or longer or digest.digest() != copy.digest:
-        raise SerializationError(f"the copy {copy.url} is damaged: it is not what was written")
+        raise SerializationError(f"{copy} is damaged: it is not what was written")
     return load_value(replica_payload(data))
 
 
@@ -151,11 +167,13 @@ def _write_all(file: Any, part: memoryview) -> None:
 
 
 @contextmanager
-def _saying(what: str) -> Iterator[None]:
-    """Raise `OSError` that says what could not be done, and at which worker, for whatever a file system raises."""
+def _saying(what: str, then: str = "") -> Iterator[None]:
+    """Raise `OSError` that says what could not be done, at which worker, why, and what follows (`then`), for whatever a
+    file system raises.
+    """
     try:
         yield
     except Exception as error:
         number = error.errno if isinstance(error, OSError) and error.errno is not None else errno.EIO
         why = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
-        raise OSError(number, f"{what} (worker {GVAR.instance}): {why}") from error
+        raise OSError(number, f"{what} (worker {GVAR.instance}): {why}{then}") from error

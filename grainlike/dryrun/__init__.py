@@ -7,6 +7,7 @@ from grainlike._later import later
 if TYPE_CHECKING:
     from grainlike.dryrun._dry_run import dry_run, rehearse, roots_of
     from grainlike.dryrun._plan import Plan, PlannedJob, Unsatisfiable
+    from grainlike.dryrun._workload import rehearsed
 
 __all__ = [
     "Plan",
@@ -14,6 +15,7 @@ __all__ = [
     "Unsatisfiable",
     "dry_run",
     "rehearse",
+    "rehearsed",
     "roots_of",
 ]
 
@@ -26,6 +28,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "Unsatisfiable": "_plan",
             "dry_run": "_dry_run",
             "rehearse": "_dry_run",
+            "rehearsed": "_workload",
             "roots_of": "_dry_run",
         },
     )

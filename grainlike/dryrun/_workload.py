@@ -88,6 +88,8 @@ def rehearsed(
 
 
 def _checked_sizes(sizes: Mapping[str, int]) -> Iterable[tuple[str, int]]:
+    if not isinstance(sizes, Mapping):
+        raise TypeError(f"sizes is a mapping from function names to bytes, not {type(sizes).__name__}")
     for name, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, int):
             raise TypeError(f"sizes[{name!r}] is a number of bytes, not {type(size).__name__}")

@@ -47,8 +47,11 @@ def value_words(node: Node, again: str = "") -> str:
     value = node.reference
     if type(value) is not RemoteValue:
         return ""
-    place = f"is at no worker now, and is made again: {again}" if again else f"{_whereabouts(value)}."
+    ways = "made again, or read from its copy" if value.copy else "made again"
+    place = f"is at no worker now, and is {ways}: {again}" if again else f"{_whereabouts(value, ways)}."
     words = f"Its value, {value.size:,} bytes, {place}"
+    if value.copy:
+        words += f" A copy of it was written to {value.copy}."
     count = 0 if node.record is None else node.record.recomputed
     if not count:
         return words
@@ -56,7 +59,7 @@ def value_words(node: Node, again: str = "") -> str:
     return f"{words} It ran again {times}: workers were lost that alone had its value."
 
 
-def _whereabouts(value: RemoteValue) -> str:
+def _whereabouts(value: RemoteValue, ways: str) -> str:
     where, here = value.fetcher.where(value.id), value.fetched
     if where:
         return f"is at {', '.join(where)}{', and in this program' if here else ''}"
@@ -65,4 +68,4 @@ def _whereabouts(value: RemoteValue) -> str:
         left = "; this program has it" if here else ""
         return f"is lost at all workers, and can never be made again: {lost}{left}"
     here_too = "in this program, and " if here else ""
-    return f"is {here_too}at no worker now: if a job needs it, it is made again where it can be"
+    return f"is {here_too}at no worker now: if a job needs it, it is {ways} where it can be"

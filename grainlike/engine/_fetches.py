@@ -154,8 +154,8 @@ def staying_values(nodes: Iterable[Node]) -> list[RemoteValue]:
     return leaves
 
 
-def copy_made(value: RemoteValue, reader: RemoteValue) -> None:
-    """Have the call that made `reader` read the durable copy of `value`, whenever that is needed and lost.
+def copy_made(value: RemoteValue, reader: RemoteValue, url: str) -> None:
+    """Have the call that made `reader` read the durable copy of `value`, at `url`, whenever that is needed and lost.
 
     Raises:
         GraphError: they are values of two executors.
@@ -169,6 +169,7 @@ def copy_made(value: RemoteValue, reader: RemoteValue) -> None:
     fetcher.check(0)
     assert fetcher.source is not None
     fetcher.source.copied(value.id, reader.id)
+    value.copy = url
 
 
 def _leaves(nodes: Iterable[Node]) -> list[RemoteValue]:

@@ -10,7 +10,7 @@ from grainlike.client import ConnectionSettings, RemoteHead
 from grainlike.engine import retrieved_elsewhere
 from grainlike.errors import GraphError, SessionError
 from grainlike.executor._executor import Executor
-from grainlike.graph import Delayed, RunsIn, State, StreamNode, excuse, node_behind, unfinished_nodes
+from grainlike.graph import Delayed, Node, RunsIn, State, StreamNode, excuse, node_behind, unfinished_nodes
 from grainlike.joblogging import JobLogging
 from grainlike.net import RETURN_S
 from grainlike.wire import MOST_NAMES
@@ -169,10 +169,9 @@ class ConnectedExecutor(Executor):
         except (RuntimeError, ValueError):
             excuse(unfinished_nodes([node]))  # the error says it all
             raise
-        if node.place is not RunsIn.REMOTE or isinstance(node, StreamNode) or node.state is not State.LAZY:
-            raise GraphError(
-                f"{node.function.name} can not be given a name: that takes a call with resources, unstarted"
-            )
+        why = _why_nameless(node)
+        if why:
+            raise GraphError(why)
         self._remote.give_name(name, placeholder, node)
         self.watch(node, retrieved_elsewhere)
         self.start([node])
@@ -243,3 +242,23 @@ def check_name(name: object, of: str) -> None:
 def _check_seconds(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         raise ValueError(f"{name} is a number of seconds, zero or more; {value!r} is not")
+
+
+def _why_nameless(node: Node) -> str:
+    """Return why a placeholder can not be given a name; empty where it can."""
+    call = node.function.name
+    if node.place is RunsIn.INLINE:
+        made = next((dep.function.name for dep in node.deps if dep.place is RunsIn.REMOTE), "")
+        of = f" of {made}" if made else ""
+        return (
+            f"a part of a value, or what an operator gives, can not be given a name: name the call{of} that gives the "
+            "value, and take the part, or apply the operator, where it is needed"
+        )
+    if isinstance(node, StreamNode):
+        return f"{call} can not be given a name: it is a stream, and its items go to the program that reads them"
+    if node.place is not RunsIn.REMOTE:
+        return (
+            f"{call} can not be given a name: it runs in this program, as it asks for no resources; "
+            f"({call} @ Cores(1))(...) runs on a worker"
+        )
+    return "" if node.state is State.LAZY else f"{call} can not be given a name: it has been started already"

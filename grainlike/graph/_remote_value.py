@@ -50,15 +50,17 @@ class RemoteValue:
     """Value of job `id` that stays at workers: `size` bytes, which `fetcher` brings here when they are needed.
 
     Once they were, it is `fetched`: whoever needs it in the program has `value`, and jobs still have the reference.
-    When the program refers to it no more, its workers may drop it.
+    When the program refers to it no more, its workers may drop it. `copy` is the URL to which the program had a copy
+    written last.
     """
 
-    __slots__ = ("fetched", "fetcher", "id", "size", "value")
+    __slots__ = ("copy", "fetched", "fetcher", "id", "size", "value")
 
     def __init__(self, fetcher: ValueFetcher, job: int, size: int) -> None:
         self.fetcher: ValueFetcher = fetcher
         self.id: int = job
         self.size: int = size
+        self.copy: str = ""
         self.fetched: bool = False
         self.value: Any = None
 

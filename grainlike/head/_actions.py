@@ -326,9 +326,7 @@ class ActionExecutor:
     def _tell_clients(self, number: int, words: str) -> None:
         for reply_to, relayed in _of_clients([self._state.jobs[number]]):
             reply_to.post(Warned(words, relayed[0].child))
-        owner = self._state.owners.of(number)
-        if owner is not None:  # it runs again for a value of theirs, and is no call that they wait for
-            owner.post(Warned(words))
+        self._values.clients.warn(number, words)  # it may run again for a value, and is no call that they wait for
 
     def _unfit(self, action: InputsUnfit) -> None:
         """End jobs whose inputs fit into no store, or warn of them where one may come that is large enough."""

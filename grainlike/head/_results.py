@@ -5,6 +5,7 @@ Items of streams that come from workers, and the credit that goes back.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
@@ -25,6 +26,8 @@ from grainlike.scheduler import FunctionTimed, HeadEvent, LineageDropped, Values
 from grainlike.wire import Buffer, Code, Completed, Credit, Items, Parcel, unpack_parcels
 
 __all__ = ["ResultHandler", "take_items"]
+
+logger = logging.getLogger("grainlike")
 
 
 _CODES = tuple(Code)
@@ -210,6 +213,10 @@ class ResultHandler:
         self._state.counters.recomputed += not job.reads_copy
         words = told_of_error(parcel[0]) if code in (Code.FAILED, Code.OUT_OF_MEMORY) else code.name.lower()
         self._history.ended(job, _OUTCOMES.get(code, "failed"), "" if good else words)
+        if job.reads_copy and not good:
+            said = f"{words.removesuffix('.')}. The value is at no worker, and is made again if it may be"
+            logger.warning("%s", said)
+            self._values.warn(job.id, said)
 
     def _relay(self, job: Job, code: Code, parcel: Parcel, size: int) -> None:
         """Deliver the outcome of a job that came over a link to its submitter."""

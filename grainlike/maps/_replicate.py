@@ -5,7 +5,7 @@ worker.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
+from functools import lru_cache
 from typing import Any, Literal, overload
 
 import anyio
@@ -74,7 +74,12 @@ async def replicate(
         await replicate([left_, right_], "all")
         await replicate(model_, to="s3://bucket/run7")
     """
-    count = None if copies is None and to is not None else _count(copies)
+    if copies is None and to is None:
+        raise TypeError(
+            'replicate takes a number of replicas, or "all", not nothing: replicate(r_, 2), or a URL for a copy: '
+            'replicate(r_, to="s3://bucket/run7")'
+        )
+    count = None if copies is None else _count(copies)
     if to is not None:
         from grainlike.calls import check_url  # programs without do without
 
@@ -116,12 +121,12 @@ def _count(copies: object) -> int:
     return min(copies, _MOST)
 
 
-@cache
-def _copying() -> tuple[DelayedFn[..., Any], DelayedFn[..., Any]]:
-    """Return the functions of jobs that write and read a copy."""
+@lru_cache(maxsize=256)
+def _copying(maker: str) -> tuple[DelayedFn[..., Any], DelayedFn[..., Any]]:
+    """Return the functions of jobs that write and read a copy of a value, which a call of `maker` has made."""
     from grainlike.calls import read_copy, write_copy
 
-    return delayed(write_copy), delayed(read_copy)
+    return delayed(write_copy, name=f"copy of {maker}"), delayed(read_copy, name=f"reading the copy of {maker}")
 
 
 async def _copy_to_url(nodes: Iterable[Node], url: str) -> None:
@@ -133,14 +138,17 @@ async def _copy_to_url(nodes: Iterable[Node], url: str) -> None:
         OSError, SerializationError: one cannot be written, or read back as it was written.
         ResourceError: the bytes that were read back do not stay at workers, so nothing could be made of them there.
     """
-    write, read = _copying()
-    requests = {value: least_request(node.request) for node in nodes for value in staying_values([node])}
-    writes = {value: (write @ request)(delayed_value(value), url) for value, request in requests.items()}
+    makers = {value: node for node in nodes for value in staying_values([node])}
+    writes, reads = dict[RemoteValue, Delayed[Any]](), dict[RemoteValue, Delayed[Any]]()
+    for value, node in makers.items():
+        write, maker = _copying(node.function.name)[0], node.function.name
+        writes[value] = (write @ least_request(node.request))(delayed_value(value), url, maker)
     copies = dict(zip(writes, await gather(writes.values()), strict=True))
-    reads = {value: (read @ requests[value])(copy) for value, copy in copies.items()}
+    for value, node in makers.items():
+        reads[value] = (_copying(node.function.name)[1] @ least_request(node.request))(copies[value])
     await wait(reads.values())
     for value, read_ in reads.items():
-        copy_made(value, _read_back(read_, url))
+        copy_made(value, _read_back(read_, url), copies[value].url)
 
 
 def _read_back(read_: Delayed[Any], url: str) -> RemoteValue:

@@ -17,7 +17,7 @@ from grainlike.client import call
 from grainlike.executor import Executor
 from grainlike.net import accesses_for, find_access, make_credentials, parse_address, write_access
 from grainlike.resources import Cores, Request
-from grainlike.testing._nodes import FIRST_CORE, NodeProcess, Relay, with_own_cores
+from grainlike.testing._nodes import FIRST_CORE, NodeProcess, Relay, checked_offer, checked_offers, with_own_cores
 from grainlike.wire import AskJobs, JobsAre
 
 if TYPE_CHECKING:
@@ -66,11 +66,7 @@ class Cluster:
         on_failure: Literal["fail_fast", "continue"] = "fail_fast",
         timeout: float = 60.0,
     ) -> None:
-        if not isinstance(nodes, Sequence) or isinstance(nodes, str):
-            raise TypeError(f"nodes are what each of them offers, as [Cores(4), Cores(4)], not {nodes!r}")
-        if not nodes:
-            raise ValueError("a cluster has one node or more")
-        self._offers = [_checked(node) for node in nodes]
+        self._offers = checked_offers(nodes)
         self._timeout = timeout
         self._nodes: dict[str, NodeProcess] = {}
         self._relay: Relay | None = None
@@ -154,7 +150,7 @@ class Cluster:
 
             name = await cluster.start_worker(Cores(8))
         """
-        name = await self._start(_checked(offer))
+        name = await self._start(checked_offer(offer))
         with anyio.fail_after(self._timeout):
             await self._connected()
         return name
@@ -312,10 +308,3 @@ class Cluster:
             lines = [f"  job {job.job}, {job.name}: {job.state}" for job in left.jobs]
             more = [f"  and {left.total - len(lines)} more"] if left.total > len(lines) else []
             raise AssertionError("\n".join([f"{left.total} jobs have not ended:", *lines, *more]))
-
-
-def _checked(offer: object) -> Request:
-    """Return the offer of a node. Raises `TypeError` if it is no request."""
-    if not isinstance(offer, Request):
-        raise TypeError(f"a node is what it offers, as Cores(4) & GPUs(1), not {offer!r}")
-    return offer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self, TypeVar
@@ -15,12 +16,33 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from grainlike.resources import Request
 
-__all__ = ["FIRST_CORE", "NodeProcess", "Relay", "with_own_cores"]
+__all__ = ["FIRST_CORE", "NodeProcess", "Relay", "checked_offer", "checked_offers", "with_own_cores"]
 
 StreamT = TypeVar("StreamT")
 
 FIRST_CORE = 32768
 """First id of a core that no machine has: it is given out and shown, and nothing is pinned to it."""
+
+
+def checked_offers(nodes: Sequence[Request]) -> list[Request]:
+    """Return the offers of the nodes of a cluster.
+
+    Raises:
+        TypeError: they are no sequence of requests.
+        ValueError: there are none.
+    """
+    if not isinstance(nodes, Sequence) or isinstance(nodes, str):
+        raise TypeError(f"nodes are what each of them offers, as [Cores(4), Cores(4)], not {nodes!r}")
+    if not nodes:
+        raise ValueError("a cluster has one node or more")
+    return [checked_offer(node) for node in nodes]
+
+
+def checked_offer(offer: object) -> Request:
+    """Return the offer of a node. Raises `TypeError` if it is no request."""
+    if not isinstance(offer, Request):
+        raise TypeError(f"a node is what it offers, as Cores(4) & GPUs(1), not {offer!r}")
+    return offer
 
 
 class NodeProcess:

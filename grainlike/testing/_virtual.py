@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from grainlike.dryrun import rehearse, roots_of
+from grainlike.dryrun import rehearse, rehearsed, roots_of
 from grainlike.graph import Delayed, excuse, unfinished_nodes
 from grainlike.resources import Cores, Request, offer_of
 from grainlike.simulation import NodePlan
+from grainlike.testing._nodes import checked_offer, checked_offers
 
 if TYPE_CHECKING:
     from grainlike.dryrun import Plan
@@ -33,8 +34,9 @@ class VirtualCluster:
         sizes: bytes of large values by the name of the function, as `dry_run` takes them.
 
     Raises:
-        ValueError: there are no nodes.
-        ResourceSpecError: a node is no offer.
+        TypeError: a node is no request, or some seconds or bytes are no numbers.
+        ValueError: there are no nodes, or some seconds or bytes are negative or not finite.
+        ResourceSpecError: a node asks for what no worker offers.
 
     Example::
 
@@ -52,27 +54,29 @@ class VirtualCluster:
         default: float | None = None,
         sizes: Mapping[str, int] | None = None,
     ) -> None:
-        if not nodes:
-            raise ValueError("a cluster has one node or more")
-        self._nodes = {f"n{number}": NodePlan(offer_of(node, own_cores=())) for number, node in enumerate(nodes, 1)}
+        offers = enumerate(checked_offers(nodes), 1)
+        self._nodes = {f"n{number}": NodePlan(offer_of(node, own_cores=())) for number, node in offers}
+        rehearsed([], durations, default, sizes)  # for its errors, before anybody relies on them
         self._durations, self._default, self._sizes = durations, default, sizes
 
     def start_worker(self, offer: Request = Cores(2), *, at: float) -> str:  # noqa: B008 - a constant
         """Let one more node join after `at` seconds, and return its name. Nodes are added in the order of time.
 
         Raises:
-            ResourceSpecError: `offer` is no offer.
+            TypeError: `offer` is no request, or `at` no number.
+            ResourceSpecError: `offer` asks for what no worker offers.
             ValueError: `at` is not after 0, or before another node that was added.
 
         Example::
 
             assert virtual.start_worker(Cores(8), at=60) == "n2"
         """
+        _check_seconds(at)
         latest = max(node.joins_at for node in self._nodes.values())
         if not 0 < at < inf or at < latest:
             raise ValueError(f"a node joins after 0 s, and after those that were added before, not at {at!r}")
         name = f"n{len(self._nodes) + 1}"
-        self._nodes[name] = NodePlan(offer_of(offer, own_cores=()), joins_at=at)
+        self._nodes[name] = NodePlan(offer_of(checked_offer(offer), own_cores=()), joins_at=at)
         return name
 
     def stop_worker(self, name: str, *, at: float) -> None:
@@ -80,12 +84,16 @@ class VirtualCluster:
 
         Raises:
             KeyError: there is no node of that name.
+            TypeError: `at` is no number.
             ValueError: `at` is not after the node has joined.
 
         Example::
 
             virtual.stop_worker("n1", at=900)
         """
+        _check_seconds(at)
+        if name not in self._nodes:
+            raise KeyError(f"there is no node {name!r}: there are {', '.join(self._nodes)}")
         node = self._nodes[name]
         if not node.joins_at < at < inf:
             raise ValueError(f"{name} leaves after it has joined, at {node.joins_at:g} s, not at {at!r}")
@@ -109,3 +117,8 @@ class VirtualCluster:
         nodes = unfinished_nodes(roots_of(placeholders))
         excuse(nodes)
         return await rehearse(nodes, list(self._nodes.values()), self._durations, self._default, self._sizes)
+
+
+def _check_seconds(at: object) -> None:
+    if isinstance(at, bool) or not isinstance(at, int | float):
+        raise TypeError(f"at is a number of seconds, not {type(at).__name__}")

@@ -89,7 +89,12 @@ async def test_any_number_may_be_larger_than_there_are_workers() -> None:
         assert info(a_).where == ("local",)
 
 
-@pytest.mark.parametrize("copies", [None, 1.5, True, delayed_value(2)])
+async def test_without_a_number_and_a_url_it_says_what_to_write() -> None:
+    with pytest.raises(TypeError, match=r"not nothing: replicate\(r_, 2\), or a URL for a copy: replicate\(r_, to="):
+        await replicate(5)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("copies", [1.5, True, delayed_value(2)])
 async def test_what_is_no_number_is_refused(copies) -> None:
     async with Executor(local=Cores(1)):
         with pytest.raises(TypeError, match=r"number of replicas, or .all., not"):

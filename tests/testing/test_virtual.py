@@ -69,3 +69,33 @@ async def test_mistakes_are_told_where_they_are_made():
             virtual.start_worker(at=at)
     with pytest.raises(ValueError, match="leaves after"):
         virtual.stop_worker("n2", at=50)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"nodes": Cores(4)}, r"nodes are what each of them offers, as \[Cores\(4\), Cores\(4\)\], not Cores\(4\)"),
+        ({"nodes": 4}, "nodes are what each of them offers, .* not 4"),
+        ({"nodes": [4]}, r"a node is what it offers, as Cores\(4\) & GPUs\(1\), not 4"),
+        ({"durations": 5}, "durations is a mapping from function names to seconds, or a function, not int"),
+        ({"durations": {"fit": "b"}}, r"durations\['fit'\] is a number of seconds, not str"),
+        ({"default": "x"}, "default is a number of seconds, not str"),
+        ({"sizes": 5}, "sizes is a mapping from function names to bytes, not int"),
+    ],
+)
+def test_what_is_of_another_type_is_refused_where_it_is_written(wrong, words):
+    with pytest.raises(TypeError, match=words):
+        VirtualCluster(**{"nodes": [Cores(1)], "durations": {"fit": 1}, **wrong})
+
+
+@pytest.mark.parametrize("at", ["x", None, True])
+def test_times_are_numbers(at):
+    virtual = VirtualCluster([Cores(1)], durations={})
+    with pytest.raises(TypeError, match="at is a number of seconds, not"):
+        virtual.start_worker(at=at)
+    with pytest.raises(TypeError, match="at is a number of seconds, not"):
+        virtual.stop_worker("n1", at=at)
+    with pytest.raises(TypeError, match="a node is what it offers"):
+        virtual.start_worker(4, at=1)
+    with pytest.raises(KeyError, match="there is no node 'n7': there are n1"):
+        virtual.stop_worker("n7", at=1)

@@ -105,6 +105,16 @@ def test_a_copy_that_is_gone_is_an_error_that_names_it(tmp_path: Path) -> None:
         read_copy(copy)
 
 
+def test_errors_name_what_made_the_value_and_what_follows(tmp_path: Path) -> None:
+    copy = write_copy(b"x", tmp_path.as_uri(), "train")
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(b"y")
+    with pytest.raises(SerializationError, match=f"^the copy of the value of train at {copy.url} is damaged"):
+        read_copy(copy)
+    with pytest.raises(OSError, match=r"a copy of the value of train cannot be .*; the value stays as it is$"):
+        write_copy(b"x", path.as_uri(), "train")
+
+
 def test_a_directory_without_rights_is_named_with_the_reason() -> None:
     with TemporaryDirectory(dir="/tmp") as folder, no_root():
         place = Path(folder) / "closed"
@@ -139,6 +149,7 @@ def test_what_a_file_system_raises_of_its_own_is_told_as_an_error_of_writing() -
         ("", "takes a URL such as"),
         ("memory://run7", "in the memory of one process"),
         ("simplecache::memory://run7", "in the memory of one process"),
+        ("dir://run7", "dir://run7 does not say which file system has the files: replicate takes the URL of the place"),
         ("nowhere://run7", "fsspec knows no scheme 'nowhere', of nowhere://run7"),
     ],
 )

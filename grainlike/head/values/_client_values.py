@@ -38,6 +38,7 @@ from grainlike.wire import (
     ValueInterest,
     ValuesAt,
     ValuesGone,
+    Warned,
     pack_parcels,
     split_by_count,
 )
@@ -211,6 +212,12 @@ class ClientValues:
         """Tell clients of values that other workers have now."""
         if isinstance(event, ReplicasArrived | ReplicasGone):
             self.tell_where(event.values)
+
+    def warn(self, value: int, words: str) -> None:
+        """Warn the client which owns a value, if one does."""
+        owner = self._state.owners.of(value)
+        if owner is not None:
+            owner.post(Warned(words))
 
     def at(self, worker: int) -> list[int]:
         """Return the values of clients of which a worker has a replica."""

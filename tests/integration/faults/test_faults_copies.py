@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from far import books, far_workers, far_workers_of_client, lose
+from far import books, far_workers, far_workers_of_client, head_of, lose
 from heads import head_process, listens
 from limits import LIMIT_S
 from test_faults_values import LARGE, at_rest, lines, make, size_of
-from waiting import until
+from waiting import logged, until
 
 from grainlike import Cores, Executor, Retry, ValueLostError, connect, delayed, gather, info, replicate
 
@@ -96,11 +96,14 @@ async def test_where_nothing_can_be_written_the_error_says_so_and_the_value_stay
     place.write_text("no directory")
     async with far(start_worker, "n1") as (executor, _):
         a_ = once(LARGE)
-        with pytest.raises(OSError, match=rf"cannot be written to {place.as_uri()} \(worker n1\): "):
+        with pytest.raises(OSError, match=r"^\[Errno \d+\] a copy of the value of make cannot be ") as told:
             await replicate(a_, to=place.as_uri())
+        assert f"cannot be written to {place.as_uri()} (worker n1): " in str(told.value)
+        assert str(told.value).endswith("; the value stays as it is")
+        assert "write_copy" not in "".join(told.value.__notes__)
         assert info(a_).where == ("n1",)
         assert len(await a_) == LARGE
-        del a_
+        del a_, told  # its traceback has the value, too
         await at_rest(executor)
 
 
@@ -153,3 +156,24 @@ async def test_a_head_that_was_killed_still_knows_the_copy_of_a_named_call(start
         for head in heads:
             head.kill()
             head.communicate()
+
+
+async def test_explain_tells_of_the_copy_and_a_warning_of_one_that_cannot_be_read(far, start_worker, place, caplog):
+    async with far(start_worker, "n1") as (executor, workers):
+        a_ = (make @ Cores(1))(LARGE)
+        await replicate(a_, to=place.as_uri())
+        (path,) = place.iterdir()
+        written = f"A copy of it was written to {path.as_uri()}."
+        assert str(await executor.explain(a_)).endswith(f"is at n1. {written}")
+        await lose(executor, workers, "n1")
+        await until(lambda: info(a_).where == ())
+        said = f"if a job needs it, it is made again, or read from its copy where it can be. {written}"
+        assert str(await executor.explain(a_)).endswith(said)
+        path.unlink()
+        start_worker(executor.address, name="n2")
+        assert len(await a_) == LARGE
+        times = 1 if head_of(executor) is getattr(executor._service, "head", None) else 2  # the head's own, and ours
+        for warning in await logged(caplog, "The value is at no worker", times):
+            assert "the copy of the value of make at" in warning
+            assert path.as_uri() in warning
+            assert "read_copy" not in warning

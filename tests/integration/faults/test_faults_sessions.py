@@ -212,10 +212,12 @@ async def test_what_can_have_no_name_is_refused_with_words(monkeypatch):
             r_ = ex.name("r", (square @ Cores(1))(2))
             for name, placeholder, error, words in (
                 ("r", (square @ Cores(1))(2), SessionError, "something named 'r'"),
-                ("s", r_ + 1, GraphError, "takes a call with resources, unstarted"),
-                ("s", square(2), GraphError, "takes a call with resources, unstarted"),
-                ("s", start((square @ Cores(1))(2)), GraphError, "takes a call with resources, unstarted"),
-                ("s", (count @ Cores(1))(), GraphError, "takes a call with resources, unstarted"),
+                ("s", r_ + 1, GraphError, "name the call of square that gives the value, and take the part"),
+                ("s", r_[0], GraphError, "^a part of a value, or what an operator gives, can not be given a name"),
+                ("s", r_[0] + 1, GraphError, "name the call that gives the value"),
+                ("s", square(2), GraphError, r"no resources; \(square @ Cores\(1\)\)\(...\) runs on a worker"),
+                ("s", start((square @ Cores(1))(2)), GraphError, "square can not be given a name: it has been started"),
+                ("s", (count @ Cores(1))(), GraphError, "count can not be given a name: it is a stream"),
                 ("", (square @ Cores(1))(2), ValueError, "1 to 255 printable characters"),
             ):
                 with pytest.raises(error, match=words):
