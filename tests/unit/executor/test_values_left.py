@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from values_world import Peer, World, breaks, returns
 
+from grainlike.head._shared_memory import ObjectStore
+from grainlike.head.values._mover import ValueMover
 from grainlike.payload import dump_value
 from grainlike.scheduler import (
     PROGRAM,
@@ -171,6 +173,17 @@ class Trial:
         (returns if peer.away else breaks)(self.world, peer)
         self.conclude()
 
+    def restart(self) -> None:
+        """Make the head again from its state; what its own program had is gone, and workers come back by and by."""
+        world = self.world
+        for peer in self.peers:
+            if not peer.away:
+                breaks(world, peer)
+        world.mover = ValueMover(world.state, ObjectStore(), world.told.append)
+        world.mover.restore()
+        world.mover.flush()
+        self.conclude()
+
     def lose(self) -> None:
         """Lose a worker."""
         if len(self.peers) > 1:
@@ -195,8 +208,8 @@ class Trial:
         steps += [self.hear, self.begin, self.say, self.pull] * 5
         for at in range(ROUNDS):
             self.dice.choice(steps)()
-            if at % 60 == 59 and self.dice.random() < 0.7:
-                self.lose()
+            if at % 60 == 59:
+                self.dice.choice([self.lose, self.lose, self.restart, lambda: None])()
         while self.where:
             self.release()
         for peer in self.peers:
