@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Coroutine, Generator, Iterator
 from typing import Any, Generic, TypeVar, cast, final
 
 from grainlike.graph._function import Function, operation
@@ -179,4 +179,7 @@ def node_of(placeholder: object) -> Node:
     """
     if isinstance(placeholder, Placeholder):
         return placeholder._node
-    raise TypeError(f"expected a placeholder, such as `fn(x)` gives, not {type(placeholder).__name__}")
+    what = type(placeholder).__name__
+    if isinstance(placeholder, Coroutine):
+        what += ": await it, or run it as a task of the event loop (`asyncio.create_task`, a task group)"
+    raise TypeError(f"expected a placeholder, such as `fn(x)` gives, not {what}")

@@ -118,6 +118,15 @@ def test_questions_are_for_placeholders(ask: Any, thing: Any) -> None:
         ask(thing)
 
 
+def test_a_coroutine_is_said_to_be_one_for_a_task() -> None:
+    async def program() -> None: ...
+
+    coroutine = program()
+    with pytest.raises(TypeError, match=r"not coroutine: await it, or run it as a task .* \(`asyncio\.create_task`"):
+        start(coroutine)
+    coroutine.close()
+
+
 def test_the_last_one_registered_is_asked(resolver: Any) -> None:
     assert current_resolver(node_of(delayed_value(1))) is resolver
     other: Any = object()
