@@ -6,7 +6,7 @@ import os
 
 from simtest.fleet import simulate_fleet
 
-SEEDS = int(os.environ.get("GRAINLIKE_TEST_SEEDS", "800")) // 8
+SEEDS = int(os.environ.get("GRAINLIKE_TEST_SEEDS", "400")) // 8
 
 
 def test_every_rule_holds_and_the_worlds_are_busy():
