@@ -25,6 +25,7 @@ from typing import Any
 from grainlike.engine._fetches import Fetcher, InputFetches
 from grainlike.engine._interfaces import CallCache, CallRunner, JobRunner
 from grainlike.engine._left_to_jobs import becomes_job, is_for_jobs, is_for_one_job
+from grainlike.engine._operator_notes import note_operator
 from grainlike.engine._unretrieved import log_if_unretrieved
 from grainlike.errors import GraphError
 from grainlike.eventloop import new_wakeup
@@ -354,6 +355,7 @@ class Engine:
             try:
                 value = node.apply_by_reference() if self._stays else node.apply()
             except BaseException as error:  # noqa: BLE001 - an operator's own error is its awaiters', SystemExit too
+                note_operator(error, node)
                 self._ended.appendleft((node, False, error))
             else:
                 self._ended.appendleft((node, True, value))

@@ -75,3 +75,40 @@ async def test_an_open_executor_applies_them_itself():
         node: Node = node_behind(r_)
         assert await r_ == 3
         assert node.owner is executor
+
+
+@delayed
+def large(number: int) -> bytes:
+    return bytes([number]) * 300_000
+
+
+async def test_the_error_of_an_operator_names_the_calls_that_gave_its_values():
+    async with Executor(local=Cores(1)):
+        for operation, words in (
+            (lambda: (large @ Cores(1))(3) + "x", "operator +, in this program, on the value of large (job {job})"),
+            (lambda: (large @ Cores(1))(3)[10**9], "an index, in this program, on the value of large (job {job})"),
+            (lambda: three() + "x", "operator +, in this program, on the value of three"),
+        ):
+            wrong_ = operation()
+            (made_,) = wrong_._node.deps
+            with pytest.raises((TypeError, IndexError)) as told:
+                await wrong_
+            job = 0 if made_.record is None else made_.record.job
+            assert told.value.__notes__ == ["grainlike: " + words.format(job=job)]
+            with pytest.raises((TypeError, IndexError)) as again:
+                await wrong_
+            assert again.value.__notes__ == told.value.__notes__
+
+
+async def test_an_error_that_takes_no_notes_is_raised_as_it_is():
+    class Odd(Exception):
+        def __init__(self) -> None:
+            self.__notes__ = 5
+
+    class Bad:
+        def __add__(self, other: object) -> object:
+            raise Odd
+
+    async with Executor(local=None):
+        with pytest.raises(Odd):
+            await (delayed(Bad)() + 1)
