@@ -68,7 +68,9 @@ class ResourceError(GrainlikeError, RuntimeError):
 
 
 class StoreFullError(ResourceError):
-    """Raised when a job gave a value for which its worker has no room, in shared memory or on disk; says both sizes."""
+    """Raised when a job gave a value for which its worker has no room, in shared memory or on disk. Names the worker,
+    both sizes, whether the store is too small or in use, and what would help.
+    """
 
 
 class UnsatisfiableError(ResourceError):

@@ -19,6 +19,7 @@ from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._near_words import inputs_wait
 from grainlike.scheduler.planning._planner import Planner
 from grainlike.scheduler.planning._reservation import Reservation
+from grainlike.scheduler.values._bytes_text import bytes_text
 from grainlike.wire import Wait
 
 if TYPE_CHECKING:
@@ -177,6 +178,13 @@ def _before(job: HeadJob) -> int:
     return jobs.index(job) if job in jobs else len(jobs)
 
 
+def _where_room_is(worker: WorkerState, job: HeadJob, planner: Planner) -> str:
+    """Return that what a job gives has no room at a worker, and where it has."""
+    other = planner.consumers.where_room_is(worker, job)
+    assert other is not None, "there is another with room"
+    return f"its function gave {bytes_text(job.fn.gives)}, for which {worker.name} has no room; {other.name} has"
+
+
 def _room(base: Explanation, job: HeadJob, workers: list[WorkerState], planner: Planner, now: float) -> Explanation:
     """Return what keeps the oldest job of a class from the worker that comes nearest."""
     shape = job.cls.shapes[0]
@@ -192,6 +200,9 @@ def _room(base: Explanation, job: HeadJob, workers: list[WorkerState], planner: 
     if len(in_time) >= shape.nodes > len(in_time) - len(crowded) and planner.consumers.holds_back(job, now):
         why = f"{crowded[0].name} has little left for values, and jobs go first whose ends free some"
         return replace(base, reason="store", nearest=crowded[0].name, why=why)
+    lacking = [worker for worker in crowded if planner.consumers.where_room_is(worker, job) is not None]
+    if len(in_time) >= shape.nodes > len(in_time) - len(lacking):
+        return replace(base, reason="store", nearest=lacking[0].name, why=_where_room_is(lacking[0], job, planner))
     lent = [worker for worker in in_time if not planner.may_borrow(worker, job, shape)]
     if len(in_time) >= shape.nodes > len(in_time) - len(lent):
         return replace(base, reason="lent", nearest=lent[0].name, holders=_lenders(lent[0]))

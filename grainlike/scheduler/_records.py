@@ -48,7 +48,7 @@ _QUEUED = JobState.QUEUED
 class HeadFunction:
     """Record of a function: how long its jobs take, and when a failed or lost one is tried again."""
 
-    __slots__ = ("backoff", "id", "losses", "on_timeout", "retries", "times")
+    __slots__ = ("backoff", "gives", "id", "losses", "on_timeout", "retries", "times")
 
     def __init__(self, told: FunctionDefined) -> None:
         self.id: int = told.fn
@@ -57,6 +57,8 @@ class HeadFunction:
         self.backoff: tuple[float, float, float] | None = told.backoff
         self.on_timeout: bool = told.on_timeout
         self.times: RunTimes = RunTimes()
+        self.gives: int = 0
+        """Bytes of the largest of its values that stayed at a worker."""
 
     @property
     def is_quick(self) -> bool:

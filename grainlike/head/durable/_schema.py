@@ -136,6 +136,7 @@ _MOVES = Conversion(
         "ValueState": _put(copies=1, durable=None, unreached=False, first_to=0, origin=0),
         "KeptCalls": _put(_readers={}),
         "JobsRevived": _put(by_copy=False),
+        "HeadFunction": _put(gives=0),
         "ValueTable": _put(
             stored={}, moved={}, spare={}, single={}, crowded={}, freed=[], placed=[], primaries=Primaries(), filled={}
         ),

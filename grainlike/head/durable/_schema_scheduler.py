@@ -106,7 +106,7 @@ DeepestFirst scheduler._records.DeepestFirst: _heap
 RequestClass scheduler._records.RequestClass: aged blocked_job blocked_since claim client could_since early entry id
     in_order is_simple isolate kind may_be_ahead names near needs passed_since place priority queue request root shapes
     timed visits warned wide_on
-HeadFunction scheduler._records.HeadFunction: backoff id losses on_timeout retries times
+HeadFunction scheduler._records.HeadFunction: backoff gives id losses on_timeout retries times
 HeadJob scheduler._records.HeadJob: age attempt cancelled cls fn id own rare sent shape state worker
 ExtraState scheduler._records.ExtraState: again_at cancelled_at committed data depth failures family losses parent
     root size tree_age
@@ -140,7 +140,7 @@ ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began direct is_safet
 ValueTable scheduler.values._table.ValueTable: _workers bare crowded drops ended filled forgotten freed idle moved
     parked placed primaries single spare stirred stored unwanted values
 Spares scheduler.values._spares.Spares: _leaving _overdrafts _table _told
-Consumers scheduler.planning._consumers.Consumers: _active _start_on _table
+Consumers scheduler.planning._consumers.Consumers: _active _rooms _start_on _table
 Overdrafts scheduler.values._overdrafts.Overdrafts: _leaving _table _transfers _workers workers
 Primaries scheduler.values._primaries.Primaries: listed
 Relocation scheduler.values._relocations.Relocation: job target

@@ -3,6 +3,9 @@
 A consumer is the last unfinished job that needs some value, so that its end may free that. Other jobs start at a
 crowded worker only while no consumer runs, is on its way to its inputs, or could start now. So nothing waits for what
 waits itself, and what holds something is never held up: jobs of jobs go on, and so does what makes a lost value again.
+
+Nor do jobs start there whose function gave more, so far, than the worker has room for, while another one that could run
+them has room: they would fail, or exceed the store.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from grainlike.scheduler._records import HeadJob, Shape
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._reservation import Reservation
+from grainlike.scheduler.values._rooms import Rooms
 from grainlike.scheduler.values._table import ValueTable
 from grainlike.wire import Wait
 
@@ -23,12 +27,13 @@ _StartOn = Callable[[HeadJob, Shape, float], WorkerState | None]
 
 
 class Consumers:
-    """Says which jobs may start at crowded workers. `table` is the scheduler's own, not a copy."""
+    """Says which jobs may start at crowded workers. `table` and `rooms` are the scheduler's own, not copies."""
 
-    __slots__ = ("_active", "_start_on", "_table")
+    __slots__ = ("_active", "_rooms", "_start_on", "_table")
 
-    def __init__(self, table: ValueTable, start_on: _StartOn) -> None:
+    def __init__(self, table: ValueTable, rooms: Rooms, start_on: _StartOn) -> None:
         self._table = table
+        self._rooms = rooms
         self._start_on = start_on
         self._active: bool | None = None
 
@@ -36,10 +41,12 @@ class Consumers:
         """Look anew, when that is first asked for, whether a consumer runs or could start."""
         self._active = None
 
-    def may_start(self, job: HeadJob, now: float) -> bool:
-        """Return True if a job may start at a crowded worker."""
+    def may_start(self, worker: WorkerState, job: HeadJob, now: float) -> bool:
+        """Return True if a job may start at a worker, which is crowded."""
         if self._goes_on(job):
             return True
+        if self._rooms.has_more_elsewhere(worker, job) is not None:
+            return False
         if self._active is None:
             self._active = self._is_any_active(now)
         return not self._active
@@ -47,6 +54,10 @@ class Consumers:
     def heeded_by(self, job: HeadJob, reservations: Iterable[Reservation]) -> list[Reservation]:
         """Return the reservations of a crowded worker that a job heeds: a consumer those of consumers."""
         return [held for held in reservations if self._goes_on(held.job) or not self._goes_on(job)]
+
+    def where_room_is(self, worker: WorkerState, job: HeadJob) -> WorkerState | None:
+        """Return the worker for which a job waits, as this one, which is crowded, has no room for what it gives."""
+        return None if self._goes_on(job) else self._rooms.has_more_elsewhere(worker, job)
 
     def holds_back(self, job: HeadJob, now: float) -> bool:
         """Return True if a job may not start at a crowded worker, as `may_start` would say, and remember nothing."""

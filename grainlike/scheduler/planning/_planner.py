@@ -73,7 +73,7 @@ class Planner:
         self.waiting = WaitingClasses(classes)
         self.reserving = Reservations(workers, classes, self.waiting)
         self.near = self.reserving.near = NearPlacing(workers, transfers, self.log, self.admits)
-        self.consumers = Consumers(self.near.table, self.near.start_on)
+        self.consumers = Consumers(self.near.table, self.near.rooms, self.near.start_on)
         self.ahead = AheadPlanner(
             workers, classes, self.waiting, self.reserving, self.shares, self.near, self.consumers
         )
@@ -97,7 +97,7 @@ class Planner:
 
     def begin_consumers(self) -> None:
         """Make the part that has consumers go first, for a planner that comes from an image without it."""
-        self.consumers = self.ahead.consumers = Consumers(self.near.table, self.near.start_on)
+        self.consumers = self.ahead.consumers = Consumers(self.near.table, self.near.rooms, self.near.start_on)
 
     def begin_resting(self, transfers: Transfers) -> None:
         """Make the part that knows which classes need no look, for a planner that comes from an image without it."""
@@ -325,7 +325,7 @@ class Planner:
             reservations = self.consumers.heeded_by(job, reservations)
         if reservations is not None and not all(held.admits(job, shape, now) for held in reservations):
             return False
-        return not worker.crowded or self.consumers.may_start(job, now)
+        return not worker.crowded or self.consumers.may_start(worker, job, now)
 
     def _tightest(self, job: HeadJob, shape: Shape, now: float) -> list[WorkerState]:
         """Return the workers to start a job on now: one, or as many as it has nodes; fewer where there is no room for

@@ -159,6 +159,17 @@ class Rooms:
             free += sum(here[value.id] for value in used if not self.is_used(value, number))
         return free
 
+    def has_more_elsewhere(self, worker: WorkerState, job: HeadJob) -> WorkerState | None:
+        """Return a worker that could run a job and has room for the largest value that its function gave so far, where
+        this one has none; else None.
+        """
+        gives = job.fn.gives
+        if not gives or self.free(worker) >= gives:
+            return None
+        others = (other for other in self._workers.values() if not (other is worker or other.shut or other.over))
+        able = (other for other in others if any(map(other.fits_ever, job.cls.shapes)))
+        return next((other for other in able if self.free(other) >= gives), None)
+
     def has_room(self, worker: WorkerState, job: HeadJob) -> bool:
         """Return True if all that a worker lacks of a job's inputs may be sent there now."""
         if worker.store is None:

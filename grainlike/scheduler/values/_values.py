@@ -189,6 +189,7 @@ class Values:
             if job.data is not None and job.data.remakes and not again:
                 table.drop_stale(worker.id, job.id, attempt)
                 continue
+            job.fn.gives = max(job.fn.gives, size)
             value = table.born(job, attempt, size, worker.id)
             if again:
                 value.recomputed += job.fn is value.fn

@@ -81,6 +81,17 @@ async def test_what_a_worker_keeps_beyond_its_budget_moves_to_one_with_room(star
         assert executor.report().recomputed == 0
 
 
+async def test_what_gives_large_values_goes_to_a_worker_with_room_rather_than_to_a_full_one(start_worker) -> None:
+    more = ("--store", str(2 * ROOM), "--scratch-limit", "0")
+    async with far_workers(start_worker, "n1", resources="cores=1 {name}=4", more=more) as (executor, _):
+        start_worker(executor.address, name="n2", resources="cores=1", first=ELSEWHERE.format(name="n2"))
+        await executor.wait_for_workers(2)
+        kept = await made_at("n1", 2)
+        given = [start((made @ Cores(1))(1)) for _ in range(3)]
+        await wait(given)
+        assert [info(value_).where for value_ in (*kept, *given)] == [("n1",)] * 2 + [("n2",)] * 3
+
+
 def _reason(executor) -> str:
     found = head_of(executor).state.scheduler.explain(_job(executor), 0.0)
     return "" if found is None else found.reason

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import re
 import signal
 import stat
 from contextlib import suppress
@@ -136,8 +137,12 @@ async def test_a_full_store_fails_whoever_gives_too_much_and_work_goes_on_after_
         await wait(values)
         assert [info(value_).state for value_ in values] == ["succeeded"] * 5
         sixth_ = (made @ Cores(1))(5)
-        with pytest.raises(StoreFullError, match=r"no room for 800,\d+ bytes: .* 1,6\d+,\d+ bytes of shared memory"):
+        with pytest.raises(
+            StoreFullError, match=r"no room for 800,\d+ bytes: .* 1,6\d+,\d+ bytes of shared memory"
+        ) as full:
             await sixth_
+        assert str(full.value).startswith("on worker local there is")
+        assert re.search(r"of which 2,4\d+,\d+ and 1,6\d+,\d+ are in use: delete placeholders", str(full.value))
         assert await (total @ Cores(1))(*values) == sum(range(5)) * COUNT
         assert [float((await value_).sum()) for value_ in values] == [number * COUNT for number in range(5)]
         del values, sixth_
@@ -153,7 +158,7 @@ async def test_a_value_that_no_store_has_room_for_fails_without_harm_to_its_runn
         first = start((function @ Cores(1))(1))
         await wait(first)
         assert info(first).state == "succeeded", "one output a slot goes beyond the budget"
-        with pytest.raises(StoreFullError, match="102,400 bytes of shared memory, and 0 of disk"):
+        with pytest.raises(StoreFullError, match="102,400 bytes of shared memory, and 0 of disk, so it can never hold"):
             await (function @ Cores(1))(2)
         assert await (total @ Cores(1))(first) == COUNT
 

@@ -1,9 +1,18 @@
 """Consumers first: at workers whose stores are nearly full, jobs that free nothing wait for those that do."""
 
+import pytest
 from value_cluster import MB, ValueCluster
 
 from grainlike.resources import Cores, Limit, Resource
-from grainlike.scheduler import AssignJobs, JobsSubmitted, ReplicasGone, WorkerReported, WorkerStored
+from grainlike.scheduler import (
+    AssignJobs,
+    JobsSubmitted,
+    ReplicasGone,
+    ValuesReleased,
+    WorkerReported,
+    WorkerStored,
+    WorkerSuspected,
+)
 from grainlike.wire import LeaseStart, LeaseWait, Wait
 
 
@@ -14,6 +23,7 @@ class Crowded(ValueCluster):
         super().__init__(has_data=True)
         self.join(Cores(cores) & Resource("here", 9), store=100 * MB)
         self.function(1)
+        self.function(9)
         for offer in others:
             self.join(offer, store=10_000 * MB)
 
@@ -25,7 +35,7 @@ class Crowded(ValueCluster):
         """Return values of these sizes at the first worker."""
         found = []
         for size in megabytes:
-            found.append(self.call(Cores(1) & Resource("here", 1), 0.0, size=size * MB))
+            found.append(self.call(Cores(1) & Resource("here", 1), 0.0, fn=9, size=size * MB))
             self.run(self.now)
         assert {worker for value in found for worker in self.where(value)} <= {1}
         return found
@@ -204,3 +214,65 @@ def test_a_disk_that_is_given_up_may_crowd_a_worker():
     assert world.head.workers[1].crowded
     world.release(value)
     assert not world.head.workers[1].crowded
+
+
+# --- what jobs give --------------------------------------------------------------------------------------------------
+
+
+def full_and(*others):
+    """A first worker with 95 of 100 MB, of which a job of function 2 gave 30, and others."""
+    world = Crowded(*others)
+    world.function(2)
+    world.filled(65)
+    world.call(Cores(1) & Resource("here", 1), 0.0, fn=2, size=30 * MB)
+    world.run(world.now)
+    return world
+
+
+def test_what_gives_more_than_a_full_worker_has_room_for_starts_at_one_with_room():
+    world = full_and(Cores(1))
+    first, second = world.call(Cores(1), 5.0, fn=2, size=30 * MB, n=2)
+    assert world.started_on[first] == 2
+    assert second not in world.begun  # though the first worker has two cores
+    assert world.why(second).reason == "store"
+    assert world.why(second).why == "its function gave 30 MB, for which n1 has no room; n2 has"
+    world.run(5.0)
+    assert world.started_on[second] == 2
+
+
+def test_what_gives_little_or_is_not_known_starts_at_a_full_worker():
+    world = full_and(Cores(1))
+    world.function(3)
+    world.call(Cores(1), 0.0, fn=3, size=5 * MB)
+    world.run(world.now)
+    world.submit(Cores(1), 50.0, fn=2)
+    jobs = [world.submit(Cores(1), 5.0, fn=fn) for fn in (1, 3)]
+    assert [world.started_on[job] for job in jobs] == [1, 1]
+
+
+def test_it_starts_at_a_full_worker_where_no_other_has_room_or_could_run_it():
+    world = full_and()
+    assert world.started_on[world.submit(Cores(1), 5.0, fn=2)] == 1
+    world = full_and(Cores(1))
+    assert world.started_on[world.submit(Cores(1) & Resource("here", 1), 5.0, fn=2)] == 1
+    world = full_and(Cores(1))
+    world.tell(WorkerSuspected(2, broke=False))
+    assert world.started_on[world.submit(Cores(1), 5.0, fn=2)] == 1
+
+
+@pytest.mark.parametrize("ends", ["the other worker", "a value"])
+def test_it_starts_at_the_full_worker_once_the_one_with_room_is_gone_or_a_value_is(ends):
+    world = full_and(Cores(1))
+    running, waiting = world.submit(Cores(1), 50.0, fn=2, n=2)
+    assert (world.started_on[running], waiting in world.begun) == (2, False)
+    if ends == "a value":
+        world.tell(ValuesReleased([1]))
+    else:
+        world.lose(2)
+    assert world.started_on[waiting] == 1
+
+
+def test_what_frees_a_value_starts_there_whatever_it_gives():
+    world = full_and(Cores(1))
+    job = world.call(Cores(1), 5.0, 1, fn=2, size=30 * MB)
+    assert world.started_on[job] == 1

@@ -364,7 +364,8 @@ class WorkerReplicas:
             case GiveRoom(replica=replica, tier=tier):
                 self._answer(replica, tier)
             case RefuseRoom():
-                self._answer(action.replica, _why_full(action, self.lost))
+                books = self._mind.books
+                self._answer(action.replica, _why_full(action, (books.memory, books.scratch), self.lost))
                 del self.rooms[action.replica]
             case EvictReplica(replica=replica):
                 self._evict(replica)
@@ -456,9 +457,15 @@ def open_replicas(limits: StoreLimits = UNLIMITED, *, in_program: bool = False) 
             made.remove()
 
 
-def _why_full(refusal: RefuseRoom, lost: str) -> str:
+def _why_full(refusal: RefuseRoom, used: tuple[int, int], lost: str) -> str:
+    """Return whether a store is too small for a value, or in use, `used` bytes of each tier, and what would help."""
     has = f"the store of its worker has {refusal.memory:,} bytes of shared memory, and {refusal.scratch:,} of disk"
-    words = f"there is no room for {refusal.size:,} bytes: {has}, all in use, or too small"
+    larger = "give the worker a larger store (--store, --scratch-limit)"
+    if refusal.size > max(refusal.memory, refusal.scratch):
+        why = f"so it can never hold that: {larger}, or make smaller values"
+    else:
+        why = f"of which {used[0]:,} and {used[1]:,} are in use: delete placeholders that are done with, or {larger}"
+    words = f"there is no room for {refusal.size:,} bytes: {has}, {why}"
     return f"{words}; {lost}" if lost else words
 
 

@@ -149,7 +149,7 @@ class LoadedFunctions:
             StoreFullError: there is none, and will be none.
         """
         if room.full:
-            raise StoreFullError(room.full)
+            raise StoreFullError(f"on worker {self.instance} {room.full}")
         if room.path:
             size = write_replica(Path(room.path), replica_path(self.replicas, room.job, room.attempt), payload)
             if size is not None:
