@@ -39,7 +39,7 @@ class DryRunWorkload:
     def __init__(self) -> None:
         self.names: list[str] = []
         self.skipped: Counter[str] = Counter()
-        self.workload = Workload("dry run", (), ())
+        self.workload: Workload = Workload("dry run", (), ())
 
 
 def rehearsed(
