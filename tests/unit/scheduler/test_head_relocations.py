@@ -46,10 +46,10 @@ def test_primaries_make_way_for_a_job_that_would_never_have_room_largest_first_a
 
 def test_of_several_that_make_way_one_is_on_its_way_at_a_time():
     world, (first, second, third, fourth), needed = filled(16, 15, 14, 13, input_mb=40)
-    job = bound(world, needed)  # it lacks 38 MB
+    job, _ = bound(world, needed), bound(world, needed)  # it lacks 38 MB, and so does a younger one
     for moved in (first, second, third):
         assert set(world.under_way) == {(moved, 2)}
-        look_again(world)
+        world.later(1.0)
         assert set(world.under_way) == {(moved, 2)}
         world.arrive(moved, 2)
     assert set(world.under_way) == {(needed, 1)}
@@ -70,8 +70,8 @@ def test_primaries_stay_where_the_other_has_room_for_as_many_bytes_but_not_for_t
     world, _, needed = filled(30, 30, others=(52,), input_mb=20)
     bound(world, needed)  # it lacks 20 MB, the other has room for 32, and for one of the two
     assert len(world.under_way) == 1
-    world, _, needed = filled(30, 30, others=(72,), input_mb=40)
-    bound(world, needed)  # it lacks 40 MB, and the other has room for 32
+    world, _, needed = filled(30, 30, others=(85,), input_mb=40)
+    bound(world, needed)  # it lacks 40 MB, and the other has room for 45
     look_again(world)
     assert not world.under_way
 
@@ -100,7 +100,7 @@ def test_primaries_that_a_job_needs_for_which_room_is_kept_there_stay():
     assert world.head._state.transfers.rooms.claims[1].id == young
     old = world.head.jobs[bound(world, needed)]  # it lacks 30 MB once that is spare
     old.age = old.remembered().tree_age = 0
-    look_again(world)
+    world.later(1.0)
     assert set(world.under_way).isdisjoint({(promised, 2), (promised, 3)})
     assert world.where(other) == [1]
 
@@ -118,6 +118,48 @@ def test_primaries_stay_where_a_job_that_runs_frees_enough():
     world.arrive_all()
     assert world.started_on[job] == 1
     assert world.where(other) == [1]
+
+
+def two_leaves():
+    """A job that two workers could run, of which the first has a value moved away for it, and lacks least."""
+    world = Stores()
+    for _ in range(2):
+        world.join(Cores(1) & Resource("leaf", 1), store=60 * MB)
+    world.join(Cores(2), store=300 * MB)
+    first, second, (needed,) = world.values(1, 30, 20), world.values(2, 35, 20), world.values(3, 20)
+    job = bound(world, needed)
+    assert set(world.under_way) == {(first[0], 3)}
+    return world, job, first, second, needed
+
+
+def test_no_room_is_made_elsewhere_for_a_job_while_a_value_is_on_its_way_for_it():
+    world, _, first, _, _ = two_leaves()
+    world.later(1.0)
+    assert set(world.under_way) == {(first[0], 3)}
+
+
+def test_what_is_moved_for_a_job_that_has_room_elsewhere_meanwhile_stays_kept_where_it_was():
+    world, job, first, second, needed = two_leaves()
+    world.release(second[0])
+    assert (needed, 2) in world.under_way
+    world.arrive(first[0], 3)
+    assert world.spare_at() == {3: [first[0]]}
+    world.arrive_all()
+    assert world.started_on[job] == 2
+
+
+def test_nothing_is_moved_to_where_room_was_made_for_a_job_that_still_waits():
+    world = Stores()
+    for name, size in (("one", 60), ("two", 60), ("three", 95)):
+        world.join(Cores(1) & Resource(name, 1), store=size * MB)
+    (moved, _), (other,), (first, second) = world.values(1, 40, 10), world.values(2, 50), world.values(3, 30, 20)
+    bound(world, first, to="one")
+    filler = world.submit(Cores(1) & Resource("one", 1), 100.0)  # so it cannot start there at once
+    assert filler in world.begun
+    world.arrive(moved, 3)
+    bound(world, second, to="two")
+    world.later(1.0)
+    assert (other, 1) not in world.under_way
 
 
 def test_a_younger_job_is_helped_where_the_oldest_cannot_be():
