@@ -357,7 +357,7 @@ async def test_values_outlive_a_head_with_a_journal(start_worker, tmp_path):
                 assert await (size_of @ Cores(1))(a_, b_) == 20_000_000 + LARGE
                 assert len(log.read_text().split()) == 2
                 assert sum(path.stat().st_size for path in journal.rglob("*") if path.is_file()) < 1_000_000
-                assert info(a_).where == ("n1",)
+                await until(lambda: info(a_).where == ("n1",))  # the program hears in a moment that it is there again
     finally:
         for head in heads:
             head.kill()

@@ -45,7 +45,7 @@ async def test_a_copy_outlives_all_workers_and_is_read_by_jobs_and_the_program(f
         await until(lambda: not any(info(r_).where for r_ in values))  # clients hear it later
         start_worker(executor.address, name="n3")
         assert await (size_of @ Cores(1))(*values) == 2 * LARGE
-        assert [info(r_).where for r_ in values] == [("n3",)] * 2
+        await until(lambda: [info(r_).where for r_ in values] == [("n3",)] * 2)  # clients hear of workers now and then
         assert len(await values[0]) == LARGE
         assert len(lines(log)) == made == 2
         assert (info(values[0]).recomputed, executor.report().recomputed) == (0, 0)

@@ -29,6 +29,7 @@ from grainlike import (
     replicate,
     start,
 )
+from grainlike.engine import Fetcher
 from grainlike.head.values import _credit
 from grainlike.payload import memory_id
 from grainlike.wire import OWN_VALUES, OwnValues
@@ -162,11 +163,19 @@ async def test_one_whose_placeholder_is_gone_stays_while_a_job_needs_it(start_wo
         await at_rest(executor)
 
 
-async def test_replicas_of_it_are_kept_as_of_others(start_worker):
+async def test_replicas_of_it_are_kept_as_of_others(start_worker, monkeypatch):
+    told, replicated = [], Fetcher.replicated
+
+    def hear(fetcher, value):
+        told.append(fetcher.source.where(value))
+        replicated(fetcher, value)
+
+    monkeypatch.setattr(Fetcher, "replicated", hear)
     async with far_workers_of_client(start_worker, "n1", "n2", resources="cores=1") as (executor, workers):
         model_ = delayed_value(numbers())
         await (total @ Cores(1))(model_)
         await replicate(model_, 2)
+        assert told == [("n1", "n2")]  # known as soon as that they are there
         assert info(model_).where == ("n1", "n2")
         sent = executor.report().sent
         await lose(executor, workers, "n1")
@@ -289,7 +298,7 @@ async def test_a_program_cannot_have_the_numbers_of_others(start_worker):
         link, first = client._service.client.link, client._service._values.first
         assert first
         link.post(OwnValues([first + OWN_VALUES], [100]))
-        await until(lambda: link.closed or not head_of(client).state.origins)
+        await until(lambda: link.closed)
         with pytest.raises(HeadLostError):
             await (total @ Cores(1))(numbers())
         assert not books(client)
@@ -321,7 +330,9 @@ async def test_it_outlives_a_head_with_a_journal(start_worker, tmp_path):
                 assert (await (total @ Cores(1))(model_))[1] == SIZE / 8
                 assert client.report().sent - sent < 50_000
                 assert (await (total @ Cores(1))(other_))[1] == SIZE / 4
-                assert info(model_).where == info(other_).where == ("n1",)
+                await until(
+                    lambda: info(model_).where == info(other_).where == ("n1",)
+                )  # which it hears is there again
                 assert sum(path.stat().st_size for path in journal.rglob("*") if path.is_file()) < 1_000_000
     finally:
         for head in heads:

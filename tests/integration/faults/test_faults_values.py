@@ -275,7 +275,7 @@ async def test_values_of_a_worker_that_is_drained_go_elsewhere_and_nothing_runs_
         )
         code, said = await workers[leaving].exit()
         assert code == 0, said
-        assert [info(r_).where for r_ in parts] == [(left,)] * 4
+        await until(lambda: [info(r_).where for r_ in parts] == [(left,)] * 4)  # its process ends before that is heard
         assert await (size_of @ Cores(1))(*parts) == 4 * LARGE
         assert (len(lines(log)), executor.report().recomputed) == (4, 0)
 
