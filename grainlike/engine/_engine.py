@@ -22,10 +22,10 @@ from contextvars import Context, copy_context
 from itertools import count, islice
 from typing import Any
 
+from grainlike.engine._explain import note_operator
 from grainlike.engine._fetches import Fetcher, InputFetches
 from grainlike.engine._interfaces import CallCache, CallRunner, JobRunner
 from grainlike.engine._left_to_jobs import becomes_job, is_for_jobs, is_for_one_job
-from grainlike.engine._operator_notes import note_operator
 from grainlike.engine._unretrieved import log_if_unretrieved
 from grainlike.errors import GraphError
 from grainlike.eventloop import new_wakeup

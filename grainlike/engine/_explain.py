@@ -1,8 +1,11 @@
-"""Explanations of placeholders that are no jobs yet, or never will be: read from the graph alone."""
+"""Explanations of placeholders that are no jobs yet, or never will be, and of errors of operators: read from the graph
+alone.
+"""
 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from grainlike.engine._local_calls import LocalCall
 from grainlike.graph import Node, RemoteValue, RunsIn, State, ValueFetcher
@@ -10,7 +13,10 @@ from grainlike.jobs import Job
 from grainlike.resources import EMPTY
 from grainlike.scheduler import Explanation
 
-__all__ = ["explain_unsubmitted", "maker_again", "value_words"]
+__all__ = ["explain_unsubmitted", "maker_again", "note_operator", "value_words"]
+
+_SHOWN = 4
+"""Number of values that a note names."""
 
 
 def explain_unsubmitted(node: Node) -> Explanation | None:
@@ -69,3 +75,19 @@ def _whereabouts(value: RemoteValue, ways: str) -> str:
         return f"is lost at all workers, and can never be made again: {lost}{left}"
     here_too = "in this program, and " if here else ""
     return f"is {here_too}at no worker now: if a job needs it, it is {ways} where it can be"
+
+
+def note_operator(error: BaseException, node: Node) -> None:
+    """Add to the error of an operator a line on which calls gave the values that it was applied to."""
+    calls = [_call(dep) for dep in dict.fromkeys(node.deps)]
+    if not calls:
+        return  # on values that the program had given
+    names = ", ".join(calls[:_SHOWN]) + (", ..." if len(calls) > _SHOWN else "")
+    what = "an index" if node.function.name == "getitem" else f"operator {node.function.name}"
+    with suppress(Exception):  # an exception of the user's may take no notes
+        error.add_note(f"grainlike: {what}, in this program, on the value of {names}")
+
+
+def _call(node: Node) -> str:
+    number = node.record.job if isinstance(node.record, Job) else 0
+    return f"{node.function.name} (job {number})" if number else node.function.name

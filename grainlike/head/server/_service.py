@@ -297,7 +297,7 @@ class HeadService:
 
     def _settled(self) -> None:
         self._owner.settled()
-        if self._clients.here:
+        if self._clients.here and (self.head.state.scheduler.values_known or self._clients.stores.told_any):
             self._clients.stores.changed()
         if self._changes.awaited is not None:  # rarely so: each batch of frames passes here
             self._changes.notify()

@@ -31,6 +31,8 @@ class StoreUpdates:
         self._told: dict[int, dict[str, StoreUse]] = {}
         """What each client was told since it has had the workers last."""
         self._due: set[int] = set()
+        self.told_any = False
+        """True if some client was told of bytes that are kept."""
 
     def changed(self) -> None:
         """Tell clients after a while, if something has changed by then."""
@@ -42,6 +44,7 @@ class StoreUpdates:
     def listed(self, connection: ClientConnection) -> None:
         """Record that a client is sent the workers, or has left: what it was told before counts no more."""
         self._told.pop(connection.number, None)
+        self.told_any = any(self._told.values()) or bool(self._stores())  # the list of workers tells of these, too
 
     async def _tell(self, connection: ClientConnection) -> None:
         try:
@@ -51,6 +54,7 @@ class StoreUpdates:
         stores = self._stores()
         if stores != self._told.get(connection.number):
             self._told[connection.number] = stores
+            self.told_any = any(self._told.values())
             uses = stores.values()
             in_memory, spilled = [use.stored for use in uses], [use.spilled for use in uses]
             connection.post(StoresAre(0, list(stores), in_memory, spilled, [use.scratch_lost for use in uses]))
