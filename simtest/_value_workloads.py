@@ -197,11 +197,22 @@ def with_stores(dice: Dice, workload: Workload, count: int) -> tuple[NodePlan, .
 
 def with_small_stores(dice: Dice, workload: Workload, nodes: tuple[NodePlan, ...]) -> tuple[NodePlan, ...]:
     """Return nodes for `own_values`: in most worlds that ask for no replicas, which may have room nowhere, nodes that
-    have room for few of these values, and for what jobs make.
+    have room for those of the client's values that fit alone, all of them together, and for some that jobs make.
     """
     if dice.chance(0.2) or any(plan.holds for plan in workload.jobs):
         return nodes
-    return tuple(replace(node, store=dice.pick((30, 60, 150, 400)) * MB) for node in nodes)
+    own = sorted(plan.size for plan in workload.jobs if not plan.request)
+    return tuple(replace(node, store=_store_for(own, dice.pick((30, 60, 90, 150)) * MB)) for node in nodes)
+
+
+def _store_for(own: list[int], store: int) -> int:
+    """Return how large a store has to be, `store` at the least, for all values that it could hold alone."""
+    needed = 0
+    for size in own:
+        if size > max(store, needed + 40 * MB):
+            break
+        needed += size
+    return max(store, needed + 40 * MB)
 
 
 VALUE_WORKLOADS: dict[str, Callable[[Dice, int], Workload]] = {
