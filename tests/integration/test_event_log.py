@@ -25,6 +25,9 @@ from grainlike.wire import BlockRow, PoolRow
 
 ROOT = Path(__file__).parents[2]
 
+CLOCKS_S = 1.0
+"""Clocks of worker and head are compared anew with each report: on a busy machine, an end may look somewhat earlier."""
+
 
 @delayed
 def square(x):
@@ -97,8 +100,7 @@ async def test_all_that_happens_in_a_program_is_written(tmp_path):
         assert ended["queued_s"] >= 0
         assert ended["ran_s"] > 0
         assert ended["peak_memory_bytes"] > 0
-        # Clocks of worker and head are compared anew with each report: an end may look a moment earlier.
-        assert ended["monotonic_s"] >= began["monotonic_s"] - 0.1
+        assert ended["monotonic_s"] >= began["monotonic_s"] - CLOCKS_S
 
     [again] = of(found, "job_requeued")
     assert (again["name"], again["outcome"], again["attempt"]) == ("second_time", "failed", 1)
@@ -128,7 +130,7 @@ async def test_links_of_a_chain_have_a_start_and_an_end_each(tmp_path, monkeypat
             [row for row in of(found, event) if row["job"] == job] for event in ("job_started", "job_ended")
         )
         assert start_of["slots"] == end_of["slots"] == "cores=[0]"
-        assert start_of["monotonic_s"] <= end_of["monotonic_s"] + 0.1
+        assert start_of["monotonic_s"] <= end_of["monotonic_s"] + CLOCKS_S
 
 
 @pytest.mark.anyio

@@ -340,8 +340,7 @@ async def test_what_a_killed_worker_left_is_swept_by_the_next(start_worker) -> N
         [directory] = directories(executor)
         assert len(list(directory.glob("v*"))) == 1
         worker.process.kill()
-        await worker.exit()
-        assert directory.exists()
+        await worker.exit()  # its directory is there still, unless a worker of somebody else began just now
         start_worker(executor.address, name="n2")
         await executor.wait_for_workers(1)
         await until_files(directory.parent, lambda: not directory.exists())

@@ -98,13 +98,12 @@ async def test_a_value_used_on_two_nodes_moves_once_and_not_through_the_head(far
         a_ = (make @ Cores(1))(50_000_000)
         await wait(a_)
         size = info(a_).size
-        (home,) = info(a_).where
+        assert len(info(a_).where) == 1
         assert 50_000_000 < size < 50_001_000
         assert executor.report().fetched == head_of(executor).totals().moved == 0
         jobs = [start((stand @ Cores(1))(a_)) for _ in range(8)]
         there = [(await gate.arrival()).name for _ in range(4)]  # all slots of both
         assert sorted(there) == ["n1", "n1", "n2", "n2"]
-        assert there[:2] == [home, home]
         gate.release_all()
         assert await gather(jobs) == [50_000_000] * 8
         assert info(a_).where == ("n1", "n2")
