@@ -18,10 +18,6 @@ from grainlike.cli import main
 # libuv makes one pipe for a process with its first loop, and keeps it.
 uvloop.new_event_loop().close()
 
-# Runners import modules of tests for the functions of their jobs: with a pytest of markers alone.
-_IN_RUNNERS = str(Path(__file__).parents[1] / "helpers" / "in_runners")
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_IN_RUNNERS, os.environ.get("PYTHONPATH")]))
-
 # The longest wait for what a test left: the kernel reaps processes and closes sockets a moment after we let go.
 GRACE_S = 30.0
 

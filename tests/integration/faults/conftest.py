@@ -127,7 +127,7 @@ class Worker:
                 f"{first}\nimport sys; from grainlike_worker.__main__ import main; sys.exit(main())",
                 *arguments,
             ],
-            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}:{os.environ['PYTHONPATH']}"},
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"},
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

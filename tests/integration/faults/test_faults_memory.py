@@ -131,7 +131,7 @@ async def test_only_who_asks_is_limited_and_what_the_process_held_before_does_no
         unlimited = (take @ Cores(1))(300 * MB, gate.visit)
         assert await while_all_are_looked_at(unlimited) == 300 * MB
         assert info(unlimited).receipt.memory_tier == "none"
-        runner = await (keep @ Cores(1))(200 * MB)
+        runner = await (keep @ Cores(1))(300 * MB)
         limited = (small @ (Cores(1) & Memory("50M")))(gate.visit)
         assert await while_all_are_looked_at(limited) == runner
         assert info(limited).receipt.memory_tier in KEPT
