@@ -31,7 +31,7 @@ class StoreUpdates:
         self._told: dict[int, dict[str, StoreUse]] = {}
         """What each client was told since it has had the workers last."""
         self._due: set[int] = set()
-        self.told_any = False
+        self.told_any: bool = False
         """True if some client was told of bytes that are kept."""
 
     def changed(self) -> None:

@@ -257,7 +257,7 @@ async def test_replicas_of_a_lost_value_cannot_be_had(far, start_worker):
         with pytest.raises(ValueLostError, match="losses=0"):
             await replicate([again_, a_], 2)
         assert "losses=0" in str(await executor.explain(a_))
-        assert "made again where it can be" in str(await executor.explain(again_))
+        assert "is at no worker now, and is made again: " in str(await executor.explain(again_))
 
 
 async def test_values_of_a_worker_that_is_drained_go_elsewhere_and_nothing_runs_again(far, start_worker, tmp_path):
