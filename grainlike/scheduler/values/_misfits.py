@@ -29,10 +29,12 @@ class Misfits:
 
     def joined(self, worker: WorkerState) -> None:
         """Have the jobs looked at that only a new worker could run: nobody's store was too small for them before."""
+        if worker.store is None or not self._table.values:
+            return
         others = [other for other in self._books.workers.values() if other is not worker]
         shapes = [shape for shape in self._books.catalogue.shapes.values() if worker.fits_ever(shape)]
         alone = {shape.id for shape in shapes if not any(other.fits_ever(shape) for other in others)}
-        if alone and worker.store is not None:
+        if alone:
             self.doubt(alone)
 
     def doubt(self, shapes: Container[int] | None = None) -> None:
