@@ -1,4 +1,4 @@
-"""What README and the pages about launching show, on a real Slurm whose nodes are as big as they say."""
+"""Examples of README and the pages about launching, on a real Slurm whose nodes are as big as they say."""
 
 import json
 import os

@@ -29,7 +29,7 @@ class StoreUpdates:
         self._clients = clients
         self._stores = stores
         self._told: dict[int, dict[str, StoreUse]] = {}
-        """What each client was told since it has had the workers last."""
+        """Bytes that each client was told of since it has had the workers last."""
         self._due: set[int] = set()
         self.told_any: bool = False
         """True if some client was told of bytes that are kept."""

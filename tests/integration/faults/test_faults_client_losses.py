@@ -1,4 +1,4 @@
-"""What programs that use a head elsewhere are told of values whose workers are lost, and of where values are."""
+"""Messages to programs that use a head elsewhere: of values whose workers are lost, and of where values are."""
 
 from __future__ import annotations
 

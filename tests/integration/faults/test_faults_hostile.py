@@ -67,7 +67,7 @@ class Scene:
         assert not self.burglary.canary.exists()
 
     async def check_still_open(self) -> None:
-        """Who belongs here is welcomed, however long a busy machine takes for it."""
+        """Check that an honest worker is welcomed, however long a busy machine takes for it."""
         heard: list[object] = []
         with pytest.MonkeyPatch.context() as patient, anyio.fail_after(LIMIT_S):
             take_time(patient)

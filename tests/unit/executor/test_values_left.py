@@ -48,7 +48,7 @@ class Trial:
         self.peers = [self.world.worker(has_data=at != 1) for at in range(4)]
         self.begun: dict[int, list[Callable[[], object]]] = {}
         self.pulls: list[tuple[Peer, PullInto]] = []
-        """What data servers are at."""
+        """Pulls that data servers have under way, each with its worker."""
         self.where: dict[int, set[int]] = {}
         """Workers that have each value that is needed."""
         self.sizes: dict[int, int] = {}
