@@ -58,7 +58,8 @@ class KubernetesClient:
         self._ended: dict[str, ListedBlock] = {} if known is None else known._ended
         """Blocks that have ended, by name, with the reason that Kubernetes gave while it had them."""
         self._delivered: set[str] = set() if known is None else known._delivered
-        """Blocks whose Secret is there."""
+        """Blocks whose Secret is there, is created by a submission under way, or is not wanted, as they were refused.
+        Listings deliver the others'."""
         self._read: dict[str, int] = {}
         """Listing at which the log of a block was read, by name."""
         self._listings = 0
@@ -89,10 +90,15 @@ class KubernetesClient:
             await anyio.to_thread.run_sync(write_file, Path(block.kept), script)
         except (ValueError, OSError) as error:
             return Submission(Answer("refused", words=str(error)), (), "")
+        self._delivered.add(name)
+        answer = Answer("unclear")
         try:
             answer = await within_time(*self._place, partial(self._create, block))
         except ApiError as error:
             answer = Answer(error.verdict, words=str(error))
+        finally:
+            if answer.verdict == "unclear":
+                self._delivered.discard(name)
         return Submission(answer, (), script)
 
     def _request(self, name: str, label: str) -> BlockRequest:
@@ -118,7 +124,9 @@ class KubernetesClient:
                 made = await api.ask("GET", "jobs", block.name)
             secret = await self._deliver(api, block, made.json())
         except ApiError:
-            return answer  # the Job is there: the next listing delivers again
+            secret = Answer("unclear")
+        if secret.verdict == "unclear":  # the Job is there: the next listing delivers again
+            self._delivered.discard(block.name)
         if secret.verdict in ("waits", "refused"):
             await _delete(api, block.name)
             return secret

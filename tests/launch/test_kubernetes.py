@@ -398,6 +398,26 @@ async def test_a_creation_that_gives_no_answer_is_found_and_gets_its_secret(kube
         kube.fault("go-on")
 
 
+async def test_a_listing_leaves_the_secret_to_a_submission_under_way(kube, tmp_path):
+    (tmp_path / "worker.json").write_text("{}")
+    client = client_of(kube_pool(), LaunchContext(tmp_path / "state", tmp_path / "worker.json", "1a2b3c4d"))
+    kube.fault("hang")
+    kube.fault("status", kind="secrets", code=403)
+    said = []
+
+    async def submit():
+        said.append(await client.submit("gl1a2b3c4d-1", "cpu-1"))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(submit)
+        await until(lambda: kube.names("jobs") == ["gl1a2b3c4d-1"])
+        assert [row.state for row in (await client.listing()).blocks] == ["pending"]
+        assert kube.created("secrets") == []
+        kube.fault("go-on")
+    assert [submission.answer.words for submission in said] == ["the fake answers 403"]
+    await until(lambda: kube.left() == [])
+
+
 async def test_a_job_that_is_there_already_is_adopted(kube, tmp_path):
     (tmp_path / "worker.json").write_text("{}")
     client = client_of(kube_pool(), LaunchContext(tmp_path / "state", tmp_path / "worker.json", "1a2b3c4d"))

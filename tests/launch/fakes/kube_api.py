@@ -174,9 +174,10 @@ class Handler(BaseHTTPRequestHandler):
         if not dry:
             with (self.server.cluster.folder / "created").open("a") as file:
                 file.write(json.dumps([kind, item]) + "\n")
-        made = self.server.cluster.create(kind, namespace, item, dry=dry)
         if hangs:
             self.server.go_on.clear()
+        made = self.server.cluster.create(kind, namespace, item, dry=dry)
+        if hangs:
             self.server.go_on.wait()
         return made
 
