@@ -212,7 +212,7 @@ def _parts(view: memoryview) -> Iterator[memoryview]:
     at, sizes = _sizes(view)
     at = padded(at)
     if at + sum(map(padded, sizes)) != view.nbytes:
-        raise SerializationError("the bytes of a value are damaged: they are more or fewer than its head says")
+        raise SerializationError("the bytes of a value are damaged: there are more or fewer of them than its head says")
     for size in sizes:
         yield view[at : at + size]
         at += padded(size)
@@ -226,7 +226,7 @@ def _sizes(view: memoryview) -> tuple[int, list[int]]:
         sizes = [size for (size,) in _SIZE.iter_unpack(view[_HEAD.size : end])]
         (check,) = _CHECK.unpack_from(view, end)
     except struct.error as error:
-        raise SerializationError("the bytes of a value are damaged: they end before its head does") from error
+        raise SerializationError("the bytes of a value are damaged: they end within its head") from error
     if magic != _MAGIC or count > _MOST_BUFFERS or check != zlib.crc32(view[:end]):
-        raise SerializationError("the bytes of a value are damaged: its head is none")
+        raise SerializationError("the bytes of a value are damaged: they begin with no valid head")
     return end + _CHECK.size, [stream, *sizes]

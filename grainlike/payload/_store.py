@@ -204,7 +204,7 @@ def map_file(name: str, total: int) -> memoryview:
     fd = _open(name)
     try:
         if os.fstat(fd).st_size != total:
-            raise SerializationError(f"the shared memory {name!r} is not of the size that was told")
+            raise SerializationError(f"the shared memory {name!r} has another size than the payload says")
         return private_map(fd, total)
     finally:
         os.close(fd)
@@ -218,7 +218,7 @@ def _open(name: str) -> int:
             continue
         except OSError as error:
             raise SerializationError(f"the shared memory {name!r} cannot be opened: {error.strerror}") from error
-    raise SerializationError(f"the shared memory {name!r} is gone: whoever made it has closed")
+    raise SerializationError(f"the shared memory {name!r} is gone: the process that made it has ended")
 
 
 def _taken_apart(data: Buffer) -> tuple[list[BufferRun], Buffer]:
@@ -236,8 +236,8 @@ def _taken_apart(data: Buffer) -> tuple[list[BufferRun], Buffer]:
             sizes = [size for (size,) in _SIZE.iter_unpack(data[at : at + count * _SIZE.size])]
             at += count * _SIZE.size
             if not _FILE.fullmatch(name) or len(sizes) != count or begin >= _MOST:
-                raise SerializationError(f"a payload names shared memory as nobody does: {name!r}")
+                raise SerializationError(f"a payload names shared memory that no store has: {name!r}")
             runs.append(BufferRun(name, begin, sizes))
     except (struct.error, UnicodeDecodeError) as error:
-        raise SerializationError("a payload names shared memory in a way that nobody writes") from error
+        raise SerializationError("the names of shared memory in a payload are damaged") from error
     return runs, data[at:]

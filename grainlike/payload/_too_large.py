@@ -31,7 +31,7 @@ def refuse_stand_in(part: Buffer, what: str) -> None:
     if view.nbytes != _LENGTH or view[: len(_MARK)] != _MARK:
         return
     size, limit = _SIZES.unpack_from(view, len(_MARK))
-    why = f"at most {limit} are taken there" if limit else "there was no memory for them there"
+    why = f"a receiver takes at most {limit}" if limit else "a receiver had no memory for them"
     raise SerializationError(
-        f"{what} did not come through: a part of it has {size} bytes, and {why}; send it in parts, or a file's path"
+        f"{what} did not arrive: a part of it has {size} bytes, and {why}; send it in parts, or send a file's path"
     )

@@ -165,7 +165,7 @@ class DirectCopies:
             return
         if message.unreachable and copy.source not in self._warned:
             self._warned.add(copy.source)
-            words = "worker %s (%s) does not reach the data server of worker %s at %s, so values pass the head: %s"
+            words = "worker %s (%s) cannot reach the data server of worker %s at %s, so values go through the head: %s"
             logger.warning(words, peer.name, peer.hello.data, source.name, source.hello.data, message.why)
         why = f"{peer.name}: {message.why}"
         unreachable = message.unreachable

@@ -238,7 +238,7 @@ class ValueTable:
                 continue
             if value.replicas or value.origin:
                 self.drop(value, value.replicas)
-                value.why = "its bytes were needed no more"
+                value.why = "its bytes were not needed any more"
             if value.origin:
                 self.freed.append(value.id)
                 value.origin = 0

@@ -43,7 +43,7 @@ from grainlike.wire import Code, Completed
 
 __all__ = ["Values"]
 
-_NOT_KEPT = "nobody has kept it"
+_NOT_KEPT = "the head does not keep it any more"
 
 ROUND_S = 0.02
 """Seconds between two looks at different jobs that wait for room."""
@@ -347,7 +347,7 @@ class Values:
             value = self._table.values.get(number)
             if value is None or worker.id not in value.replicas:
                 continue
-            self._table.gone(value, worker.id, f"worker {worker.name} has it no more")
+            self._table.gone(value, worker.id, f"worker {worker.name} does not have it any more")
             self._replication.look_at(value)
             self._give(number, out)
             self._ask_origin(value, out)
@@ -511,7 +511,7 @@ class Values:
         if value.durable is not None:
             return ""
         if value.fn is None:
-            return "no job made it: the program had given it"
+            return "no job can make it: the program had given it"
         if not value.fn.losses:
             return "its function may not run again (losses=0)"
         if not value.is_kept:
