@@ -19,7 +19,7 @@ __all__ = ["RemoteFleet"]
 
 
 class RemoteFleet:
-    """Pools of a head elsewhere, which tells of them when something has changed."""
+    """Pools of a head elsewhere, which sends them when they have changed."""
 
     def __init__(self, client: HeadClient, changes: Changes) -> None:
         self._client = client
@@ -27,16 +27,16 @@ class RemoteFleet:
         self._told = FleetIs(0, [], [])
 
     def take(self, told: FleetIs) -> None:
-        """Take what the head tells."""
+        """Take the pools that the head has sent."""
         self._told = told
         self._changes.notify()
 
     async def refresh(self) -> None:
-        """Ask the head."""
+        """Ask the head for its pools."""
         self.take(await self._client.ask(AskFleet(0, ended=False), FleetIs))
 
     async def up(self, name: str, pool: WorkerPool) -> None:
-        """Set a pool. Raises as `Executor.up`."""
+        """Set up a pool. Raises the exceptions of `Executor.up`."""
         try:
             await self._client.ask(AskUp(0, name, json.dumps(pool.settings())), UpIs)
         except anyio.get_cancelled_exc_class():
@@ -45,12 +45,12 @@ class RemoteFleet:
         await self.refresh()
 
     async def scale(self, name: str, least: int, most: int) -> None:
-        """Change how many workers a pool has. Raises as `LaunchedPool.scale`."""
+        """Change how many workers a pool has. Raises the exceptions of `LaunchedPool.scale`."""
         await self._client.ask(AskScale(0, name, least, most), Done)
         await self.refresh()
 
     async def down(self, name: str, *, now: bool) -> None:
-        """Take a pool down. Raises as `LaunchedPool.down`."""
+        """Take a pool down. Raises the exceptions of `LaunchedPool.down`."""
         await self.refresh()
         if any(row.pool == name for row in self.pools()):
             await self._client.ask(AskDown(0, [name], at_once=now), Matched)
@@ -58,9 +58,9 @@ class RemoteFleet:
         await until_gone(name, self._changes, self.blocks)
 
     def pools(self) -> list[PoolRow]:
-        """Return the pools, as of the last time something changed."""
+        """Return the pools, as of their last change."""
         return list(self._told.pools)
 
     def blocks(self) -> list[BlockRow]:
-        """Return the blocks that live, as of the last time something changed."""
+        """Return the live blocks, as of their last change."""
         return list(self._told.blocks)

@@ -67,11 +67,11 @@ __all__ = ["ConnectionSettings", "RemoteHead"]
 logger = logging.getLogger("grainlike")
 
 _AT_ONCE = 2
-"""Number of outcomes that are fetched from the head's disk at a time."""
+"""Number of outcomes that are fetched from the head's disk at the same time."""
 
 
 _WAITS = "It waits for calls of its graph that have not ended."
-"""Explanation of a call of a graph, which the head has and an earlier program has sent."""
+"""Explanation of a call of a graph that an earlier program has sent to the head."""
 
 _numbers: set[int] = set()
 """Numbers of the connections of this process."""
@@ -79,7 +79,7 @@ _numbers: set[int] = set()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """Arguments of `connect`, checked; `head` is its `address`, and `session` is empty without one."""
+    """Arguments of `connect`, checked. `head` is its `address`; `session` is empty without a session."""
 
     head: str | None = None
     insecure: bool = False
@@ -90,7 +90,7 @@ class ConnectionSettings:
 
 
 class RemoteHead:
-    """`JobService` of a head elsewhere. Where `reconnect` asks for it, the next head takes the place of a lost one."""
+    """`JobService` of a head elsewhere. With `reconnect`, the next head takes the place of a lost one."""
 
     name = "grainlike"
 
@@ -105,7 +105,7 @@ class RemoteHead:
         self._number = 1
         self.observers: list[Observer] = []
         self.named: dict[str, Delayed[Any]] = {}
-        """The named calls of the session."""
+        """Named calls of the session."""
         self._counters = JobCounters(time.monotonic())
         self._leases = RemoteLeases(self.observers)
         levels = None if job_logging is None else job_logging.levels
@@ -114,7 +114,7 @@ class RemoteHead:
         self._values: RemoteValues
         """Values that stay at workers of the head."""
         self._fetched = 0
-        """Bytes that came from the heads before."""
+        """Bytes that were fetched from earlier heads."""
         self._fetching = anyio.Semaphore(_AT_ONCE)
         self._client: HeadClient | None = None
         self._workers: list[WorkerInfo] = []
@@ -132,16 +132,16 @@ class RemoteHead:
         """Address of the head; None before there is a connection."""
         return None if self._client is None else self._client.link.peer
 
-    # --- from the first moment to the last ---------------------------------------------------------------------------
+    # --- opening and closing -----------------------------------------------------------------------------------------
 
     @property
     def client_name(self) -> str:
-        """Name of this connection in listings: host and process, and a number behind the process's first."""
+        """Name of this connection in listings: host, process, and a number if the process has several connections."""
         return f"{socket.gethostname()}:{os.getpid()}{f'-{self._number}' if self._number > 1 else ''}"
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Context manager that holds a number among the connections of this process, the lowest that is free."""
+        """Context manager that holds the lowest free number among the connections of this process."""
         self._number = next(number for number in count(1) if number not in _numbers)
         _numbers.add(self._number)
         try:
@@ -150,9 +150,9 @@ class RemoteHead:
             _numbers.discard(self._number)
 
     async def open(self, tasks: TaskGroup) -> None:
-        """Connect, and serve the connection in `tasks`; return when the head has admitted us.
+        """Connect, and serve the connection in `tasks`; return when the head has admitted this program.
 
-        Raises as `connect`.
+        Raises the exceptions of `connect`.
         """
         locator = self._locator()
         client = self._client_on(locator, await first_link(locator, self._settings.wait))
@@ -165,20 +165,20 @@ class RemoteHead:
         self._allow_own(client)
 
     def detach(self) -> None:
-        """Leave what belongs to a session to the head: cancelling does not reach it from now on."""
+        """Leave the calls of a session to the head: cancelling does not reach the head from now on."""
         self._leaves = True
         if self._settings.session:
             self.runner.release()
 
     async def close(self) -> None:
-        """Leave, and wait until the head has acknowledged it."""
+        """Leave the head, and wait until the head has acknowledged that."""
         self._leaves = True
         if self._client is not None:
             await self._client.leave()
         self._leases.close()
 
     def closed(self) -> None:
-        """Tell observers that nothing follows, and remove files of values of our own."""
+        """Tell observers that no more events follow, and remove the files of own values."""
         if self._client is not None:
             self._values.close()
         for observer in self.observers:
@@ -188,14 +188,14 @@ class RemoteHead:
         return HeadLocator(lambda: find_client_access(self._settings.head), insecure=self._settings.insecure)
 
     def _client_on(self, locator: HeadLocator, link: ByteLink) -> HeadClient:
-        """Run the client protocol over a new connection to a head."""
+        """Return the client protocol over a new connection to a head."""
         lasting = ReconnectingLink(link, locator.again, LOST_S, self._settings.patience)
         self._client = client = HeadClient(lasting, self._hear, self._settings.session, self.client_name)
         self._fleet = RemoteFleet(client, self._changes)
         return client
 
     def _go_on(self, client: HeadClient, fetcher: Fetcher) -> None:
-        """Have calls run at this head, and their values fetched from there."""
+        """Let calls run at this head, and their values be fetched from there."""
         self._engine.fetcher = fetcher
 
         self._values = RemoteValues(fetcher, client.link, self._counters)
@@ -204,23 +204,23 @@ class RemoteHead:
         self.runner.go_on(client.link, self._values)
 
     def _allow_own(self, client: HeadClient) -> None:
-        """Let large arguments be values of the program's own, once the head has admitted us; but those of jobs of a
-        session, which go on without this program, and take all along.
+        """Let large arguments become own values of the program, once the head has admitted it. Jobs of a session take
+        all arguments along instead, because they go on without this program.
         """
         may_have = client.welcome is not None and not self._settings.session
         self._values.first = client.welcome.own_values if may_have and client.welcome is not None else 0
         self.runner.own = OwnArguments(self._values.fetcher) if self._values.first else None
 
     async def _introduce(self, client: HeadClient) -> None:
-        """Wait until the head has admitted us; then send what jobs import, and query the workers. Raises as
-        `welcomed`.
+        """Wait until the head has admitted this program; then send the import paths of jobs, and ask for the workers.
+        Raises the exceptions of `welcomed`.
         """
         await client.welcomed()
         client.link.post(ImportsFrom(import_paths()))
         self._take_workers(await client.ask(AskWorkers(0), WorkersAre))
 
     async def _follow(self, client: HeadClient) -> None:
-        """Serve each head until it is lost, and continue with the next where `reconnect` asks for it."""
+        """Serve each head until it is lost; with `reconnect`, continue with the next head."""
         while True:
             await client.gone()
             goes_on = self._settings.reconnect and not self._leaves
@@ -239,13 +239,13 @@ class RemoteHead:
         self._changes.notify()
 
     async def _next_head(self) -> HeadClient:
-        """Connect until a head admits us; what was submitted meanwhile is sent to it."""
+        """Connect until a head admits this program; send it the calls that were submitted meanwhile."""
         error, since, pauses, said = self._lost, anyio.current_time(), waits(), ""
         while True:
             try:
                 locator = self._locator()
                 client = self._client_on(locator, await locator.first())
-                self.named.clear()  # of the head before
+                self.named.clear()  # these names belong to the last head
                 self._tasks.start_soon(client.run)
                 await self._introduce(client)
             except (GrainlikeError, OSError, ValueError) as refusal:
@@ -279,12 +279,12 @@ class RemoteHead:
             self.runner.hear(frame)
 
     def _take_records(self, told: ClientRecords) -> None:
-        """Hand records of our jobs to the program's loggers, and tell how many were dropped on the way."""
+        """Hand records of this program's jobs to its loggers, and report how many were dropped on the way."""
         if self._logging is None:
             return
         lost = told.sent - len(told.records) - self._records_heard
         self._records_heard = told.sent
-        if lost > 0:  # less than none: the head has counted anew
+        if lost > 0:  # a negative number means that the head has begun to count again
             self._logging.lost(lost, "the connection to the head broke")
         if told.dropped:
             self._logging.lost(told.dropped, "this program was away, or did not read them in time")
@@ -302,7 +302,7 @@ class RemoteHead:
         self._tasks.start_soon(self._fetch_one, node, child)
 
     async def _fetch_one(self, node: Node, child: int) -> None:
-        """Have an outcome brought that lies on the head's disk."""
+        """Fetch an outcome from the head's disk."""
         async with self._fetching:
             try:
                 frame = await self.client.outcome(child)
@@ -320,7 +320,7 @@ class RemoteHead:
         self._changes.notify()
 
     def _take_stores(self, told: StoresAre) -> None:
-        """Take what workers keep of values: whoever is not told of keeps nothing."""
+        """Take the bytes of values that workers keep; workers that are not in the message keep nothing."""
         rows = zip(told.stored, told.spilled, told.scratch_lost, strict=True)
         stores = dict(zip(told.workers, rows, strict=True))
         self._workers = [
@@ -332,8 +332,8 @@ class RemoteHead:
     # --- questions ---------------------------------------------------------------------------------------------------
 
     def workers(self) -> list[WorkerInfo]:
-        """Return the workers of the head, as of the last time one joined or left; what they keep of values is as of
-        less than a second ago.
+        """Return the workers of the head, as of the last time a worker joined or left. The bytes of values that they
+        keep are less than a second old.
         """
         return list(self._workers)
 
@@ -341,7 +341,7 @@ class RemoteHead:
         """Return True if the head has `n` workers.
 
         Raises:
-            HeadLostError: the head is lost, and no other is looked for.
+            HeadLostError: the head is lost, and the program does not look for another.
         """
         if self._lost is not None and not self._settings.reconnect:
             raise self._lost
@@ -361,16 +361,16 @@ class RemoteHead:
         request = node.request or EMPTY
         if node.finished or not number:
             found = explain_unsubmitted(node)
-            # A call without a number waits for others of its graph: an earlier program's has no others here.
+            # A call without a number waits for other calls. Those of an earlier program are not known here.
             if found is None:
                 return Explanation(0, "inputs", 0, request, words=_WAITS)
             again = await self._explain_job(maker_again(node, self._values.fetcher))
             return found if again is None else replaced(found, kept=str(again))
-        # Without an answer it has ended meanwhile, and we are about to hear of it.
+        # Without an answer the job has ended meanwhile, and its outcome is on the way here.
         return await self._explain_job(number) or Explanation(number, node.state.label, 0, request)
 
     async def _explain_job(self, number: int) -> Explanation | None:
-        """Return the head's explanation of a job; None for one that has ended, or never was."""
+        """Return the head's explanation of a job; None for a job that has ended, or never existed."""
         if not number:
             return None
         try:
@@ -379,10 +379,10 @@ class RemoteHead:
             return None
 
     async def _number_of(self, node: Node) -> int:
-        """Return the head's number for the job of a node; 0 for what is no job (yet)."""
+        """Return the head's number for the job of a node; 0 if the node has no job, or none yet."""
         job = node.record
         if isinstance(job, Job) and not job.id and not node.finished:
-            await self.client.ask(AskHead(0), HeadIs)  # answers come in order: the number comes before this one
+            await self.client.ask(AskHead(0), HeadIs)  # answers come in order, so the number comes before this answer
         return job.id if isinstance(job, Job) else 0
 
     async def logs(self, node: Node) -> AsyncIterator[LogLine]:
@@ -395,9 +395,9 @@ class RemoteHead:
     def events(self) -> AsyncIterator[Event]:
         """Iterate over events of this program's jobs from now on, and of workers that are here, join and leave.
 
-        Times are those at which this program received the event. Of an attempt that is followed by another the
-        outcome is `"retried"`; jobs that run when the head is lost end as `"lost"`. Workers that are silent or in
-        quarantine for a while are not reported.
+        Times are those at which this program received the event. An attempt that is followed by another has the outcome
+        `"retried"`. Jobs that run when the head is lost end as `"lost"`. A worker's silence and quarantine are not
+        reported.
         """
         feed = RemoteFeed(self._workers)
         self._leases.feeds.append(feed)
@@ -408,50 +408,52 @@ class RemoteHead:
         return self._fleet
 
     def report(self) -> Totals:
-        """Return how many jobs of this program ended how."""
+        """Return how many jobs of this program ended, by outcome."""
         totals = self._counters.totals(time.monotonic())
         return replace(totals, fetched=self._fetched + self._values.fetched)
 
     async def history(self, asked: AskHistory) -> HistoryIs:
-        """Return a page of the jobs of the head that have ended, those of other programs too."""
+        """Return a page of the head's jobs that have ended, including those of other programs."""
         return await self.client.ask(asked, HistoryIs)
 
     # --- names of the session ----------------------------------------------------------------------------------------
 
     def give_name(self, name: str, placeholder: Delayed[Any], node: Node) -> None:
-        """Send a call that has not been started under a name, when it is."""
+        """Name a call, and send it to the head with all calls that it needs; if they cannot go now, each goes in its
+        turn.
+        """
         self.runner.names[node] = name
         self.named[name] = placeholder
         self.runner.send_ahead(node, goes_on=not self._engine.fails_fast)
 
     async def forget(self, names: tuple[str, ...]) -> None:
-        """Drop what the session keeps under these names; return when the head has."""
+        """Drop the session's calls with these names; return when the head has dropped them."""
         for name in names:
             self.named.pop(name, None)
         self.client.link.post(Forget(list(names)))
-        await self.client.ask(AskHead(0), HeadIs)  # it is heard in order
+        await self.client.ask(AskHead(0), HeadIs)  # the head handles messages in order, so `Forget` before this one
 
     # --- observers ---------------------------------------------------------------------------------------------------
 
     def introduce(self, observer: Observer) -> None:
-        """Tell a new observer of nothing: to observers, one worker runs all jobs."""
+        """Tell a new observer nothing: to observers, one worker runs all jobs."""
 
     def record(self, recorder: object) -> None:
-        """Record nothing: the head does, for all its clients."""
+        """Record nothing: the head records for all its clients."""
 
     def copies(self) -> None:
-        """Return None: the head records, for all its clients."""
+        """Return None: the head records for all its clients."""
 
     def now(self) -> float:
         """Return the time on this program's monotonic clock, in seconds."""
         return time.monotonic()
 
     def live_job(self, number: int, attempt: int) -> Job | None:
-        """Return the job if it is alive and this is its current attempt; of those that run, only the one of which
-        observers are notified.
+        """Return the job if it is alive and this is its current attempt. Of the running jobs, only those of which
+        observers are notified are known.
         """
         return self._leases.live_job(number, attempt)
 
-    def assembles(self, number: int) -> bool:  # noqa: ARG002 - the head tells of those that have started
-        """Return False: jobs are told of once they have started."""
+    def assembles(self, number: int) -> bool:  # noqa: ARG002 - the head reports only jobs that have started
+        """Return False: jobs are reported once they have started."""
         return False

@@ -80,10 +80,10 @@ _MOST_DIGESTS = 4096
 class RemoteJobs:
     """Implements the engine's `JobRunner` over a connection as a client, from the first `go_on`.
 
-    `listener` receives how jobs ended, `leases` their slots. `fetch(node, child)` fetches an outcome that a session
-    keeps on disk, then calls `fetched` or `not_fetched`. `levels` of this program's loggers go along with functions,
-    if records that jobs make are to come back. Nodes carry a `Job` with the head's number for it, 0 until
-    the head has sent that.
+    `listener` receives the outcomes of jobs, `leases` their slots. `fetch(node, child)` fetches an outcome that a
+    session keeps on disk, then calls `fetched` or `not_fetched`. `levels` of this program's loggers are sent with
+    functions, if log records of jobs are to come back. Nodes carry a `Job` with the head's number for it, 0 until the
+    head has sent the number.
     """
 
     def __init__(
@@ -106,25 +106,25 @@ class RemoteJobs:
         self._last_child = 0
         self._fetch = fetch
         self._far: dict[Node, int] = {}
-        """Calls whose outcomes stay at the head until they are started or awaited, and their numbers."""
+        """Numbers of adopted calls whose outcomes stay at the head until the calls are started or awaited."""
         self._lost: Exception | None = None
         self._holds = False
         self._held: list[Node] = []
-        """Calls that were submitted while there was no head, and another was looked for."""
+        """Calls that were submitted while the program looked for another head."""
         self._release = False
         self.own: OwnArguments | None = None
-        """Maker of values of large arguments; None where all travel."""
+        """Maker of own values from large arguments; None if all arguments travel with their calls."""
         self.caller_of: Callable[[Node], Context | None] = _nobody
-        """Function that gives the context of whoever wants a call, for warnings about it."""
+        """Function that returns the context in which a call was awaited, for warnings about the call."""
         self.names: dict[Node, str] = {}
-        """Under which names outcomes are to be kept, of calls that have not been sent yet."""
+        """Names under which outcomes are kept, of calls that have not been sent yet."""
         self._ahead: dict[Node, bool] = {}
-        """Calls that were sent with their graphs, and have not ended; True for those with names."""
+        """Calls that were sent with their graphs and have not ended; True for calls with names."""
         self._unheard: set[int] = set()
-        """Numbers of such calls of which no outcome has come."""
+        """Numbers of such calls whose outcome has not come."""
 
     def submit(self, nodes: Iterable[Node]) -> None:
-        """Send calls to the head. What cannot travel fails at once, alone; once the head is lost, all do."""
+        """Send calls to the head. A call that cannot be sent fails alone, at once; all fail once the head is lost."""
         if self._lost is not None:
             if self._holds:
                 self._held.extend(nodes)
@@ -143,8 +143,8 @@ class RemoteJobs:
         self._send_named(named)
 
     def send_ahead(self, root: Node, *, goes_on: bool) -> None:
-        """Send a call, and all that it needs, before its inputs are there: the head goes on with it by itself. Where a
-        part of that has to stay in this program, or cannot travel, nothing is sent: each call goes in its turn.
+        """Send a call, and all that it needs, before its inputs are there; the head goes on with it by itself. If a
+        part must stay in this program, or cannot be sent, nothing is sent: each call is sent when its inputs are there.
         """
         if self._lost is not None:
             return
@@ -157,7 +157,7 @@ class RemoteJobs:
         numbers = ChainMap(fresh, self._children)
         try:
             packed = pack_ahead(nodes, numbers, fetcher)
-        except Exception:  # noqa: BLE001 - whoever awaits a call is told when it is packed in its turn
+        except Exception:  # noqa: BLE001 - packing the call in its turn raises it again, for those who await the call
             return
         for call in packed:
             assert self._number(call.node) == call.child
@@ -167,13 +167,13 @@ class RemoteJobs:
             node.drop_arguments()
 
     def _send_ahead(self, packed: list[JobCall], goes_on: bool) -> None:
-        """Send calls of a graph, in order: as many in one message as are alike."""
+        """Send calls of a graph in order; neighbours that are alike go in one message."""
         self._release_functions()
         for key, calls in groupby(packed, _alike):
             self._post({key: list(calls)}, goes_on=goes_on)
 
     def _ask_for_far(self, nodes: Iterable[Node]) -> list[Node]:
-        """Have kept outcomes brought; return the nodes that have none."""
+        """Fetch the outcomes that the session keeps on disk; return the other nodes."""
         fresh: list[Node] = []
         for node in nodes:
             child = self._far.pop(node, None)
@@ -197,8 +197,8 @@ class RemoteJobs:
         return pack_calls(nodes, self._number, self._listener, streams=True, copies=copies, fetcher=fetcher, own=own)
 
     def _send_named(self, nodes: list[Node]) -> None:
-        """Send calls with names whose inputs are there, so that others may refer to them. They take all arguments with
-        them, as they outlive the program and what it keeps.
+        """Send calls with names whose inputs are there, so that other calls may refer to them. They take all arguments
+        along, because they outlive the program and its values.
         """
         batches = self._packed(nodes, None)
         for key, calls in batches.items():
@@ -209,7 +209,7 @@ class RemoteJobs:
 
     def _post(self, batches: dict[tuple[Request, int, bool], list[JobCall]], *, goes_on: bool = False) -> None:
         levels = self._levels
-        # As in `FunctionTable.number`: to ask whether the levels have changed costs no call.
+        # This expression finds out without a call whether the levels have changed, as in `FunctionTable.number`.
         logs = b"" if levels is None else levels.packed if levels.unchanged in levels.cache else levels.read()
         submit_calls(
             0, 0, batches, self._shipped, self._link.post, self._refuse, self.names, logs, stays=True, goes_on=goes_on
@@ -218,7 +218,7 @@ class RemoteJobs:
             last = None
             self._counters.sent += sum([call.size or len(call.parcel[0]) for call in calls])
             for call in calls:
-                if call.node.function is not last:  # as it mostly is, for the calls of one batch are alike
+                if call.node.function is not last:  # most calls of a batch have the same function
                     last = call.node.function
                     if call.blob.digest in self._shipped:
                         self._shipped.note(last, call.blob.digest)
@@ -238,7 +238,7 @@ class RemoteJobs:
             self._link.post(ReleaseFunctions(released[first : first + _MOST_DIGESTS]))
 
     def adopt(self, told: SessionIs) -> dict[str, Node]:
-        """Adopt the named calls of our session: calls that an earlier program submitted, lazy here."""
+        """Adopt the named calls of the session, which an earlier program has submitted; they are lazy here."""
         self._last_child = max(self._last_child, told.last_child)
         apart = told.apart or [-1] * len(told.names)
         rows = zip(told.names, told.children, told.jobs, told.functions, told.requests, apart, strict=True)
@@ -260,12 +260,12 @@ class RemoteJobs:
         return node
 
     def _goes_ahead(self, node: Node, child: int, *, named: bool) -> None:
-        """Let calls that are sent from now on refer to this one, which has not ended."""
+        """Let later calls refer to this one, which has not ended."""
         self._ahead[node] = named
         self._unheard.add(child)
 
     def fetched(self, node: Node, frame: Frame) -> None:
-        """Settle a call with its outcome, which the session kept on disk."""
+        """Settle a call with its outcome, which the session has kept on disk."""
         message, buffers = frame
         if not node.finished and isinstance(message, Outcomes):
             settle_calls(message, buffers, lambda _: node, self._listener)
@@ -278,7 +278,7 @@ class RemoteJobs:
             self._pump()
 
     def release(self) -> None:
-        """Detach: from now on cancelling does not reach the head, and what was submitted continues."""
+        """Detach: from now on, cancelling does not reach the head, and submitted calls continue there."""
         self._release = True
 
     def _number(self, node: Node) -> int:
@@ -296,7 +296,7 @@ class RemoteJobs:
         return node
 
     def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
-        """Cancel calls that are wanted no more in this program."""
+        """Cancel calls that this program does not want any more."""
         if self._release:
             return
         gone: list[int] = []
@@ -304,7 +304,7 @@ class RemoteJobs:
             self.names.pop(node, None)
             child = self._children.get(node)
             if child is not None:
-                if not (skipped and self._ahead.get(node)):  # the head has it fail for the same reason, and keeps that
+                if not (skipped and self._ahead.get(node)):  # the head fails a named call itself, and keeps that
                     gone.append(child)
                     self._unheard.discard(child)
                 self._take(child)
@@ -352,13 +352,13 @@ class RemoteJobs:
                 (caller or copy_context()).copy().run(logger.warning, "%s", message.words)
 
     def _submit_again(self, told: EncloseValues, buffers: Sequence[Buffer]) -> None:
-        """Submit a call again, with values of our own in its arguments, for which no worker has room."""
+        """Submit a call again with own values in its arguments, because no worker has room for these values."""
         node = self._take(told.child)
-        if node is None:  # it is wanted no more
+        if node is None:  # the call was cancelled
             return
         try:
             call = repacked(node, unpack_parcels(told.data, told.counts, buffers)[0], self.values.payloads(told.values))
-        except Exception as error:  # noqa: BLE001 - whatever it is belongs to this call's awaiters
+        except Exception as error:  # noqa: BLE001 - the error is for those who await the call
             self._listener.failed(node, error)
             self._pump()
             return
@@ -366,14 +366,14 @@ class RemoteJobs:
         self._post({_alike(call): [call]})
 
     def _settle(self, message: Outcomes, buffers: Sequence[Buffer]) -> None:
-        """Settle calls; values that stay at workers, and that nobody wants any more, are released."""
+        """Settle calls, and release values that stay at workers and that this program does not want any more."""
         unwanted: list[int] = []
         settle_calls(message, buffers, self._take, self._listener, unwanted.append)
         if unwanted:
             self.values.release(unwanted)
 
     def _hear_ends(self, children: Sequence[int]) -> None:
-        """Tell the head that nothing is going to refer to these calls, now that their outcomes are here."""
+        """Tell the head that no later call refers to these calls, because their outcomes are here."""
         heard = self._unheard.intersection(children)
         self._unheard -= heard
         for part in split_by_count(sorted(heard)):
@@ -408,9 +408,9 @@ class RemoteJobs:
         return node.record if node is not None and isinstance(node.record, Job) else None
 
     def lose(self, error: Exception, *, holds: bool = False) -> None:
-        """Fail all that waits for the head, which is lost, and from now on all that is submitted.
+        """Fail all calls at the lost head, and all calls that are submitted from now on.
 
-        Where another head is looked for (`holds`), what is submitted is held back for it instead.
+        With `holds`, calls that are submitted from now on are held back for the next head.
         """
         self._lost = error
         nodes = [*self._nodes.values(), *(node for node in self._held if not node.finished)]
@@ -428,8 +428,8 @@ class RemoteJobs:
         self._pump()
 
     def go_on(self, link: Link, values: RemoteValues) -> None:
-        """Send calls to this head from now on, first those that were held back. It has none of our functions yet.
-        `values` are those that stay at its workers.
+        """Send calls to this head from now on, first the calls that were held back. The head has no functions of this
+        program yet. `values` are the values that stay at its workers.
         """
         self._link = link
         self.values = self._listener.values = values
@@ -440,7 +440,7 @@ class RemoteJobs:
 
 
 def _alike(call: JobCall) -> tuple[Request, int, bool]:
-    """Return what calls have in common that go in one message."""
+    """Return what all calls in one message have in common."""
     request, options = call.node.request, call.node.function.options
     assert request is not None
     return request, options.rank, options.isolate
@@ -451,7 +451,7 @@ def _nobody(_: Node) -> None:
 
 
 def _submitted_before() -> None:
-    """Stand-in for the function of an earlier program: it is never called here."""
+    """Stand-in for the function of an earlier program; it is never called here."""
 
 
 class _CountingListener:
@@ -483,6 +483,6 @@ class _CountingListener:
         else:
             self._counters.failed += 1
         self._leases.told(node.record, outcome_of(error))
-        if node.record is None:  # it was never a job, and is told from one that was never to be made
+        if node.record is None:  # the call was never sent; a record tells it from calls that were never started
             node.record = Job(0, 0, None, NO_PARCEL)
         self._listener.failed(node, error)

@@ -325,7 +325,7 @@ class Fetcher:
         if limit and size > limit:
             raise ResourceError(
                 f"{size:,} bytes were awaited at once, and half of this program's memory is {limit:,}: take values one "
-                "by one (as_completed), or have a job make less of them. They stay where they are"
+                "by one (as_completed), or let a job make smaller ones of them. The values stay at their workers"
             )
 
     def join(self, values: Iterable[RemoteValue], waiting: Fetch) -> None:
@@ -411,7 +411,7 @@ class Fetcher:
         if source is None:
             return
         if error is not None:
-            self._closed = f"it was at workers alone when the head was lost: {error}"
+            self._closed = f"only workers had it when the head was lost: {error}"
         else:  # else values that are lost would be made again, and the end wait for that
             source.unwant(list(self._waiting))
             source.release(list(self._unreached))

@@ -1,22 +1,20 @@
-"""Between a user's objects and opaque bytes: the only room that uses pickle, dill and cloudpickle.
+"""User's objects to bytes and back: the only room that uses pickle, dill and cloudpickle.
 
-It answers: what are the bytes of these arguments, this value, this function, this exception, and what were the
-objects of those bytes? It never opens a socket, never decides where bytes go, never reads the environment.
+The room turns arguments, values, functions and exceptions into bytes, and bytes into objects. It never opens a socket,
+never decides where bytes go, and never reads the environment.
 
-- Values go by pickle protocol 5, large buffers apart and uncopied. What lives in `__main__`, and what pickle
-  refuses, goes by cloudpickle. What both refuse is a `SerializationError` naming the argument and the object in
-  it.
-- Functions go by name where a fresh interpreter can import them, also when a decorator's object took their
-  name; otherwise by value with dill, then with cloudpickle.
-- Classes of `__main__` keep their identity: what comes home has the very class with which it left.
-- What somebody on the way could not hold says so where it is loaded (`stand_in`).
+- Values go by pickle protocol 5, with large buffers outside the stream, uncopied. Objects of `__main__`, and objects
+  that pickle refuses, go by cloudpickle. If both fail, a `SerializationError` names the argument and the object in it.
+- Functions go by name if a fresh interpreter can import them, even if a decorator's object has their name. Other
+  functions go by value with dill, then with cloudpickle.
+- Classes of `__main__` keep their identity: an object that comes home has the class with which it left.
+- A part that a process on the way could not hold is replaced by a `stand_in`; loading it raises an error that says so.
 - A value that stays where it was made is a file of its own (`write_replica`), and travels as a reference.
-- Exceptions come back as their own type, or as `RemoteError`, and so do their causes, of which the remote traceback is
-  the first.
+- Exceptions come back as their own type, or as `RemoteError`. Their causes do, too; the remote traceback is the first.
 
-Loading runs code chosen by whoever made the bytes: load only what an authenticated peer sent. dill and
-cloudpickle are imported when first needed, never before. Below is `errors`; `graph` and `wire` beside it are
-strangers.
+Loading runs code that the sender of the bytes has chosen: load only bytes of an authenticated peer. dill and
+cloudpickle are imported when they are first needed, never before. The room imports `errors`, but neither `graph` nor
+`wire`.
 """
 
 from typing import TYPE_CHECKING

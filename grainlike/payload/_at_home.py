@@ -1,7 +1,7 @@
-"""Objects that belong to their process: open files, and locks that are held. They are not sent, whatever holds them.
+"""Objects that belong to their process: open files, and held locks. They are not sent, in whatever object they are.
 
-dill would open the file anew where the copy arrives, which empties one that was opened for writing; and copy a lock as
-it is, so that one that is held would be held there for ever.
+dill would open the file again at the receiver, and opening a file for writing empties it. It would also copy a lock
+with its state, so the copy of a held lock would be held for ever.
 """
 
 import io
@@ -18,22 +18,23 @@ _STREAMS = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__"
 
 
 def reduced_here(obj: object) -> Any:
-    """Reduce a standard stream, which means the job's own, to its name. `NotImplemented` for what others reduce.
+    """Reduce a standard stream, which means the job's own, to its name. Return `NotImplemented` for other types of
+    objects.
 
-    Raises `TypeError` for an open or closed file, and for a lock that is held.
+    Raises `TypeError` for an open or closed file, and for a held lock.
     """
     kind = type(obj)  # `isinstance` would ask the object, which may raise
     if issubclass(kind, _FILES):
         return _reduced_file(obj)
     if issubclass(kind, _LOCKS) and _is_held(obj):
         raise TypeError("a lock belongs to its process: a copy of one that is held would be held for ever")
-    if kind is cached_property and "lock" in vars(obj):  # before Python 3.12; it serves the property alone
+    if kind is cached_property and "lock" in vars(obj):  # before Python 3.12; only the property uses this lock
         return cached_property, (None,), {name: value for name, value in vars(obj).items() if name != "lock"}
     return NotImplemented
 
 
 def _is_held(lock: Any) -> bool:
-    """Return True if a lock is held: if it is reentrant, by this thread too."""
+    """Return True if a lock is held, by this thread or another."""
     if hasattr(lock, "_is_owned") and lock._is_owned():
         return True
     free = lock.acquire(blocking=False)

@@ -1,4 +1,4 @@
-"""The two picklers that copy what cannot be named, behind imports that take their time."""
+"""Picklers that copy objects that have no importable name: cloudpickle and dill. Their imports are slow."""
 
 import io
 import pickle
@@ -22,7 +22,7 @@ Keep = Callable[[pickle.PickleBuffer], object]
 
 
 def cloudpickled(obj: object, keep: Keep | None = None) -> tuple[bytes, list[CodeType]]:
-    """The stream of `obj` by cloudpickle, and the code objects copied into it."""
+    """Return the stream of `obj` by cloudpickle, and the code objects in the stream."""
     file = io.BytesIO()
     pickler = _CloudPickler(file, keep)
     pickler.dump(obj)
@@ -30,7 +30,7 @@ def cloudpickled(obj: object, keep: Keep | None = None) -> tuple[bytes, list[Cod
 
 
 def dilled(obj: object) -> tuple[bytes, list[CodeType]]:
-    """The stream of `obj` by dill, following globals one by one, and the code objects copied into it."""
+    """Return the stream of `obj` by dill, with only the globals that it uses, and the code objects in the stream."""
     file = io.BytesIO()
     with _dill_lock:
         pickler = _dill_pickler()(file)
@@ -39,7 +39,7 @@ def dilled(obj: object) -> tuple[bytes, list[CodeType]]:
 
 
 def undilled(stream: bytes) -> Any:
-    """The object of a stream by dill."""
+    """Return the object of a stream by dill."""
     _import_dill_quietly()
     import dill
 
@@ -47,7 +47,7 @@ def undilled(stream: bytes) -> Any:
 
 
 def copy_module(name: str) -> None:
-    """From now on, cloudpickle copies what belongs to the loaded module `name`."""
+    """Let cloudpickle copy objects of the loaded module `name` from now on."""
     cloudpickle.register_pickle_by_value(sys.modules[name])
 
 
@@ -57,12 +57,12 @@ def _named(function: FunctionType) -> Reduction:
 
 
 def _guarded(obj: type, reduction: Reduction) -> Reduction:
-    """A class by value has a setter of its attributes, the sixth part; one by name has nothing to guard."""
+    """Return a class's reduction, guarded if the class goes by value: only then its sixth part sets attributes."""
     return guarded(obj, reduction) if reduction is not NotImplemented and len(reduction) == 6 else reduction
 
 
 class _CloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """cloudpickle's, with wrapped functions by name, classes guarded, and a record of the code it copied."""
+    """cloudpickle's pickler, with wrapped functions by name, guarded classes, and a list of the copied code."""
 
     def __init__(self, file: io.BytesIO, keep: Keep | None) -> None:
         super().__init__(file, protocol=5, buffer_callback=keep)
@@ -85,7 +85,7 @@ class _CloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
         return reduction
 
 
-_dill_lock = threading.RLock()  # dill registers types while it pickles, in tables that all its picklers share
+_dill_lock = threading.RLock()  # dill registers types while it pickles, in tables that all picklers share
 
 
 @cache
@@ -121,14 +121,14 @@ def _dill_pickler() -> Any:
 
 
 def _cloudpickle_reducers() -> dict[type, Callable[[Any], Reduction]]:
-    """cloudpickle's reducers by type, but for parts of functions and files: those are what dill is for."""
+    """Return cloudpickle's reducers by type, except those for parts of functions and for files, which dill handles."""
     cell = type((lambda x: lambda: x)(0).__closure__[0])  # type: ignore[index]
     left_to_dill = {CodeType, cell, io.TextIOWrapper, memoryview}
     return {cls: reducer for cls, reducer in cloudpickle.Pickler.dispatch_table.items() if cls not in left_to_dill}
 
 
 def _import_dill_quietly() -> None:
-    """Import dill, but keep it from adding its types to the standard library's pickler."""
+    """Import dill without adding its types to the standard library's pickler."""
     if "dill" not in sys.modules:
         import dill
 

@@ -1,8 +1,8 @@
-"""Arguments that are not there yet: the value of the call before, put in place where the arguments are rebuilt.
+"""Arguments that are not there yet: the value of the call before is put in its place when the arguments are rebuilt.
 
-Calls of which each needs the value of the one before may travel together. Where that value belongs, the arguments hold
-`PREVIOUS`; `load_arguments_after` rebuilds them with a copy of the value made from its bytes, as if it had travelled:
-what a call does to its arguments stays its own affair.
+Calls that each need the value of the call before may travel together. In the place of that value, the arguments hold
+`PREVIOUS`. `load_arguments_after` rebuilds them with a copy of the value, made from its bytes, as if the value had
+travelled. So a call that changes its arguments changes nothing for others.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ __all__ = ["PREVIOUS", "dump_arguments_before", "load_arguments_after", "name_fu
 
 _NOTHING = Payload(b"")
 _before = [_NOTHING]
-"""The value of the call before, while arguments are being rebuilt; that never waits, so nobody else looks meanwhile."""
+"""Value of the call before, while arguments are rebuilt. Rebuilding never waits, so no other task sees it."""
 
 
 class _Previous:
@@ -34,9 +34,9 @@ PREVIOUS = _Previous()
 
 
 def dump_arguments_before(args: tuple[object, ...], kwargs: Mapping[str, object], *, what: str) -> bytes | None:
-    """The stream of arguments in which `PREVIOUS` stands for a value; None where buffers would travel apart.
+    """Return the stream of arguments in which `PREVIOUS` stands for a value; None if buffers would stay outside.
 
-    Raises as `dump_arguments` does.
+    Raises the exceptions of `dump_arguments`.
     """
     if len(args) == 1 and args[0] is PREVIOUS and not kwargs:
         return _ALONE
@@ -45,7 +45,7 @@ def dump_arguments_before(args: tuple[object, ...], kwargs: Mapping[str, object]
 
 
 def load_arguments_after(payload: Payload, value: Payload) -> tuple[tuple[object, ...], dict[str, object]]:
-    """`load_arguments` of arguments in which `PREVIOUS` stands for `value`."""
+    """Return the arguments like `load_arguments`, with `value` in place of `PREVIOUS`."""
     _before[0] = value
     try:
         return load_arguments(payload)
@@ -54,7 +54,7 @@ def load_arguments_after(payload: Payload, value: Payload) -> tuple[tuple[object
 
 
 def name_function(module: str, name: str) -> FunctionBlob:
-    """The bytes of a function that this process need not have, by the names by which a receiver imports it."""
+    """Return the bytes of a function by the names by which a receiver imports it; it need not be importable here."""
     data = pickle.dumps(("name", pickle.dumps((module, name, 0), 5), [], {}), 5)
     return FunctionBlob(hashlib.sha256(data).digest()[:16], data)
 
@@ -64,4 +64,4 @@ def _load_before() -> object:
 
 
 _ALONE = pickle.dumps(((PREVIOUS,), {}), 5)
-"""The stream of the arguments that most links have."""
+"""Stream of the arguments that most calls of a chain have."""

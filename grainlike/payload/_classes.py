@@ -1,15 +1,16 @@
-"""Classes that no module holds (of `__main__`, a notebook, a function's body) keep their identity on journeys.
+"""Classes that no module holds keep their identity when they travel: those of `__main__`, notebooks and function
+bodies.
 
-cloudpickle sends such a class by value with an identifier, and a receiver that knows the identifier takes its
-own class again, so that `except MyError` catches what came back. But cloudpickle then sets every attribute of
-that class anew from what arrived, which at home would replace the user's methods by copies over other globals.
-The law here: **the process in which a class was written is its authority**; there, nothing that arrives changes
-it. Elsewhere the newest arrival wins, so that a method redefined in a notebook reaches the workers.
+cloudpickle sends such a class by value with an identifier. A receiver that knows the identifier takes its own class
+again, so `except MyError` catches an exception that came back. But cloudpickle then sets every attribute of that class
+from the bytes, which at home would replace the user's methods by copies with other globals. So **the process in which a
+class was written is its authority**: nothing that arrives changes the class there. In other processes the newest
+arrival wins, so that a method that is redefined in a notebook reaches the workers.
 
-dill knows no such identity; its pickler asks here for classes too.
+dill has no such identity, so its pickler uses this module for classes, too.
 
-A class with `__slots__` keeps them. cloudpickle makes its copy without them: objects of that have a `__dict__`, and
-pickle it as their state, which an object of the class itself, at home, has no place for.
+A class with `__slots__` keeps them. cloudpickle's copy of the class has no slots, so its objects have a `__dict__`, and
+pickle it as their state. An object of the class at home has no place for that state.
 """
 
 from collections.abc import Callable
@@ -27,20 +28,20 @@ _arrived: "WeakSet[type]" = WeakSet()
 
 
 def guarded(cls: type, reduction: Reduction) -> Reduction:
-    """cloudpickle's reduction of a class by value, with `_fill` for its own setter of attributes."""
+    """Return cloudpickle's reduction of a class by value, with `_fill` as the function that sets attributes."""
     make, args, state, _, _, setter = reduction
     if cls not in _arrived:
         _written_here.add(cls)
-    if "__slots__" in cls.__dict__ and not issubclass(cls, tuple):  # named tuples give themselves theirs
+    if "__slots__" in cls.__dict__ and not issubclass(cls, tuple):  # named tuples make their slots themselves
         args, state = _with_slots(cls, args, state)
     return make, args, (setter, state), None, None, _fill
 
 
 def _with_slots(cls: type, args: tuple[Any, ...], state: Any) -> tuple[tuple[Any, ...], Any]:
-    """Let the copy be made with the slots of the class, which make their descriptors and are no part of its state.
+    """Make the copy with the slots of the class. Slots make their own descriptors, so these are left out of the state.
 
     Source: `_make_skeleton_class(constructor, name, bases, namespace, tracker, extra)` and `_class_getstate` of
-    cloudpickle 3, of which the first knows no slots.
+    cloudpickle 3; the first ignores slots.
     """
     constructor, name, bases, namespace, *rest = args
     slots = cls.__dict__["__slots__"]

@@ -1,4 +1,4 @@
-"""Constants: values that cannot change in place, as far as that can be told from outside."""
+"""Constants: values that cannot change in place, as far as their types tell."""
 
 import enum
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ _ATOMS = frozenset(
         GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType,
     }
 )  # fmt: skip
-"""Modules are not shipped, and functions are watched; so neither changes the bytes of what refers to it."""
+"""Types without changeable parts. Modules are not sent, and functions are watched, so they are here, too."""
 
 _ATOMS_ELSEWHERE = frozenset(
     {
@@ -37,11 +37,11 @@ _ATOMS_ELSEWHERE = frozenset(
         ("numpy", "ufunc"), ("logging", "Logger"), ("typing", "TypeVar"),
     }
 )  # fmt: skip
-"""Types of what travels by its name alone, or never changes, in modules that need not be loaded."""
+"""Types, in modules that need not be loaded, whose objects never change, or travel by name alone."""
 
 
 def parts_of_constant(value: object) -> Iterable[Any] | None:
-    """Return the parts of `value`, if what it holds is settled with its making; None if it may change in place.
+    """Return the parts of `value` if it cannot change in place; None if it can.
 
     >>> parts_of_constant((1, [2])), parts_of_constant([2]), parts_of_constant(3)
     ([[2]], None, ())
@@ -72,5 +72,5 @@ def _beside_atoms(parts: Iterable[Any]) -> list[Any]:
 
 
 def _says_so(value: object) -> bool:
-    """Return True if a delayed function says that it is nothing but what it wraps."""
+    """Return True if a delayed function declares that it has no state but the function that it wraps."""
     return hasattr(type(value), "__grainlike_constant__") and bool(value.__grainlike_constant__)  # type: ignore[attr-defined]

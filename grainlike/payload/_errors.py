@@ -1,9 +1,9 @@
-"""Exceptions of jobs: back as their own type, telling where they come from; or as `RemoteError`.
+"""Exceptions of jobs: they come back as their own type with their remote traceback, or as `RemoteError`.
 
-An exception's bytes are a pickled tuple `(parcel, noted)`. A parcel is `(stream, members, causes, type name,
-message, traceback)`: the exception's own bytes, or None where it does not survive them; of a group the parcels of
-its members, so that one bad member does not cost the others their types; and those of its causes, the nearest first.
-All else is text, which always arrives.
+The bytes of an exception are a pickled tuple `(parcel, noted)`. A parcel is `(stream, members, causes, type name,
+message, traceback)`. `stream` is the exception's own bytes, or None if the exception does not survive them. `members`
+are the parcels of a group's members, so that one bad member does not cost the others their types. `causes` are the
+parcels of the exception's causes, the nearest first. The rest is text, which always arrives.
 """
 
 import io
@@ -27,15 +27,15 @@ Parcel = tuple[bytes | None, list[Any] | None, list[Any], str, str, str]
 
 _HEADING = "Traceback (most recent call last):\n"
 _BEGINS = "(most recent call last)"
-"""Beginning of a remote traceback as text: what shows it says before that it is one."""
+"""Beginning of a remote traceback as text; Python prints the words before it itself."""
 
 _LONGEST = 64 * 1024
 _DEEPEST = 16
-"""How many causes travel: `raise X from Y` gives X one, and that of Y is another."""
+"""Most causes that travel: `raise X from Y` gives X a cause, and Y may have another."""
 
 
 class RemoteTraceback(Exception):  # noqa: N818 -- not an error itself but the cause of one
-    """The first cause of an exception that a job raised elsewhere: the traceback as it stood there, in `text`."""
+    """Cause of an exception that a job raised elsewhere; `text` is the traceback there."""
 
     __module__ = "grainlike.payload"
 
@@ -49,15 +49,15 @@ class RemoteTraceback(Exception):  # noqa: N818 -- not an error itself but the c
 
 
 def dump_error(error: BaseException) -> Payload:
-    """The bytes of an exception with its traceback. Never raises.
+    """Return the bytes of an exception with its traceback. Never raises.
 
-    What no handler of ordinary errors should see (SystemExit, KeyboardInterrupt, an event loop's cancellation,
-    or a group with one of them) travels as `RemoteError`, and so does what does not survive the way there and
-    back.
+    An exception travels as `RemoteError` if handlers of ordinary errors must not catch it (SystemExit,
+    KeyboardInterrupt, an event loop's cancellation, or a group with one of them), or if it does not survive the way
+    there and back.
     """
     try:
         return Payload(pickle.dumps((_pack(error), _is_noted(error)), 5))
-    except HOSTILE as problem:  # a class that raises at every look
+    except HOSTILE as problem:  # the class raises whatever is asked of it
         parcel: Parcel = (
             None,
             None,
@@ -70,19 +70,19 @@ def dump_error(error: BaseException) -> Payload:
 
 
 _LONGEST_TOLD = 1 << 20
-"""Bytes of an exception from which its text is not looked for: whoever asks has other things to do."""
+"""Most bytes of an exception in which its text is looked for, because the asking process has other work."""
 
 
 def told_of_error(data: Buffer) -> str:
-    """Return type and message of an exception from `dump_error`'s bytes; nothing of it is rebuilt, and no code of the
-    user's runs. Empty where the bytes do not say.
+    """Return type and message of an exception from the bytes of `dump_error`; an empty text if the bytes have none.
+    Nothing is rebuilt, and no code of the user runs.
     """
     type_name, message, _ = _texts(data)
     return f"{type_name}: {message}" if message else type_name
 
 
 def noted_error(data: Buffer, note: str) -> bytes:
-    """Return `dump_error`'s bytes with the note that the exception is to carry, if it has none; nothing is rebuilt."""
+    """Return the bytes of `dump_error` with a note for the exception, unless they have one; nothing is rebuilt."""
     try:
         parcel, noted = PlainReader(io.BytesIO(data)).load()
     except Exception:  # noqa: BLE001 - they may be anybody's
@@ -91,14 +91,14 @@ def noted_error(data: Buffer, note: str) -> bytes:
 
 
 def traceback_of_error(data: Buffer, most: int) -> str:
-    """Return the traceback of an exception from `dump_error`'s bytes, as `told_of_error` does; beginning and end of it
-    where it has more than `most` characters.
+    """Return the traceback of an exception from the bytes of `dump_error`, like `told_of_error`; only its beginning and
+    end if it has more than `most` characters.
     """
     return _shortened(_texts(data)[2], most)
 
 
 def _texts(data: Buffer) -> tuple[str, str, str]:
-    """Return type, message and traceback; empty where the bytes do not say."""
+    """Return type, message and traceback; empty texts if the bytes have none."""
     if len(data) > _LONGEST_TOLD:
         return "", "", ""
     try:
@@ -109,11 +109,11 @@ def _texts(data: Buffer) -> tuple[str, str, str]:
 
 
 def load_error(payload: Payload, note: str | None = None) -> Exception:
-    """The exception of `dump_error`'s bytes, to be raised. Never raises itself.
+    """Return the exception of the bytes of `dump_error`, to be raised. Never raises itself.
 
-    Its cause is a `RemoteTraceback`, or, where it was raised from another exception, that one, and the traceback is the
-    cause of the last of them. `note` is added once: an exception that comes through several jobs keeps
-    the note of the first, where it happened.
+    Its cause is a `RemoteTraceback`. If it was raised from another exception, its cause is that one, and the traceback
+    is the cause of the last. `note` is added once: an exception that comes through several jobs keeps the note of the
+    first, in which it happened.
     """
     try:
         parcel, noted = pickle.loads(payload.data)  # noqa: S301 -- the only room that unpickles
@@ -121,7 +121,7 @@ def load_error(payload: Payload, note: str | None = None) -> Exception:
             note, noted = noted, False
         try:
             return _noted(_unpack(parcel), note, noted=noted)
-        except HOSTILE:  # a class that comes out of its bytes, but lets nobody tell where it comes from
+        except HOSTILE:  # the class can be rebuilt, but takes no cause or note
             return _noted(_stand_in(parcel), note, noted=noted)
     except HOSTILE as problem:
         return SerializationError(f"the job's exception cannot be rebuilt here: {describe_error(problem)}")
@@ -189,7 +189,7 @@ def _told_of(parcel: Parcel) -> RemoteError:
 
 
 def _caused(error: Exception, causes: list[Parcel], text: str) -> Exception:
-    """`error` with its causes, the last of which has the traceback for its own."""
+    """Return `error` with its causes; the traceback is the cause of the last one."""
     below: Exception = RemoteTraceback(text)
     for parcel in reversed(causes):
         below = _cause(parcel, below)
@@ -200,7 +200,7 @@ def _caused(error: Exception, causes: list[Parcel], text: str) -> Exception:
 def _cause(parcel: Parcel, below: Exception) -> Exception:
     error = _opened(*parcel[:2])
     if error is not None:
-        with suppress(*HOSTILE):  # a class that lets nobody tell where it comes from
+        with suppress(*HOSTILE):  # the class takes no cause
             error.__cause__ = below
             return error
     error = _told_of(parcel)
@@ -209,7 +209,7 @@ def _cause(parcel: Parcel, below: Exception) -> Exception:
 
 
 def _stream(error: BaseException, members: list[Parcel] | None) -> bytes | None:
-    """The exception's own bytes, if it comes out of them as it went in."""
+    """Return the exception's own bytes, if it can be rebuilt from them with its type."""
     for parts in parts_of(error):
         try:
             stream = pickle.dumps(dump_value(parts).inside(), 5)
@@ -239,7 +239,7 @@ def _type_name(error: BaseException) -> str:
 
 def _message(error: BaseException) -> str:
     try:
-        return str.__str__(str(error))  # an exact string: a subclass of the user's would not travel as text
+        return str.__str__(str(error))  # an exact string, because a user's subclass would not travel as text
     except HOSTILE:
         return "<its text cannot be made>"
 
@@ -259,7 +259,7 @@ def _shortened(text: str, most: int) -> str:
 
 
 def _users_part(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback without the frames of ours that called the user's code."""
+    """Return the traceback without the frames of grainlike that called the user's code."""
     part = trace
     while part is not None and _is_ours(part.tb_frame.f_globals.get("__name__")):
         part = part.tb_next

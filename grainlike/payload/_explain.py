@@ -1,4 +1,4 @@
-"""Search for the object inside an object that cannot be pickled: by trying its parts, only on the way to an error."""
+"""Search for the object inside an object that cannot be pickled. Its parts are tried only to explain an error."""
 
 import pickle
 import re
@@ -25,16 +25,16 @@ _short.maxstring = 60
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return whether the error may be a Ctrl-C, which is for the program: it is raised in the main thread alone."""
+    """Return True if the error may be a Ctrl-C, which is for the program: it is raised only in the main thread."""
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def refusal(what: str, obj: object, travels: Test, error: BaseException) -> SerializationError:
-    """The error to raise for `obj`, called `what`, which `error` kept from travelling."""
+    """Return the error to raise for `obj`, called `what`, which cannot be sent because of `error`."""
     path, culprit, reason = _deepest(obj, travels, error)
     place = f"{what}, at {path.strip()}," if path else what
     if isinstance(reason, SerializationError):
-        return SerializationError(f"{place.rstrip(',')}: {reason}")  # it says itself what cannot travel, and why
+        return SerializationError(f"{place.rstrip(',')}: {reason}")  # the object says itself what cannot be sent
     return SerializationError(f"{place} cannot travel: {_describe(culprit)} ({describe_error(reason)})")
 
 
@@ -51,7 +51,7 @@ def _deepest(obj: object, travels: Test, error: BaseException) -> tuple[str, obj
 
 
 def _refuses(obj: object, error: BaseException) -> bool:
-    """Return True if `error` is what an object says itself against its travelling: its parts are not to blame."""
+    """Return True if the object itself raised `error` when it was pickled, so that no part is to blame."""
     reduce = type(obj).__reduce_ex__
     if not isinstance(error, SerializationError) or reduce is object.__reduce_ex__:
         return False
@@ -70,7 +70,7 @@ def _first_bad_part(obj: object, travels: Test, seen: set[int]) -> tuple[str, ob
             reason = None if id(part) in seen else travels(part)
             if reason is not None:
                 return label, part, reason
-    except Exception:  # noqa: BLE001 -- a user's object may raise when looked at: then it is itself the answer
+    except Exception:  # noqa: BLE001 -- a user's object may raise when its parts are asked for: then it is the culprit
         return None
     return None
 
@@ -138,7 +138,7 @@ def _describe(obj: object) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """Type and text of an exception whose text may itself raise."""
+    """Return type and text of an exception, whose text may itself raise."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 -- a user's exception whose text raises
@@ -146,7 +146,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def describe_loading(error: BaseException) -> str:
-    """`describe_error` of what went wrong as a stream was loaded."""
+    """Return `describe_error` of an error in loading a stream, with a hint for objects that a module does not have."""
     said = describe_error(error)
     if isinstance(error, AttributeError) and _NOT_IN_MODULE.search(said):
         return f"{said} (this process has imported the module as it was; what was put into it since is not there)"

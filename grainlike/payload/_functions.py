@@ -1,13 +1,11 @@
-"""Functions: by name where a fresh interpreter finds them, else by value with dill, then with cloudpickle.
+"""Functions as bytes: by name if a fresh interpreter finds them, else by value with dill, then with cloudpickle.
 
-A function's bytes are a pickled tuple `(serializer, stream, modules, sources)`; of a function behind a
-decorator's object (see `_names`) the serializer is `"name"`, which spares both ends dill. `modules` are
-submodules that its code reaches through a package (`import a.b` binds only `a`); `sources` are its lines, so
-that a traceback far away can show them.
+The bytes of a function are a pickled tuple `(serializer, stream, modules, sources)`. For a function behind a
+decorator's object (`_names`), the serializer is `"name"`, so that neither end needs dill. `modules` are submodules that
+the code reaches through a package (`import a.b` binds only `a`). `sources` are lines of source.
 
-Lines of source for tracebacks, where the file is not: notebook cells, prompts, a script on another node.
-
-Only the lines of the code that travels go along, each stretch with the number of its first line.
+Tracebacks need these lines where the file is not: for notebook cells, prompts, and a script on another node. Only the
+lines of the code that travels go along, each stretch with the number of its first line.
 """
 
 import hashlib
@@ -47,14 +45,14 @@ Stream = tuple[str, bytes, list[CodeType]]
 
 
 class FunctionBlob(NamedTuple):
-    """A function's bytes, and their digest (16 bytes of SHA-256) by which a receiver knows that it has them."""
+    """Bytes of a function, and their digest (16 bytes of SHA-256), which tells a receiver that it has the function."""
 
     digest: bytes
     data: bytes
 
 
 _MOST_AGAIN = 1 << 16
-"""Bytes up to which a function that takes along what may change in place is looked at again."""
+"""Most bytes of a function whose mutable objects are looked at again."""
 
 
 class _Known(NamedTuple):
@@ -63,7 +61,7 @@ class _Known(NamedTuple):
     watch: Watch
     mutable: tuple[Held, ...]
     print: bytes | None
-    """Of what is mutable, as it was before `blob` was made; None where it was not taken, or cannot be."""
+    """Fingerprint of `mutable` before `blob` was made; None if it was not taken, or cannot be."""
 
 
 _cache: dict[tuple[int, str], _Known] = {}
@@ -72,14 +70,15 @@ _logger = logging.getLogger("grainlike")
 
 
 def dump_function(function: Function, serializer: Serializer = "dill") -> FunctionBlob:
-    """The bytes of a callable, made once per function, and again when a global or closure variable was rebound.
+    """Return the bytes of a callable, made once per function, and again when a global or closure variable was assigned
+    again.
 
-    What it takes along and may change in place (a dict, an array, an object) is compared each time, up to 64 KiB; above
-    that such changes are not seen. Bound methods and callable objects are dumped anew each time, since their state may
-    have changed; the digest tells whether it has.
+    Objects that the function takes along and that may change in place (a dict, an array) are compared each time, up to
+    64 KiB; above that, such changes are not seen. Bound methods and callable objects are dumped again each time,
+    because their state may have changed; the digest tells whether it has.
 
     Raises:
-        SerializationError: a variable inside, which it names, cannot travel, and the function never has.
+        SerializationError: a variable inside, which the error names, cannot be sent, and the function was never sent.
 
     >>> load_function(dump_function(len).data)([1, 2])
     2
@@ -110,12 +109,12 @@ def dump_function(function: Function, serializer: Serializer = "dill") -> Functi
 
 
 def load_function(data: bytes | bytearray | memoryview) -> Function:
-    """The callable of `dump_function`'s bytes. `SerializationError` where it cannot be rebuilt here."""
+    """Return the callable of the bytes of `dump_function`. Raises `SerializationError` if it cannot be rebuilt here."""
     try:
         serializer, stream, modules, sources = pickle.loads(data)  # noqa: S301 -- the only room that unpickles
         learn_sources(sources)
         for module in modules:
-            with suppress(ImportError):  # a guess from names: only the running code knows whether it is needed
+            with suppress(ImportError):  # a guess from names: the code may not need this module
                 importlib.import_module(module)
         function: Function = _restored(serializer, stream)
     except BaseException as error:
@@ -135,17 +134,19 @@ def _restored(serializer: str, stream: bytes) -> Any:
 
 
 def _is_constant(function: Function) -> bool:
-    """Return True if the callable has no state that could change: a built-in object's method has that object's."""
+    """Return True if the callable has no state that could change; a built-in method has that of its object."""
     if isinstance(function, BuiltinFunctionType):
         return isinstance(function.__self__, ModuleType)
     return isinstance(function, FunctionType | type | partial)
 
 
 def _fingerprint(mutable: tuple[Held, ...]) -> bytes | None:
-    """By plain pickle, which is much faster than to copy the function; None where it would name what is copied."""
+    """Return a digest of mutable objects by plain pickle, which is much faster than copying the function; None if a
+    receiver would not find an object that the pickle names.
+    """
     try:
         stream = pickle.dumps([held() for held in mutable], 5)
-    except BaseException as error:  # to dump the function itself will say it
+    except BaseException as error:  # dumping the function itself raises it again, and then it is reported
         if is_interrupt(error):
             raise
         return None
@@ -153,8 +154,8 @@ def _fingerprint(mutable: tuple[Held, ...]) -> bytes | None:
 
 
 def _as_before(key: tuple[int, str], known: _Known, title: str, error: SerializationError) -> FunctionBlob:
-    """Return what was sent until now, where something that cannot be has come into what the function holds: a task, a
-    socket. It is not looked at again.
+    """Return the bytes that were sent until now, because the function holds an object now that cannot be sent, such as
+    a task or a socket. The function's mutable objects are not looked at again.
     """
     _logger.warning("%s goes on with what it held before: it holds what cannot travel now (%s)", title, error)
     _cache[key] = known._replace(mutable=())
@@ -163,7 +164,7 @@ def _as_before(key: tuple[int, str], known: _Known, title: str, error: Serializa
 
 def _forget(key: tuple[int, str], ref: "weakref.ref[Function]") -> None:
     known = _cache.get(key)
-    if known is not None and known.ref is ref:  # else the address already belongs to another function
+    if known is not None and known.ref is ref:  # otherwise the id already belongs to another function
         del _cache[key]
 
 
@@ -180,7 +181,7 @@ def _dump(function: Function, serializer: Serializer) -> FunctionBlob:
 
 def _stream(function: Function, serializer: Serializer) -> Stream:
     if _lives_out_of_reach(function):
-        serializer = "cloudpickle"  # dill would name it: it takes whatever is in `sys.modules` for importable
+        serializer = "cloudpickle"  # dill would send the name, because it takes all of `sys.modules` for importable
     reference = reference_behind_wrapper(function) if isinstance(function, FunctionType) else None
     if reference is not None:
         return "name", pickle.dumps(reference, 5), []
@@ -195,13 +196,13 @@ def _by_value(obj: object, serializer: Serializer) -> Stream:
     from grainlike.payload._byvalue import cloudpickled, dilled
 
     if serializer == "dill":
-        with suppress(*HOSTILE):  # if cloudpickle refuses too, its reason is the one that is told
+        with suppress(*HOSTILE):  # if cloudpickle fails, too, its reason is reported
             return "dill", *dilled(obj)
     return "cloudpickle", *cloudpickled(obj)
 
 
 def _lives_out_of_reach(function: Function) -> bool:
-    """Return True if the function's module is loaded, but not found by an import. What it holds is sent by value."""
+    """Return True if the function's module is loaded, but no import finds it; its objects are sent by value."""
     inner: object = function
     while isinstance(inner, partial):
         inner = inner.func
@@ -209,7 +210,7 @@ def _lives_out_of_reach(function: Function) -> bool:
     if module not in sys.modules or module == "__main__" or importable(module):
         return False
     if is_registered(module):
-        return True  # for as long as it is: cloudpickle knows
+        return True  # not noted here, because the program may take back the registration
     if module.encode() not in unreachable:
         from grainlike.payload._byvalue import copy_module
 
@@ -221,7 +222,7 @@ def _lives_out_of_reach(function: Function) -> bool:
 def _reason_against(obj: object) -> BaseException | None:
     try:
         _by_value(obj, "dill")
-    except BaseException as error:  # a loop's cancellation too: in here only user code can raise it
+    except BaseException as error:  # an event loop's cancellation too, because only user code can raise it here
         if is_interrupt(error):
             raise
         return error
@@ -233,7 +234,7 @@ def _title(function: Function) -> str:
 
 
 def _submodules(codes: Iterable[CodeType]) -> list[str]:
-    """Loaded submodules all of whose parts are names in the code: cloudpickle's rule, which dill lacks."""
+    """Return the loaded submodules whose name parts are all in the code: cloudpickle's rule, which dill lacks."""
     names = {name for code in codes for name in code.co_names}
     return sorted(name for name in list(sys.modules) if "." in name and names.issuperset(name.split(".")))
 
@@ -244,7 +245,7 @@ _LONGEST = 5000
 
 
 def dependencies_of(codes: Iterable[CodeType]) -> dict[str, list[Stretch]]:
-    """For every file that `codes` come from, the stretches of lines that they cover, as far as known."""
+    """Return the lines of source that `codes` cover, in stretches, by file, as far as known."""
     sources: dict[str, list[Stretch]] = {}
     for code in codes:
         first, last = _span(code)
@@ -255,14 +256,14 @@ def dependencies_of(codes: Iterable[CodeType]) -> dict[str, list[Stretch]]:
 
 
 def learn_sources(sources: Mapping[str, Iterable[Stretch]]) -> None:
-    """Let `linecache`, and so every traceback, know these lines, where it does not see the file itself."""
+    """Give `linecache`, and so every traceback, these lines of files that do not exist here."""
     for name, stretches in sources.items():
         if not Path(name).exists():
             lines = list(linecache.getlines(name))
             for first, text in stretches:
                 lines.extend(["\n"] * (first - 1 + len(text) - len(lines)))
                 lines[first - 1 : first - 1 + len(text)] = text
-            # No modification time: `linecache.checkcache` drops entries of missing files, but not such ones.
+            # `linecache.checkcache` drops entries of missing files, except those without a modification time.
             linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
 
 

@@ -1,4 +1,4 @@
-"""Identity of calls: a digest of arguments by their content, for those whose content can be told."""
+"""Identity of calls: a digest of arguments by their content, for types whose content is known."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = ["identity_of"]
 _HOOK = "__grainlike_identity__"
 
 _BY_REPR = (bool, int, complex, type(None), type(...), range, date, datetime, time, timedelta, Decimal, Fraction, UUID)
-"""Exactly these types: their `repr` is all there is to a value, and the same in every process."""
+"""Types, without their subclasses, whose `repr` tells all of a value, and is the same in every process."""
 
 
 class _UnknownError(Exception):
-    """Nothing tells the content of this object."""
+    """Raised for an object whose content is unknown."""
 
     def __init__(self, path: str, thing: object) -> None:
         super().__init__(path)
@@ -38,14 +38,15 @@ class _UnknownError(Exception):
 
 
 def identity_of(arguments: Mapping[str, object], *, what: str) -> bytes:
-    """A digest (32 bytes, BLAKE2b) of named arguments, by content: equal in every process, today and later.
+    """Return a digest (32 bytes, BLAKE2b) of named arguments by content: the same in every process, today and later.
 
-    It knows Python's own plain values and containers, dates, paths (by name, not by what is there), enumerations,
-    dataclasses, NumPy's arrays and scalars, and functions and classes that can be imported (by name). Other types have
-    a method `__grainlike_identity__(self)` that returns something of these; that and the type's name count.
+    It accepts Python's own plain values and containers, dates, paths (by name, not by the file), enumerations,
+    dataclasses, NumPy's arrays and scalars, and functions and classes that can be imported (by name). Other types need
+    a method `__grainlike_identity__(self)` that returns such an object; its result and the type's name make the digest.
 
     Raises:
-        SerializationError: it cannot be told what an argument is; the words name it, and the object inside it.
+        SerializationError: the content of an argument is unknown; the error names the argument, and the object inside
+            it.
 
     Example::
 
@@ -66,7 +67,7 @@ def identity_of(arguments: Mapping[str, object], *, what: str) -> bytes:
 
 
 class _Digester:
-    """Of one argument. `_inside` are the containers that it is in the middle of."""
+    """Computes the digest of one argument. `_inside` has the ids of the containers around the present object."""
 
     def __init__(self) -> None:
         self._inside: set[int] = set()
@@ -117,7 +118,7 @@ class _Digester:
         return _tagged(name, *parts)
 
     def _of_numpy(self, thing: Any, name: str, path: str) -> bytes:
-        numpy = sys.modules.get("numpy")  # whoever has an array has loaded it
+        numpy = sys.modules.get("numpy")  # a program with an array has loaded it
         if numpy is None or type(thing) is not numpy.ndarray:
             if numpy is not None and isinstance(thing, numpy.generic) and not thing.dtype.hasobject:
                 return _tagged(name, repr(thing.dtype).encode(), thing.tobytes())
@@ -153,7 +154,7 @@ def _tagged(tag: str, *parts: bytes) -> bytes:
 
 
 def _framed(parts: Iterable[bytes]) -> Iterable[bytes]:
-    """Each with its length before it, so that no two lists of parts look alike when they are put together."""
+    """Put its length before each part, so that no two lists of parts look alike when they are joined."""
     for part in parts:
         yield len(part).to_bytes(8, "big")
         yield part

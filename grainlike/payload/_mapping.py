@@ -1,7 +1,7 @@
-"""Mapping a file without keeping its descriptor.
+"""Mapping of files without keeping their descriptors.
 
-Before Python 3.13 `mmap.mmap` holds a duplicate of the descriptor for as long as the memory is mapped, so a program
-that keeps a thousand arrays would run out of them. There the system is asked itself.
+Before Python 3.13, `mmap.mmap` holds a duplicate of the descriptor while the memory is mapped, so a program that keeps
+a thousand arrays would run out of descriptors. On these versions the C library is called directly.
 """
 
 import ctypes
@@ -18,9 +18,9 @@ _FAILED = ctypes.c_void_p(-1).value
 
 
 def private_map(fd: int, size: int) -> memoryview:
-    """The first `size` bytes of a file, at least one, as writable memory of this process alone; unmapped when unused.
+    """Return the first `size` bytes of a file, at least one, as private writable memory, which is unmapped when unused.
 
-    Raises `OSError` where the system refuses.
+    Raises `OSError` if the system refuses.
     """
     if sys.version_info >= (3, 13):
         return memoryview(mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE, prot=_PROTECTION, trackfd=False))

@@ -1,12 +1,12 @@
-"""Names that a fresh interpreter finds by import, and those that it does not.
+"""Names that a fresh interpreter finds by import.
 
-`@delayed def f` in an importable module leaves a wrapper under the name `f`. Pickle looks the name up, finds
-another object than the function and gives up; dill and cloudpickle would copy the function with its module's
-globals. But the function does have a name: "what `module.f` wraps". That is what travels: module, qualified
-name, and how many `__wrapped__` lie between.
+`@delayed def f` in an importable module leaves a wrapper under the name `f`. Pickle looks the name up, finds another
+object than the function, and fails; dill and cloudpickle would copy the function with its module's globals. But the
+function has a name: "the function that `module.f` wraps". So these travel: module, qualified name, and the number of
+`__wrapped__` between.
 
-A module in `sys.modules` need not be one that an import finds: test runners, notebooks and `exec` put modules
-there by hand. What belongs to those travels by value, like what belongs to `__main__`.
+A module in `sys.modules` need not be importable: test runners, notebooks and `exec` put modules there. Objects of such
+modules travel by value, like objects of `__main__`.
 """
 
 import importlib
@@ -29,21 +29,21 @@ Reference = tuple[str, str, int]
 
 _MAIN = frozenset({"__main__", "__mp_main__"})
 _OURS = frozenset({"grainlike", "grainlike_worker"})
-"""Whoever receives anything has these, whatever an import would find here now. Nothing of theirs goes by value: copies
-of what rebuilds a class would not know which classes were written here, and errors would come back as `RemoteError`."""
+"""Packages that every receiver has, even if an import does not find them here now. Nothing of theirs goes by value: a
+copy of the code that rebuilds classes would not know which were written here, and errors would become `RemoteError`."""
 
 _DEEPEST = 64
 _known: dict[str, bool] = {}
 
 
 def reference_behind_wrapper(function: FunctionType) -> Reference | None:
-    """`reference_to` a function behind a wrapper; None under its own name, which pickle finds itself."""
+    """Return `reference_to` a function behind a wrapper; None for a function under its own name, which pickle finds."""
     reference = reference_to(function)
     return reference if reference is not None and reference[2] else None
 
 
 def reference_to(function: FunctionType | type) -> Reference | None:
-    """Module, qualified name and depth of wrapping at which a function or class is found again; None if it is not."""
+    """Return module, qualified name and depth of wrapping at which a function or class is found; None if nowhere."""
     module, qualname = getattr(function, "__module__", None), function.__qualname__
     if module not in sys.modules or not importable(module):
         return None
@@ -59,7 +59,7 @@ def reference_to(function: FunctionType | type) -> Reference | None:
 
 
 def resolve(module: str, qualname: str, depth: int) -> object:
-    """The function that `reference_to` named, in this process; imports its module."""
+    """Return the function that `reference_to` named, in this process; imports its module."""
     found = _attribute(importlib.import_module(module), qualname)
     for _ in range(depth):
         found = getattr(found, "__wrapped__")  # noqa: B009 -- type checkers know no such attribute of an object
@@ -74,21 +74,21 @@ def registered() -> Collection[str]:
 
 
 def is_registered(name: str) -> bool:
-    """Return True for a module that is registered with cloudpickle, or lies in a package that is."""
+    """Return True for a module that is registered with cloudpickle, or is in a registered package."""
     return any(name == one or name.startswith(f"{one}.") for one in registered())
 
 
 def importable(name: str) -> bool:
-    """Return True if an interpreter with the same search path would import the module loaded here as `name`.
+    """Return True if an interpreter with the same search path would import the module that is loaded here as `name`.
 
-    A module that the program has told cloudpickle to copy counts as one that it would not.
+    Modules that the program has told cloudpickle to copy count as not importable.
     """
     if registered() and is_registered(name):
         return False
     known = _known.get(name)
     if known is None:
         if name not in sys.modules:
-            return False  # as yet: what is not loaded now may be found when it is
+            return False  # not noted, because the module may be loaded later
         known = _known[name] = name not in _MAIN and (name.partition(".")[0] in _OURS or _findable(name))
     return known
 
@@ -115,7 +115,7 @@ def _same(file: str, origin: str) -> bool:
 
 
 def _attribute(holder: object, qualname: str) -> object:
-    """Like `operator.attrgetter`, but in classes without binding: a decorator's object may be a descriptor."""
+    """Return an attribute without binding it in classes: a decorator's object may be a descriptor."""
     for name in qualname.split("."):
         holder = _static(holder, name) if isinstance(holder, type) else getattr(holder, name)
     return holder

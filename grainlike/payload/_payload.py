@@ -11,23 +11,21 @@ __all__ = ["INLINE_LIMIT", "Buffer", "Payload"]
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 INLINE_LIMIT = 8192
-"""Bytes below which a buffer stays inside the stream: copying it costs less than framing it."""
+"""Bytes below which a buffer stays inside the stream, because copying it costs less than framing it."""
 
 
 _apart: Callable[[Buffer], Any] = PickleBuffer
-"""Marks a buffer of an object's for pickle; until it is dumped it is a buffer like others."""
+"""Wraps a buffer for pickle, which then keeps it outside the stream; before that, it is a buffer like others."""
 
 
 class Payload(NamedTuple):
-    """The bytes of an object: `data`, the pickle stream, and `buffers`, in the order in which it asks for them.
+    """Bytes of an object: `data`, the pickle stream, and `buffers`, in the order in which the stream asks for them.
 
-    A freshly dumped payload's buffers are views of the object's own memory, not copies: the object must not
-    change before they are written. `detached` copies them, for a payload that is kept or that stays in the
-    process.
+    The buffers of a freshly dumped payload are views of the object's memory, not copies, so the object must not change
+    before they are written. `detached` copies them, for a payload that is kept, or that stays in the process.
 
-    Whoever receives buffers should read them into writable memory: arrays are then rebuilt on
-    that very memory. Read-only ones (`bytes`) are copied once on loading, so that a job may write to its
-    arguments.
+    A receiver should read buffers into writable memory, because arrays are then rebuilt on that memory. Read-only
+    buffers (`bytes`) are copied once on loading, so that a job may write to its arguments.
     """
 
     data: Buffer
@@ -35,11 +33,11 @@ class Payload(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """The size of the stream and all buffers, in bytes."""
+        """Size of the stream and all buffers, in bytes."""
         return _size(self.data) + sum(map(_size, self.buffers))
 
     def inside(self) -> "Payload":
-        """The same payload as a part of an object that is dumped itself: its buffers stay apart there, too.
+        """Return the payload as a part of an object that is dumped itself: its buffers stay outside that stream, too.
 
         >>> Payload(b"stream").inside()
         Payload(data=b'stream', buffers=())
@@ -47,13 +45,13 @@ class Payload(NamedTuple):
         return Payload(self.data, tuple(map(_apart, self.buffers))) if self.buffers else self
 
     def lent(self) -> "Payload":
-        """The same payload for loading more than once: each time on memory of its own."""
+        """Return the payload for loading more than once, each time on new memory."""
         if not self.buffers:
             return self
         return Payload(self.data, tuple([memoryview(buffer).toreadonly() for buffer in self.buffers]))
 
     def detached(self) -> "Payload":
-        """The same payload on writable memory of its own, sharing none with the object it was made from.
+        """Return the payload on writable memory that it does not share with the object it was made from.
 
         >>> Payload(b"stream", (b"buffer",)).detached()
         Payload(data=b'stream', buffers=(bytearray(b'buffer'),))

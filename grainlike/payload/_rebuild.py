@@ -1,9 +1,9 @@
-"""Exceptions without calling their `__init__` again.
+"""Exceptions that are rebuilt without calling their `__init__` again.
 
-Pickle rebuilds an exception as `cls(*exc.args)`. A class whose `__init__` takes something else than what it
-hands to `super().__init__` fails there, or comes back with another text: the commonest reason for which an
-exception does not pickle. Where its class changes nothing about pickling, it is rebuilt here from class,
-arguments and attributes, with the `__init__` of the interpreter's own class beneath it.
+Pickle rebuilds an exception as `cls(*exc.args)`. If the class has an `__init__` with other arguments than it passes to
+`super().__init__`, that fails, or gives another text. This is the commonest reason why an exception does not pickle. If
+the class changes nothing about pickling, the exception is rebuilt here from class, arguments and attributes, with the
+`__init__` of the interpreter's own class beneath.
 """
 
 import copyreg
@@ -20,7 +20,7 @@ _HOOKS = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getn
 
 
 def parts_of(error: BaseException) -> Iterator[Parts]:
-    """The ways to send `error`, the best first. Members of a group travel apart."""
+    """Iterate over the ways to send `error`, the best first. Members of a group travel separately."""
     if not _pickles_its_own_way(type(error)):
         args, state = _arguments_and_state(error)
         yield type(error), args[:1] if isinstance(error, ExceptionGroup) else args, state
@@ -28,7 +28,7 @@ def parts_of(error: BaseException) -> Iterator[Parts]:
 
 
 def rebuild(parts: Parts, members: Sequence[Exception] | None) -> BaseException:
-    """The exception of `parts`; of a group, `members` are what it holds."""
+    """Return the exception of `parts`; `members` are the members of a group."""
     if len(parts) == 1:
         whole: BaseException = parts[0]
         return whole
@@ -58,14 +58,14 @@ def _pickles_its_own_way(cls: type[BaseException]) -> bool:
 
 def _is_of_somebody(reducer: object) -> bool:
     """Return True if a reducer was registered for its class on purpose. `tblib`, which comes with `import distributed`,
-    registers its own for every exception there is. It needs to be at the receiver too, and fails for some classes.
+    registers its own for every exception; a receiver needs it, too, and it fails for some classes.
     """
     return reducer is not None and not str(getattr(reducer, "__module__", None)).startswith("tblib.")
 
 
 def _native(cls: type[BaseException]) -> type[BaseException]:
-    """The interpreter's own class whose `__new__` may make a `cls`. That goes by memory layout, not by order: a class
-    of `(MyError, MemoryError)` is made as an `Exception`, and one of `(MyError, OSError)` as an `OSError`.
+    """Return the interpreter's own class whose `__new__` can make a `cls`. Memory layout decides, not order: a class of
+    `(MyError, MemoryError)` is made as an `Exception`, and one of `(MyError, OSError)` as an `OSError`.
     """
     while cls.__flags__ & _HEAP_TYPE:
         cls = cls.__base__  # type: ignore[assignment]

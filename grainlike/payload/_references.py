@@ -1,7 +1,7 @@
-"""References inside arguments: the number of a value that stays at workers, in place of the value, or of a buffer.
+"""References in arguments: the number of a value that stays at workers, in place of the value or of a buffer.
 
-Whoever packs arguments learns which values they refer to; whoever unpacks them says where replicas of these lie, and
-gets the values themselves. Arguments without references cost nothing more than they did.
+The process that packs arguments learns to which values they refer. The process that unpacks them says where the
+replicas of these values are, and gets the values. Arguments without references cost nothing more.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _MARK = b"\x01value\x00"
-"""No buffer that travels apart is so short as a reference that begins so."""
+"""Beginning of a reference in place of a buffer; buffers outside the stream are longer than a reference."""
 
 _NUMBER = struct.Struct("<Q")
 _LENGTH = len(_MARK) + _NUMBER.size
@@ -62,10 +62,10 @@ class Reference:
 
 
 class ReferencedValues:
-    """Values that references stand for, each loaded when it is first met.
+    """Values that references stand for; each is loaded when it is first used.
 
-    `gone`: those of which the replica was missing or damaged, whatever the arguments made of that. `error`: what an
-    operator on values raised.
+    `gone` lists the values whose replica was missing or damaged, even if the arguments handled that. `error` is the
+    exception of an operator on values.
     """
 
     __slots__ = ("_beside", "_buffers", "_loaded", "_paths", "error", "gone")
@@ -79,17 +79,17 @@ class ReferencedValues:
         self.error: BaseException | None = None
 
     def add(self, payloads: Mapping[int, Payload]) -> None:
-        """Take values that are in no file."""
+        """Add values that are in no file."""
         self._beside.update(payloads)
 
     def load(self, value: int) -> object:
-        """Return the value of this number: the same object each time. `SerializationError` where it cannot be had."""
+        """Return the value with this number, the same object each time. `SerializationError` if it cannot be loaded."""
         if value not in self._loaded:
             self._loaded[value] = load_value(self._mapped(value), what=f"value {value}")
         return self._loaded[value]
 
     def filled(self, payload: Payload | tuple[Buffer, Sequence[Buffer]]) -> Payload:
-        """Return a payload with the buffers that references stand for in it. `SerializationError` as of `load`."""
+        """Return a payload with the buffers for which references stand. Raises `SerializationError` like `load`."""
         data, buffers = payload
         if is_stored(data):
             data, buffers = mapped(data)
@@ -117,8 +117,8 @@ class ReferencedValues:
 
 
 class _Collector:
-    """Notes references while it is entered; see `collecting`. A class, as it is entered for each call with arguments
-    that are not plain.
+    """Notes references while it is entered (`collecting`). It is a class, because that costs less than a generator for
+    each call with arguments that are not plain.
     """
 
     __slots__ = ("_seen", "_token", "values")
@@ -136,7 +136,7 @@ class _Collector:
         _collector.reset(self._token)
 
     def note(self, value: int) -> None:
-        """A reference to this value was pickled."""
+        """Note that a reference to this value was pickled."""
         if value not in self._seen:
             self._seen.add(value)
             self.values.append(value)
@@ -147,7 +147,7 @@ _referenced: ContextVar[ReferencedValues | None] = ContextVar("grainlike_referen
 
 
 def buffer_reference(value: int) -> bytes:
-    """Return what stands in a payload for a buffer that is the one buffer of a value.
+    """Return the bytes that stand in a payload for the only buffer of a value.
 
     >>> len(buffer_reference(7))
     15
@@ -156,7 +156,7 @@ def buffer_reference(value: int) -> bytes:
 
 
 def referenced_buffer(buffer: Buffer) -> int | None:
-    """Return the value for which a buffer of a payload stands; None for one that is no reference.
+    """Return the value for which a buffer of a payload stands; None if the buffer is no reference.
 
     >>> referenced_buffer(buffer_reference(7))
     7
@@ -181,9 +181,9 @@ def collecting() -> AbstractContextManager[list[int]]:
 
 @contextmanager
 def resolving(paths: Mapping[int, Path]) -> Iterator[ReferencedValues]:
-    """Have references that are unpickled inside be the values in these files, on memory of this process alone.
+    """Replace references that are unpickled inside by the values in these files, on memory that only this process has.
 
-    The same reference gives the same object throughout; what is loaded in another block is another object.
+    The same reference gives the same object inside one block; another block loads another object.
     """
     referenced = ReferencedValues(paths)
     token = _referenced.set(referenced)
@@ -195,7 +195,7 @@ def resolving(paths: Mapping[int, Path]) -> Iterator[ReferencedValues]:
 
 @contextmanager
 def holding(payloads: Mapping[int, Payload]) -> Iterator[None]:
-    """Have references that are unpickled inside be these values, and others what they are outside."""
+    """Replace references that are unpickled inside by these values; other references resolve as outside."""
     outside = _referenced.get()
     if outside is not None:
         outside.add(payloads)
@@ -207,9 +207,9 @@ def holding(payloads: Mapping[int, Payload]) -> Iterator[None]:
 
 
 def resolved(value: int) -> object:
-    """Return the value that a reference stands for: what its pickle calls.
+    """Return the value for which a reference stands; the pickle of a reference calls this.
 
-    Raises `SerializationError` outside `resolving`, and where the value cannot be had.
+    Raises `SerializationError` outside `resolving`, and if the value cannot be loaded.
     """
     referenced = _referenced.get()
     if referenced is None:
@@ -218,9 +218,9 @@ def resolved(value: int) -> object:
 
 
 def applied(function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> object:
-    """Return what an operator gives for values: what the pickle of one on references calls.
+    """Return the result of an operator for values; the pickle of an operator on references calls this.
 
-    What it raises is noted for whoever unpickles inside `resolving`: it is the user's own, as in a job.
+    The `ReferencedValues` of `resolving` note its exception, which is the user's own, like a job's exception.
     """
     try:
         return function(*args, **kwargs)

@@ -1,11 +1,11 @@
-"""Replicas: files that each hold one whole value, its stream and its buffers, and say where they begin.
+"""Replicas: files that each hold one whole value: its pickle stream, and its buffers.
 
-A replica is named by the job that made the value and by its attempt. It is written under another name, in room that was
-allocated for it, and renamed when it is whole, so nobody sees half of one. It is never changed afterwards: any number
-of processes may map it. The same bytes mean the same where they arrive by a socket.
+A replica is named by the job that made the value, and by the attempt. It is written under another name, in room that
+was allocated for it, and renamed when it is whole, so nobody opens an unfinished replica. A replica is never changed
+afterwards, so any number of processes may map it. The bytes that a socket carries are the same.
 
-The layout: a head of `_MAGIC`, the length of the stream, the number of buffers and the size of each, and a CRC-32 of
-all that; then the stream and the buffers, each from a multiple of 64 bytes on.
+The layout: first a head, with `_MAGIC`, the length of the stream, the number of buffers, the size of each buffer, and a
+CRC-32 of all these. Then the stream and the buffers, each at a multiple of 64 bytes.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ __all__ = [
 ]
 
 STAY_BYTES = 64 * 1024
-"""Bytes of a payload above which a value stays where it was made."""
+"""Bytes of a payload above which a value stays at the worker that made it."""
 
 _MAGIC = b"grainval"
 _HEAD = struct.Struct("<8sQI")
 _SIZE = struct.Struct("<Q")
 _CHECK = struct.Struct("<I")
 _READ_BYTES = 256 * 1024
-"""Size of files up to which reading one into memory costs less than mapping it, with a fault for each page."""
+"""Size up to which reading a file costs less than mapping it, because a mapping has a page fault for each page."""
 
 _MOST_BUFFERS = 1 << 16
-"""Far more than a payload has: a head that claims more is damaged."""
+"""Far more buffers than a payload has: a head that claims more is damaged."""
 
 
 def replica_path(directory: Path, value: int, attempt: int) -> Path:
-    """Return where a directory of replicas has the one that this attempt of job `value` made.
+    """Return the path, in a directory of replicas, of the replica that this attempt of job `value` made.
 
     >>> replica_path(Path("/dev/shm/x"), 7, 1).name
     'v7-1'
@@ -60,7 +60,7 @@ def replica_path(directory: Path, value: int, attempt: int) -> Path:
 
 
 def replica_file(directory: str, value: int, attempt: int) -> str:
-    """Return the same as text, which costs a tenth where there are many.
+    """Return the path of a replica as text, which takes a tenth of the time of `replica_path`.
 
     >>> replica_file("/dev/shm/x", 7, 1)
     '/dev/shm/x/v7-1'
@@ -69,8 +69,8 @@ def replica_file(directory: str, value: int, attempt: int) -> str:
 
 
 def replica_name(key: bytes, value: int, attempt: int) -> bytes:
-    """Return the name of a replica at its data server, for those to whom the head tells it: 16 bytes that nobody
-    guesses without the `key` of that server.
+    """Return the name by which a data server knows a replica: 16 bytes that nobody can guess without the server's
+    `key`. The head tells the name to workers that may have the replica.
 
     >>> len(replica_name(bytes(16), 7, 1))
     16
@@ -85,7 +85,7 @@ def replica_size(payload: Payload) -> int:
 
 
 def replica_parts(payload: Payload) -> list[memoryview]:
-    """Return the bytes of the file that holds a payload, in parts, for `replica_payload` where they are read again.
+    """Return the bytes of the file that holds a payload, in parts. `replica_payload` reads them again.
 
     >>> b"".join(replica_parts(Payload(b"abc")))[:8]
     b'grainval'
@@ -97,10 +97,9 @@ def replica_parts(payload: Payload) -> list[memoryview]:
 
 
 def write_replica(room: Path, path: Path, payload: Payload) -> int | None:
-    """Write a payload to the file `room`, which is allocated for it, and let it be the replica `path`, which comes into
-    being whole; return its size in bytes.
+    """Write a payload to the allocated file `room`, make it the replica `path`, and return its size in bytes.
 
-    None where that is not possible. However it ends, no part of a file is left.
+    Return None if that is not possible. The replica appears whole, or not at all, and no unfinished file is left.
     """
     parts = _views(payload)
     parts.insert(0, memoryview(_head(parts)))
@@ -115,14 +114,14 @@ def write_replica(room: Path, path: Path, payload: Payload) -> int | None:
     except OSError:
         unlink(room)
         return None
-    except BaseException:  # the job is ended
+    except BaseException:  # the job is being cancelled
         unlink(room)
         raise
     return sum(padded(part.nbytes) for part in parts)
 
 
 class ReplicaBytes:
-    """The bytes of a replica of a payload in memory, as its file would have them. The payload must not change.
+    """Bytes of a replica of a payload in memory, as its file would have them. The payload must not change.
 
     Example::
 
@@ -156,9 +155,9 @@ class ReplicaBytes:
 
 
 def map_replica(path: Path | str) -> Payload:
-    """Return the payload in a file, on memory of this process alone: a change reaches nobody, and the file may go.
+    """Return the payload in a file, on memory that only this process has; the file may be removed meanwhile.
 
-    Raises `SerializationError` where the file is gone, or damaged.
+    Raises `SerializationError` if the file is gone or damaged.
     """
     try:
         fd, crc = open_replica(path)
@@ -176,9 +175,9 @@ def map_replica(path: Path | str) -> Payload:
 
 
 def replica_payload(data: Buffer) -> Payload:
-    """Return the payload in the bytes of a replica, whose buffers are views of these.
+    """Return the payload in the bytes of a replica; its buffers are views of these bytes.
 
-    Raises `SerializationError` where they are damaged or cut short.
+    Raises `SerializationError` if the bytes are damaged or incomplete.
     """
     view = flat(data)
     stream, *buffers = _parts(view)
@@ -188,7 +187,7 @@ def replica_payload(data: Buffer) -> Payload:
 def _read(fd: int, size: int) -> bytearray:
     data = bytearray(size)
     count = os.readv(fd, [data])
-    return data if count == size else data[:count]  # that it was cut short shows
+    return data if count == size else data[:count]  # `replica_payload` finds that bytes are missing
 
 
 def _views(payload: Payload) -> list[memoryview]:
@@ -202,7 +201,7 @@ def _head(parts: list[memoryview]) -> bytes:
 
 
 def _crc_of(parts: list[memoryview]) -> int:
-    """Return the CRC-32 of parts as they lie in a file."""
+    """Return the CRC-32 of parts and the padding between them, as in a file."""
     crc = 0
     for part in parts:
         crc = zlib.crc32(bytes(padded(part.nbytes) - part.nbytes), zlib.crc32(part, crc))
@@ -213,21 +212,21 @@ def _parts(view: memoryview) -> Iterator[memoryview]:
     at, sizes = _sizes(view)
     at = padded(at)
     if at + sum(map(padded, sizes)) != view.nbytes:
-        raise SerializationError("the bytes of a value are damaged: they are more or fewer than its head says")
+        raise SerializationError("the bytes of a value are damaged: there are more or fewer of them than its head says")
     for size in sizes:
         yield view[at : at + size]
         at += padded(size)
 
 
 def _sizes(view: memoryview) -> tuple[int, list[int]]:
-    """Return the length of the head, and the sizes of the parts behind it."""
+    """Return the length of the head, and the sizes of the parts that follow it."""
     try:
         magic, stream, count = _HEAD.unpack_from(view)
         end = _HEAD.size + min(count, _MOST_BUFFERS) * _SIZE.size
         sizes = [size for (size,) in _SIZE.iter_unpack(view[_HEAD.size : end])]
         (check,) = _CHECK.unpack_from(view, end)
     except struct.error as error:
-        raise SerializationError("the bytes of a value are damaged: they end before its head does") from error
+        raise SerializationError("the bytes of a value are damaged: they end within its head") from error
     if magic != _MAGIC or count > _MOST_BUFFERS or check != zlib.crc32(view[:end]):
-        raise SerializationError("the bytes of a value are damaged: its head is none")
+        raise SerializationError("the bytes of a value are damaged: they begin with no valid head")
     return end + _CHECK.size, [stream, *sizes]

@@ -1,13 +1,13 @@
 """Files of replicas, in shared memory or on disk: allocated before a byte is written, opened, and removed.
 
-A replica on disk, in *scratch*, has its name in shared memory all the same: a symbolic link, which takes the place of
-the file there in one step, so whoever opens that name gets the one or the other. The file's own name ends with the
-CRC-32 of its bytes, by which they are checked before they are used.
+A replica on disk, in *scratch*, still has its name in shared memory: a symbolic link to the file on disk. The link
+replaces the file in memory in one step, so whoever opens the name gets one or the other. The name of the file on disk
+ends with the CRC-32 of its bytes, which is checked before they are used.
 
-Where the file system of shared memory is too small, replicas are in memory that one process holds for others: each is
-a `memfd` of a worker's daemon, opened as `/proc/PID/fd/N`, and its name is a link to that. A number may come to be
-another file's, or another process's, so whoever opens one looks at the name that the system has for the file: it has
-the directory's name in it, which nobody else's has.
+If the file system of shared memory is too small, a process holds the memory of replicas for others. Each is a `memfd`
+of a worker's daemon, opened as `/proc/PID/fd/N`, and the replica's name is a link to that path. The same path may later
+be another file, or a file of another process. So a process that opens it checks the name that the system has for the
+file: it contains the directory's name, which no other file's name contains.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ _OPEN = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def replica_room(directory: Path, path: Path, number: int = 0) -> Path:
-    """Return where in a directory the replica `path` is written before it is whole: one place for each number.
+    """Return the path at which the replica `path` is written before it is whole, in a directory; each number has its
+    own.
 
     >>> replica_room(Path("/tmp/x"), Path("/dev/shm/y/v7-1"), 3).name
     'v7-1.3.part'
@@ -60,8 +61,8 @@ def replica_room(directory: Path, path: Path, number: int = 0) -> Path:
 
 
 def allocate_replica(room: Path, size: int) -> None:
-    """Make a new file of `size` bytes, at least one, all of them allocated. `OSError` where there is no room for it:
-    then there is no file.
+    """Make a new file with `size` bytes, at least one, and allocate all of them. Raises `OSError` if there is no room;
+    no file is left then.
     """
     fd = os.open(room, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN, 0o600)
     try:
@@ -74,7 +75,7 @@ def allocate_replica(room: Path, size: int) -> None:
 
 
 def is_held(room: Path | str) -> bool:
-    """Return True for the path of memory that a process holds.
+    """Return True for a path to memory that a process holds.
 
     >>> is_held("/proc/7/fd/12"), is_held("/dev/shm/x/v7-1")
     (True, False)
@@ -83,8 +84,8 @@ def is_held(room: Path | str) -> bool:
 
 
 def hold_memory(path: Path, size: int) -> int:
-    """Return the descriptor of new memory of `size` bytes for the replica `path`, all of them allocated. `OSError`
-    where that is not possible, or where others could not open it.
+    """Return the descriptor of new memory for the replica `path`, with `size` bytes, all allocated. Raises `OSError` if
+    there is no memory, or if other processes could not open it.
     """
     fd = os.memfd_create(_held_name(path), os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
@@ -97,12 +98,12 @@ def hold_memory(path: Path, size: int) -> int:
 
 
 def seal_held(fd: int) -> None:
-    """Let nobody change memory that is whole, nor its size."""
+    """Forbid every change to the bytes and the size of memory."""
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
 
 
 def open_held(room: Path | str, path: Path, flags: int) -> int:
-    """Open memory that a process holds for the replica `path`. `FileNotFoundError` where it does not any more."""
+    """Open memory that a process holds for the replica `path`. Raises `FileNotFoundError` if it is released."""
     fd = os.open(room, flags | os.O_CLOEXEC)
     if os.readlink(f"/proc/self/fd/{fd}").removesuffix(" (deleted)") != f"/memfd:{_held_name(path)}":  # noqa: PTH115
         os.close(fd)
@@ -111,19 +112,19 @@ def open_held(room: Path | str, path: Path, flags: int) -> int:
 
 
 def open_room(room: Path, path: Path, flags: int) -> int:
-    """Open the room in which the replica `path` is written, wherever that is. `OSError` where it is gone."""
+    """Open the room in which the replica `path` is written, in memory or on disk. Raises `OSError` if it is gone."""
     if is_held(room):
         return open_held(room, path, flags)
     return os.open(room, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def is_on_disk(room: Path, path: Path) -> bool:
-    """Return True for a room of the replica `path` that is on disk."""
+    """Return True if a room of the replica `path` is on disk."""
     return room.parent != path.parent and not is_held(room)
 
 
 def seal_replica(room: Path, path: Path, crc: int) -> None:
-    """Let a file that is whole be the replica `path`; `crc` is that of its bytes, for a file on disk."""
+    """Make a whole file the replica `path`. For a file on disk, `crc` is the CRC-32 of its bytes."""
     if room.parent == path.parent:
         room.rename(path)
         return
@@ -142,10 +143,10 @@ def seal_replica(room: Path, path: Path, crc: int) -> None:
 
 
 def open_replica(path: Path | str) -> tuple[int, int | None]:
-    """Open a replica for reading, in memory or on disk; return the descriptor, and the CRC-32 of its bytes. None in
-    memory, where none is kept.
+    """Open a replica for reading, in memory or on disk. Return the descriptor, and the CRC-32 of the bytes on disk;
+    None for memory, which has none.
 
-    Raises `OSError` where it is gone.
+    Raises `OSError` if the replica is gone.
     """
     try:
         return os.open(path, os.O_RDONLY | _OPEN), None
@@ -159,11 +160,11 @@ def open_replica(path: Path | str) -> tuple[int, int | None]:
 
 
 def check_replica(fd: int, crc: int | None) -> None:
-    """Check the bytes of an open replica; with None, there is nothing to be checked.
+    """Check the bytes of an open replica; nothing is checked if `crc` is None.
 
-    By `read`: a disk that errs is an error so, while a look through a mapping would kill the process.
+    The bytes are read, not mapped: if the disk fails, a read raises an error, while a mapping would kill the process.
 
-    Raises `SerializationError` where they are damaged.
+    Raises `SerializationError` if the bytes are damaged.
     """
     if crc is None:
         return
@@ -176,8 +177,8 @@ def check_replica(fd: int, crc: int | None) -> None:
 
 
 def crc_of_file(fd: int, end: int | None = None) -> int:
-    """Return the CRC-32 of the bytes of an open file, or of those before `end`. Raises `OSError` where it cannot be
-    read.
+    """Return the CRC-32 of the bytes of an open file, up to `end` if that is given. Raises `OSError` if the file cannot
+    be read.
     """
     found = at = 0
     buffer = memoryview(bytearray(_CHUNK))
@@ -193,7 +194,7 @@ def crc_of_file(fd: int, end: int | None = None) -> int:
 class ReplicaSource:
     """Bytes of a replica that are sent in order, from byte `begin` on: mapped in shared memory, read from disk.
 
-    Raises `OSError` where it is gone, and `ValueError` where nothing is in it. Example::
+    Raises `OSError` if the replica is gone, and `ValueError` if it is empty. Example::
 
         source = ReplicaSource(replica_path(directory, 7, 1))
         parts = [source.read(at, min(at + 4096, source.size)) for at in range(0, source.size, 4096)]
@@ -215,10 +216,10 @@ class ReplicaSource:
             self._found = crc_of_file(fd, begin)
 
     def read(self, begin: int, end: int) -> Buffer:
-        """Return the bytes from `begin` to `end`, which follow those that were read before.
+        """Return the bytes from `begin` to `end`, which follow the bytes of the last call.
 
-        Raises `OSError` where the disk errs, and `SerializationError` in place of the last bytes, if those on disk are
-        damaged.
+        Raises `OSError` if the disk fails. Raises `SerializationError` in place of the last bytes, if the bytes on disk
+        are damaged.
         """
         if self._view is not None:
             return self._view[begin:end]
@@ -230,8 +231,8 @@ class ReplicaSource:
 
 
 def copy_replica(path: Path, room: Path) -> int:
-    """Copy a replica that is in memory to a new file; return the CRC-32 of its bytes. `FileNotFoundError` where
-    it is gone, `OSError` where it cannot be written; then there is no file.
+    """Copy a replica from memory to a new file, and return the CRC-32 of its bytes. Raises `FileNotFoundError` if the
+    replica is gone, and `OSError` if the file cannot be written; no file is left then.
     """
     source, _ = open_replica(path)
     try:
@@ -246,7 +247,7 @@ def copy_replica(path: Path, room: Path) -> int:
 
 
 def remove_replica(path: Path | str) -> None:
-    """Remove a replica, wherever it is, if it is there."""
+    """Remove a replica, in memory or on disk, if it exists."""
     target = _target(path)
     for one in (path,) if target is None or is_held(target) else (path, target):
         with suppress(OSError):
@@ -269,7 +270,7 @@ def _copied(source: int, room: Path) -> int:
 
 
 def _target(path: Path | str) -> str | None:
-    """Return the file to which a replica's name is a link, if it is a link that `seal_replica` makes."""
+    """Return the file to which a replica's name links, if `seal_replica` has made the link."""
     try:
         target = os.readlink(path)  # noqa: PTH115 - as above
     except OSError:

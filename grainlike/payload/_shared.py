@@ -1,4 +1,4 @@
-"""Large buffers that several payloads have: each is one file in shared memory, which goes with the last of them."""
+"""Large buffers that payloads share: each is one file in shared memory, removed with the last of these payloads."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from grainlike.payload._store import BufferRun, Store, map_file, named, release,
 __all__ = ["SHARED_LEAST", "SharedBuffers", "SharedCopies", "have_same_bytes", "place_of"]
 
 SHARED_LEAST = 1024 * 1024
-"""Bytes from which a buffer gets a file of its own, for others to share."""
+"""Bytes from which a buffer gets a file of its own, so that payloads can share it."""
 
 
 class SharedBuffers:
-    """The large buffers in one store, by where they are in the memory of this process.
+    """Large buffers in one store, by their place in the memory of this process.
 
-    A buffer at the same place, of the same length, is the same one within a batch of payloads: all are held until
-    `end_batch`. After that it is compared with its file, as the program may have changed it, or something else may be
+    Two buffers of a batch with the same place and length are the same one, because all are held until `end_batch`. A
+    buffer of a later batch is compared with the file first: the program may have changed it, or another object may be
     there.
 
     Example::
@@ -42,8 +42,8 @@ class SharedBuffers:
         self._batch: dict[tuple[int, int], memoryview] = {}
 
     def put(self, payload: Payload, name: str) -> Payload:
-        """Return the payload with its buffers in files, as `Store.put` does: those that may be shared in files of their
-        own, for all others `name`; as it is where there is no room.
+        """Return the payload with its buffers in files, like `Store.put`: large buffers in files that are shared, the
+        others in the file `name`. Return the payload unchanged if there is no room.
         """
         buffers = [memoryview(buffer).cast("B") for buffer in payload.buffers]
         if all(buffer.nbytes < SHARED_LEAST for buffer in buffers):
@@ -71,7 +71,7 @@ class SharedBuffers:
         return Payload(named(runs) + payload.data)
 
     def end_batch(self) -> None:
-        """Let go of the buffers of the payloads so far: what they hold may change from now on."""
+        """Release the buffers of the payloads so far: the program may change them from now on."""
         self._batch.clear()
         if len(self._files) > 64:
             self._files = {key: name for key, name in self._files.items() if retained(name)}
@@ -87,7 +87,8 @@ class SharedBuffers:
 
 
 class SharedCopies:
-    """Copies of the large buffers of one batch of payloads that are sent to another process: one of each, read-only.
+    """Copies of the large buffers of one batch of payloads that are sent to another process: one read-only copy of
+    each.
 
     Example::
 
@@ -99,7 +100,7 @@ class SharedCopies:
         self._copies: dict[tuple[int, int], tuple[memoryview, memoryview]] = {}
 
     def detached(self, payload: Payload) -> Payload:
-        """Return the payload on memory that the program cannot change, as `Payload.detached` does."""
+        """Return the payload on memory that the program cannot change, like `Payload.detached`."""
         if not payload.buffers:
             return payload
         return Payload(payload.data, tuple(self._copy_of(memoryview(buffer).cast("B")) for buffer in payload.buffers))
@@ -108,16 +109,16 @@ class SharedCopies:
         if buffer.nbytes < SHARED_LEAST:
             return copied(buffer)
         key = place_of(buffer)
-        if key not in self._copies:  # with what it is a copy of, so that nothing else can be there meanwhile
+        if key not in self._copies:  # the original is held, too, so that no other object can take its place
             self._copies[key] = buffer, memoryview(copied(buffer)).toreadonly()
         return self._copies[key][1]
 
 
 def _is_in(buffer: memoryview, name: str) -> bool:
-    """Return True if a file holds what is in the buffer."""
+    """Return True if a file holds the bytes of a buffer."""
     try:
         file = map_file(name, padded(buffer.nbytes))
-    except SerializationError:  # somebody has removed it
+    except SerializationError:  # the file was removed by somebody else
         return False
     return have_same_bytes(buffer, file[: buffer.nbytes])
 
@@ -132,7 +133,7 @@ def have_same_bytes(one: memoryview, other: memoryview) -> bool:
 
 
 def place_of(buffer: memoryview) -> tuple[int, int]:
-    """Return address and length of a buffer: two with the same, at one time, are the same."""
+    """Return address and length of a buffer. Buffers that have the same place at the same time are the same."""
     return _address_of(buffer), buffer.nbytes
 
 
@@ -155,7 +156,7 @@ class _Buffer(ctypes.Structure):
 
 
 def _address_of(buffer: memoryview) -> int:
-    """Return where a buffer is, which may be read-only: for that ctypes has no word of its own."""
+    """Return the address of a buffer, which may be read-only; ctypes has no function for read-only buffers."""
     found = _Buffer()
     ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(buffer), ctypes.byref(found), 0)
     try:

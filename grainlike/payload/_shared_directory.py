@@ -1,8 +1,7 @@
-"""Directories of files that processes of one machine share, in memory or on disk: made, locked by their maker, removed,
-swept.
+"""Directories of files that processes of one machine share, in memory or on disk.
 
-Such a directory and its files are their owner's alone. Its maker holds a lock in it while it lives, and removes it with
-all that is in it; the next process that makes one removes those of makers that were killed.
+Such a directory and its files belong to one user alone. The process that makes it holds a lock in it, and removes it at
+its end, with all files. Directories of processes that were killed are removed by the next process that makes one.
 """
 
 from __future__ import annotations
@@ -35,37 +34,37 @@ _LOCK = "owner.lock"
 _ALIGNED = 64
 
 SPARE_LEAST = 4 * 1024 * 1024
-"""Bytes from which a file is kept for another: to make a smaller one takes a millisecond or two."""
+"""Bytes from which a file is kept to be written again; making a smaller file takes only a millisecond or two."""
 _SMALL = 0.3
 
 
 class SharedDirectory:
-    """A directory of shared memory, or of a disk, that this process has made.
+    """Directory of shared memory, or of a disk, that this process has made.
 
     Example::
 
         directory = SharedDirectory.make()
         if directory is not None:
-            (directory.path / "7-1").write_bytes(b"for whoever is told of it")
+            (directory.path / "7-1").write_bytes(b"for processes that are told of it")
             directory.remove()
     """
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
         self._lock = lock
-        """Held while its maker lives, so that others see that it does; -1 once it was removed."""
+        """Descriptor of the lock that shows others that this process lives; -1 once the directory was removed."""
 
     @classmethod
     def make(cls, home: Path | None = None) -> SharedDirectory | None:
-        """A new one in `home`, by default in shared memory, after sweeping what killed processes left there; None where
-        there can be none.
+        """Return a new directory in `home`, by default in shared memory, after removing directories of killed processes
+        there; None if no directory can be made.
         """
         home = _HOME if home is None else home
         if not home.is_dir():
             return None
         cls.sweep(home)
         try:
-            # By hand, as every program with an executor does it, and `tempfile` takes a while to import.
+            # Without `tempfile`, because every program with an executor comes here, and that import takes time.
             path = home / f"{_PREFIX}{os.urandom(8).hex()}"
             path.mkdir(mode=0o700)
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -76,7 +75,7 @@ class SharedDirectory:
 
     @staticmethod
     def sweep(home: Path) -> None:
-        """Remove what processes of this user left in `home` that are no more."""
+        """Remove the directories in `home` of this user's processes that are gone."""
         with suppress(OSError), os.scandir(home) as entries:
             ours = (entry for entry in entries if entry.name.startswith(_PREFIX))
             for path in [Path(entry) for entry in ours if entry.is_dir(follow_symlinks=False)]:
@@ -84,7 +83,7 @@ class SharedDirectory:
                     _remove_all(path)
 
     def remove(self) -> None:
-        """Remove the directory with all that is in it. A second time changes nothing."""
+        """Remove the directory with all its files. A second call changes nothing."""
         if self._lock >= 0:
             _remove_all(self.path)
             os.close(self._lock)
@@ -92,12 +91,11 @@ class SharedDirectory:
 
 
 class SpareFiles:
-    """Files of a directory in shared memory that nobody needs, for the next ones of about their sizes: to write over a
-    file takes half of the time that it takes to remove it and make another.
+    """Files in shared memory that nobody needs, kept for the next files of about their sizes: writing over a file takes
+    half the time of removing it and making another.
 
-    A file may still be mapped when it is kept. Whether it is shows a lease, which the system gives to nobody while
-    anybody else has the file open or mapped, with or without a descriptor; nobody can open it any more, as it has lost
-    its name.
+    A file may still be mapped when it is kept. A lease on the file shows that it is not: the system grants a lease only
+    if nobody has the file open or mapped. Nobody can open the file any more, because it has lost its name.
 
     Example::
 
@@ -109,10 +107,10 @@ class SpareFiles:
 
     def __init__(self, directory: Path) -> None:
         self.nbytes: int = 0
-        """Bytes of all of them."""
+        """Bytes of all kept files."""
         self._directory = directory
         self._files: dict[Path, int] = {}
-        """Sizes, the oldest first."""
+        """Sizes of the files, the oldest file first."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -120,11 +118,11 @@ class SpareFiles:
 
     @property
     def count(self) -> int:
-        """Return how many have been kept so far."""
+        """Number of files that have been kept so far."""
         return self._count
 
     def keep(self, file: Path) -> bool:
-        """Take a file and its name; return False for one that cannot be kept: a link, small, or with other names."""
+        """Take over a file and its name; return False if the file is a link, is small, or has other names."""
         try:
             found = file.lstat()
             if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_size < SPARE_LEAST:
@@ -139,7 +137,7 @@ class SpareFiles:
         return True
 
     def take(self, path: Path, size: int) -> bool:
-        """Let a file be `path`, with `size` bytes; return False where there is none for that."""
+        """Rename a kept file to `path`, with `size` bytes; return False if no kept file fits."""
         for file, has in list(self._files.items()):
             if size <= has <= size + size // 8 and _is_unused(file, size):
                 self._forget(file)
@@ -148,8 +146,8 @@ class SpareFiles:
         return False
 
     def shrink(self, most: int, count: int | None = None) -> None:
-        """Remove the oldest until they have so many bytes at most; with `count`, those that were among the first so
-        many that were kept.
+        """Remove the oldest files until the others have at most `most` bytes. With `count`, also remove the files that
+        were among the first `count` to be kept.
         """
         for file in list(self._files):
             is_old = count is not None and int(file.name.rpartition("-")[2]) < count
@@ -162,7 +160,7 @@ class SpareFiles:
 
 
 def _is_unused(file: Path, size: int) -> bool:
-    """Return True if nobody has a file open or mapped; then it has this size."""
+    """Return True if nobody has a file open or mapped; the file has this size then."""
     try:
         fd = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -179,24 +177,24 @@ def _is_unused(file: Path, size: int) -> bool:
 
 
 def is_shared_directory(path: str) -> bool:
-    """Return True if a path that another process has told is that of such a directory, or may be."""
+    """Return True if a path from another process looks like the path of a shared directory in memory."""
     home, _, name = path.rpartition("/")
     return home == str(_HOME) and name.startswith(_PREFIX)
 
 
 def is_memory_small() -> bool:
-    """Return True if the file system of shared memory has little of this machine's memory, as the 64 MB of containers.
-    Then processes hold large values themselves, under their numbers. `OSError` where there is no shared memory.
+    """Return True if the file system of shared memory is small for this machine, like the 64 MB of containers. Then a
+    process holds the memory of large values itself. Raises `OSError` if there is no shared memory.
     """
     found = os.statvfs(_HOME)
     return found.f_blocks * found.f_frsize < _SMALL * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def memory_id() -> str:
-    """Return an id that two processes have in common if they can share such a directory: machine, shared memory, user,
-    and where that is small, how processes are numbered.
+    """Return an id of machine, shared memory and user. Two processes with the same id can share a directory in memory.
+    If shared memory is small, the id also names the process numbering, because paths have process numbers then.
 
-    Empty where there is no shared memory.
+    Empty if there is no shared memory.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -207,7 +205,7 @@ def memory_id() -> str:
 
 
 def padded(size: int) -> int:
-    """Return the bytes that a part of `size` bytes takes in a file where each part is aligned for arrays.
+    """Return the bytes that a part of `size` bytes takes in a file whose parts are aligned for arrays.
 
     >>> padded(0), padded(1), padded(64)
     (0, 64, 64)
@@ -216,9 +214,9 @@ def padded(size: int) -> int:
 
 
 def write_padded(fd: int, parts: Iterable[memoryview]) -> None:
-    """Write parts, each a view of bytes, from where the file is at, and pad each.
+    """Write parts, each a view of bytes, at the file's position, and pad each part.
 
-    By `write`: it refuses where there is no room (`OSError`), while a store through a mapping would kill the process.
+    `write` raises `OSError` if there is no room. Writing through a mapping would kill the process instead.
     """
     for part in parts:
         left = part
@@ -229,18 +227,18 @@ def write_padded(fd: int, parts: Iterable[memoryview]) -> None:
 
 
 def flat(buffer: Buffer) -> memoryview:
-    """Return a view of a buffer's bytes, whatever its items are."""
+    """Return a view of a buffer's bytes, for items of any type."""
     return memoryview(buffer).cast("B")
 
 
 def unlink(path: Path) -> None:
-    """Remove a file, if it is there."""
+    """Remove a file, if it exists."""
     with suppress(OSError):
         path.unlink()
 
 
 def _remove_all(directory: Path) -> None:
-    """Remove a directory with all in it; the lock at last, for until then it can be swept."""
+    """Remove a directory with all its files, the lock last: a directory without a lock is not swept."""
     with suppress(OSError):
         for entry in sorted(os.scandir(directory), key=lambda entry: entry.name == _LOCK):
             if entry.is_dir(follow_symlinks=False):
@@ -251,11 +249,13 @@ def _remove_all(directory: Path) -> None:
 
 
 def _has_owner(directory: Path) -> bool:
-    """By its lock, not by a process number: another container may share the memory, and count its processes anew."""
+    """Return True if the process that made a directory lives. Its lock tells. Its number would not: containers can
+    share this memory and number their processes separately.
+    """
     try:
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        return True  # just being made, or just being removed
+        return True  # the directory is being made or removed at this moment
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

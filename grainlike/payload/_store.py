@@ -1,13 +1,13 @@
-"""Large buffers by way of memory that processes of one machine share, instead of through sockets.
+"""Large buffers in memory that processes of one machine share, instead of messages through sockets.
 
-A `Store` is a directory of files in shared memory. `put` writes a payload's buffers into one of them and gives a
-payload without buffers that names it; `load_arguments` and `load_value` map the file where they meet such a name.
-Everybody on the way, worker and head, carries the name alone. Bytes are copied once on each side: into the file, and
-where an object is changed that was rebuilt upon it.
+A `Store` is a directory of files in shared memory. `put` writes a payload's buffers into one file, and returns a
+payload without buffers that names the file. `load_arguments` and `load_value` map the file when they read the name.
+Workers and the head pass on the name alone. Bytes are copied when the file is written, and once more if an object that
+was rebuilt on the mapped file is changed.
 
-A name is of no use but to processes that know the directory: it is a file's name there, never a path, and the directory
-and its files are their owner's alone. Who made the store removes it with all that nobody took; `sweep` removes those of
-processes that were killed.
+A name is a file's name in the directory, never a path, so only processes that know the directory can use it. The
+directory and its files belong to one user alone. The process that made the store removes it, with all files; `sweep`
+removes the directories of processes that were killed.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from grainlike.payload._shared_directory import SharedDirectory, flat, padded, u
 __all__ = ["LEAST", "MARK", "Store", "drop", "is_stored", "know", "mapped", "stored_bytes"]
 
 LEAST = 256 * 1024
-"""Bytes below which buffers had better go through the socket: making and mapping a file costs as much."""
+"""Bytes below which buffers go through the socket, because making and mapping a file costs as much."""
 
 MARK = b"\x01store\x00"
-"""What the stream of a payload in a store begins with; a pickle never does."""
+"""Beginning of the stream of a payload in a store; no pickle begins with it."""
 
 _FILE = re.compile(r"[a-z0-9-]{1,64}")
 _HEAD = struct.Struct("<H")
 """Number of runs of buffers, each in one file."""
 _RUN = struct.Struct("<HIQ")
-"""The length of the file's name, how many buffers there are, and where in the file the first begins."""
+"""Length of the file's name, number of buffers, and position of the first buffer in the file."""
 _SIZE = struct.Struct("<Q")
 
 _MOST = 1 << 62
-"""Bytes that no file has."""
+"""More bytes than any file has."""
 
 _uses: dict[str, int] = {}
-"""For how many payloads a file is kept, of those that more than one may need."""
+"""Number of payloads that need a file, by name, for files that several payloads may need."""
 
 _known: list[Path] = []
-"""The directories that this process may take files from."""
+"""Directories from which this process may take files."""
 
 
 class BufferRun(NamedTuple):
@@ -59,7 +59,7 @@ class BufferRun(NamedTuple):
 
 
 class Store:
-    """A directory of shared memory that belongs to this process, or that its owner told this process of.
+    """Directory of shared memory, which this process has made, or about which its owner told this process.
 
     Example::
 
@@ -73,11 +73,11 @@ class Store:
     def __init__(self, directory: Path, made: SharedDirectory | None = None) -> None:
         self.directory = directory
         self._made = made
-        """None for those who only know it."""
+        """None if another process has made the directory."""
 
     @classmethod
     def make(cls) -> Store | None:
-        """A new one, after sweeping what killed processes left; None where there is no shared memory to be had."""
+        """Return a new store, after removing what killed processes left; None if there is no shared memory."""
         made = SharedDirectory.make()
         if made is None:
             return None
@@ -85,7 +85,7 @@ class Store:
         return cls(made.path, made)
 
     def put(self, payload: Payload, name: str) -> Payload:
-        """The same payload with its buffers in the file `name`; as it is where they are small, or there is no room."""
+        """Return the payload with its buffers in the file `name`; unchanged if they are small, or there is no room."""
         if sum(memoryview(buffer).nbytes for buffer in payload.buffers) < LEAST:
             return payload
         buffers = list(map(flat, payload.buffers))
@@ -96,11 +96,11 @@ class Store:
         return Payload(named([BufferRun(name, 0, [buffer.nbytes for buffer in buffers])]) + payload.data)
 
     def own(self, name: str) -> str:
-        """Return the name with a part of the directory's: files of two stores that one process knows differ."""
+        """Return a name with a part of the directory's name, which makes it different from names in other stores."""
         return f"{name}-{self.directory.name[-12:]}"
 
     def write(self, name: str, buffers: Sequence[memoryview]) -> None:
-        """Write buffers into the file `name`; where that raises `OSError`, there is no such file."""
+        """Write buffers into the file `name`; if that raises `OSError`, no such file is left."""
         try:
             self._write(name, buffers)
         except OSError:
@@ -112,7 +112,7 @@ class Store:
         unlink(self.directory / name)
 
     def remove(self) -> None:
-        """Remove the directory with all that is in it, if this process made it; and take no more files from it."""
+        """Remove the directory with its files, if this process made it; take no more files from the directory."""
         with suppress(ValueError):
             _known.remove(self.directory)
         if self._made is not None:
@@ -127,24 +127,24 @@ class Store:
 
 
 def know(directory: Path) -> None:
-    """Take files from this directory from now on."""
+    """Allow this process to take files from a directory."""
     if directory not in _known:
         _known.append(directory)
 
 
 def is_stored(data: Buffer) -> bool:
-    """Return True if a payload's stream names shared memory in place of its buffers."""
+    """Return True if a payload's stream names files in shared memory in place of its buffers."""
     return data[: len(MARK)] == MARK
 
 
 def stored_bytes(data: Buffer) -> int:
-    """Return the size of the buffers that a payload's stream names in shared memory; 0 for any other."""
+    """Return the size of the buffers in shared memory that a payload's stream names; 0 for other streams."""
     return sum(sum(run.sizes) for run in _taken_apart(data)[0]) if is_stored(data) else 0
 
 
 def drop(data: Buffer) -> None:
-    """Remove the files that a payload's stream names, if it names any, but for those that others need, too (`retain`);
-    whoever has mapped one keeps it.
+    """Remove the files that a payload's stream names, except those that other payloads need (`retain`). A process that
+    has mapped a file keeps its bytes.
     """
     if is_stored(data):
         for name in dict.fromkeys(run.name for run in _taken_apart(data)[0]):
@@ -152,17 +152,17 @@ def drop(data: Buffer) -> None:
 
 
 def retain(name: str) -> None:
-    """Keep a file for one payload more: it is removed when `drop` was called for as many."""
+    """Keep a file for one more payload: the file is removed after as many calls of `drop`."""
     _uses[name] = _uses.get(name, 0) + 1
 
 
 def retained(name: str) -> bool:
-    """Return True if a file of this process is kept for some payload."""
+    """Return True if this process keeps a file for a payload."""
     return name in _uses
 
 
 def release(name: str) -> None:
-    """Remove a file, unless it is kept for other payloads, too."""
+    """Remove a file, unless other payloads need it."""
     uses = _uses.pop(name, 1) - 1
     if uses:
         _uses[name] = uses
@@ -172,7 +172,7 @@ def release(name: str) -> None:
 
 
 def named(runs: Sequence[BufferRun]) -> bytes:
-    """Return what stands in front of the stream of a payload whose buffers are in these runs, in this order."""
+    """Return the bytes that go before the stream of a payload whose buffers are in these runs, in this order."""
     parts = [MARK, _HEAD.pack(len(runs))]
     for name, at, sizes in runs:
         encoded = name.encode()
@@ -181,9 +181,9 @@ def named(runs: Sequence[BufferRun]) -> bytes:
 
 
 def mapped(data: Buffer) -> Payload:
-    """The payload that a stream with `MARK` stands for, its buffers on private memory: a change reaches nobody.
+    """Return the payload for a stream with `MARK`. Its buffers are in memory that only this process has.
 
-    Raises `SerializationError` where the file is not there, or no file of ours.
+    Raises `SerializationError` if a file is missing, or is no file of a store.
     """
     runs, stream = _taken_apart(data)
     ends: dict[str, int] = {}
@@ -200,11 +200,11 @@ def mapped(data: Buffer) -> Payload:
 
 
 def map_file(name: str, total: int) -> memoryview:
-    """Map a file of so many bytes on private memory. Raises `SerializationError` where there is no such file."""
+    """Map a file of `total` bytes on private memory. Raises `SerializationError` if there is no such file."""
     fd = _open(name)
     try:
         if os.fstat(fd).st_size != total:
-            raise SerializationError(f"the shared memory {name!r} is not of the size that was told")
+            raise SerializationError(f"the shared memory {name!r} has another size than the payload says")
         return private_map(fd, total)
     finally:
         os.close(fd)
@@ -218,11 +218,11 @@ def _open(name: str) -> int:
             continue
         except OSError as error:
             raise SerializationError(f"the shared memory {name!r} cannot be opened: {error.strerror}") from error
-    raise SerializationError(f"the shared memory {name!r} is gone: whoever made it has closed")
+    raise SerializationError(f"the shared memory {name!r} is gone: the process that made it has ended")
 
 
 def _taken_apart(data: Buffer) -> tuple[list[BufferRun], Buffer]:
-    """The runs of buffers, and the stream behind."""
+    """Return the runs of buffers, and the stream that follows them."""
     runs: list[BufferRun] = []
     try:
         at = len(MARK)
@@ -236,8 +236,8 @@ def _taken_apart(data: Buffer) -> tuple[list[BufferRun], Buffer]:
             sizes = [size for (size,) in _SIZE.iter_unpack(data[at : at + count * _SIZE.size])]
             at += count * _SIZE.size
             if not _FILE.fullmatch(name) or len(sizes) != count or begin >= _MOST:
-                raise SerializationError(f"a payload names shared memory as nobody does: {name!r}")
+                raise SerializationError(f"a payload names shared memory that no store has: {name!r}")
             runs.append(BufferRun(name, begin, sizes))
     except (struct.error, UnicodeDecodeError) as error:
-        raise SerializationError("a payload names shared memory in a way that nobody writes") from error
+        raise SerializationError("the names of shared memory in a payload are damaged") from error
     return runs, data[at:]

@@ -1,4 +1,4 @@
-"""Substitute for a part of a payload that somebody on its way could not hold."""
+"""Stand-in for a part of a payload that a process on its way could not hold."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from grainlike.payload._payload import Buffer
 __all__ = ["refuse_stand_in", "stand_in"]
 
 _MARK = b"\x01large\x00"
-"""No pickle begins so, and no buffer that travels apart is so short as a stand-in."""
+"""Beginning of a stand-in. No pickle begins like this, and buffers outside the stream are longer than a stand-in."""
 
 _SIZES = struct.Struct("<QQ")
 _LENGTH = len(_MARK) + _SIZES.size
 
 
 def stand_in(size: int, limit: int) -> bytes:
-    """In place of a stream, or a buffer, of `size` bytes, where no more than `limit` are taken; 0, if memory lacked.
+    """Return a stand-in for a stream or a buffer of `size` bytes. `limit` is the most that the process takes; 0 if it
+    had no memory.
 
-    Whoever loads the payload gets a `SerializationError` that says so. Those who carry it need not know.
+    Loading the payload raises a `SerializationError` that says so. Processes that pass it on need not know.
     """
     return _MARK + _SIZES.pack(size, limit)
 
 
 def refuse_stand_in(part: Buffer, what: str) -> None:
-    """Raise `SerializationError` if this part of a payload is only a stand-in; `what` names the whole."""
+    """Raise `SerializationError` if this part of a payload is a stand-in; `what` names the whole payload."""
     view = memoryview(part)
     if view.nbytes != _LENGTH or view[: len(_MARK)] != _MARK:
         return
     size, limit = _SIZES.unpack_from(view, len(_MARK))
-    why = f"at most {limit} are taken there" if limit else "there was no memory for them there"
+    why = f"a receiver takes at most {limit}" if limit else "a receiver had no memory for them"
     raise SerializationError(
-        f"{what} did not come through: a part of it has {size} bytes, and {why}; send it in parts, or a file's path"
+        f"{what} did not arrive: a part of it has {size} bytes, and {why}; send it in parts, or send a file's path"
     )

@@ -1,4 +1,4 @@
-"""Arguments and values: pickle protocol 5 first, cloudpickle where that would not do."""
+"""Arguments and values as bytes: by pickle protocol 5, and by cloudpickle if pickle fails."""
 
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,20 +29,20 @@ __all__ = [
 ]
 
 HOSTILE = (Exception, SystemExit, GeneratorExit)
-"""What a user's `__reduce__` or `__setstate__` may raise where there is another way to try."""
+"""Exceptions of a user's `__reduce__` or `__setstate__` after which another way is tried."""
 
 unreachable: list[bytes] = []
-"""Names of loaded modules that no import finds, as far as any was met. `__main__` is another, always."""
+"""Names of loaded modules that no import finds, as far as they were used; without `__main__`, which never is found."""
 
 _MOST_BUFFERS = 4096
-"""How many buffers of one payload travel apart; a frame holds a limited number, of all its payloads together."""
+"""Most buffers of a payload outside its stream, because a frame has a limited number for all payloads together."""
 
 _MARKED = MARK[:1]
-"""No pickle begins so: that tells most payloads from those in shared memory without a call."""
+"""First byte of a payload in shared memory. No pickle begins with it, so comparing one byte saves a call."""
 
 
 class OperatorError(Exception):
-    """Carrier of the `error` of an operator that was applied as arguments were loaded: it is passed on as it is."""
+    """Carrier of the `error` of an operator that was applied while arguments were loaded; `error` itself is raised."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
@@ -50,16 +50,16 @@ class OperatorError(Exception):
 
 
 _PLAIN = frozenset({int, float, str, bytes, bool, type(None)})
-"""Types of which a stream holds all there is: it names nothing, has no buffers, and cannot be refused."""
+"""Types whose stream is complete: it names nothing, has no buffers, and cannot be refused."""
 
 _dumps = pickle.dumps
 _loads = pickle.loads
 
 
 def dump_arguments(args: tuple[object, ...], kwargs: Mapping[str, object], *, what: str) -> Payload:
-    """The bytes of a call's arguments, buffers from 8 KiB on apart, not copied. `what` names the function.
+    """Return the bytes of a call's arguments; buffers from 8 KiB on stay outside, uncopied. `what` names the function.
 
-    Raises `SerializationError` naming the argument and the object inside it that cannot travel.
+    Raises `SerializationError`, which names the argument and the object in it that cannot be sent.
 
     >>> load_arguments(dump_arguments((1,), {"x": 2}, what="f"))
     ((1,), {'x': 2})
@@ -75,8 +75,8 @@ def dump_arguments(args: tuple[object, ...], kwargs: Mapping[str, object], *, wh
 
 
 def dump_plain_arguments(args: tuple[object, ...]) -> bytes | None:
-    """The stream of `dump_arguments` for numbers, text and bytes alone, of which nothing needs a second thought; None
-    where there is anything else.
+    """Return the stream of `dump_arguments` for numbers, text and bytes; None if there is anything else, which needs
+    care.
 
     >>> load_arguments(Payload(dump_plain_arguments((1, "a"))))
     ((1, 'a'), {})
@@ -85,7 +85,7 @@ def dump_plain_arguments(args: tuple[object, ...]) -> bytes | None:
 
 
 def dump_plain_columns(calls: Sequence[tuple[object, ...]]) -> list[bytes] | None:
-    """Return what `dump_plain_arguments` returns for each of these calls; None where one has anything else.
+    """Return the result of `dump_plain_arguments` for each of these calls; None if any call has anything else.
 
     >>> dump_plain_columns([(1,), (2,)]) == [dump_plain_arguments((1,)), dump_plain_arguments((2,))]
     True
@@ -96,7 +96,7 @@ def dump_plain_columns(calls: Sequence[tuple[object, ...]]) -> list[bytes] | Non
 
 
 def load_arguments(payload: Payload | tuple[Buffer, Sequence[Buffer]]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments that `dump_arguments` was given. `SerializationError` where it cannot be rebuilt here."""
+    """Return the arguments that `dump_arguments` packed. Raises `SerializationError` if they cannot be rebuilt here."""
     data, buffers = payload
     arguments: tuple[tuple[Any, ...], dict[str, Any]]
     if buffers or data[:1] == _MARKED:
@@ -114,7 +114,7 @@ def load_arguments(payload: Payload | tuple[Buffer, Sequence[Buffer]]) -> tuple[
 
 
 def dump_plain_value(value: object) -> bytes | None:
-    """The stream of `dump_value` for a number, text or bytes; None for anything else.
+    """Return the stream of `dump_value` for a number, text or bytes; None for anything else.
 
     >>> load_value(Payload(dump_plain_value("a")))
     'a'
@@ -123,9 +123,9 @@ def dump_plain_value(value: object) -> bytes | None:
 
 
 def dump_value(value: object, *, what: str = "the value") -> Payload:
-    """The bytes of one object, buffers from 8 KiB on apart, not copied. `what` names it in errors.
+    """Return the bytes of one object; buffers from 8 KiB on stay outside, uncopied. `what` names the object in errors.
 
-    Raises `SerializationError` naming the object inside it that cannot travel.
+    Raises `SerializationError`, which names the object inside that cannot be sent.
     """
     if type(value) in _PLAIN:
         return Payload(_dumps(value, 5))
@@ -138,7 +138,7 @@ def dump_value(value: object, *, what: str = "the value") -> Payload:
 
 
 def load_value(payload: Payload | tuple[Buffer, Sequence[Buffer]], *, what: str = "the value") -> Any:
-    """Return the value that `dump_value` was given. `SerializationError`, naming `what`, where it cannot be rebuilt
+    """Return the value that `dump_value` packed. Raises `SerializationError`, with `what`, if it cannot be rebuilt
     here.
     """
     data, buffers = payload
@@ -159,15 +159,15 @@ def load_value(payload: Payload | tuple[Buffer, Sequence[Buffer]], *, what: str 
 
 
 def load_plain_values(streams: Sequence[bytes]) -> list[Any]:
-    """The values of streams that nothing belongs to, up to the first that cannot be rebuilt so: `load_value` says why.
+    """Return the values of streams without buffers, up to the first that cannot be rebuilt; `load_value` says why.
 
     >>> load_plain_values([dump_value(1).data, dump_value([2]).data, b"damaged", dump_value(3).data])
     [1, [2]]
     """
     values: list[Any] = []
     try:
-        values.extend(map(_loads, streams))  # what was there before an error stays
-    except BaseException as error:  # whatever unpickling raises belongs to that value's awaiters
+        values.extend(map(_loads, streams))  # values before the one that fails stay in the list
+    except BaseException as error:  # an exception of unpickling belongs to those who await that value
         if is_interrupt(error):
             raise
         return values
@@ -175,7 +175,7 @@ def load_plain_values(streams: Sequence[bytes]) -> list[Any]:
 
 
 def load_values(payloads: Iterable[tuple[Buffer, Sequence[Buffer]]], put: Callable[[Any], object], what: str) -> None:
-    """Hand to `put` what `dump_value` was given, one after another; `SerializationError` as for `load_value`.
+    """Hand values that `dump_value` packed to `put`, one after another. Raises `SerializationError` like `load_value`.
 
     >>> load_values([dump_value(1), dump_value([2])], print, "a value")
     1
@@ -197,8 +197,8 @@ def load_values(payloads: Iterable[tuple[Buffer, Sequence[Buffer]]], put: Callab
 def names_reachable(stream: bytes) -> bool:
     """Return True if a stream by plain pickle names nothing that only this process has.
 
-    Pickle names what `__main__` holds, and the receiver's `__main__` is another. A harmless string with that
-    name in it only costs the slower way. (`_main__` is also in `__mp_main__`, multiprocessing's name for it.)
+    Pickle names objects of `__main__`, and the receiver has another `__main__`. A harmless string with that name only
+    makes the stream go by cloudpickle. (`_main__` is also in `__mp_main__`, multiprocessing's name for `__main__`.)
     """
     if b"_main__" in stream or (unreachable and any(name in stream for name in unreachable)):
         return False
@@ -220,18 +220,18 @@ def _dump(obj: object) -> Payload:
         if names_reachable(data):
             return Payload(data, tuple(buffers))
     except HOSTILE:
-        pass  # cloudpickle's reason, if it has one too, is the one that is told
+        pass  # if cloudpickle fails, too, its reason is reported
     buffers.clear()
     return _dump_by_value(obj, buffers, keep)
 
 
 def load_whole(stream: Buffer, buffers: Iterable[Buffer]) -> Any:
-    """Return what a stream inside another one holds; what goes wrong is for whoever loads that."""
+    """Return the object of a stream inside another stream; the caller that loads the outer one handles exceptions."""
     return _loads(stream, buffers=map(_writable, buffers))
 
 
 def dump_whole(obj: object) -> Payload:
-    """Return the bytes of an object of plain parts, whose streams inside have been looked at already."""
+    """Return the bytes of an object with plain parts, whose inner streams have been checked already."""
     buffers: list[Buffer] = []
 
     def keep(buffer: pickle.PickleBuffer) -> bool:
@@ -255,10 +255,10 @@ def _writable(buffer: Buffer) -> Buffer:
 
 
 def _reason_against(obj: object) -> BaseException | None:
-    """None if `obj` can be dumped, else why not."""
+    """Return why `obj` cannot be dumped; None if it can be."""
     try:
         _dump(obj)
-    except BaseException as error:  # a loop's cancellation too: in here only user code can raise it
+    except BaseException as error:  # an event loop's cancellation too, because only user code can raise it here
         if is_interrupt(error):
             raise
         return error

@@ -1,4 +1,4 @@
-"""Serializers that are installed here: the two ends of a connection compare them before either trusts the other."""
+"""Versions of the serializers that are installed here. The two ends of a connection compare them when they connect."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SERIALIZERS = ("cloudpickle", "dill")
 
 @lru_cache(maxsize=1)
 def serializer_versions() -> dict[str, str]:
-    """The version of each serializer, by name.
+    """Return the version of each serializer, by name.
 
-    Read off the name of the metadata folder beside the package: `importlib.metadata` takes longer to import than all
-    the rest of a worker's start together, and is asked only where there is no such folder.
+    The version is read from the name of the metadata folder beside the package. `importlib.metadata` is used only if
+    there is no such folder, because its import takes longer than all the rest of a worker's start.
 
     >>> sorted(serializer_versions())
     ['cloudpickle', 'dill']

@@ -1,12 +1,12 @@
-"""Watch over copied functions: would they still find what they found when they were copied?
+"""Watch over copied functions: has anything changed that they took along when they were copied?
 
-A function that travels by value takes its globals and closure along, once. In a notebook, a helper that is run
-again is a new function under the old name, and whoever kept the bytes of its caller would go on with the old
-one. So the bytes are kept together with what they took, followed by name through all functions that travel
-along, and compared by identity; the attributes of a class that travels by value likewise. A change inside an object
-(a list appended to) is not seen so: such objects are told apart, for others to look into.
+A function that travels by value takes its globals and closure along, once. In a notebook, a helper that is run again is
+a new function under the old name, and kept bytes of its caller would still have the old helper. So the bytes are kept
+with the objects that they took, by name, through all functions that travel along. These objects, and the attributes of
+classes that travel by value, are compared by identity. Identity does not show a change inside an object, such as an
+appended list, so objects that may change in place are returned separately.
 
-Nothing here keeps a function alive: functions, and whatever else can be, are held weakly. Only built-in values
+Nothing here keeps a function alive: functions, and all other objects that can be, are held weakly. Only built-in values
 and containers are held firmly, because a new one at the old address must not pass for the old one.
 """
 
@@ -23,7 +23,7 @@ from grainlike.payload._names import reference_to
 __all__ = ["Held", "Watch", "names_in", "unchanged", "watch"]
 
 Held = Callable[[], object]
-"""Gives what is held; None once it is gone."""
+"""Function that returns a held object; None once the object is gone."""
 
 
 class _Watched(NamedTuple):
@@ -39,10 +39,10 @@ Watch = tuple[_Watched, ...]
 def watch(function: object) -> tuple[Watch, tuple[Held, ...]]:
     """Return what `function`, and each function and class that it takes along, finds by its names now.
 
-    The second is what among that may change in place.
+    The second result has the objects among these that may change in place.
     """
     walk = _Walk()
-    seen: dict[int, object] = {}  # also keeps what is made on the way, lest another takes its address
+    seen: dict[int, object] = {}  # holds temporary objects too, because otherwise another could get the same id
     waiting = [function]
     while waiting:
         obj = waiting.pop()
@@ -53,14 +53,14 @@ def watch(function: object) -> tuple[Watch, tuple[Held, ...]]:
 
 
 class _Walk:
-    """Notes what is to be watched of each object that a function takes along."""
+    """Notes what to watch of each object that a function takes along."""
 
     def __init__(self) -> None:
         self.watched: list[_Watched] = []
         self.mutable: list[Held] = []
 
     def look_at(self, obj: object) -> Iterable[object]:
-        """Note what there is to note, and return what comes along with it."""
+        """Note what to watch of an object, and return the objects that it takes along."""
         if isinstance(obj, type):
             return self._class(obj) if _travels_by_value(obj) else ()
         found = _function_behind(obj)
@@ -88,7 +88,7 @@ class _Walk:
 
 
 def unchanged(watched: Watch) -> bool:
-    """Return True if every name and cell still holds the very object that it held."""
+    """Return True if every name and cell still holds the same object."""
     for ref, variables, cells, is_class in watched:
         owner = ref()
         if owner is None:
@@ -96,7 +96,7 @@ def unchanged(watched: Watch) -> bool:
         space: Mapping[str, object] = owner.__dict__ if is_class else owner.__globals__  # type: ignore[union-attr]
         for name, held in variables:
             value = space.get(name)
-            if held() is not value or (value is None and held is not _nothing):  # what is gone reads None too
+            if held() is not value or (value is None and held is not _nothing):  # `held()` is None for what is gone
                 return False
         if cells and not _same_contents(owner, cells):  # type: ignore[arg-type]
             return False
@@ -109,13 +109,13 @@ def _same_contents(function: FunctionType, cells: tuple[Held, ...]) -> bool:
             value = cell.cell_contents
             if held() is not value or (value is None and held is not _nothing):
                 return False
-    except ValueError:  # emptied since, or still empty: whatever it was then, it can hardly run now
+    except ValueError:  # a cell is empty, so the function can hardly run
         return False
     return True
 
 
 def _variables(function: FunctionType) -> dict[str, object]:
-    """Globals that the function's code mentions; modules apart, which nobody rebinds."""
+    """Return the globals that the function's code uses, without modules, which nobody assigns again."""
     space = function.__globals__
     found = {name: space[name] for name in sorted(set(names_in(function.__code__))) if name in space}
     return {name: value for name, value in found.items() if not isinstance(value, ModuleType)}
@@ -127,7 +127,7 @@ def _attributes(cls: type) -> dict[str, object]:
 
 _KEPT_BY_PYTHON = frozenset({"__dict__", "__weakref__", "__doc__", "_abc_impl", "__abstractmethods__"})
 _HEAP_TYPE = 1 << 9
-"""The interpreter's mark of classes that a program has made."""
+"""Flag of classes that a program has made, and not the interpreter."""
 
 
 def _travels_by_value(cls: type) -> bool:
@@ -135,7 +135,7 @@ def _travels_by_value(cls: type) -> bool:
 
 
 def _is_special(name: str) -> bool:
-    """Names that belong to Python, dataclasses and enumerations, which change what they hold once, if ever."""
+    """Return True for names of Python, dataclasses and enumerations, whose values hardly ever change."""
     return name.startswith("_") and name.endswith("_")
 
 
@@ -152,7 +152,7 @@ def _held(values: Mapping[str, object]) -> tuple[tuple[str, Held], ...]:
 
 
 def _function_behind(obj: object) -> FunctionType | None:
-    """`obj` if it is a plain function; of a partial or a decorator's object, the one inside."""
+    """Return `obj` if it is a plain function, or the function inside a partial or a decorator's object; else None."""
     while isinstance(obj, partial):
         obj = obj.func
     if not isinstance(obj, FunctionType):
@@ -162,7 +162,7 @@ def _function_behind(obj: object) -> FunctionType | None:
 
 
 def names_in(code: CodeType) -> Iterator[str]:
-    """The names of globals and attributes that code mentions, with those of the functions written inside it."""
+    """Iterate over the names of globals and attributes in code, and in the functions inside it."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

@@ -1,1 +1,1 @@
-"""Values that stay at workers, as the head drives them: which bytes are copied, brought here and dropped."""
+"""Driver of values that stay at workers: copies bytes between workers, brings them to programs, and drops them."""

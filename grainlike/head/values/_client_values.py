@@ -1,6 +1,6 @@
-"""Values of clients' jobs that stay at workers: what clients ask, and what the scheduler answers.
+"""Values of clients' jobs that stay at workers: requests of clients, and answers of the scheduler.
 
-All of it follows from messages of clients and workers, so a head that is made again from its journal has the same.
+The state follows from messages of clients and workers alone, so a replay of the journal gives the same state.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ __all__ = ["ClientValues"]
 
 
 class ClientValues:
-    """Source of the values of clients. `mover` brings them, `tell` passes events to the scheduler, and `error` gives
-    the exception of a value that is lost because of a reason.
+    """Source of the values of clients. `mover` copies values, `tell` passes events to the scheduler, and `error`
+    returns the exception for a value that is lost for a reason.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class ClientValues:
         mover.told = self._moved
 
     def _owner_of(self, value: int) -> ValueOwner | None:
-        return self._state.owners.of(value)  # of the present ones: an image brings others
+        return self._state.owners.of(value)  # `owners` is read each time, because an image replaces it
 
     # --- from clients ------------------------------------------------------------------------------------------------
 
     def take(self, owner: ValueOwner, message: ValueInterest) -> None:
-        """Take what a client says of its values; those that it does not own are lost to it, or passed over."""
+        """Take a client's message about its values. Values that the client does not own are lost for it, or ignored."""
         owners = self._state.owners
         self._unwant(owners.owned(owner.number, message.unwanted))
         self._release(owner, owners.owned(owner.number, message.released))
@@ -90,8 +90,8 @@ class ClientValues:
             self._tell(ReplicationAsked(kept, message.copies))
 
     def copied(self, owner: ValueOwner, message: DurableCopy) -> None:
-        """Have the copy of a client's value read where the value is lost; of a value that it does not own, nothing
-        follows.
+        """Record a copy outside the workers, from which a client's value is read if the value is lost. Nothing happens
+        if the client does not own both values.
         """
         both = [message.value, message.reader]
         if self._state.owners.owned(owner.number, both) == both and message.reader in self._state.kept:
@@ -99,10 +99,10 @@ class ClientValues:
             self._tell(CopyMade(*both))
 
     def add(self, connection: Connection, owner: ValueOwner, message: OwnValues) -> None:
-        """Record values of a client's own, which stay there until its jobs need them.
+        """Record own values of a client, which stay there until its jobs need them.
 
         Raises:
-            ProtocolError: one has a number that is not its own, or that of another value.
+            ProtocolError: a number is not the client's, or is another value's.
         """
         origins = self._state.origins
         for value in message.values:
@@ -114,13 +114,13 @@ class ClientValues:
         self._tell(OwnValuesAdded(connection.number, message.values, message.sizes))
 
     def hand_back(self, job: RelayedJob, values: list[int], inputs: list[int]) -> None:
-        """Have a client submit a job again with values of its own in the arguments, which needs `inputs` beside."""
+        """Let a client submit a job again with own values in its arguments; the job still needs `inputs` besides."""
         data, counts, buffers = pack_parcels([job.parcel])
         job.reply_to.post(EncloseValues(job.child, values, inputs, data, counts), buffers)
         self._state.nested.hand_back(job)
 
     def freed(self, values: Iterable[int]) -> list[int]:
-        """Let clients drop values of their own that nobody needs; return those that are no client's."""
+        """Let clients drop own values that nobody needs; return the values that belong to no client."""
         others: list[int] = []
         theirs: dict[Connection, list[int]] = {}
         for value in values:
@@ -139,10 +139,10 @@ class ClientValues:
         message: ReplicaPart | ReplicaCredit | Fetched | Unsent,
         buffers: Sequence[Buffer] = (),
     ) -> None:
-        """Take what a client says of a transfer to it, or of one from it.
+        """Take a client's message about a transfer to it, or from it.
 
         Raises:
-            ProtocolError: there was no such transfer, or it is another's.
+            ProtocolError: there was no such transfer, or the transfer is not this client's.
         """
         transfer = self._state.transfers.get(message.transfer)
         if isinstance(message, Fetched) and transfer is not None and transfer.target == connection.number:
@@ -150,7 +150,7 @@ class ClientValues:
         self._mover.hear(connection, message, buffers)
 
     def leave(self, owner: ValueOwner) -> None:
-        """Release all values of a client that has left, or of a session that no program has any more."""
+        """Release all values of a client that has left, or of a session that no program can enter again."""
         self._release(owner, self._state.owners.all_of(owner.number))
 
     def _unwant(self, values: Iterable[int]) -> None:
@@ -169,8 +169,8 @@ class ClientValues:
     # --- from the head -----------------------------------------------------------------------------------------------
 
     def stayed(self, job: RelayedJob, owner: ValueOwner) -> None:
-        """Record that the value of a client's job stays at its worker. That of a session without a program is released,
-        as nobody could ask for it.
+        """Record that the value of a client's job stays at its worker. Release the value if its session has no program
+        and keeps it under no name, because nobody could ask for it.
         """
         owners, pins = self._state.owners, owner.keeps(job.child)
         if owner.receiver is None and not pins:
@@ -183,7 +183,7 @@ class ClientValues:
             owners.unrefer([job.id])
 
     def lost(self, values: Sequence[int], why: str) -> list[int]:
-        """Tell clients of values that are gone, and cannot be made again; return those that no client owns."""
+        """Tell clients that values are gone and cannot be made again; return the values that no client owns."""
         owners = self._state.owners
         owned, others = owners.split(values)
         for value, owner in owned:
@@ -193,7 +193,7 @@ class ClientValues:
         return others
 
     def replicated(self, values: Sequence[int]) -> list[int]:
-        """Tell clients of values that have as many replicas as they asked for; return those that no client owns."""
+        """Tell clients that values have as many replicas as they asked for; return the values that no client owns."""
         owned, others = self._state.owners.split(values)
         for value, owner in owned:
             if self._state.owners.end_replication(value):
@@ -201,7 +201,7 @@ class ClientValues:
         return others
 
     def remade(self, job: RevivedJob) -> None:
-        """Tell the client of a value that it was made again, or read from its copy, and where."""
+        """Tell the client which owns a value that the value was made again, or read from its copy, and where it is."""
         owner = self._state.owners.of(job.id)
         if job.reads_copy or owner is None:
             self.tell_where([job.id])
@@ -209,23 +209,23 @@ class ClientValues:
             owner.post(ValuesAt([job.id], [self._state.workers_with(job.id)], [job.recomputed], attempts=[job.attempt]))
 
     def _moved(self, event: HeadEvent) -> None:
-        """Tell clients of values that other workers have now."""
+        """Tell clients that other workers have their values now."""
         if isinstance(event, ReplicasArrived | ReplicasGone):
             self.tell_where(event.values)
 
     def warn(self, value: int, words: str) -> None:
-        """Warn the client which owns a value, if one does."""
+        """Warn the client that owns a value; nothing happens if no client owns it."""
         owner = self._state.owners.of(value)
         if owner is not None:
             owner.post(Warned(words))
 
     def at(self, worker: int) -> list[int]:
-        """Return the values of clients of which a worker has a replica."""
+        """Return the clients' values of which a worker has a replica."""
         scheduler = self._state.scheduler
         return [value for value in self._state.owners.known() if worker in scheduler.replicas_of(value)]
 
     def tell_where(self, values: Iterable[int]) -> None:
-        """Tell clients of these values, as far as they own them, which workers have each now."""
+        """Tell clients which workers have their values now; values that no client owns are ignored."""
         owned: dict[ValueOwner, list[int]] = {}
         for value, owner in self._state.owners.split(values)[0]:
             owned.setdefault(owner, []).append(value)

@@ -1,4 +1,4 @@
-"""Copies of values as they went, for traces: from where to where, by which way, how many bytes, and when."""
+"""Record of copies of values, for traces: source, target, way, bytes and time of each copy."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from grainlike.wire import Stored
 __all__ = ["CopySpans", "Way"]
 
 Way = Literal["direct", "relayed", "mapped", "fetched"]
-"""Ways of bytes: between data servers, through the head, none as a file is mapped, or over a link to a program."""
+"""Ways of bytes: between data servers, through the head, none because a file is mapped, or over a link to a program."""
 
 _STORED_S = 0.1
-"""Seconds within which a worker tells of bytes that it has written to its disk."""
+"""Seconds within which a worker reports bytes that it has written to its disk."""
 
 
 class _CopyUnderWay(NamedTuple):
@@ -30,8 +30,8 @@ class _CopyUnderWay(NamedTuple):
 
 
 class CopySpans:
-    """Keeps the last `most` copies that ended, with those under way, and as many writes to disk; `now` is the head's
-    clock.
+    """Keeps the last `most` copies that have ended, the copies under way, and the last writes to disk. `now` is the
+    head's clock.
 
     Example::
 
@@ -44,20 +44,20 @@ class CopySpans:
     def __init__(self, most: int, now: Callable[[], float]) -> None:
         self._now = now
         self._under_way: dict[tuple[int, int], _CopyUnderWay] = {}
-        """By target and value: there is one at a time."""
+        """Copy under way, by target and value; there is one at a time."""
         self._spilled: dict[int, int] = {}
         self._ended: deque[tuple[Stretch, ...]] = deque(maxlen=most)
 
-    # --- what is told ------------------------------------------------------------------------------------------------
+    # --- recording ---------------------------------------------------------------------------------------------------
 
     def begun(self, value: int, size: int, source: tuple[int, str], target: tuple[int, str], way: Way) -> None:
-        """Record that a copy has begun, between two that are told by number and name; another way takes its place."""
+        """Record that a copy goes some way, from a source to a target, each with number and name; it has begun once."""
         before = self._under_way.get((target[0], value))
         began = self._now() if before is None else before.began
         self._under_way[target[0], value] = _CopyUnderWay(value, size, source[1], target[1], way, began)
 
     def answered(self, event: HeadEvent) -> None:
-        """Record what has come of copies, as the scheduler is told it."""
+        """Record the end of copies, from an event that the scheduler is told."""
         match event:
             case ReplicasArrived(worker=worker, values=values):
                 self.ended(worker, values)
@@ -69,7 +69,7 @@ class CopySpans:
                         self.ended(target, [value])
 
     def ended(self, target: int, values: list[int], why: str = "") -> None:
-        """Record that copies to `target` have ended, well or because of `why`."""
+        """Record that copies to `target` have ended, or have failed because of `why`."""
         now = self._now()
         for value in values:
             copy = self._under_way.pop((target, value), None)
@@ -77,7 +77,7 @@ class CopySpans:
                 self._ended.append(_both_ends(copy, now, why))
 
     def stored(self, worker: int, name: str, said: Stored) -> None:
-        """Record what a worker says of its disk."""
+        """Record a worker's report about its disk."""
         more = said.spilled - self._spilled.get(worker, 0)
         self._spilled[worker] = said.spilled
         if more > 0:
@@ -87,10 +87,10 @@ class CopySpans:
                 (Stretch(_words(more, "to disk"), name, (), now - _STORED_S, now, details, lane="disk"),)
             )
 
-    # --- what there is to draw ---------------------------------------------------------------------------------------
+    # --- drawing -----------------------------------------------------------------------------------------------------
 
     def stretches(self) -> Iterator[Stretch]:
-        """Iterate over both ends of each copy, on the head's clock; what has not ended extends to this moment."""
+        """Iterate over both ends of each copy, on the head's clock; a copy under way extends to this moment."""
         for ended in list(self._ended):
             yield from ended
         now = self._now()

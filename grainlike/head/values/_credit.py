@@ -1,9 +1,9 @@
 """Credit for transfers: how many bytes of them may be under way.
 
-A worker sends as far as it has credit, which is given in turns, so that a large value holds up no small one: at most
-4 MiB of one copy are under way, 8 MiB to one target, and 16 MiB of all, but a target with nothing under way may always
-have one turn: so targets that read nothing, or little, hold up no other. Bytes are under way from the credit for them
-until they are written where they are to be.
+A source sends as many bytes as it has credit for. Credit is given in turns, so that a large value does not delay small
+ones. At most 4 MiB of one copy are under way, 8 MiB to one target, and 16 MiB in all. A target with nothing under way
+may always have one turn, so targets that read slowly or not at all do not delay the others. Bytes are under way from
+their credit until the target has written them.
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ class CreditPool:
     Example::
 
         credit = CreditPool(ask)
-        credit.start(transfer)                          # asks the source for as much as may be under way
-        credit.written(transfer, 1 << 20)               # and for more
-        credit.rewind(transfer, transfer.written)       # until it starts again
+        credit.start(transfer)                          # asks the source for as many bytes as may be under way
+        credit.written(transfer, 1 << 20)               # asks for more
+        credit.rewind(transfer, transfer.written)       # pauses until the next start
     """
 
     def __init__(self, ask: Callable[[LinkTransfer, SendReplica | ReplicaCredit], object]) -> None:
         self._ask = ask
         self._waiting: dict[int, deque[LinkTransfer]] = {}
-        """Transfers that wait for their turn, by target; the targets in the order of their turns."""
+        """Transfers that wait for their turn, by target; the targets are in the order of their turns."""
         self._to: dict[int, int] = {}
-        """Bytes that are under way to each target to which any are."""
+        """Bytes that are under way, by target that has any."""
         self.under_way = 0
         """Bytes of all transfers that are under way."""
 
     def start(self, transfer: LinkTransfer) -> None:
-        """Have the source send what has not come yet, in a new generation."""
+        """Let the source send the bytes that have not arrived yet, in a new generation."""
         transfer.generation += 1
         transfer.begun = transfer.paused = False
         self._wait(transfer)
         self._give()
 
     def written(self, transfer: LinkTransfer, count: int) -> None:
-        """Record that so many more bytes are written, and give credit for others."""
+        """Record that the target has written this many more bytes, and give credit for others."""
         transfer.written += count
         self._count(transfer, -count)
         self._wait(transfer)
         self._give()
 
     def rewind(self, transfer: LinkTransfer, at: int) -> None:
-        """Pause a transfer, which is to go on from byte `at`: what it has written, or what it has received."""
+        """Pause a transfer. It goes on later from byte `at`: up to there, bytes are written, or at least received."""
         self.rewind_all([(transfer, at)])
 
     def rewind_all(self, transfers: Iterable[tuple[LinkTransfer, int]]) -> None:
-        """Pause transfers before any other gets their credit: of those that end together, none gets another's."""
+        """Pause transfers that end together, then give credit to others: none of these gets the credit of another."""
         for transfer, at in transfers:
             self._pause(transfer, at)
         self._give()

@@ -1,8 +1,8 @@
-"""Copies of replicas between the data servers of two workers: the head says who gets what from where, and counts.
+"""Copies of replicas between the data servers of two workers. The head names source and target, and counts the bytes.
 
-What a copy needs is said once, over links whose messages outlive a break, so a link that breaks holds up nothing here.
-What has come of a copy that failed stays at its target, where the next one goes on, direct or through the head, until
-the value is dropped.
+The head says once what a copy needs, in a message that is sent again if a link breaks. So a broken link delays no copy.
+If a copy fails, its bytes stay at the target. The next copy goes on with them, direct or through the head, until the
+value is dropped.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ logger = logging.getLogger("grainlike")
 
 
 class DirectCopies:
-    """Copies under way between data servers. `answer` takes what the scheduler is to be told; `relay(value, attempt,
-    size, source, target)` begins a copy through the head.
+    """Copies under way between data servers. `answer` takes events for the scheduler; `relay(value, attempt, size,
+    source, target)` begins a copy through the head.
 
     Example::
 
@@ -40,23 +40,23 @@ class DirectCopies:
         relay: Callable[[int, int, int, int, int], object],
     ) -> None:
         self.moved: int = 0
-        """Bytes that have come."""
+        """Bytes that have arrived, of all copies."""
         self._state = state
         self._answer = answer
         self._relay = relay
         self._by_target: dict[tuple[int, int], DirectTransfer] = {}
         """Copies by target and value."""
         self._warned: set[int] = set()
-        """Workers for whom it was logged that others do not reach their data servers."""
+        """Workers about which it was logged that another worker cannot reach their data server."""
 
-    # --- what the scheduler says -------------------------------------------------------------------------------------
+    # --- actions of the scheduler ------------------------------------------------------------------------------------
 
     def can(self, source: int, target: int) -> bool:
-        """Return whether both workers have data servers."""
+        """Return True if both workers have data servers."""
         return bool(self._state.peers[source].hello.data and self._state.peers[target].hello.data)
 
     def start(self, value: int, attempt: int, size: int, source: int, target: int) -> None:
-        """Begin a copy, where the last one to that worker has left off."""
+        """Begin a copy, from the byte at which the last copy to that worker stopped."""
         self._state.last_transfer += 1
         at = self.left_off(value, attempt, size, target)
         copy = DirectTransfer(self._state.last_transfer, value, attempt, size, source, target, at)
@@ -66,7 +66,7 @@ class DirectCopies:
         self._state.peers[target].post(PullReplica(copy.number, value, attempt, size, at, hello.data, name))
 
     def left_off(self, value: int, attempt: int, size: int, target: int) -> int:
-        """Return how many bytes of a replica a worker has from copies that failed; the next one goes on with them."""
+        """Return the bytes of a replica that a worker has from failed copies, for the next copy to go on with."""
         at = self._state.begun.pop((target, value, attempt), 0)
         return at if at < size else 0
 
@@ -75,11 +75,11 @@ class DirectCopies:
         return self._by_target.get((target, value))
 
     def restore(self) -> None:
-        """Take up the copies of an image, which go on: what they take was said before."""
+        """Take the copies under way from an image. They go on by themselves: the workers were told what they need."""
         self._by_target = {(one.target, one.value): one for one in self._state.direct.values()}
 
     def stop(self, copy: DirectTransfer | None) -> None:
-        """End a copy before its end."""
+        """Stop a copy that is under way; nothing happens with None."""
         if copy is not None:
             self._end(copy)
             self.broke_off(copy.value, copy.attempt, copy.target, copy.written)
@@ -88,12 +88,12 @@ class DirectCopies:
                 target.post(StopTransfer(copy.number))
 
     def broke_off(self, value: int, attempt: int, target: int, at: int) -> None:
-        """Record that a worker, if it is one, may have a file of a replica; the next copy goes on with `at` bytes."""
+        """Record that a worker may have a file with `at` bytes of a replica; nothing happens for other targets."""
         if target in self._state.peers:
             self._state.begun[target, value, attempt] = at
 
     def dropped(self, values: Iterable[int], attempts: Iterable[int], target: int) -> None:
-        """A worker removes these replicas, and what has come of them. So do those that have no more than that."""
+        """Record that a worker removes these replicas and what it has of them; let others remove unfinished files."""
         if not self._state.begun:
             return
         dropped = set(zip(values, attempts, strict=True))
@@ -102,7 +102,7 @@ class DirectCopies:
         self._remove([key for key in self._state.begun if key[1:] in dropped])
 
     def forget(self, values: Iterable[int]) -> None:
-        """Have what has come of values removed that nobody needs."""
+        """Let workers remove the unfinished files of values that nobody needs."""
         values = set(values)
         self._remove([key for key in self._state.begun if key[1] in values])
 
@@ -112,20 +112,20 @@ class DirectCopies:
             self._state.peers[target].post(DropReplicas([value], [attempt]))
 
     def left(self, worker: int) -> None:
-        """Stop the copies that a lost worker has a part in."""
+        """Stop the copies from and to a lost worker."""
         for copy in [one for one in self._state.direct.values() if worker in (one.source, one.target)]:
             self.stop(copy)
         for key in [key for key in self._state.begun if key[0] == worker]:
             del self._state.begun[key]
         self._warned.discard(worker)
 
-    # --- what workers say --------------------------------------------------------------------------------------------
+    # --- messages of workers -----------------------------------------------------------------------------------------
 
     def hear(self, peer: Connection, copy: DirectTransfer, message: object) -> None:
-        """Take what a worker says of a copy.
+        """Take a worker's message about a copy.
 
         Raises:
-            ProtocolError: it is not to say that.
+            ProtocolError: the copy is not the worker's, or such a message does not belong to a direct copy.
         """
         if peer.number != copy.target:
             raise ProtocolError(f"transfer {copy.number} is another worker's")
@@ -140,7 +140,7 @@ class DirectCopies:
                 raise ProtocolError(f"transfer {copy.number} does not pass the head")
 
     def hear_progress(self, peer: Connection, message: Pulled) -> None:
-        """Take how far copies to a worker are. Raises `ProtocolError` as `hear` does."""
+        """Take a worker's report of bytes that have arrived for its copies. Raises `ProtocolError` like `hear`."""
         for number, at in zip(message.transfers, message.at, strict=True):
             copy = self._state.direct.get(number)
             if copy is not None:
@@ -160,12 +160,12 @@ class DirectCopies:
         self.broke_off(copy.value, copy.attempt, copy.target, message.at)
         source = self._state.peers[copy.source]
         if message.gone:
-            # Of its replicas a worker speaks alone: it is asked itself, by way of the head.
+            # Only the source itself may say that its replica is gone, so it is asked by a copy through the head.
             self._relay(copy.value, copy.attempt, copy.size, copy.source, copy.target)
             return
         if message.unreachable and copy.source not in self._warned:
             self._warned.add(copy.source)
-            words = "worker %s (%s) does not reach the data server of worker %s at %s, so values pass the head: %s"
+            words = "worker %s (%s) cannot reach the data server of worker %s at %s, so values go through the head: %s"
             logger.warning(words, peer.name, peer.hello.data, source.name, source.hello.data, message.why)
         why = f"{peer.name}: {message.why}"
         unreachable = message.unreachable

@@ -1,7 +1,7 @@
-"""Owners of values: which client, or named session, refers to which values of its jobs, and which of these it wants.
+"""Owners of values: which client or named session refers to which values, and for which of them it waits.
 
-A client has what it owns, and nothing else: what another owns is as unknown to it as what never was. At its end all of
-that is released.
+A client can ask for the values that it owns, and for no others: values of another owner are as unknown to it as values
+that never were. All its values are released when it ends.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ UNKNOWN = "the head knows no such value of this program"
 
 
 class ValueOwner(Protocol):
-    """Submitter of jobs: a client or a named session; jobs of a job own no values."""
+    """Submitter of jobs: a client or a named session. Jobs of a job own no values."""
 
     number: int
     name: str
 
     @property
     def receiver(self) -> Connection | None:
-        """Connection that receives the bytes of its values; None while there is none."""
+        """Connection that receives the bytes of the owner's values; None while there is none."""
         ...
 
     def keeps(self, child: int) -> int:
-        """Return how many of its names and graphs keep the value of a call."""
+        """Return how many names and graphs of the owner keep the value of a call."""
         ...
 
     @property
     def graph(self) -> CallGraph | None:
-        """Calls of its graphs; None where it has none, as all but sessions."""
+        """Calls of the owner's graphs; None for an owner without graphs, as all but sessions are."""
         ...
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
-        """Send it a message."""
+        """Send the owner a message."""
 
 
 class ValueOwners:
@@ -60,16 +60,16 @@ class ValueOwners:
         self._values: dict[int, dict[int, None]] = {}
         """Values by number of the owner."""
         self.wanted: dict[int, None] = {}
-        """Values of which a client waits for the bytes."""
+        """Values for whose bytes a client waits."""
         self.replicating: dict[int, None] = {}
-        """Values of which a client waits for replicas."""
+        """Values for whose replicas a client waits."""
         self.pins: dict[int, int] = {}
-        """Number of names and waiting calls of a session that keep a value, whether or not a program refers to it."""
+        """Number of names and waiting calls of a session that keep a value if no program refers to it, by value."""
         self.unreferred: dict[int, None] = {}
         """Pinned values to which no program refers."""
 
     def add(self, value: int, owner: ValueOwner) -> None:
-        """Record that a value has come to stay."""
+        """Record that a value stays at a worker for an owner."""
         self._owners[value] = owner
         self._values.setdefault(owner.number, {})[value] = None
 
@@ -82,7 +82,7 @@ class ValueOwners:
         return self._owners.get(value)
 
     def split(self, values: Iterable[int]) -> tuple[list[tuple[int, ValueOwner]], list[int]]:
-        """Return those of these values that clients own, with their owners, and the others."""
+        """Return the values that clients own, with their owners, and the others."""
         owned, others = list[tuple[int, ValueOwner]](), list[int]()
         for value in values:
             owner = self._owners.get(value)
@@ -93,7 +93,7 @@ class ValueOwners:
         return owned, others
 
     def owned(self, owner: int, values: Iterable[int]) -> list[int]:
-        """Return those of these values that this owner has, each once."""
+        """Return the values among these that the owner has, each once."""
         known = self._values.get(owner, {})
         return [value for value in dict.fromkeys(values) if value in known]
 
@@ -106,7 +106,7 @@ class ValueOwners:
         self.pins[value] = self.pins.get(value, 0) + 1
 
     def unpin(self, value: int) -> bool:
-        """Take back one `pin`; return True if the value is to be released now, as nobody refers to it any more."""
+        """Take back one `pin`; return True if nothing keeps the value any more, so that it is to be released."""
         self.pins[value] -= 1
         if self.pins[value]:
             return False
@@ -114,7 +114,7 @@ class ValueOwners:
         return _removed(self.unreferred, value)
 
     def unrefer(self, values: Iterable[int]) -> list[int]:
-        """Record that programs refer to values no more; return those that nothing else keeps."""
+        """Record that programs do not refer to values any more; return the values that nothing else keeps."""
         values = list(values)
         self.unreferred.update(dict.fromkeys(value for value in values if value in self.pins))
         return [value for value in values if value not in self.pins]
@@ -133,7 +133,7 @@ class ValueOwners:
         return _removed(self.replicating, value)
 
     def release(self, owner: int, values: Iterable[int]) -> None:
-        """Record that an owner refers to values of its own no more."""
+        """Record that an owner does not refer to its own values any more."""
         known = self._values.get(owner, {})
         for value in values:
             del known[value], self._owners[value]

@@ -1,4 +1,4 @@
-"""Stores of workers, as far as they tell of them: bytes on disk, and what was evicted."""
+"""Reports of workers about their stores: bytes on disk, and evicted replicas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["WorkerStores"]
 
 
 class WorkerStores:
-    """Last words of each worker about its disk, by its number; `tell` takes events for the scheduler.
+    """Last report of each worker about its disk, by the worker's number; `tell` takes events for the scheduler.
 
     Example::
 
@@ -25,7 +25,7 @@ class WorkerStores:
         self._tell = tell
 
     def hear(self, worker: int, message: Stored | Evicted) -> None:
-        """Take what a worker says of its store."""
+        """Take a worker's report about its store."""
         if isinstance(message, Stored):
             self.said[worker] = message
             self._tell(WorkerStored(worker, message.over, bool(message.lost)))
@@ -33,5 +33,5 @@ class WorkerStores:
             self._tell(ReplicasGone(worker, message.values, message.attempts))
 
     def keep(self, workers: Container[int]) -> None:
-        """Forget all workers but these."""
+        """Forget all other workers."""
         self.said = {worker: said for worker, said in self.said.items() if worker in workers}

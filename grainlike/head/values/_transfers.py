@@ -1,7 +1,7 @@
-"""Transfers: copies of replicas that pass the head, and those that do not.
+"""Transfers: copies of replicas through the head, and copies between data servers.
 
-Messages with bytes belong to one link, and are not sent again. After a break, a copy goes on from the last byte that
-came through; what is still sent by credit of before, in an earlier `generation`, is passed over.
+Messages with bytes belong to one link, and are not sent again. After a link has broken, a copy goes on from the last
+byte that arrived, in a new `generation`; bytes of an earlier generation are ignored.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ __all__ = ["DirectTransfer", "LinkTransfer", "number_of"]
 
 
 class LinkTransfer:
-    """A copy of a replica from worker `source` to worker `target`, to this process if that is 0, or to a client; or a
-    first one, from the program whose own value it is.
+    """Copy of a replica through the head: from a worker, or from the program that has the own value, to a worker, to a
+    client, or to this process if `target` is 0.
     """
 
     __slots__ = (
@@ -30,33 +30,33 @@ class LinkTransfer:
         self.source: int = source
         self.target: int = target
         self.generation: int = 0
-        """Number of its starts: parts of an earlier one are dropped."""
+        """Number of starts; parts that were sent for an earlier start are dropped."""
         self.begun: bool = False
-        """True once its source was asked, in this generation."""
+        """True once the source was asked for bytes, in this generation."""
         self.granted: int = 0
         self.received: int = 0
         self.written: int = 0
-        """Bytes up to which the source may send, which have come, and which the target has written."""
+        """Positions up to which the source may send, bytes have arrived here, and the target has written."""
         self.paused: bool = False
         self.waits: bool = False
-        """True while an end of it cannot be reached; and while it waits for its turn to get credit."""
+        """`paused` while one end cannot be reached; `waits` while the transfer waits for its turn to get credit."""
         self.memory: memoryview | bytearray | None = None
-        """Memory that takes a copy to this process; None for any other."""
+        """Memory for the bytes of a copy to this process; None for other copies."""
         self.client: Connection | None = None
-        """Client that is the target."""
+        """Client that is the target, if one is."""
         self.sender: Connection | None = None
-        """Client that is the source."""
+        """Client that is the source, if one is."""
         self.mapped: bool = False
-        """True if the client maps the worker's file, so nothing moves."""
+        """True if the client maps the worker's file, so that no bytes move."""
 
     @property
     def leg(self) -> int:
-        """The number by which its source knows it; its target knows it by its own."""
+        """Number by which the source knows the transfer, in this generation; the target knows `number`."""
         return self.generation * GENERATION + self.number
 
 
 class DirectTransfer:
-    """A copy from the data server of worker `source` to worker `target`, which has `written` bytes of it."""
+    """Copy from the data server of worker `source` to worker `target`, which has written `written` bytes."""
 
     __slots__ = ("attempt", "number", "size", "source", "target", "value", "written")
 
@@ -71,7 +71,7 @@ class DirectTransfer:
 
 
 def number_of(leg: int) -> tuple[int, int]:
-    """Return the number of a transfer, and its generation, as its source names it.
+    """Return the number of a transfer and its generation, from the number by which the source knows it.
 
     >>> number_of(7), number_of(2 * 2**32 + 7)
     ((7, 0), (7, 2))

@@ -1,8 +1,8 @@
-"""Arguments of a call that is sent before its inputs are there: somebody who loads nothing fills them in later.
+"""Arguments of a call that is sent before its inputs are there; a process that loads nothing fills in the inputs later.
 
-They are packed with a mark in each place where a value goes, and with the operators between the call and its inputs.
-`fill_arguments` puts outcomes beside them, as bytes or as references, without loading any. Whoever loads the result has
-the arguments: outcomes are loaded and operators applied on the way, each once.
+The arguments are packed with a mark in the place of each value, and with the operators between the call and its inputs.
+`fill_arguments` adds outcomes, as bytes or as references, without loading any. Loading the result gives the arguments:
+outcomes are loaded, and operators applied, each once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Parcel = tuple[Buffer, Sequence[Buffer]]
 
 
 class _Inputs:
-    """Outcomes beside arguments that are being loaded, and results of the operators that were applied so far."""
+    """Outcomes for arguments that are being loaded, and the results of the operators that were applied so far."""
 
     __slots__ = ("_given", "_loaded", "results")
 
@@ -43,7 +43,7 @@ _inputs: ContextVar[_Inputs] = ContextVar("grainlike_inputs")
 
 
 class Awaited:
-    """Mark where the value of the call of this number goes."""
+    """Mark for the value of the call with this number."""
 
     __slots__ = ("number",)
 
@@ -55,7 +55,7 @@ class Awaited:
 
 
 class StepResult:
-    """Mark where the result of the operator goes that is this step."""
+    """Mark for the result of the operator with this step."""
 
     __slots__ = ("step",)
 
@@ -67,7 +67,7 @@ class StepResult:
 
 
 class AppliedStep:
-    """Operator with its arguments, applied when it is loaded. What it raises is passed on as it is."""
+    """Operator with its arguments, applied when it is loaded. Its exception is raised unchanged."""
 
     __slots__ = ("_arguments", "_function")
 
@@ -85,14 +85,14 @@ def dump_arguments_ahead(
     """Return the bytes of arguments with marks, to be filled; `steps` are applied in this order.
 
     Raises:
-        SerializationError: something cannot travel.
+        SerializationError: an object in the arguments cannot be sent.
     """
     return dump_value((tuple(steps), args, dict(kwargs)), what=f"an argument of {what}")
 
 
 def fill_arguments(arguments: _Parcel, given: Mapping[int, int | _Parcel]) -> Payload:
-    """Return what `load_arguments` takes: `dump_arguments_ahead`'s bytes with outcomes, by the numbers of their calls.
-    An outcome is its payload, or the number of a value that stays at workers.
+    """Return the bytes of `dump_arguments_ahead` with outcomes, by the numbers of their calls, for `load_arguments`. An
+    outcome is a payload, or the number of a value that stays at workers.
 
     >>> marked = dump_arguments_ahead([], (Awaited(3),), {}, what="f")
     >>> from grainlike.payload import load_arguments
@@ -111,7 +111,7 @@ def _raw(buffers: Sequence[Buffer]) -> list[pickle.PickleBuffer]:
 
 
 class _Filled:
-    """Arguments and outcomes beside each other; loaded, it is the arguments."""
+    """Arguments and outcomes side by side; unpickled, they are the arguments."""
 
     __slots__ = ("_parts",)
 

@@ -1,4 +1,4 @@
-"""Arguments with values beside them to which they refer: for workers that have no room to keep these."""
+"""Arguments with the values to which they refer, for workers that have no room to keep these values."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["enclose_values"]
 
 
 def enclose_values(arguments: Payload, values: Mapping[int, Payload]) -> Payload:
-    """Return what `load_arguments` takes: arguments with these values, to which they refer by number. Values of which
-    nothing is said stay references. Nothing is loaded, and no large buffer copied.
+    """Return arguments with these values, to which they refer by number, for `load_arguments`. Other values stay
+    references. Nothing is loaded, and no large buffer is copied.
 
     >>> from grainlike.payload import dump_arguments, dump_value, load_arguments, Reference
     >>> load_arguments(enclose_values(dump_arguments((Reference(7),), {}, what="f"), {7: dump_value("there")}))
@@ -40,7 +40,7 @@ def _apart(payload: Payload) -> tuple[pickle.PickleBuffer, list[pickle.PickleBuf
 
 
 class _Enclosed:
-    """Arguments and values beside each other; loaded, it is the arguments."""
+    """Arguments and values side by side; unpickled, they are the arguments."""
 
     __slots__ = ("_parts",)
 

@@ -1,4 +1,4 @@
-"""Homes of jobs that need values: the class in which each queues, near most of its inputs."""
+"""Homes of jobs that need values: the class in which each job queues, near the worker with most of its inputs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from grainlike.scheduler.values._transfers import Transfers
 __all__ = ["NEAR_BYTES", "Homes"]
 
 NEAR_BYTES = 1 << 20
-"""Bytes of inputs up to which it does not matter where a job runs."""
+"""Most bytes of inputs for which a job may run anywhere, because copying so few bytes costs almost nothing."""
 
 
 class Homes:
-    """Chooses the classes. The arguments are the scheduler's own, not copies."""
+    """Chooses the class in which a job queues. The arguments are the scheduler's own objects, not copies."""
 
     __slots__ = ("_catalogue", "_table", "_transfers", "_workers")
 
@@ -29,8 +29,8 @@ class Homes:
         self._transfers = transfers
 
     def find(self, job: HeadJob) -> bool:
-        """Give a job that is to queue the class of its preferred worker; False if it cannot queue now, as nobody can
-        give its inputs: it is parked until somebody can.
+        """Set the class of a job that is about to queue, and return True. Return False if the job cannot queue: nobody
+        can give its inputs for now, or they fit into no store. The job is then parked, or a misfit.
         """
         data, inputs = job.data, job.inputs
         if data is None:
@@ -42,7 +42,7 @@ class Homes:
             self._transfers.wait_no_more(job)
         else:
             self._transfers.unclaim(job)
-        if not inputs:  # it makes a value again, and needs none
+        if not inputs:  # the job makes a value again, and needs no other value for that
             return True
         if not near and not self._table.all_can_be_had(inputs):
             if job.state is not JobState.QUEUED:
@@ -59,8 +59,8 @@ class Homes:
         return True
 
     def preferred(self, inputs: tuple[int, ...], cls: RequestClass) -> int:
-        """Return the worker that has most bytes of these inputs and could run such jobs; of several the one near which
-        fewest jobs queue. `ANYWHERE` if that does not matter, or there is none.
+        """Return the worker with the most bytes of these inputs that could run such jobs and hold all inputs; of equal
+        ones, the one near which the fewest jobs queue. Return `ANYWHERE` if the inputs are small, or no worker can.
         """
         table = self._table
         if table.total(inputs) <= NEAR_BYTES:

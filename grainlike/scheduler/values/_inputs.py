@@ -1,4 +1,4 @@
-"""Inputs of a job: the values that it needs, which stay at workers."""
+"""Inputs of a job: the values that the job needs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ __all__ = ["JobInputs"]
 
 
 class JobInputs:
-    """The values that a job needs, and its way to them; of a job whose value is made again, that, too.
+    """Record of the values that a job needs, and of the worker to which the job was sent with them.
 
     Attributes:
         inputs: numbers of the values, each once.
-        attempts: those that made the values with which it was sent to a worker last.
-        remakes: True while it makes a value again.
-        target: the worker that it was sent to, with its inputs; 0 without one.
-        claim: the amounts that it is counted with there until it starts.
-        lacks: number of its inputs that are on their way to `target`.
+        attempts: attempts that had made the values when the job was last sent to a worker to run.
+        remakes: True while the job makes a lost value again.
+        target: worker to which the job was sent while its inputs are copied there; 0 without one.
+        claim: amounts that are counted for the job at `target` until it starts.
+        lacks: number of inputs that are on their way to `target`.
     """
 
     __slots__ = ("attempts", "claim", "inputs", "lacks", "remakes", "target")

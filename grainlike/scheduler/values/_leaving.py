@@ -1,7 +1,7 @@
-"""Workers that leave, and the values that none has which stays: when they begin to give those away, and may go.
+"""Departures: workers that leave, and the values that no other worker has.
 
-A worker that drains, or has announced that it stops, begins at once; one whose end is known begins in time for what it
-has. A drained one is released when its jobs have ended and its values are elsewhere, or when that took too long.
+A worker that drains or stops gives its values away at once. A worker whose end is known starts in time to copy them. A
+drained worker is released when its jobs have ended and its values are elsewhere, or when that took too long.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from grainlike.scheduler.values._transfers import Transfers
 __all__ = ["Departures"]
 
 EARLY_S = 10.0
-"""Seconds before its end by which a worker is to have given its values away; a tenth of its time, if that is less."""
+"""Seconds before a worker's end by which its values must be elsewhere; at most a tenth of the worker's lifetime."""
 
 SLOWER = 2.0
-"""Factor by which copies may be slower than was measured."""
+"""Factor by which copies may be slower than measured."""
 
 DRAIN_S = 60.0
-"""Seconds for which a drained worker is held for its values at most, besides `SLOWER` times what copying them takes."""
+"""Seconds for which a drained worker is held for its values at most, besides `SLOWER` times the time to copy them."""
 
 _FOREVER = float("inf")
 
@@ -32,9 +32,9 @@ class _LeavingWorker:
     """Record of a worker that leaves.
 
     Attributes:
-        owes: the values that may be at no worker that stays.
-        until: time until which it is held for them; None until its jobs have ended.
-        held: True until it is released, if it drains.
+        owes: values that may have no replica at a worker that stays, by number.
+        until: time until which the worker is held for these values; None until its jobs have ended.
+        held: True if the worker drains, until it is released.
     """
 
     __slots__ = ("held", "owes", "until")
@@ -46,12 +46,12 @@ class _LeavingWorker:
 
 
 class Departures:
-    """The workers of one head that leave. The arguments are the scheduler's own, not copies.
+    """Workers of one head that leave. The arguments are the scheduler's own objects, not copies.
 
     Attributes:
-        workers: those that give their values away.
-        held: number of those that are to be released.
-        wake: when a worker whose end is known, or one that is held, is to be looked at; None if none is.
+        workers: workers that give their values away, by number.
+        held: number of workers that are still to be released.
+        wake: time of the next `look`, for a worker whose end is known or that is held; None without one.
     """
 
     __slots__ = ("_table", "_transfers", "_workers", "held", "wake", "workers")
@@ -69,7 +69,7 @@ class Departures:
         return worker not in self.workers
 
     def is_able(self, worker: WorkerState) -> bool:
-        """Return True if a worker may get replicas for their safety."""
+        """Return True if a worker may get replicas for safety."""
         return worker.id not in self.workers and not worker.leaving and not worker.over and "suspect" not in worker.shut
 
     def holds(self, worker: int) -> bool:
@@ -80,7 +80,7 @@ class Departures:
     # --- who leaves --------------------------------------------------------------------------------------------------
 
     def begin(self, worker: WorkerState, *, held: bool = False) -> None:
-        """Have a worker give away what it has, and release it then if it is `held`. All values are to be looked at."""
+        """Let a worker give its values away; release it then if `held`. The caller looks at all values afterwards."""
         leaving = self.workers.get(worker.id)
         if leaving is None:
             leaving = self.workers[worker.id] = _LeavingWorker(held=False)
@@ -94,14 +94,14 @@ class Departures:
             self.held -= leaving.held
 
     def watch(self, worker: WorkerState, now: float) -> None:
-        """Look at a worker again in time for what it has, if its end is known."""
+        """Plan a look at a worker in time to copy its values, if its end is known."""
         if worker.until == _FOREVER or worker.leaving:
             return
         if worker.id in self._table.stored:
             self._wake_at(max(self._due(worker), now))
 
     def retimed(self, worker: WorkerState, now: float) -> None:
-        """Record that the end of a worker is another than was known; all values are to be looked at."""
+        """Record that the end of a worker has changed. The caller looks at all values then."""
         leaving = self.workers.get(worker.id)
         if leaving is not None and not worker.leaving and self._due(worker) > now:
             for value in self._fill(worker.id, leaving):
@@ -110,7 +110,7 @@ class Departures:
         self.watch(worker, now)
 
     def look(self, now: float) -> bool:
-        """Have the workers give away what they have whose time it is; return True if there are any."""
+        """Let the workers whose time has come give their values away; return True if there are any."""
         self.wake = None
         before = len(self.workers)
         for worker in self._workers.values():
@@ -125,7 +125,7 @@ class Departures:
         return len(self.workers) > before
 
     def _due(self, worker: WorkerState) -> float:
-        """Return when a worker whose end is known begins to give away what it has."""
+        """Return the time at which a worker whose end is known starts to give its values away."""
         seconds = SLOWER * self._table.stored.get(worker.id, 0) / self._transfers.reach.slowest
         return worker.until - min(EARLY_S, worker.lasts / 10) - seconds
 
@@ -135,7 +135,7 @@ class Departures:
     # --- what they have ----------------------------------------------------------------------------------------------
 
     def refill(self) -> Iterator[ValueState]:
-        """Return what they all have, and see whether it can be given away now."""
+        """Iterate over all values of the leaving workers. The workers owe them again: they may fit elsewhere now."""
         for number, leaving in self.workers.items():
             yield from self._fill(number, leaving)
 
@@ -145,13 +145,13 @@ class Departures:
         return found
 
     def has(self, value: ValueState, worker: int) -> None:
-        """Record that a worker has a value; it owes that if it leaves."""
+        """Record that a worker has a value; a worker that leaves owes it."""
         leaving = self.workers.get(worker)
         if leaving is not None:
             leaving.owes[value.id] = value
 
     def _is_owed(self, value: ValueState, worker: int) -> bool:
-        """Return True if a value that a worker has is at none that stays, and can get there."""
+        """Return True if no worker that stays has a value of a worker, and another worker could get it."""
         if not value.is_needed or worker not in value.replicas or any(map(self.stays, value.replicas)):
             return False
         return any(self.is_able(other) for other in self._workers.values())
@@ -159,7 +159,7 @@ class Departures:
     # --- when they go ------------------------------------------------------------------------------------------------
 
     def release(self, now: float, out: list[HeadAction]) -> None:
-        """Release the drained workers that may go."""
+        """Release each drained worker whose jobs have ended, and whose values are elsewhere or took too long."""
         for number, leaving in self.workers.items():
             if leaving.held and self._workers[number].is_idle and self._is_done(number, leaving, now):
                 leaving.held = False

@@ -1,7 +1,7 @@
-"""Overdrafts: workers that keep more than they may, until that is paid back.
+"""Overdrafts: workers whose values exceed their stores.
 
-Nothing is copied to them meanwhile. What no job there uses and nobody else has is copied to workers with room, the
-largest first, until enough of it is spare where it was.
+Nothing is copied to such a worker. Values that only this worker has, and that no job there uses, are copied to workers
+with room, the largest first, until enough replicas are spare here.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = ["Overdrafts"]
 
 
 class Overdrafts:
-    """The overdrafts of one head's workers. The arguments are the scheduler's own, not copies.
+    """Overdrafts of one head's workers. The arguments are the scheduler's own objects, not copies.
 
     Attributes:
-        workers: those that keep more than they may.
+        workers: workers whose values exceed their stores, by number.
     """
 
     __slots__ = ("_leaving", "_table", "_transfers", "_workers", "workers")
@@ -36,9 +36,9 @@ class Overdrafts:
         self.workers: dict[int, WorkerState] = {}
 
     def changed(self, worker: WorkerState, over: int) -> None:
-        """Record by how many bytes a worker exceeds what it may keep."""
+        """Record by how many bytes a worker's values exceed its store."""
         if bool(over) != bool(worker.over):
-            for value in self._table.values.values():  # another of its replicas may be the spare one from now on
+            for value in self._table.values.values():  # a different replica may be spare now
                 if worker.id in value.replicas:
                     self._table.shift(value)
         worker.over = over
@@ -54,7 +54,7 @@ class Overdrafts:
         self.workers.pop(worker, None)
 
     def pay_back(self) -> None:
-        """Ask for copies elsewhere of what workers keep beyond what they may."""
+        """Ask for copies at other workers of values that exceed a worker's store."""
         for worker in self.workers.values():
             self._relieve(worker)
 
@@ -74,7 +74,7 @@ class Overdrafts:
                 lacking -= value.size
 
     def _target(self, value: ValueState) -> WorkerState | None:
-        """Return the worker with most room of those that have some for a value; None without one."""
+        """Return the worker with the most room for a value; None if no worker has enough."""
         rooms = self._transfers.rooms
         others = (worker for worker in self._workers.values() if worker.id not in value.replicas)
         able = [worker for worker in others if self._leaving.is_able(worker) and not worker.shut]
@@ -83,5 +83,5 @@ class Overdrafts:
         return max(with_room, key=lambda worker: (free[worker.id], -worker.id), default=None)
 
     def check(self) -> None:
-        """Raise `AssertionError` unless all are known, and no others. For tests: walks over all."""
+        """Raise `AssertionError` unless exactly the workers with overdrafts are known. For tests: walks over all."""
         assert self.workers == {worker.id: worker for worker in self._workers.values() if worker.over}

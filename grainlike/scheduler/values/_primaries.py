@@ -1,7 +1,7 @@
-"""Primaries by size: the replicas that are kept at workers where a job was without room, so that one can make way.
+"""Primaries by size: the replicas that a worker must keep, listed so that one can be moved to make room.
 
-A worker's are listed when they are first asked for, by one walk over all values, and kept in order from then on until
-it has none. Where no job was ever without room nothing is listed.
+The primaries of a worker are listed when they are first asked for, by one walk over all values. From then on the list
+is kept in order, until the worker has no primaries. Nothing is listed before a job lacks room for the first time.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ __all__ = ["Primaries"]
 
 
 class Primaries:
-    """Primaries of one head's workers, of those for which they were asked.
+    """Primaries of one head's workers, for each worker whose list was asked for.
 
     Attributes:
-        listed: size and negated number of each, ascending, by worker.
+        listed: size and negated number of each value, ascending, by worker.
 
     Example::
 
@@ -31,8 +31,8 @@ class Primaries:
         self.listed: dict[int, list[tuple[int, int]]] = {}
 
     def of(self, worker: int, values: Mapping[int, ValueState], spare: Mapping[int, int]) -> Sequence[tuple[int, int]]:
-        """Return the size and the negated number of each value that a worker keeps, ascending. `spare` are its replicas
-        that are not kept.
+        """Return the size and the negated number of each value that a worker must keep, ascending. `spare` has the
+        worker's spare replicas, which are left out.
         """
         found = self.listed.get(worker)
         if found is None:
@@ -41,7 +41,7 @@ class Primaries:
         return found
 
     def add(self, worker: int, value: ValueState) -> None:
-        """Record that a worker keeps a replica; nothing happens where it did."""
+        """Record that a worker must keep a replica; nothing happens if the replica is listed already."""
         found = self.listed.get(worker)
         if found is None:
             return
@@ -51,7 +51,7 @@ class Primaries:
             found.insert(at, entry)
 
     def discard(self, worker: int, value: ValueState) -> None:
-        """Record that a worker keeps a replica no more; nothing happens where it did not."""
+        """Record that a worker need not keep a replica any more; nothing happens if the replica is not listed."""
         found = self.listed.get(worker)
         if found is None:
             return

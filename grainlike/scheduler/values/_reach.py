@@ -1,7 +1,7 @@
-"""Ways between workers: whether a copy can go from data server to data server, and which pairs rest after a failure.
+"""Pairs of workers: whether a copy can go directly between two data servers, and which pairs rest after a failure.
 
-A pair whose target did not reach the source's data server is blocked for direct copies for a while; what it is to copy
-goes through the head meanwhile. A pair that failed otherwise rests, and copies nothing.
+A pair is blocked for direct copies if its target could not reach the source's data server. While the pair is blocked,
+its copies go through the head. A pair that failed otherwise rests, and copies nothing.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from grainlike.scheduler._workers import WorkerState
 __all__ = ["Reach"]
 
 REST_S = 1.0
-"""Seconds for which a pair of workers rests after its first failure; each further one doubles them."""
+"""Seconds for which a pair of workers rests after its first failure; each further failure doubles them."""
 
 REST_MOST_S = 60.0
 
 BLOCKED_S = 60.0
-"""Seconds for which a pair of workers copies nothing directly after its data servers did not reach one another."""
+"""Seconds for which a pair makes no direct copies after the target could not reach the source's data server."""
 
 BYTES_PER_S = 100e6
-"""Rate that is assumed until a copy has ended."""
+"""Rate that is assumed until a copy has been measured."""
 
 SLOWEST_BYTES_PER_S = 1e5
 
@@ -28,13 +28,12 @@ _Pair = tuple[int, int]
 
 
 class Reach:
-    """The ways between the workers of one head, with the rates at which copies went. `workers` is the scheduler's own
-    mapping, not a copy.
+    """Pairs of one head's workers, and the rates of their copies. `workers` is the scheduler's own mapping, not a copy.
 
-    `rests` and `relayed_rate` are what was known before: the end of the rest of each pair that has failed, with its
-    seconds, and the rate through the head; 0.0 if none was measured.
+    `rests` and `relayed_rate` are known from before. `rests` has the end of the rest of each failed pair, with its
+    seconds. `relayed_rate` is the rate of copies through the head; 0.0 if it was not measured.
 
-    `changes` grows when a rate is measured, and when a pair has failed or works again.
+    `changes` grows when a rate is measured, when a pair fails, and when a pair works again.
     """
 
     __slots__ = ("_blocked", "_direct_rate", "_relayed_rate", "_rests", "_workers", "changes")
@@ -56,25 +55,25 @@ class Reach:
     # --- where a copy can go -----------------------------------------------------------------------------------------
 
     def rests_until(self, source: int, target: int, now: float) -> float:
-        """Return the time until which a pair rests; 0.0 if it does not."""
+        """Return the time until which a pair rests; 0.0 if the pair does not rest."""
         rest = self._rests.get((source, target))
         return rest[0] if rest is not None and rest[0] > now else 0.0
 
     def is_direct(self, source: int, target: int, now: float) -> bool:
-        """Return True if a copy can go from the data server of a worker to that of another, for all that is known."""
+        """Return True if a copy can go between the data servers of two workers, as far as is known."""
         if not (self._workers[source].has_data and self._workers[target].has_data):
             return False
         return self._blocked.get((source, target), 0.0) <= now
 
     def is_open(self, now: float) -> bool:
-        """Return True if no pair rests, or is blocked for direct copies: only events change what is known here."""
+        """Return True if no pair rests or is blocked: then only an event changes an answer, and not the time."""
         return not (
             any(until > now for until, _ in self._rests.values())
             or any(until > now for until in self._blocked.values())
         )
 
     def bytes_per_s(self, *, direct: bool) -> float:
-        """Return the rate of one copy, as measured."""
+        """Return the measured rate of copies."""
         return (self._direct_rate if direct else self._relayed_rate) or BYTES_PER_S
 
     @property
@@ -90,7 +89,7 @@ class Reach:
             self.changes += 1
 
     def measured(self, size: int, seconds: float, *, direct: bool) -> None:
-        """Record how long a copy of so many bytes took."""
+        """Record the seconds that a copy of this size took."""
         rate = max(SLOWEST_BYTES_PER_S, size / seconds)
         before = self._direct_rate if direct else self._relayed_rate
         rate = 0.75 * before + 0.25 * rate if before else rate
@@ -101,14 +100,14 @@ class Reach:
             self._relayed_rate = rate
 
     def failed(self, source: int, target: int, now: float) -> None:
-        """Let a pair rest that has failed."""
+        """Let a pair rest, because a copy failed."""
         seconds = self._rests.get((source, target), (0.0, REST_S / 2))[1]
         seconds = min(2 * seconds, REST_MOST_S)
         self._rests[source, target] = now + seconds, seconds
         self.changes += 1
 
     def unreachable(self, source: int, target: int, now: float) -> None:
-        """Block a pair for direct copies: the target did not reach the source's data server."""
+        """Block a pair for direct copies, because the target could not reach the source's data server."""
         self._blocked[source, target] = now + BLOCKED_S
         self.changes += 1
 

@@ -1,9 +1,9 @@
 """Records of values that stay at workers, and of their copies under way.
 
-A value is named by the number of the job that made it, a replica of it by the attempt too. One of a program's own was
-made by no job, and can be had from that program, its *origin*. The *interest* of a value is its owner,
-the unfinished jobs that have it among their inputs, and those outside the workers who want its bytes. Its *lineage* is
-the call that made it: function, class of the request, and inputs.
+A value is named by the number of the job that made it; a replica also by the attempt. No job made an own value of a
+program: that program, its *origin*, can give it. The *interest* of a value is everybody who needs its bytes: its owner,
+unfinished jobs that have it among their inputs, and readers outside the workers. The *lineage* of a value is the call
+that made it: function, class of the request, and inputs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NOBODY: tuple[int, ...] = ()
 
 
 class CopyReader:
-    """The call that reads a copy of a value outside of all workers: its function, class and request."""
+    """Call that reads a copy of a value outside the workers: its function, class and request."""
 
     __slots__ = ("cls", "fn", "own")
 
@@ -28,26 +28,26 @@ class CopyReader:
 
 
 class ValueState:
-    """Record of a value: where it is, who needs it, and the call that made it.
+    """Record of a value: where its replicas are, who needs it, and the call that made it.
 
     Attributes:
-        attempt: the attempt that made it; of a value that is made again, the last one that did.
-        last: the last attempt that was to make it.
-        origin: the program that can give it, of a program's own value; 0 for any other.
+        attempt: last attempt that made the value.
+        last: last attempt that was started to make it.
+        origin: program that can give this own value; 0 for other values.
         first_to: worker to which a copy from the origin is under way; 0 without one.
-        replicas: workers that have it, whole, in the order in which they got it, those last from which it was moved.
-        owned: False once whoever submitted the job has released it.
-        asked: number of those outside who want it and for whom no worker was told to give it yet.
-        givers: the worker that was told to, for each of the others.
-        copies: how many replicas it is to have; further ones are spare.
-        durable: the call that reads its copy outside of all workers; None while there is none.
-        unreached: True while somebody waits until it has so many.
-        users: the unfinished jobs that need it.
-        heirs: number of known values with this one among the inputs of their lineage.
-        is_kept: False once its lineage was given up.
-        maker: the job that makes it again; None while none does.
-        recomputed: how many times it was made again.
-        why: how its last replica was lost; empty while it has one.
+        replicas: workers with a whole replica, in the order of arrival; a worker from which it was moved comes last.
+        owned: False once the program that submitted the job has released the value.
+        asked: number of readers outside the workers for whom no worker was told yet to give the value.
+        givers: for each other reader outside, the worker that was told to give the value.
+        copies: number of replicas to keep; further replicas are spare.
+        durable: call that reads the value's copy outside the workers; None without a copy.
+        unreached: True while a program waits until the value has `copies` replicas.
+        users: unfinished jobs that need the value, by number.
+        heirs: number of known values that have this value among the inputs of their lineage.
+        is_kept: False once the lineage was given up.
+        maker: job that makes the value again; None without one.
+        recomputed: how many times the value was made again.
+        why: how the last replica was lost; empty while there is a replica.
     """
 
     __slots__ = (
@@ -81,32 +81,32 @@ class ValueState:
 
     @classmethod
     def made_by(cls, job: HeadJob, attempt: int, size: int, worker: int) -> ValueState:
-        """Return the record of a value that this attempt of a job has made."""
+        """Return the record of a value that an attempt of a job has made."""
         value = cls(job.id, attempt, size, (worker,))
         value.age, value.fn, value.cls, value.own, value.inputs = job.age, job.fn, job.cls, job.own, job.inputs
         return value
 
     @property
     def is_needed(self) -> bool:
-        """True if its bytes are."""
+        """True if anybody needs the bytes."""
         return bool(self.owned or self.users or self.asked or self.givers or self.unreached)
 
     @property
     def is_awaited(self) -> bool:
-        """True if it is made again when it is lost: by those who need its bytes now."""
+        """True if the value is made again when its last replica is lost, because somebody needs its bytes now."""
         return bool(self.users or self.asked or self.givers or self.unreached)
 
 
 class ReplicaCopy:
-    """A copy of a value to a worker, `target`: asked for, and under way once it has a `source`.
+    """Copy of a value to the worker `target`: asked for, and under way once it has a `source`.
 
     Attributes:
-        jobs: the jobs that wait for it.
-        is_safety: True for a copy that is made whatever jobs want it, as there are to be more.
-        weight: how much it counts against what may go in or out of a worker at once.
-        size: bytes of the value when it was asked for.
-        began: when it was sent for.
-        direct: True if it goes from data server to data server, False if through the head.
+        jobs: jobs that wait for the copy.
+        is_safety: True if the copy is made whether or not a job waits for it.
+        weight: how much the copy counts against the limit of copies that go into or out of a worker at once.
+        size: bytes of the value when the copy was asked for.
+        began: time at which the copy began.
+        direct: True if the copy goes between data servers, False if it goes through the head.
     """
 
     __slots__ = ("attempt", "began", "direct", "is_safety", "jobs", "size", "source", "target", "value", "weight")

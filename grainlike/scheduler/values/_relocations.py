@@ -1,8 +1,8 @@
-"""Relocations: primaries that are moved to other workers, as a job can have room for its inputs in no other way.
+"""Relocations: primaries that move to other workers, because a job can get room for its inputs in no other way.
 
-A turn decides on one of them at most, the largest that no job uses where it is, if all that could go is enough; the
-next one from there follows when it has arrived. A value does not come back in this way before the job has ended for
-which it was moved, but for an older one: so each job has each value moved away from each worker once, and all ends.
+A turn moves one value at most: the largest primary that no job uses at its worker, if all movable values together would
+make enough room. The next value leaves that worker when this one has arrived. While a job is unfinished, a value that
+was moved for it goes back only for an older job: so moves for a job come to an end.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from grainlike.scheduler.values._transfers import Transfers
 __all__ = ["Relocations"]
 
 PLANNED_MOST = 64
-"""Number of values that are planned to be moved for a job; where that is too little yet, the others are taken to do."""
+"""Most values in the plan for a job. A plan that is full counts as enough, even if its values are too small."""
 
 PASSED_MOST = 256
-"""Number of values at a worker that are looked at in vain for one plan."""
+"""Most values at a worker for which one plan looks for another worker in vain."""
 
 PLANS_MOST = 16
-"""Number of plans in vain, each for a job and a worker, after which a turn looks at no further job."""
+"""Most plans of a turn that come to nothing, each for a job and a worker; then the turn looks at no further job."""
 
 _Rank = tuple[tuple[int, int], int]
 
@@ -34,7 +34,7 @@ _NOBODY: _Rank = (0, 0), 0
 
 
 class Relocation:
-    """Record of a value that was moved, or is on its way: to where, and for which job."""
+    """Record of a value that was moved, or is on its way: its target, and the job for which it moves."""
 
     __slots__ = ("job", "target")
 
@@ -44,12 +44,12 @@ class Relocation:
 
 
 class Relocations:
-    """The relocations of one head. The arguments are the scheduler's own, not copies.
+    """Relocations of one head. The arguments are the scheduler's own objects, not copies.
 
     Attributes:
-        jobs: those that have not ended for which something was moved.
-        moves: what that is, by value and the worker where it was.
-        under_way: the worker where each value was that is to arrive, by value and target.
+        jobs: unfinished jobs for which a value was moved, by number.
+        moves: the last move of each value away from a worker, by value and that worker.
+        under_way: worker that each value under way leaves, by value and target.
     """
 
     __slots__ = ("_last", "_leaving", "_table", "_transfers", "_workers", "jobs", "moves", "under_way")
@@ -62,14 +62,14 @@ class Relocations:
         self._transfers = transfers
         self._leaving = leaving
         self._last = _NOBODY
-        """Job with which the last turn had made enough plans in vain."""
+        """Order of the job at which the last turn stopped, after `PLANS_MOST` plans that came to nothing."""
         self.jobs: dict[int, HeadJob] = {}
         self.moves: dict[tuple[int, int], Relocation] = {}
         self.under_way: dict[tuple[int, int], int] = {}
 
     def make_room(self, jobs: Iterable[HeadJob], now: float) -> bool:
-        """Move a value for the oldest of these jobs without room anywhere for which one may be. Return True if another
-        worker had it already, so that there is more room at once.
+        """Move one value, for the oldest of these jobs for which a value can move; they have room nowhere. Return True
+        if the target had the value already, so that there is more room at once.
         """
         self._forget_failed()
         free, vain, plans = self._free(), set[int](), 0
@@ -87,7 +87,7 @@ class Relocations:
         return False
 
     def arrived(self, number: int, target: int) -> None:
-        """Record that a worker has a value: if it was moved there, the replica where it was counts last."""
+        """Record that a worker has a value. If it was moved there for a waiting job, count the old replica last."""
         source = self.under_way.pop((number, target), None)
         value = self._table.values.get(number)
         if source is None or value is None or target not in value.replicas:
@@ -96,13 +96,13 @@ class Relocations:
             self._table.count_last(value, source)
 
     def ended(self, job: HeadJob) -> None:
-        """Forget what was moved for a job, which has ended."""
+        """Forget the moves for a job that has ended."""
         del self.jobs[job.id]
         self.moves = {key: move for key, move in self.moves.items() if move.job is not job}
         self._forget_failed()
 
     def _forget_failed(self) -> None:
-        """Forget that values are under way whose copies came to nothing."""
+        """Forget the values under way whose copies came to nothing."""
         known = self._transfers.known
         self.under_way = {
             (number, target): source
@@ -111,8 +111,8 @@ class Relocations:
         }
 
     def _in_turn(self, jobs: Iterable[HeadJob]) -> list[HeadJob]:
-        """Return the jobs for which nothing is under way, the oldest first; after a turn that left some out these
-        come before.
+        """Return the jobs for which nothing is under way, the oldest first; jobs that the last turn left out stand
+        before others.
         """
         helped = {self.moves[number, source].job.id for (number, _), source in self.under_way.items()}
         found = sorted((job for job in jobs if job.id not in helped), key=_rank)
@@ -122,15 +122,15 @@ class Relocations:
     # --- where ------------------------------------------------------------------------------------------------------
 
     def _free(self) -> dict[int, int]:
-        """Return the bytes that each worker has free which has some that are kept for no job."""
+        """Return the free bytes of each worker that may get values, has free bytes, and keeps its room for no job."""
         rooms = self._transfers.rooms
         able = [worker for worker in self._workers.values() if self._may_get(worker)]
         found = {worker.id: rooms.free(worker) for worker in able if rooms.claimant(worker) is None}
         return {worker: size for worker, size in found.items() if size > 0}
 
     def _may_get_now(self, free: Mapping[int, int], vain: Collection[int]) -> dict[int, int]:
-        """Return the bytes that may be moved to each worker: none to where room was made for a job that waits for it,
-        unless that is in `vain`.
+        """Return the bytes that may move to each worker. A worker where room was made for a job that still waits gets
+        nothing, unless that job is in `vain`.
         """
         waits = self._transfers.rooms.waits
         made = {
@@ -141,8 +141,8 @@ class Relocations:
         return {worker: size for worker, size in free.items() if worker not in made}
 
     def _sources(self, job: HeadJob, free: Mapping[int, int]) -> list[tuple[WorkerState, int]]:
-        """Return the workers where a job may have room made, and what it lacks there, the least first, as far as others
-        have free what is to go.
+        """Return the workers where values can move away for a job, and the bytes that the job lacks there, the fewest
+        first. The other workers have that many bytes free.
         """
         rooms, emptied, whole = self._transfers.rooms, set(self.under_way.values()), sum(free.values())
         found: list[tuple[int, int]] = []
@@ -167,8 +167,8 @@ class Relocations:
     def _first_of_plan(
         self, source: WorkerState, job: HeadJob, lacking: int, may_get: Mapping[int, int], now: float
     ) -> tuple[ValueState, int] | None:
-        """Return the value that is moved first, and to where, so that a job has room at a worker; None if all that
-        could go is too little, or jobs that are there are to free as much.
+        """Return the value to move first, and its target, so that a job gets room at a worker. Return None if all
+        movable values are too small together, or if jobs that have begun will free as much when they end.
         """
         values, spare = self._table.values, self._table.spare.get(source.id, {})
         stays = self._staying(source, job)
@@ -199,8 +199,8 @@ class Relocations:
         return None
 
     def _staying(self, worker: WorkerState, job: HeadJob) -> dict[int, ValueState]:
-        """Return the primaries at a worker that a job needs which is to have room there, or jobs that are there, are on
-        their way, or have its room kept for them.
+        """Return the primaries at a worker that cannot move. They are inputs of this job, of jobs that are there or on
+        their way, or of the job for which the worker's room is kept.
         """
         known, spare = self._table.values, self._table.spare.get(worker.id, {})
         copies = [copy for (_, target), copy in self._transfers.known.items() if target == worker.id]
@@ -211,13 +211,13 @@ class Relocations:
         return {number: value for number, value in found.items() if worker.id in value.replicas and number not in spare}
 
     def _is_soon_free(self, value: ValueState) -> bool:
-        """Return True if nobody needs a value any more when a job has ended that has begun, or is on its way."""
+        """Return True if one last job needs a value, and that job has begun or is on its way to a worker."""
         last = None if value.owned else self._table.last_user(value.id)
         return last is not None and bool(last.worker or (last.data is not None and last.data.target))
 
     def _target(self, value: ValueState, source: int, job: HeadJob, free: Mapping[int, int], now: float) -> int:
-        """Return the worker to which a value may be moved for a job: one that has a spare replica, or else the one with
-        most room; 0 without one.
+        """Return the worker to which a value may move for a job; 0 without one. A worker with a spare replica goes
+        first, then the worker with the most free bytes.
         """
         heirs = [worker for worker in value.replicas if value.id in self._table.spare.get(worker, {})]
         others = heirs or [worker for worker in free if worker not in value.replicas]
@@ -231,7 +231,7 @@ class Relocations:
         return min(may, key=lambda worker: (rests[worker], -free[worker], worker))
 
     def _is_barred(self, number: int, target: int, job: HeadJob) -> bool:
-        """Return True if a value was moved away from there for a job that goes before this one, or for it."""
+        """Return True if a value was moved away from a worker for this job, or for a job that goes before it."""
         move = self.moves.get((number, target))
         return move is not None and order(move.job) <= order(job)
 
@@ -249,7 +249,7 @@ class Relocations:
     # --- invariants -------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise `AssertionError` unless each value under way was moved for a job. For tests."""
+        """Raise `AssertionError` unless each value under way was moved for an unfinished job. For tests."""
         assert all((number, source) in self.moves for (number, _), source in self.under_way.items())
         sources = list(self.under_way.values())
         assert len(sources) == len(set(sources)), "more than one value is on its way from a worker"

@@ -1,7 +1,7 @@
-"""Replication: so many replicas of each value at workers that stay as it is to have, made good when workers go.
+"""Replication: each value has as many replicas as it should have, at workers that stay, even when workers go.
 
-One is enough unless more were asked for; a value that may not be made again has two. What only workers that leave have
-is copied first, the largest before others.
+One replica is enough unless a program asked for more; a value that may not be made again has two. Values that only
+leaving workers have are copied first, the largest before others.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from grainlike.scheduler.values._transfers import Transfers
 __all__ = ["EVERYWHERE", "SAFE_COPIES", "Replication"]
 
 EVERYWHERE = 1 << 30
-"""Number of replicas of a value that each worker is to have."""
+"""Number of replicas that means one at each worker."""
 
 SAFE_COPIES = 2
 """Number of replicas of a value that may not be made again."""
 
 ENDS_SOON_S = 600.0
-"""Seconds before its end in which a worker gets replicas for their safety only if there is no other."""
+"""Seconds before its end in which a worker gets replicas for safety only if no other worker can."""
 
 
 class Replication:
-    """Asks for copies where there are too few. The arguments are the scheduler's own, not copies.
+    """Asks for copies where replicas are too few. The arguments are the scheduler's own objects, not copies.
 
     Attributes:
-        due: values to be looked at before the turn ends.
-        kept: values of which more than one replica is kept.
+        due: values to look at before the turn ends, by number.
+        kept: values that keep more than one replica, by number.
     """
 
     __slots__ = ("_leaving", "_table", "_transfers", "_workers", "due", "kept")
@@ -49,20 +49,20 @@ class Replication:
         self.kept: dict[int, ValueState] = {}
 
     def keep(self, value: ValueState, copies: int) -> None:
-        """Keep at least so many replicas of a value from now on."""
+        """Keep at least this many replicas of a value from now on."""
         value.copies = max(value.copies, copies)
         self.kept[value.id] = value
         self.look_at(value)
 
     def look_at(self, value: ValueState | None) -> None:
-        """Have a value looked at before the turn ends, as where it is has changed; None for one that is not known."""
+        """Look at a value before the turn ends, because its replicas have changed; None stands for an unknown value."""
         if value is not None and (value.copies > 1 or value.unreached or self._leaving.workers):
             self.due[value.id] = value
             self._table.stirred = True
             self._table.shift(value)
 
     def look_at_all(self) -> None:
-        """Have all values looked at whose replicas may be too few, as workers have come, or are to go."""
+        """Look at all values whose replicas may be too few, because workers have come or will go."""
         for value in self.kept.values():
             self.look_at(value)
         if self._leaving.workers:
@@ -76,7 +76,7 @@ class Replication:
             self.due.pop(number, None)
 
     def make_good(self, now: float, out: list[HeadAction]) -> None:
-        """Ask for the copies that are lacking; answer those who wait for replicas, of values that have them."""
+        """Ask for the copies that are missing, and answer the programs whose values have their replicas."""
         due, self.due = self.due, {}
         able = [worker for worker in self._workers.values() if self._leaving.is_able(worker)]
         reached: list[int] = []
@@ -91,7 +91,7 @@ class Replication:
             out.append(ReplicationReached(reached))
 
     def _has_enough(self, value: ValueState, able: list[WorkerState], now: float) -> bool:
-        """Ask for the copies that a value lacks; return True if it has all that it can have now."""
+        """Ask for the copies that a value lacks. Return True if it has all replicas that it can have now."""
         here = sum(self._leaving.stays(worker) for worker in value.replicas)
         if here >= value.copies:
             return True
@@ -108,8 +108,8 @@ class Replication:
         return not chosen
 
     def _rank(self, value: ValueState, worker: WorkerState, now: float) -> tuple[bool, bool, bool, int, int, int]:
-        """Return the order in which workers get replicas for their safety: those with least, if nothing speaks against
-        them.
+        """Return the order in which workers get replicas for safety: the fewest bytes first, after workers that should
+        get any.
         """
         rests = bool(self._transfers.rests(value, worker.id, now))
         ends_soon = worker.until < now + ENDS_SOON_S

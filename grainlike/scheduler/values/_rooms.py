@@ -1,9 +1,9 @@
-"""Room in the stores of workers, as the head counts it: what each may keep, has, and is to get.
+"""Room in the stores of workers, as the head counts it: the size of each store, its replicas, and what comes there.
 
-All inputs of a job that a worker lacks have room there, or none of them is sent. Spare replicas make way, unless a job
-there uses them or is on its way to them. The oldest job that will have room at a worker once these are let go has a
-claim: nothing is sent there for younger jobs meanwhile. A job without room waits outside of all queues, so that others
-of its class go on.
+All inputs that a job lacks at a worker have room there, or none of them is sent. Spare replicas are evicted for them,
+unless a job there uses the replica or is on its way to it. The oldest job that will have room at a worker after such
+evictions has a claim: nothing is sent there for younger jobs meanwhile. A job without room waits outside all queues, so
+that other jobs of its class go on.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from grainlike.scheduler.values._table import ValueTable
 __all__ = ["Rooms", "packs"]
 
 LOOKED_AT_MOST = 64
-"""Number of jobs that wait for room which one pass looks at."""
+"""Most jobs without room that one pass looks at."""
 
 UNLIMITED = 1 << 62
-"""Bytes of the store of a worker that has not said how large it is."""
+"""Bytes of the store of a worker that has not reported its size."""
 
 SUMS_MOST = 4096
-"""Number of ways to fill shared memory that are looked at; where there are more, some way is taken to fit."""
+"""Most ways to fill shared memory that are tried; with more ways than that, the values count as fitting."""
 
 
 class Rooms:
-    """Room at the workers of one head. The arguments are the scheduler's own, not copies.
+    """Room at the workers of one head. The arguments are the scheduler's own objects, not copies.
 
     Attributes:
-        claims: the oldest job that waits for room at each worker.
-        parked: jobs that wait for room, outside of all queues, those that were looked at last behind the others.
-        cramped: those looked at last that will have room nowhere, whatever is let go.
+        claims: oldest job that waits for room, by worker.
+        parked: jobs that wait for room outside all queues; jobs that were looked at last stand at the end.
+        cramped: jobs of the last look that will have room at no worker, even without its spare replicas.
         misfits: jobs whose inputs fit into no store, to be looked at before the turn ends.
-        told: functions of which it was said that inputs of their jobs fit into no store.
+        told: functions for which it was reported that inputs of their jobs fit into no store.
     """
 
     __slots__ = ("_coming", "_known", "_table", "_workers", "claims", "cramped", "misfits", "parked", "told")
@@ -63,7 +63,7 @@ class Rooms:
     # --- what can never be ------------------------------------------------------------------------------------------
 
     def could_hold(self, worker: WorkerState, inputs: Iterable[int]) -> bool:
-        """Return True if a worker has these values, or its store could have them all if nothing else was there."""
+        """Return True if a worker has these values, or if its empty store could hold them all."""
         if worker.store is None:
             return True
         values = [self._table.values[number] for number in inputs]
@@ -72,51 +72,51 @@ class Rooms:
         return packs([value.size for value in values], *worker.store)
 
     def is_misfit(self, job: HeadJob) -> bool:
-        """Return True if the inputs of a job fit into no store of the workers that could run it, if there are any."""
+        """Return True if some worker could run a job, and no such worker's empty store could hold the inputs."""
         able = self._able(job)
         return bool(able) and not any(self.could_hold(worker, job.inputs) for worker in able)
 
     def doubt(self, job: HeadJob) -> bool:
-        """Return True if the inputs of a job fit into no store; have it looked at before the turn ends, then."""
+        """Return True if the inputs of a job fit into no store; then also look at the job before the turn ends."""
         is_misfit = self.is_misfit(job)
         if is_misfit:
             self.note_misfit(job)
         return is_misfit
 
     def note_misfit(self, job: HeadJob) -> None:
-        """Have a job looked at before the turn ends, as its inputs fit into no store."""
+        """Look at a job before the turn ends, because its inputs fit into no store."""
         self.misfits[job.id] = job
         self._table.stirred = True
 
     def is_missed(self, gone: WorkerState) -> bool:
-        """Return True if a worker that has gone had a larger store than some that is left."""
+        """Return True if a worker that has gone had a larger store than a worker that is left."""
         stores = [worker.store for worker in self._workers.values() if worker.store is not None]
         return any(gone.store is None or sum(store) < sum(gone.store) for store in stores)
 
     def travelling(self, job: HeadJob) -> list[int]:
-        """Return those inputs of a job which its program has, if a store could hold the others; else none of them."""
+        """Return the inputs of a job that are its program's own values; none if no store could hold the others."""
         own = [number for number in job.inputs if self._table.values[number].origin]
         others = [number for number in job.inputs if number not in own]
         return own if any(self.could_hold(worker, others) for worker in self._able(job)) else []
 
     def largest(self) -> int:
-        """Return the bytes of the largest value that a store could hold, if nothing else was there."""
+        """Return the bytes of the largest value that an empty store could hold."""
         stores = [worker.store for worker in self._workers.values()]
         return max((UNLIMITED if store is None else max(store) for store in stores), default=UNLIMITED)
 
     def widest(self, job: HeadJob) -> WorkerState:
-        """Return the worker with the largest store of those that could run a job; there is one."""
+        """Return the worker with the largest store among the workers that could run a job; there is one."""
         return max(self._able(job), key=lambda worker: (sum(worker.store or ()), -worker.id))
 
     def why_misfit(self, job: HeadJob) -> str:
-        """Return in words that the inputs of a job fit into no store."""
+        """Return the size of a job's inputs and the largest store for them, in words."""
         widest = self.widest(job)
         size, most = self._table.total(job.inputs), sum(widest.store or ())
         return f"its inputs are {bytes_text(size)}; {widest.name} has room for {bytes_text(most)} at most"
 
     def why_not_now(self, job: HeadJob) -> tuple[WorkerState, str] | None:
-        """Return a worker without room for the inputs of a job, where it could start but for that, and what room there
-        is, in words; None if another keeps it.
+        """Return a worker that could start a job but has no room for its inputs, and its room in words. Return None if
+        the job lacks no room, or no worker could start it.
         """
         able, with_room = self.fitting_now(job)
         if not able or with_room is not None:
@@ -131,12 +131,12 @@ class Rooms:
         return widest, f"its inputs are {bytes_text(size)}; {widest.name} has room for {bytes_text(free)} of them now"
 
     def able(self, job: HeadJob) -> list[WorkerState]:
-        """Return the workers that could run a job and, if nothing else was there, hold its inputs."""
+        """Return the workers that could run a job, and whose empty stores could hold its inputs."""
         return [worker for worker in self._able(job) if self.could_hold(worker, job.inputs)]
 
     def fitting_now(self, job: HeadJob) -> tuple[list[WorkerState], WorkerState | None]:
-        """Return the workers where a job could start now if its inputs were there, which they could hold, and the first
-        of these with room for them now.
+        """Return the workers that could start a job now if its inputs were there and whose empty stores could hold
+        them; and the first of these workers that has room now.
         """
         able = [worker for worker in self._workers.values() if any(map(worker.fits_now, job.cls.shapes))]
         able = [worker for worker in able if self.could_hold(worker, job.inputs)]
@@ -148,7 +148,7 @@ class Rooms:
     # --- what can be now --------------------------------------------------------------------------------------------
 
     def free(self, worker: WorkerState, beside: Container[int] = ()) -> int:
-        """Return the bytes that a worker has free beside these values, and all that it keeps or that comes."""
+        """Return the free bytes of a worker's store. Unused spare replicas that are not in `beside` are free."""
         if worker.store is None:
             return UNLIMITED
         number = worker.id
@@ -160,8 +160,8 @@ class Rooms:
         return free
 
     def has_more_elsewhere(self, worker: WorkerState, job: HeadJob) -> WorkerState | None:
-        """Return a worker that could run a job and has room for the largest value that its function gave so far, where
-        this one has none; else None.
+        """Return another worker that could run a job and has room for the largest value of the job's function so far.
+        Return None if this worker has that room, or no worker has.
         """
         gives = job.fn.gives
         if not gives or self.free(worker) >= gives:
@@ -171,7 +171,7 @@ class Rooms:
         return next((other for other in able if self.free(other) >= gives), None)
 
     def has_room(self, worker: WorkerState, job: HeadJob) -> bool:
-        """Return True if all that a worker lacks of a job's inputs may be sent there now."""
+        """Return True if the inputs that a job lacks at a worker may be sent there, or it may use all of them there."""
         if worker.store is None:
             return True
         lacking = self._lacking(worker, job)
@@ -185,8 +185,8 @@ class Rooms:
         return not self._will_have_room(worker, oldest)
 
     def may_use(self, worker: WorkerState, job: HeadJob) -> bool:
-        """Return True if a job may start at a worker that has its inputs: unless room of spare ones among them is
-        promised to copies on their way, or to an older job. One that was sent there with them may.
+        """Return True if a job may start at a worker that has its inputs. The room of spare replicas among these may be
+        promised to copies on their way or to an older job; then only a job that was sent there with its inputs may.
         """
         spare = self._table.spare.get(worker.id)
         if worker.store is None or not spare or job.data is None or job.data.target == worker.id:
@@ -201,7 +201,7 @@ class Rooms:
         return not self._will_have_room(worker, oldest)
 
     def claim(self, worker: WorkerState, job: HeadJob) -> None:
-        """Keep a worker's room for a job which has none there now, if it is the oldest that will have some."""
+        """Keep a worker's room for a job that has none there now, if no older job will have room there."""
         oldest = self.claims.get(worker.id)
         is_oldest = oldest is None or order(job) < order(oldest) or not self._will_have_room(worker, oldest)
         if is_oldest and self._will_have_room(worker, job):
@@ -209,19 +209,19 @@ class Rooms:
             self._table.filled[worker.id] = None
 
     def wait_again(self, jobs: Iterable[HeadJob]) -> None:
-        """Record that jobs wait in queues again; room may be kept for them since before."""
+        """Record that jobs wait in queues again; a worker's room may still be kept for them."""
         numbers = {job.id for job in jobs}
         for worker, job in self.claims.items():
             if job.id in numbers:
                 self._table.filled[worker] = None
 
     def claimant(self, worker: WorkerState) -> HeadJob | None:
-        """Return the job for which a worker's room is kept; None if that is for nobody."""
+        """Return the job for which a worker's room is kept; None without one."""
         oldest = self.claims.get(worker.id)
         return oldest if oldest is not None and self._will_have_room(worker, oldest) else None
 
     def is_used(self, value: ValueState, worker: int) -> bool:
-        """Return True if a job at a worker needs a value, or one that is on its way there."""
+        """Return True if a job that is at a worker, or on its way there, needs a value."""
         users = (value.users or {}).values()
         return any(job.worker == worker or (job.data is not None and job.data.target == worker) for job in users)
 
@@ -240,8 +240,8 @@ class Rooms:
         return (job.state is JobState.QUEUED and not job.cancelled) or self.parked.get(job.id) is job
 
     def take_ready(self) -> list[HeadJob]:
-        """Return jobs to be queued again, as there is room for their inputs. At most `LOOKED_AT_MOST` are looked at:
-        those with a claim, and those that were not for longest.
+        """Return the jobs to queue again because there is room for their inputs. Look at parked jobs that have a claim,
+        and at `LOOKED_AT_MOST` others whose last look is longest ago.
         """
         self.claims = {
             number: job for number, job in self.claims.items() if number in self._workers and self.waits(job)
@@ -257,7 +257,7 @@ class Rooms:
         return ready
 
     def _is_ready(self, job: HeadJob) -> bool:
-        """Return True if a worker that could start a job has its inputs, or room for them; keep others' for it."""
+        """Return True if a worker that could start a job now has room for its inputs; claim the room of others."""
         able = self.able(job)
         with_room = [worker for worker in able if self.has_room(worker, job)]
         for worker in able:
@@ -268,18 +268,18 @@ class Rooms:
         return any(worker.fits_now(shape) for worker in with_room for shape in job.cls.shapes)
 
     def _note_if_cramped(self, job: HeadJob, able: list[WorkerState]) -> None:
-        """Remember a job without room if it will have some at none of the workers that could hold its inputs."""
+        """Remember a job without room if none of the workers that could hold its inputs will have room."""
         if able and not any(self._will_have_room(worker, job) for worker in able):
             self.cramped[job.id] = job
 
     def _lacking(self, worker: WorkerState, job: HeadJob) -> int:
-        """Return the bytes of a job's inputs that a worker has not, and that do not come."""
+        """Return the bytes of a job's inputs that a worker does not have, and that are not on their way there."""
         values, number = self._table.values, worker.id
         lacking = (values[value] for value in job.inputs if (value, number) not in self._known)
         return sum(value.size for value in lacking if number not in value.replicas)
 
     def _will_have_room(self, worker: WorkerState, job: HeadJob) -> bool:
-        """Return True if a queued job has room at a worker once all spare replicas there are let go."""
+        """Return True if a waiting job has room at a worker once all spare replicas there are evicted."""
         if not self.waits(job) or worker.store is None or worker.leaving or worker.shut:
             return False
         if any(number not in self._table.values for number in job.inputs):
@@ -287,8 +287,8 @@ class Rooms:
         return self.shortage(worker, job) <= 0
 
     def shortage(self, worker: WorkerState, job: HeadJob) -> int:
-        """Return the bytes by which a job lacks room at a worker once all spare replicas there are let go; 0 or less if
-        it has some.
+        """Return the bytes that a job lacks at a worker once all spare replicas there are evicted; 0 or less if it has
+        room.
         """
         if worker.store is None:
             return 0
@@ -300,7 +300,7 @@ class Rooms:
 
 
 def packs(sizes: Iterable[int], memory: int, scratch: int) -> bool:
-    """Return True if values of these sizes fit into two tiers together, each whole in one of them.
+    """Return True if values of these sizes fit into two tiers together, each value whole in one tier.
 
     Example::
 

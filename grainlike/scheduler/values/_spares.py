@@ -1,4 +1,4 @@
-"""Spare replicas: those that a value has beside the ones that are kept, which their workers may give up for room."""
+"""Spare replicas: those beyond the replicas that a value keeps. Their workers may evict them for room."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Spares"]
 
 
 class Spares:
-    """Tells workers which of their replicas are spare. The arguments are the scheduler's own, not copies."""
+    """Tells workers which of their replicas are spare. The arguments are the scheduler's own objects, not copies."""
 
     __slots__ = ("_leaving", "_overdrafts", "_table", "_told")
 
@@ -22,10 +22,10 @@ class Spares:
         self._leaving = leaving
         self._overdrafts = overdrafts
         self._told: dict[int, tuple[int, tuple[int, ...]]] = {}
-        """Attempt of each value of which some replicas are spare, and the workers that were told so."""
+        """Attempt of each value with spare replicas, and the workers that were told that theirs is spare."""
 
     def tell(self, out: list[HeadAction]) -> None:
-        """Tell which replicas are spare from now on, and which no longer, of the values whose replicas have changed."""
+        """Tell workers which replicas are spare now, and which no longer, for values whose replicas have changed."""
         moved, self._table.moved = self._table.moved, {}
         rows: dict[tuple[int, bool], list[ValueState]] = {}
         for value in moved.values():
@@ -44,7 +44,7 @@ class Spares:
             out.append(ReplicasSpared(worker, *columns, is_spare))
 
     def _index(self, value: ValueState, before: tuple[int, ...], spare: tuple[int, ...]) -> None:
-        """Record at which workers replicas of a value are spare, in place of those before."""
+        """Record at which workers the replicas of a value are spare now, and were spare before."""
         here, primaries = self._table.spare, self._table.primaries
         for worker in (*before, *spare):
             self._table.filled[worker] = None
@@ -59,8 +59,8 @@ class Spares:
             primaries.discard(worker, value)
 
     def _spare(self, value: ValueState) -> tuple[int, ...]:
-        """Return the workers whose replica of a value is spare: all but the oldest of those that stay,
-        and of those first that have room for what they keep.
+        """Return the workers whose replica of a value is spare. The oldest replicas at workers that stay are kept,
+        those at workers without an overdraft first.
         """
         staying = [worker for worker in value.replicas if self._leaving.stays(worker)]
         staying = staying or list(value.replicas)
@@ -69,7 +69,7 @@ class Spares:
         return tuple(worker for worker in value.replicas if worker not in kept)
 
     def check(self) -> None:
-        """Raise `AssertionError` unless each worker was told what is so. For tests: walks over all."""
+        """Raise `AssertionError` unless each worker was told exactly its spare replicas. For tests: walks over all."""
         found = {
             value.id: (value.attempt, spare) for value in self._table.values.values() if (spare := self._spare(value))
         }

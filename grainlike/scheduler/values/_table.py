@@ -1,8 +1,8 @@
-"""Table of the values that stay at workers: births, interest, drops, and what is to be made again.
+"""Table of the values that stay at workers: births, interest, drops, and which values are to be made again.
 
-A value whose bytes nobody needs loses all its replicas at the end of the turn, for until then a job that makes another
-one again may come to need them; it is forgotten when no known value has it in its lineage either. Sums are kept, so a
-step costs what it changes.
+A value whose bytes nobody needs loses its replicas at the end of the turn and not before: within the turn, a job that
+makes another value again may come to need it. A value is forgotten when no known value has it in its lineage either.
+The table keeps sums, so a step costs only what it changes.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from grainlike.scheduler.values._records import ValueState
 __all__ = ["ValueTable"]
 
 CROWDED_PERCENT = 80
-"""Of what a worker may keep: beyond it, jobs go first there whose ends free something."""
+"""Percentage of a worker's store above which jobs go first there whose end frees a value."""
 
 
 class ValueTable:
-    """The values of one head, by number. `workers` is the scheduler's own mapping, not a copy.
+    """Values of one head, by number. `workers` is the scheduler's own mapping, not a copy.
 
     Attributes:
-        parked: jobs with an input that no worker can give for now: they wait outside of all queues.
+        parked: jobs that wait outside all queues because no worker can give one of their inputs for now.
         ended: jobs with inputs, or that made a value again, which have ended since the last `settle`.
         bare: values that have lost their last replica, or are wanted without one: to be made again, or given up.
-        idle: values that nobody needed any more when they were looked at since the last `settle`.
+        idle: values that nobody needed when they were looked at since the last `settle`.
         unwanted: jobs that make a value again which nobody needs any more.
-        placed: values whose replicas have changed since the last pass looked.
-        filled: workers that may have less room than when a pass looked last.
+        placed: values whose replicas have changed since the last pass.
+        filled: workers that may have less room than in the last pass.
         moved: values with several replicas, now or before, whose replicas have changed since the last `settle`.
-        stored: bytes of the values that each worker has which has any.
-        single: values that one unfinished job needs.
-        crowded: workers that have more than `CROWDED_PERCENT` of what they may keep.
-        spare: the replicas that each worker may give up which has any, with their sizes, by value.
-        primaries: the others, of workers where a job was without room.
-        drops: replicas to be removed, value and attempt, by worker.
-        freed: values of programs that these need not keep any more.
+        stored: bytes of values, by worker that has any.
+        single: values that exactly one unfinished job needs.
+        crowded: workers with more bytes than `CROWDED_PERCENT` of their stores.
+        spare: sizes of the replicas that may be evicted, by worker and value.
+        primaries: the other replicas, of workers where a job lacked room.
+        drops: replicas to be removed, as value and attempt, by worker.
+        freed: own values that their programs need not keep any more.
         forgotten: values that are not known any more.
-        stirred: True if any of these is to be looked at.
+        stirred: True if `settle` has something to do.
     """
 
     __slots__ = (
@@ -94,7 +94,7 @@ class ValueTable:
         return sum(self.values[number].size for number in inputs)
 
     def missing(self, inputs: Iterable[int], worker: int) -> int:
-        """Return the bytes of those of these values that a worker has not."""
+        """Return the bytes of these values that a worker does not have."""
         values = self.values
         return sum(value.size for number in inputs if worker not in (value := values[number]).replicas)
 
@@ -104,7 +104,7 @@ class ValueTable:
         return [worker for worker in first if all(worker in replicas for replicas in others)]
 
     def bytes_at(self, inputs: Iterable[int]) -> dict[int, int]:
-        """Return how many bytes of these values each worker has that has any."""
+        """Return the bytes of these values at each worker that has any."""
         found: dict[int, int] = {}
         for number in inputs:
             value = self.values[number]
@@ -113,7 +113,7 @@ class ValueTable:
         return found
 
     def can_be_had(self, value: ValueState) -> bool:
-        """Return True if a worker that is not suspected has it, or its origin alone."""
+        """Return True if a worker that is not suspected has a value, or no worker but the origin has it."""
         workers = self._workers
         if value.origin and not value.replicas:
             return True
@@ -126,7 +126,7 @@ class ValueTable:
     # --- births and interest -----------------------------------------------------------------------------------------
 
     def born(self, job: HeadJob, attempt: int, size: int, worker: int) -> ValueState:
-        """Record that a job has succeeded, and its value stays at its worker."""
+        """Record that a job has succeeded, and that its value stays at its worker."""
         value = self.values.get(job.id)
         if value is None:
             value = self.values[job.id] = ValueState.made_by(job, attempt, size, worker)
@@ -145,13 +145,13 @@ class ValueTable:
         return value
 
     def add_own(self, origin: int, number: int, size: int) -> None:
-        """Record a value of a program's own, which no worker has."""
+        """Record a program's own value, which no worker has yet."""
         if number not in self.values:
             value = self.values[number] = ValueState(number, 1, size)
             value.origin = origin
 
     def need(self, job: HeadJob, inputs: tuple[int, ...], *, remakes: bool = False) -> None:
-        """Record what an unfinished job needs; all of it is known."""
+        """Record the inputs of an unfinished job; all these values are known."""
         job.remembered().data = JobInputs(inputs, remakes=remakes)
         for number in inputs:
             value = self.values[number]
@@ -169,14 +169,14 @@ class ValueTable:
             self.single.pop(value.id, None)
 
     def last_user(self, number: int) -> HeadJob | None:
-        """Return the job that needs a value if it is the last one, and nobody waits for its bytes; else None."""
+        """Return the job that needs a value if it is the last one, and nobody else waits for the bytes; else None."""
         value = self.single.get(number)
         if value is None or not value.users or value.asked or value.givers or value.unreached:
             return None
         return next(iter(value.users.values()))
 
     def last_users(self) -> Iterator[HeadJob]:
-        """Return the jobs that are the last to need some value; one may come several times."""
+        """Iterate over the jobs that are the last to need a value; a job can come several times."""
         return (job for number in self.single if (job := self.last_user(number)) is not None)
 
     def park(self, job: HeadJob) -> None:
@@ -188,12 +188,12 @@ class ValueTable:
                 self.lacks(value)
 
     def end(self, job: HeadJob) -> None:
-        """Record that a job which has inputs, or makes a value again, has ended."""
+        """Record that a job with inputs, or one that makes a value again, has ended."""
         self.ended.append(job)
         self.stirred = True
 
     def needs_less(self, job: HeadJob, values: list[int]) -> None:
-        """Record that an unfinished job needs these of its inputs no more."""
+        """Record that an unfinished job does not need these of its inputs any more."""
         assert job.rare is not None, "it has inputs"
         assert job.rare.data is not None, "it has inputs"
         self.parked.pop(job.id, None)
@@ -214,16 +214,14 @@ class ValueTable:
                 self.look_at(value)
 
     def release(self, number: int) -> None:
-        """Record that the owner of a value refers to it no more."""
+        """Record that the owner of a value does not refer to it any more."""
         value = self.values.get(number)
         if value is not None and value.owned:
-            value.owned = value.unreached = False  # whoever waits for replicas refers to it
+            value.owned = value.unreached = False  # a program that waits for replicas owns the value
             self.look_at(value)
 
     def look_at(self, value: ValueState) -> None:
-        """Have a value let go at the end of the turn if nobody needs it then. One that only its owner refers to is not
-        made again.
-        """
+        """Mark a value as idle if nobody needs it, and stop making it again if only its owner needs it."""
         if not value.is_needed:
             self.bare.pop(value.id, None)
             self.idle[value.id] = value
@@ -233,16 +231,14 @@ class ValueTable:
             self.stirred = True
 
     def let_go(self) -> None:
-        """Have all replicas of the idle values removed that nobody needs, and forget those whose lineage is not needed
-        either.
-        """
+        """Remove all replicas of idle values that nobody needs, and forget the values that no lineage needs either."""
         while self.idle:
             value = self.idle.pop(next(iter(self.idle)))
             if value.is_needed:
                 continue
             if value.replicas or value.origin:
                 self.drop(value, value.replicas)
-                value.why = "its bytes were needed no more"
+                value.why = "its bytes were not needed any more"
             if value.origin:
                 self.freed.append(value.id)
                 value.origin = 0
@@ -260,7 +256,7 @@ class ValueTable:
                 stack += self._inherit_less(gone)
 
     def _inherit_less(self, value: ValueState) -> list[ValueState]:
-        """Take a lineage from its inputs; return those that nobody needs any more."""
+        """Take a value off the heirs of its inputs; return the inputs that nobody needs any more."""
         free: list[ValueState] = []
         for number in value.inputs:
             before = self.values[number]
@@ -280,19 +276,19 @@ class ValueTable:
     # --- replicas come and go ----------------------------------------------------------------------------------------
 
     def drop(self, value: ValueState, workers: Iterable[int]) -> None:
-        """Have these workers remove their replicas of a value."""
+        """Let these workers remove their replicas of a value."""
         for worker in workers:
             self.drop_stale(worker, value.id, value.attempt)
         gone = set(workers)
         self._place(value, tuple(worker for worker in value.replicas if worker not in gone))
 
     def drop_stale(self, worker: int, number: int, attempt: int) -> None:
-        """Have a worker remove a replica that does not count, or nobody needs."""
+        """Let a worker remove a replica that does not count, or that nobody needs."""
         self.drops.setdefault(worker, []).append((number, attempt))
         self.stirred = True
 
     def whole(self, value: ValueState, worker: int) -> None:
-        """Record that a worker has a copy of a value. One that is being made again need not be, then."""
+        """Record that a worker has a whole replica of a value. No job needs to make the value again then."""
         if worker not in value.replicas:
             self._place(value, (*value.replicas, worker))
         value.why = ""
@@ -302,7 +298,7 @@ class ValueTable:
             self.stirred = True
 
     def gone(self, value: ValueState, worker: int, why: str) -> None:
-        """Record that a worker has a replica no more."""
+        """Record that a worker does not have its replica of a value any more."""
         if worker not in value.replicas:
             return
         self._place(value, tuple(number for number in value.replicas if number != worker))
@@ -334,12 +330,12 @@ class ValueTable:
         self.placed.append(value.id)
 
     def count_last(self, value: ValueState, worker: int) -> None:
-        """Have a worker's replica of a value count after the others, so that it is the first to be spare."""
+        """Put a worker's replica of a value behind the others, so that it is the first to be spare."""
         if worker in value.replicas:
             self._place(value, (*(number for number in value.replicas if number != worker), worker))
 
     def shift(self, value: ValueState) -> None:
-        """Have it told anew which replicas of a value are spare."""
+        """Tell workers again, at the end of the turn, which replicas of a value are spare."""
         if len(value.replicas) > 1:
             self.moved[value.id] = value
             self.stirred = True
@@ -352,7 +348,7 @@ class ValueTable:
         self.look_at_room(worker)
 
     def look_at_room(self, number: int) -> None:
-        """Record whether a worker is crowded, as what it has, or may keep, has changed."""
+        """Record whether a worker is crowded, after its values or its store have changed."""
         worker = self._workers.get(number)
         if worker is None or worker.store is None:
             self.crowded.pop(number, None)
@@ -362,7 +358,7 @@ class ValueTable:
             self.crowded.pop(number, None)
 
     def lacks(self, value: ValueState) -> None:
-        """Have a value looked at that is needed and has no replica."""
+        """Look at a value that is needed and has no replica before the turn ends."""
         self.bare[value.id] = value
         self.stirred = True
 

@@ -1,9 +1,9 @@
-"""Transfers of values from worker to worker: which are under way, which come next, and from where.
+"""Transfers of values from worker to worker: which copies are under way, which come next, and from where.
 
-At most two go into a worker at once, and two out of one; sixteen small ones count as one. The oldest job's comes first,
-from the replica with fewest going out, and each whole replica is a source at once. Where a source can be reached
-directly no other is asked; one that is relayed through the head counts as others do. A program gives a value of its own
-only while no worker has it, and to one at a time.
+At most two copies go into a worker at once, and two out of it; sixteen small copies count as one. The copy for the
+oldest job comes first, from the replica with the fewest copies going out; each new replica is a source at once. If the
+target can reach a source directly, only direct sources are used. Copies through the head have the same limits. A
+program gives an own value only while no worker has it, and to one worker at a time.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ WHOLE = 16
 """Weight of a transfer of 1 MiB or more; a smaller one weighs 1."""
 
 AT_ONCE = 2 * WHOLE
-"""Weight of what goes into a worker at once, or out of it, at most."""
+"""Most weight of the copies that go into a worker at once, or out of it."""
 
 SMALL_BYTES = 1 << 20
 
 LOOKED_AT_MOST = 64
-"""Number of transfers to one worker that are looked at for one whose source is free."""
+"""Most transfers to one worker that are looked at to find a source that is free."""
 
 _FIRST = -(1 << 40)
-"""Order of what goes before all that jobs wait for."""
+"""Order of a copy that goes before all copies for which jobs wait."""
 
 _Entry = tuple[tuple[int, int], int]
-"""Order of the oldest job that waits for it, and the value."""
+"""Order of the oldest job that waits for a value, and the value."""
 
 
 class Transfers:
-    """The transfers of one head. `workers` and `table` are the scheduler's own, not copies.
+    """Transfers of one head. `workers` and `table` are the scheduler's own objects, not copies.
 
     Attributes:
-        known: asked for or under way, by value and target.
+        known: copies that are asked for or under way, by value and target.
         claims: amounts of the jobs that were sent to a worker and have not started there, by worker.
-        coming: bytes asked for or under way, by target.
-        reach: the ways between workers.
-        rooms: the room in their stores.
+        coming: bytes that are asked for or under way, by target.
+        reach: the pairs of workers, and how well copies go between them.
+        rooms: the room in the stores of workers.
         is_due: True if a transfer may have become possible.
-        turned: the workers whose claims have changed since the last pass looked.
-        wake: when a pair of workers that rests may be tried again, if some transfer waits for that.
+        turned: workers whose claims have changed since the last pass.
+        wake: time at which a pair of workers has rested, if a transfer waits for that.
     """
 
     __slots__ = ("_going_in", "_going_out", "_waiting", "_workers", "claims", "coming", "is_due", "known", "reach",
@@ -73,7 +73,7 @@ class Transfers:
         self.rooms = Rooms(workers, table, self.known, self.coming)
 
     def seconds(self, inputs: Iterable[int], target: int, now: float) -> float:
-        """Return how long those of these values would take to a worker that it has not, one after another."""
+        """Return the seconds that it takes to copy the values that a worker lacks there, one after another."""
         found = 0.0
         for number in inputs:
             value = self.table.values[number]
@@ -85,7 +85,7 @@ class Transfers:
     # --- jobs on their way -------------------------------------------------------------------------------------------
 
     def has_turn(self, worker: WorkerState, units: tuple[tuple[str, int], ...]) -> bool:
-        """Return True if one more job may be sent to a worker: no more than fit there now, and one a slot beyond."""
+        """Return True if a worker may get another job: jobs may claim what is free there, and its capacity beyond."""
         claimed = self.claims.get(worker.id)
         if claimed is None:
             return True
@@ -93,7 +93,7 @@ class Transfers:
         return all(claimed.get(name, 0) + amount <= max(0, free[name]) + capacity[name] for name, amount in units)
 
     def send(self, job: HeadJob, worker: WorkerState) -> None:
-        """Send a job to a worker, with the inputs that it lacks there; `claim` is set. It needs at least one."""
+        """Send a job, with its `claim`, to a worker, and ask for copies of the inputs that the worker lacks."""
         data = job.data
         assert data is not None
         data.target = worker.id
@@ -108,12 +108,12 @@ class Transfers:
                 self._want(value, worker.id, job)
 
     def unclaim(self, job: HeadJob) -> None:
-        """Let a job go its own ways: it starts, or is sent elsewhere, or has ended."""
+        """Drop a job's claim at its target, and its interest in copies: it starts, goes elsewhere or has ended."""
         data = job.data
         if data is None or not data.target:
             return
         claimed = self.claims.get(data.target)
-        if claimed is not None:  # its worker is there still
+        if claimed is not None:  # the worker has not been lost
             for name, amount in data.claim:
                 claimed[name] -= amount
             if not any(claimed.values()):
@@ -123,7 +123,7 @@ class Transfers:
         data.target, data.claim = 0, ()
 
     def wait_no_more(self, job: HeadJob) -> None:
-        """Let a job wait for no copy any more, as it lacks none, or goes elsewhere."""
+        """Let a job wait for no copy any more, because it lacks none, or goes elsewhere."""
         data = job.data
         if data is None or not data.lacks:
             return
@@ -136,7 +136,7 @@ class Transfers:
                 self._forget(transfer)
 
     def turn_away(self, worker: int) -> list[HeadJob]:
-        """Begin no more copies to a worker that leaves; return the jobs that were sent there and wait for some."""
+        """Give up copies to a worker that have not begun and serve no job; return the jobs that wait for the others."""
         bound = [transfer for transfer in self.known.values() if transfer.target == worker]
         for transfer in bound:
             transfer.is_safety = False
@@ -145,7 +145,7 @@ class Transfers:
         return list({job.id: job for transfer in bound for job in transfer.jobs.values()}.values())
 
     def forget_copies(self) -> None:
-        """Ask no more for copies for the safety of values that nobody needs."""
+        """Give up copies that have not begun, for which no job waits, and whose values nobody needs."""
         for transfer in list(self.known.values()):
             if not (transfer.jobs or transfer.source or transfer.value.is_needed):
                 self._forget(transfer)
@@ -153,8 +153,8 @@ class Transfers:
     # --- what is asked for -------------------------------------------------------------------------------------------
 
     def copy(self, value: ValueState, target: int, *, first: bool = False) -> None:
-        """Ask for a copy of a value for its safety; those that come `first` go before all others, the largest before
-        smaller ones.
+        """Ask for a copy of a value whether or not a job needs it. A copy that goes `first` goes before all others,
+        large values before small ones.
         """
         when = (_FIRST, -value.size) if first else (0, value.id)
         transfer = self.known.get((value.id, target))
@@ -185,21 +185,21 @@ class Transfers:
         heappush(self._waiting.setdefault(target, []), (when, value.id))
 
     def count_coming(self) -> None:
-        """Count anew what comes to each worker, for transfers that come from an image where that was not counted."""
+        """Count again the bytes that come to each worker: the image of these transfers did not have the counts."""
         self.coming.clear()
         for transfer in self.known.values():
             transfer.size, transfer.is_safety = transfer.value.size, not transfer.jobs
             self.coming[transfer.target] = self.coming.get(transfer.target, 0) + transfer.size
 
     def _forget(self, transfer: ReplicaCopy) -> None:
-        """Forget a copy that is not under way."""
+        """Forget a copy that is not under way, or has ended."""
         del self.known[transfer.value.id, transfer.target]
         self.coming[transfer.target] -= transfer.size
         if not self.coming[transfer.target]:
             del self.coming[transfer.target]
 
     def start(self, now: float, out: list[HeadAction]) -> None:
-        """Start what may go now, the oldest job's first."""
+        """Start the copies that can go now, those for the oldest jobs first."""
         self.is_due = False
         self.wake = None
         started: dict[int, list[ReplicaCopy]] = {}
@@ -242,8 +242,8 @@ class Transfers:
         self._going_out[source] = self._going_out.get(source, 0) + transfer.weight
 
     def _source(self, transfer: ReplicaCopy, now: float) -> int:
-        """Return the worker that a copy is to come from now: the one with least going out, of those that can be reached
-        directly if there are any, and the youngest replica of several; 0 if none is free.
+        """Return the worker from which a copy can come now; 0 if none is free. Direct sources go first; of these, the
+        one with the fewest copies going out; of equal ones, the youngest replica.
         """
         target, reach = transfer.target, self.reach
         if transfer.value.origin and not transfer.value.replicas:
@@ -261,8 +261,8 @@ class Transfers:
         return best
 
     def _origin_for(self, transfer: ReplicaCopy, now: float) -> int:
-        """Return the program from which a value is to come now that no worker has; 0 if it gives that to another one,
-        or is not free.
+        """Return the program that gives its own value, which no worker has; 0 if the program gives it to another
+        worker, rests for this target, or has too many copies going out.
         """
         value = transfer.value
         until = self.reach.rests_until(value.origin, transfer.target, now)
@@ -275,7 +275,7 @@ class Transfers:
         self.wake = at if self.wake is None else min(self.wake, at)
 
     def rests(self, value: ValueState, target: int, now: float) -> float:
-        """Return until when a value cannot go to a worker, as each pair rests that could give it; 0.0 if it can."""
+        """Return the time until which every pair rests that could give a value to a worker; 0.0 if one does not."""
         sources = value.replicas or ((value.origin,) if value.origin else ())
         ends = [self.reach.rests_until(number, target, now) for number in sources]
         return min(ends, default=0.0)
@@ -283,8 +283,8 @@ class Transfers:
     # --- how they end ------------------------------------------------------------------------------------------------
 
     def arrived(self, worker: int, number: int, attempt: int, now: float) -> list[HeadJob]:
-        """Record that a copy is whole; return the jobs that are to queue again: they lack nothing there, or have to go
-        elsewhere.
+        """Record that a copy is whole. Return the jobs to queue again: they lack nothing at the worker now, or the copy
+        does not count, so that they go elsewhere.
         """
         transfer = self._end(worker, number, attempt)
         value = self.table.values.get(number)
@@ -293,7 +293,7 @@ class Transfers:
             self.table.drop_stale(worker, number, attempt)
             return [] if transfer is None else list(transfer.jobs.values())
         self.table.whole(value, worker)
-        if transfer is None:  # its source was given up meanwhile
+        if transfer is None:  # the copy was given up when its source was lost
             return self.is_here(worker, number)
         self.reach.worked(transfer.source, worker)
         if transfer.weight == WHOLE and now > transfer.began:
@@ -301,7 +301,7 @@ class Transfers:
         return self._ready(transfer)
 
     def is_here(self, worker: int, number: int) -> list[HeadJob]:
-        """Record that a worker has a value for which no copy to it is under way; return the jobs that have all their
+        """Record that a worker has a value although no copy to it is under way; return the jobs that have all their
         inputs there now.
         """
         transfer = self.known.get((number, worker))
@@ -320,8 +320,8 @@ class Transfers:
         return ready
 
     def failed(self, worker: int, number: int, attempt: int, now: float, *, unreachable: bool = False) -> list[HeadJob]:
-        """Record that a copy cannot be made from where it was to come, as the data servers did not reach one another if
-        it is `unreachable`; return the jobs that waited for it, if nobody else can give it for now.
+        """Record that a copy failed at its source; if `unreachable`, the two data servers could not reach one another.
+        Return the jobs that waited for it if nobody else can give it for now.
         """
         transfer = self._end(worker, number, attempt)
         if transfer is None:
@@ -333,11 +333,11 @@ class Transfers:
         return self._again(transfer, now)
 
     def _again(self, transfer: ReplicaCopy, now: float) -> list[HeadJob]:
-        """Ask for a copy anew, whose source has failed; return the jobs that waited, if nobody can give it now."""
+        """Ask again for a copy whose source has failed; return its jobs if nobody can give the value for now."""
         value, self.is_due = transfer.value, True
         is_gone = value.id not in self.table.values or not (value.is_needed or value.fn)
         if transfer.source and (is_gone or value.attempt != transfer.attempt):
-            # What has come of it goes. Of a value that is known still, it goes when that is forgotten.
+            # No copy goes on with these bytes, so the target removes them. Otherwise they stay for the next copy.
             self.table.drop_stale(transfer.target, value.id, transfer.attempt)
         if not transfer.jobs:
             return []
@@ -367,8 +367,8 @@ class Transfers:
         return transfer
 
     def left(self, worker: int, now: float) -> list[HeadJob]:
-        """Record that a worker is lost: what goes to it or comes from it is over, without an answer. Return the jobs
-        that were sent there, or can have their inputs from nobody now.
+        """Record that a worker is lost: copies to it and from it end without an answer. Return the jobs that were sent
+        there, and the jobs whose inputs nobody can give now.
         """
         jobs: dict[int, HeadJob] = {}
         self.is_due = True
@@ -387,7 +387,7 @@ class Transfers:
     # --- invariants --------------------------------------------------------------------------------------------------
 
     def check(self, jobs: dict[int, HeadJob]) -> None:
-        """Raise `AssertionError` unless counts match what is under way. For tests: walks over all."""
+        """Raise `AssertionError` unless counts match the copies under way. For tests: walks over all."""
         going_in: dict[int, int] = {}
         going_out: dict[int, int] = {}
         for (number, target), transfer in self.known.items():

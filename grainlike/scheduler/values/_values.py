@@ -1,9 +1,9 @@
-"""Values of one head: what its events about them mean, which are made again, and which are given up.
+"""Values of one head: events about them, which values are made again, and which are given up.
 
-How many replicas there are is for `_replication` to see to. `settle` brings a turn to its end, by worklist: interest of
-jobs that have ended goes, values that are needed and have no replica are made again or given up, and what nobody needs
-is removed. A value is made again by the job that made it, under its number, as its next attempt, if the losses of its
-function allow that and its lineage is kept.
+`_replication` decides how many replicas there are. `settle` ends a turn, by worklist: jobs that have ended lose their
+interest, values that are needed and have no replica are made again or given up, and values that nobody needs are
+removed. A value is made again by its own job, under the same number, as the job's next attempt. The function's `losses`
+must allow that, and the lineage must be kept.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from grainlike.wire import Code, Completed
 
 __all__ = ["Values"]
 
-_NOT_KEPT = "nobody has kept it"
+_NOT_KEPT = "the head does not keep it any more"
 
 ROUND_S = 0.02
-"""Seconds from one look at some of the jobs that wait for room to that at the next ones."""
+"""Seconds between two looks at different jobs that wait for room."""
 
 
 class Values:
-    """Handles what happens to values. `books` is the scheduler's state.
+    """Handles events about values. `books` is the scheduler's state.
 
     Attributes:
-        misfits: the jobs whose inputs no store could hold.
+        misfits: jobs whose inputs no store could hold.
         revived: True if a job makes a value again.
-        room_wake: when more jobs that wait for room are to be looked at, if nothing happens before; None for none.
+        room_wake: time of the next look at jobs that wait for room if no event comes before; None without one.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class Values:
         self.revived = False
         self.room_wake: float | None = None
         self._unseen = 0
-        """Number of jobs that wait for room and were not looked at since something happened."""
+        """Number of jobs that wait for room and were not looked at since the last event."""
         self._books = books
         self._table = books.values
         self._transfers = books.transfers
@@ -115,7 +115,7 @@ class Values:
                     value.durable = CopyReader(reader)
 
     def _arrived(self, event: ReplicasArrived, now: float, out: list[HeadAction]) -> None:
-        """Record copies that are whole; queue the jobs that waited for them, and give them to those who want them."""
+        """Record copies that are whole; queue the jobs that waited for them, and give the values to readers outside."""
         ready: list[HeadJob] = []
         if event.worker in self._books.workers:
             for number, attempt in zip(event.values, event.attempts, strict=True):
@@ -140,7 +140,7 @@ class Values:
     def admit(
         self, jobs: list[HeadJob], event: JobsSubmitted, out: list[HeadAction]
     ) -> tuple[list[HeadJob], list[int]]:
-        """Queue new jobs that need values near these; return the others, with their ages."""
+        """Queue new jobs that need values; return the other jobs, with their ages."""
         known = self._table.values
         others: list[HeadJob] = []
         their_ages: list[int] = []
@@ -163,7 +163,7 @@ class Values:
         return others, their_ages
 
     def records(self, worker: WorkerState, completed: Completed) -> list[HeadJob | None]:
-        """Return the jobs whose attempts ended, with values that stay; None for attempts that do not count."""
+        """Return the job of each attempt in a report that has values; None for an attempt that does not count."""
         current = self._books.current
         return [current(worker, *row) for row in zip(completed.jobs, completed.attempts, strict=True)]
 
@@ -176,7 +176,7 @@ class Values:
         now: float,
         out: list[HeadAction],
     ) -> None:
-        """Record the values that stay of attempts that succeeded (`rows`); have those of others removed."""
+        """Record the values of attempts that succeeded (`rows`); let the worker remove the values of other attempts."""
         table, counted = self._table, set(rows)
         for row, job in enumerate(jobs):
             size, attempt = completed.sizes[row], completed.attempts[row]
@@ -199,14 +199,14 @@ class Values:
             self._came(value.id, worker.id, now)
 
     def _queue_again(self, jobs: list[HeadJob], out: list[HeadAction]) -> None:
-        """Queue jobs that were on their way, or parked: their inputs are there, or they have to go elsewhere."""
+        """Queue jobs that were on their way or parked: their inputs are there, or they must go elsewhere."""
         moving = [job for job in dict.fromkeys(jobs) if job.state is JobState.MOVING]
         for job in moving:
             self._table.parked.pop(job.id, None)
             self._transfers.rooms.parked.pop(job.id, None)
         self._books.requeue(moving, out)
 
-    # --- whoever is outside ------------------------------------------------------------------------------------------
+    # --- readers outside the workers ---------------------------------------------------------------------------------
 
     def _wanted(self, numbers: list[int], out: list[HeadAction]) -> None:
         for number in numbers:
@@ -220,7 +220,7 @@ class Values:
                 self._table.lacks(value)
 
     def _give(self, number: int, out: list[HeadAction]) -> None:
-        """Have a worker give a value to those outside who want it, if one can."""
+        """Let a worker give a value to the readers outside that want it, if a worker can."""
         value = self._table.values.get(number)
         if value is None or not (value.asked and value.replicas) or not self._table.can_be_had(value):
             return
@@ -241,7 +241,7 @@ class Values:
         self._table.look_at(value)
 
     def _replicate(self, numbers: list[int], copies: int, out: list[HeadAction]) -> None:
-        """Keep so many replicas of values; whoever asked hears when they are there."""
+        """Keep this many replicas of values; the program that asked is told when they are there."""
         for number in numbers:
             value = self._table.values.get(number)
             if value is None:
@@ -253,7 +253,7 @@ class Values:
                 self._table.lacks(value)
 
     def _came(self, number: int, worker: int, now: float) -> None:
-        """Record that a worker has a value: if it leaves, others are to have it in time."""
+        """Record that a worker has a value; if the worker leaves, other workers get the value in time."""
         value = self._table.values.get(number)
         if value is not None:
             self._leaving.has(value, worker)
@@ -263,7 +263,7 @@ class Values:
     # --- workers -----------------------------------------------------------------------------------------------------
 
     def left(self, worker: WorkerState, now: float, out: list[HeadAction]) -> None:
-        """Record that a worker is lost, and its replicas with it. Its own jobs are queued again by others."""
+        """Record that a worker and its replicas are lost. Its own jobs are queued again elsewhere in the scheduler."""
         table = self._table
         table.drops.pop(worker.id, None)
         self._leaving.lost(worker.id)
@@ -284,8 +284,8 @@ class Values:
             self.misfits.doubt()
 
     def leaving(self, worker: WorkerState, out: list[HeadAction], *, held: bool) -> None:
-        """Have a worker that leaves give away what only it has, and released then if it is `held`. Jobs on their way to
-        it go elsewhere.
+        """Let a leaving worker give away the values that only it has, and release it then if `held`. Jobs on their way
+        to it go elsewhere.
         """
         self._leaving.begin(worker, held=held)
         self._queue_again(self._transfers.turn_away(worker.id), out)
@@ -294,7 +294,7 @@ class Values:
             self.misfits.doubt()
 
     def exceeded(self, worker: WorkerState, over: int, out: list[HeadAction]) -> None:
-        """Record by how much what a worker keeps exceeds its store. Nothing is sent there while it does."""
+        """Record by how many bytes a worker's values exceed its store. Nothing is sent there while they do."""
         began = over and not worker.over
         self._books.overdrafts.changed(worker, over)
         if began:
@@ -303,16 +303,16 @@ class Values:
             self._replication.look_at_all()
 
     def replenish(self) -> None:
-        """Make replicas good where there are too few, as there are fewer workers for them, or others."""
+        """Ask for missing replicas, because the workers that can have them have changed."""
         self._replication.look_at_all()
 
     def watch(self, now: float) -> None:
-        """Have workers whose end is near give away what only they have."""
+        """Let workers whose end is near give away the values that only they have."""
         if self._leaving.look(now):
             self._replication.look_at_all()
 
     def rehome(self, worker: int, out: list[HeadAction]) -> None:
-        """Queue the jobs anew that queue near a worker, which is gone."""
+        """Queue again the jobs that wait near a worker that is gone."""
         books = self._books
         for cls in [cls for cls in books.catalogue.classes.values() if cls.near == worker]:
             jobs = cls.live()
@@ -323,7 +323,7 @@ class Values:
             books.requeue(jobs, out)
 
     def heard(self, out: list[HeadAction]) -> None:
-        """Record that a suspected worker is back, or one has joined: what only it has can be had again."""
+        """Record that a suspected worker is back, or that one has joined; values that only it has can be had again."""
         self._transfers.is_due = True
         self._replication.look_at_all()
         for value in self._table.values.values():
@@ -332,7 +332,7 @@ class Values:
         self._queue_again(list(self._table.parked.values()), out)
 
     def missed(self, worker: WorkerState, completed: Completed, out: list[HeadAction]) -> None:
-        """Record which values jobs did not find where they were to begin."""
+        """Record the inputs that jobs did not find at the worker where they were to begin."""
         known, gone = self._table.values, set(completed.gone)
         for number, attempt, code in zip(completed.jobs, completed.attempts, completed.codes, strict=True):
             job = self._books.current(worker, number, attempt) if code == Code.INPUT_GONE else None
@@ -347,7 +347,7 @@ class Values:
             value = self._table.values.get(number)
             if value is None or worker.id not in value.replicas:
                 continue
-            self._table.gone(value, worker.id, f"worker {worker.name} has it no more")
+            self._table.gone(value, worker.id, f"worker {worker.name} does not have it any more")
             self._replication.look_at(value)
             self._give(number, out)
             self._ask_origin(value, out)
@@ -356,13 +356,13 @@ class Values:
             self._queue_again([job for job in here if job.data is not None and job.data.target == worker.id], out)
 
     def _ask_origin(self, value: ValueState, out: list[HeadAction]) -> None:
-        """Have the program give a value of its own again that has lost its last replica."""
+        """Let the program give an own value again that has lost its last replica."""
         if value.origin and not value.replicas:
             self._transfers.is_due = True
             self._queue_again(self._parked_for(value.id), out)
 
     def _lose_origins(self, numbers: list[int]) -> None:
-        """Record that programs cannot give values of their own any more."""
+        """Record that programs cannot give these own values any more."""
         for number in numbers:
             value = self._table.values.get(number)
             if value is not None and value.origin:
@@ -373,8 +373,8 @@ class Values:
     # --- the end of a turn -------------------------------------------------------------------------------------------
 
     def make_use_of_room(self, now: float, out: list[HeadAction], *, goes_on: bool) -> None:
-        """Queue the jobs again for whose inputs there is room now. A turn looks at some of them; where nothing has
-        happened since the last one, it `goes_on` with the others.
+        """Queue again the jobs for whose inputs there is room now. A turn looks at some of the jobs; if nothing has
+        happened since the last turn, it `goes_on` with the others.
         """
         rooms = self._transfers.rooms
         if not goes_on:
@@ -384,27 +384,27 @@ class Values:
         self._books.requeue(rooms.take_ready(), out)
 
     def make_room(self, now: float) -> None:
-        """Move a value, at most, for jobs that will have room nowhere; look again soon if that makes room at once."""
+        """Move at most one value for jobs that will have room nowhere; look again soon if that makes room at once."""
         rooms = self._transfers.rooms
         jobs, rooms.cramped = rooms.cramped, {}
         if self._books.relocations.make_room(jobs.values(), now):
             self.look_soon(now)
 
     def next_look(self, now: float) -> float | None:
-        """Return when jobs that wait for room are to be looked at again though nothing happens before; tell it once."""
+        """Return the time of the next look at jobs that wait for room if no event comes before; it is returned once."""
         if self._transfers.rooms.cramped:
             self.look_soon(now)
         wake, self.room_wake = self.room_wake, None
         return wake
 
     def look_soon(self, now: float) -> None:
-        """Look at the jobs that wait for room again, though nothing may happen before."""
+        """Look again soon at the jobs that wait for room, even if no event comes before."""
         self._unseen = len(self._transfers.rooms.parked)
         self.room_wake = now + ROUND_S
 
     def settle(self, now: float, out: list[HeadAction], *, closed: bool) -> list[int]:
-        """Draw all conclusions from what has happened. Return jobs to cancel: they make values that nobody needs. More
-        may follow from that.
+        """Settle all that follows from the events of a turn. Return the jobs to cancel, because nobody needs the values
+        that they make again; settle again after that.
         """
         table = self._table
         if self._transfers.rooms.misfits:
@@ -421,9 +421,9 @@ class Values:
             bare = [value for _, value in sorted(table.bare.items()) if self._is_lacking(value)]
             hopeless = [value for value in bare if self._why_not(value)]
             table.bare = {value.id: value for value in bare} if hopeless else {}
-            for value in hopeless or bare:  # those first, as others may not be needed then
+            for value in hopeless or bare:  # hopeless ones first: their jobs go, and may have needed others
                 self._renew(value, out)
-            if not (table.ended or table.bare or table.unwanted):  # what is made again may need what nobody else does
+            if not (table.ended or table.bare or table.unwanted):  # not before: making a value again may need idle ones
                 table.let_go()
         unwanted, table.unwanted = table.unwanted, []
         if unwanted:
@@ -457,7 +457,7 @@ class Values:
         if value is not None and value.maker is job:
             value.maker, value.last = None, max(value.last, job.attempt)
             if job.cancelled and not value.replicas:
-                table.lacks(value)  # nobody needed it for a moment
+                table.lacks(value)  # the job was cancelled while nobody needed the value; somebody may need it now
             elif not value.replicas and value.durable is not None:
                 value.why += ", and its copy could not be read"
                 value.durable = None
@@ -469,7 +469,7 @@ class Values:
                 self._lose(value, value.why, out)
 
     def _renew(self, value: ValueState, out: list[HeadAction]) -> None:
-        """Make a value again that is needed and has no replica, if it may be."""
+        """Make a value again that is needed and has no replica, or give it up if it cannot be made again."""
         self._table.bare.pop(value.id, None)
         if not self._is_lacking(value):
             return
@@ -491,7 +491,7 @@ class Values:
         self._books.requeue([job], out)
 
     def _is_lacking(self, value: ValueState) -> bool:
-        """Return True if a value has no replica, nobody makes it, and somebody needs it who has not got it yet."""
+        """Return True if a value has no replica, nobody makes it, and somebody needs it who does not have it yet."""
         if value.replicas or value.origin or value.maker is not None:
             return False
         here = self._books.jobs
@@ -499,7 +499,7 @@ class Values:
         return bool(value.asked or value.unreached) or any(not job.worker and here.get(job.id) is job for job in users)
 
     def why_lost(self, number: int) -> str:
-        """Return why a value is nowhere and cannot be made again; empty where it is somewhere, or can be."""
+        """Return why a value has no replica and cannot be made again; an empty text if it has one, or can."""
         value = self._table.values.get(number)
         if value is None:
             return _NOT_KEPT
@@ -507,11 +507,11 @@ class Values:
         return f"{value.why}, and {why}" if why else ""
 
     def _why_not(self, value: ValueState) -> str:
-        """Return why a value cannot be made again; empty if it can."""
+        """Return why a value cannot be made again; an empty text if it can."""
         if value.durable is not None:
             return ""
         if value.fn is None:
-            return "no job made it: the program had given it"
+            return "no job can make it: the program had given it"
         if not value.fn.losses:
             return "its function may not run again (losses=0)"
         if not value.is_kept:
@@ -521,7 +521,7 @@ class Values:
         return ""
 
     def _lose(self, value: ValueState, why: str, out: list[HeadAction]) -> None:
-        """Give up a value that is needed: those who want it hear that, and jobs that need it can never run."""
+        """Give up a value that is needed: tell readers outside that it is lost, and drop the jobs that need it."""
         if value.asked or value.givers or value.unreached:
             value.asked, value.givers, value.unreached = 0, (), False
             out.append(ValuesLost([value.id], why))
@@ -534,14 +534,14 @@ class Values:
         self._table.look_at(value)
 
     def _whole_again(self, value: ValueState, out: list[HeadAction]) -> None:
-        """Pass on a value that was made again."""
+        """Pass on a value that was made again to the jobs and readers that wait for it."""
         self._transfers.is_due = True
         self._queue_again(self._transfers.is_here(value.replicas[0], value.id), out)
         self._give(value.id, out)
         self._queue_again(self._parked_for(value.id), out)
 
     def _parked_for(self, number: int) -> list[HeadJob]:
-        """Return the jobs that are parked and need a value."""
+        """Return the parked jobs that need a value."""
         table = self._table
         value = table.values.get(number) if table.parked else None
         return [] if value is None else [job for job in (value.users or {}).values() if job.id in table.parked]

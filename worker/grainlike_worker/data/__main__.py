@@ -1,8 +1,8 @@
-"""The data server's process: `python -m grainlike_worker.data --fd N [--listen N] --parent PID`.
+"""Process of a data server: `python -m grainlike_worker.data --fd N [--listen N] --parent PID`.
 
-Its daemon speaks first, over the socket pair of which `--fd` is an end, and when that ends, so does this process: a
-daemon that was killed takes it along. The listening socket stays the daemon's, so that another process can go on with
-it.
+`--fd` is one end of a socket pair; the daemon has the other end, and speaks first. The process ends when that socket
+does, so it also ends when its daemon is killed. The daemon keeps the listening socket, so that another process can go
+on with it.
 """
 
 import logging
@@ -39,13 +39,13 @@ from grainlike_worker.linux._lifeline import die_with_parent
 __all__ = ["main"]
 
 REPORT_S = 0.5
-"""Seconds between two reports of how far pulls are."""
+"""Seconds between two reports of how many bytes of each pull have arrived."""
 
 _READ_BYTES = 64 * 1024
 
 
 class DataServer:
-    """The data server of the daemon at the other end of `control`, which others reach by `listener`."""
+    """Data server of the daemon at the other end of `control`; other workers connect to `listener`."""
 
     def __init__(self, control: socket.socket, listener: socket.socket | None) -> None:
         self._control = control
@@ -55,7 +55,7 @@ class DataServer:
         self._saying = threading.Lock()
 
     def serve(self) -> None:
-        """Do what the daemon says until it has ended."""
+        """Do what the daemon says until the daemon has ended."""
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         while True:
@@ -94,10 +94,10 @@ class DataServer:
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Serve until the daemon has ended; never returns."""
+    """Serve until the daemon has ended; never return."""
     options = dict(zip(arguments[::2], arguments[1::2], strict=True))
     reset_signals()
-    # Sent to every process of a batch job that shall end, and by terminals: they are the daemon's to obey.
+    # Batch systems and terminals send these to every process of a job; only the daemon obeys them.
     for number in (signal.SIGINT, signal.SIGTERM, *NOTICES):
         signal.signal(number, signal.SIG_IGN)
     die_with_parent(int(options["--parent"]))
@@ -114,7 +114,7 @@ def main(arguments: list[str]) -> NoReturn:
         DataServer(control, listener).serve()
     except OSError:
         pass  # the daemon is dead
-    except BaseException as error:  # noqa: BLE001 - the last chance to say why
+    except BaseException as error:  # noqa: BLE001 - nobody else could report it
         sys.excepthook(type(error), error, error.__traceback__)
         os._exit(1)
     os._exit(0)

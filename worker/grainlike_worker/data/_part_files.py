@@ -1,7 +1,8 @@
-"""Files that are being received. The daemon makes them, with room for all bytes, and removes them, at any time.
+"""Files of replicas that are being received.
 
-None is made here, where the order to stop may come later than that. Two that write to one file for a moment, as one of
-them was stopped, write the same.
+The daemon makes each file, with room for all bytes, and may remove it at any time. No file is made here, because the
+order to stop may arrive before that. While a pull is being stopped, a second pull may write to the same file for a
+moment; both write the same bytes.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ __all__ = ["PartFile", "write_all"]
 
 
 class PartFile:
-    """File `room` for the replica `path` of `size` bytes, of which the first `at` have come.
+    """File `room` for the replica `path` of `size` bytes, of which the first `at` have arrived.
 
-    A failed transfer leaves it for the next one, which goes on there: open it again with the same `at`.
+    A failed transfer leaves the file for the next transfer, which opens it again with the same `at`.
 
-    Raises `OSError` where there is no such file, or one of another size.
+    Raises `OSError` if there is no such file, or if it has another size.
 
     Example::
 
@@ -38,27 +39,27 @@ class PartFile:
             self.close()
             raise OSError(f"{room} is of another size")
         self.at = at if 0 < at <= size else 0
-        """Bytes that have come, without a gap."""
+        """Number of bytes that have arrived, from the first one, without a gap."""
 
     def write(self, data: Buffer) -> None:
-        """Add the next bytes. Raises `OSError`, of the file system."""
+        """Add the next bytes. Raises `OSError` if the file system fails."""
         view = memoryview(data)
         write_all(self._fd, view, self.at)
         self.at += view.nbytes
 
     def crc(self) -> int:
-        """Return the CRC-32 of the file. Raises `OSError` where it cannot be read."""
+        """Return the CRC-32 of the file. Raises `OSError` if it cannot be read."""
         return crc_of_file(self._fd)
 
     def close(self) -> None:
-        """Let go of the file, and leave it as it is."""
+        """Close the file, and leave its bytes as they are."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 def write_all(fd: int, data: memoryview, at: int) -> None:
-    """Write all bytes at a position of a file, however many the system takes at once. Raises `OSError`."""
+    """Write all bytes at a position of a file, however few the system takes at once. Raises `OSError`."""
     while data.nbytes:
         count = os.pwrite(fd, data, at)
         data, at = data[count:], at + count

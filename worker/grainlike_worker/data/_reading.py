@@ -1,4 +1,4 @@
-"""Reads of a connection between data servers."""
+"""Reads from a connection between data servers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import ssl
 __all__ = ["PART_BYTES", "read_exactly"]
 
 PART_BYTES = 256 * 1024
-"""Bytes that are read and written at once."""
+"""Most bytes that are read or written at once."""
 
 
 def read_exactly(peer: ssl.SSLSocket, count: int) -> bytes:
-    """Return so many bytes. Raises `ConnectionError` if the peer closes it before, and `TimeoutError`."""
+    """Return `count` bytes. Raises `ConnectionError` if the peer closes the connection before, and `TimeoutError`."""
     data = bytearray()
     while len(data) < count:
         some = peer.recv(count - len(data))

@@ -1,4 +1,4 @@
-"""Replicas that other data servers ask for: a thread for each connection, all of them bounded in number and in time."""
+"""Server of replicas for other data servers: one thread for each connection, with bounds on their number and time."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ __all__ = ["ReplicaServer"]
 logger = logging.getLogger("grainlike.worker")
 
 HANDSHAKE_S = 10.0
-"""Seconds in which a peer proves who it is."""
+"""Seconds within which a peer must authenticate."""
 
 IDLE_S = 60.0
-"""Seconds for which a connection is kept of which nothing is wanted, or whose peer reads nothing."""
+"""Seconds after which a connection is closed if its peer asks for nothing, or reads nothing."""
 
 MOST_PENDING = 256
-"""Connections of peers that have proved nothing: beyond these the oldest is cut."""
+"""Most connections of peers that have not authenticated; beyond these, the oldest is closed."""
 
 MOST_CONNECTIONS = 256
-"""Connections of peers that have."""
+"""Most connections of peers that have authenticated."""
 
 MOST_WRONG = 16
-"""Wrong names after which a connection is closed."""
+"""Number of wrong names after which a connection is closed."""
 
 _SHORTAGE_S = 0.1
 
 
 class ReplicaServer:
-    """Server of the replicas in a directory, by names that follow from `key`, to peers that `tls` admits.
+    """Server of the replicas in a directory. Their names follow from `key`; `tls` authenticates the peers.
 
     Example::
 
@@ -57,7 +57,7 @@ class ReplicaServer:
         self._key = key
         self._lock = threading.Lock()
         self._pending: dict[socket.socket, None] = {}
-        """Connections that have proved nothing, the oldest first."""
+        """Connections whose peers have not authenticated, the oldest first."""
         self._admitted = 0
         self._complaints = RateLimitedLog(logger)
 
@@ -70,12 +70,12 @@ class ReplicaServer:
             except OSError:
                 if self._listener.fileno() < 0:
                     return
-                time.sleep(_SHORTAGE_S)  # of descriptors or memory, or the peer is gone
+                time.sleep(_SHORTAGE_S)  # there are no descriptors or memory left, or the peer is gone
                 continue
             self._await_proof(sock)
             try:
                 threading.Thread(target=self._attend, args=(sock, host), daemon=True).start()
-            except RuntimeError:  # no thread to be had
+            except RuntimeError:  # no thread can be started
                 self._leave(sock)
                 sock.close()
 
@@ -86,14 +86,14 @@ class ReplicaServer:
             if oldest is not None:
                 del self._pending[oldest]
                 with suppress(OSError):
-                    oldest.shutdown(socket.SHUT_RDWR)  # its own thread closes it
+                    oldest.shutdown(socket.SHUT_RDWR)  # the thread of this connection closes the socket
 
     def _leave(self, sock: socket.socket) -> None:
         with self._lock:
             self._pending.pop(sock, None)
 
     def _attend(self, sock: socket.socket, host: str) -> None:
-        # `ssl` takes the descriptor over from the socket, so that this one can be cut as long as it is pending alone.
+        # `ssl` takes over the descriptor of a socket. It gets a duplicate, so that `sock` can be cut while pending.
         own = sock.dup()
         try:
             with closing(self._tls.accept(own, HANDSHAKE_S)) as peer:
@@ -126,7 +126,7 @@ class ReplicaServer:
                 self._admitted -= 1
 
     def _next(self, peer: ssl.SSLSocket) -> Want | None:
-        """Return what a peer wants; None when it has closed the connection, or has wanted nothing for long."""
+        """Return the next request of a peer; None if the peer has closed the connection or asks for nothing."""
         try:
             message: DataMessage = read_data(lambda count: read_exactly(peer, count))
         except (ConnectionError, TimeoutError, ssl.SSLEOFError):
@@ -136,7 +136,7 @@ class ReplicaServer:
         return message
 
     def _answer(self, peer: ssl.SSLSocket, want: Want) -> bool:
-        """Answer a peer; return False if it does not know the name."""
+        """Answer a peer; return False if the name in its request is wrong."""
         if not compare_digest(want.name, replica_name(self._key, want.value, want.attempt)):
             peer.sendall(encode_data(Gone()))
             return False
@@ -153,7 +153,7 @@ class ReplicaServer:
                 _send_file(peer, fd, want.at, size)
             else:
                 peer.sendall(encode_data(Gone()))
-        except SerializationError:  # it is damaged, on disk
+        except SerializationError:  # the replica is on disk, and damaged
             peer.sendall(encode_data(Gone()))
         finally:
             os.close(fd)
@@ -161,7 +161,7 @@ class ReplicaServer:
 
 
 def _send_file(peer: ssl.SSLSocket, fd: int, at: int, size: int) -> None:
-    # Read, not mapped: what a disk cannot give is an error here, and would be the end of the process there.
+    # Read, not mapped: if the disk fails, a read raises an error, while a mapping would kill the process.
     part = memoryview(bytearray(min(PART_BYTES, size - at)))
     while at < size:
         count = os.preadv(fd, [part], at)

@@ -1,4 +1,4 @@
-"""TLS 1.3 between the data servers of a cluster, on blocking sockets: both ends are workers, by their certificates."""
+"""TLS 1.3 between the data servers of a cluster, on blocking sockets. The certificates of both ends are workers'."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ALPN = "grainlike-data/1"
 class DataTls:
     """Both ends of connections between data servers, with a worker's `credentials` in `cluster`.
 
-    Raises `ValueError` for credentials that are none.
+    Raises `ValueError` if the credentials are no certificate and key.
 
     Example::
 
@@ -30,16 +30,16 @@ class DataTls:
     def __init__(self, cluster: str, credentials: Credentials) -> None:
         self._cluster = cluster
         self._server = tls_context(ssl.PROTOCOL_TLS_SERVER, credentials, _ALPN)
-        self._server.num_tickets = 0  # as for a head's listener
+        self._server.num_tickets = 0  # no session is resumed, like at a head's listener
         self._client = tls_context(ssl.PROTOCOL_TLS_CLIENT, credentials, _ALPN)
         self._client.check_hostname = True
 
     def dial(self, address: TcpAddress, within_s: float) -> ssl.SSLSocket:
-        """Connect to a data server; the peer has proved that it is a worker when this returns. `within_s` bounds all of
-        it, and is the time limit of each read and write from then on.
+        """Connect to a data server, and authenticate it as a worker. `within_s` limits all of this; afterwards it is
+        the time limit of each read and write.
 
         Raises:
-            OSError: nobody answers there in time, or no worker of this cluster.
+            OSError: nobody answers in time, or the peer is no worker of this cluster.
         """
         until = time.monotonic() + within_s
         sock = socket.create_connection((address.numeric, address.port), within_s)
@@ -54,13 +54,13 @@ class DataTls:
         return peer
 
     def accept(self, sock: socket.socket, within_s: float) -> ssl.SSLSocket:
-        """Authenticate a peer that has connected, within so many seconds; the socket is the result's from then on.
+        """Authenticate a peer that has connected, within `within_s` seconds. The result owns the socket from then on.
 
         Raises:
-            OSError: it is no worker of this cluster, or too slow.
+            OSError: the peer is no worker of this cluster, or is too slow.
         """
         keep_watch(sock)
-        sock.settimeout(within_s)  # of the handshake as a whole, as `ssl` counts
+        sock.settimeout(within_s)  # `ssl` applies this to the handshake as a whole
         return self._shake(self._server, sock, None)
 
     def _shake(self, context: ssl.SSLContext, sock: socket.socket, name: str | None) -> ssl.SSLSocket:

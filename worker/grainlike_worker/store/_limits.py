@@ -57,7 +57,7 @@ def store_limits(options: StoreOptions, offer: Allocation) -> StoreLimits:
     if options.scratch_limit is not None:
         scratch = _size("scratch_limit", options.scratch_limit)
         if scratch and place is None:
-            raise ResourceSpecError("scratch_limit: there is no disk for it; name a directory on one with scratch")
+            raise ResourceSpecError("scratch_limit: there is no disk for it; name a directory on a disk with scratch")
     room = free_bytes(_SHARED) if _SHARED.is_dir() else 0
     may_hold = room > 0 and is_memory_small()
     memory = _memory(options.store, usable, room=usable if may_hold else room)
@@ -73,7 +73,7 @@ def _memory(asked: str | None, usable: int, room: int) -> int:
     if usable and size > usable:
         raise ResourceSpecError(f"store: {_shown(size)} is more than the worker's memory of {_shown(usable)}")
     if size > room:
-        words = "the store is to have %s of shared memory, and %s has room for %s: what does not fit goes to disk"
+        words = "the store may take %s of shared memory, but %s has room for only %s: values that do not fit go to disk"
         logger.warning(words, _shown(size), _SHARED, _shown(room))
     return size
 

@@ -429,7 +429,7 @@ class WorkerReplicas:
         """The disk is full, or errs: write no more to it."""
         if not self.lost:
             self.lost = f"no value is written to {self._place} any more: {error.strerror or error}"
-            logger.warning("%s; what does not fit into memory has no room now", self.lost)
+            logger.warning("%s; values that do not fit into memory have no room now", self.lost)
             self._tell(ScratchLost())
             self.changed()
 
@@ -464,7 +464,7 @@ def _why_full(refusal: RefuseRoom, used: tuple[int, int], lost: str) -> str:
     if refusal.size > max(refusal.memory, refusal.scratch):
         why = f"so it can never hold that: {larger}, or make smaller values"
     else:
-        why = f"of which {used[0]:,} and {used[1]:,} are in use: delete placeholders that are done with, or {larger}"
+        why = f"of which {used[0]:,} and {used[1]:,} are in use: delete placeholders that nothing needs, or {larger}"
     words = f"there is no room for {refusal.size:,} bytes: {has}, {why}"
     return f"{words}; {lost}" if lost else words
 
