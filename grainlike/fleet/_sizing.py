@@ -157,7 +157,12 @@ def _withdraw(turn: Turn, state: PoolState, total: PoolCount) -> None:
 
 
 def _end_idle(turn: Turn, state: PoolState, total: PoolCount) -> None:
-    """End blocks whose workers have all been idle for long; `min` is kept, but not by those that help nobody."""
+    """End blocks whose workers have all been idle for long; `min` is kept, but not by those that help nobody.
+
+    Before the next count nothing is known of who waits for a worker that has just joined: none is ended until then.
+    """
+    if state.workers is None:
+        return
     pool = state.pool
     for block in total.blocks:
         if block.leave_reason or not block.is_idle:

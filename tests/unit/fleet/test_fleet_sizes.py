@@ -153,6 +153,23 @@ def test_idle_blocks_end_but_for_min_and_for_those_that_a_gang_waits_for():
     assert len(ended) == 2
 
 
+def test_a_block_whose_worker_has_just_joined_is_not_idle_for_long_before_it_is_known_who_waits_for_it():
+    fleet = proven(a_pool(max=8, idle_s=1.0))
+    fleet.want(cpu=2)
+    first, second = run_up(fleet)
+    fleet.bring_up(first)
+    fleet.list(a_row(1), a_row(2, "pending"))
+    fleet.later(5)  # a gang waits for both; nobody has counted since
+    assert not fleet.take(Leave)
+    fleet.want(cpu=1, kept=[first])
+    fleet.later(5)
+    assert not fleet.take(Leave)
+    fleet.bring_up(second)
+    fleet.want(cpu=0)
+    fleet.later(1)
+    assert {leave.label for leave in fleet.take(Leave)} == {first, second}
+
+
 def test_an_idle_block_that_serves_no_waiting_job_makes_room_even_below_min():
     fleet = proven(a_pool(max=2, min=2, idle_s=60.0))
     for label in run_up(fleet):
