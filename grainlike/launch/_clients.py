@@ -68,5 +68,5 @@ def client_of(pool: WorkerPool, context: LaunchContext, before: PoolClient | Non
     if isinstance(pool, Kubernetes):
         from grainlike.launch._kubernetes_client import KubernetesClient  # others do without
 
-        return KubernetesClient(pool, context, before)
+        return KubernetesClient(pool, context)
     return SSHClient(pool, context, before) if isinstance(pool, SSH) else BatchClient(pool, context)

@@ -9,9 +9,24 @@ from pathlib import Path
 from grainlike.dialects import ListedBlock
 from grainlike.launch._tunnels import Tunnels
 
-__all__ = ["LaunchContext"]
+__all__ = ["KubernetesBlocks", "LaunchContext"]
 
 _KEPT = 200
+
+
+@dataclass(slots=True)
+class KubernetesBlocks:
+    """Blocks in one namespace of a Kubernetes: what the clients of all pools there know of them.
+
+    Attributes:
+        ended: those that have ended, by native name, with the reason that Kubernetes gave while it had them.
+        delivered: those whose Secret is there, or is not wanted, as they were refused.
+        submitting: those whose submission is under way.
+    """
+
+    ended: dict[str, ListedBlock] = field(default_factory=dict[str, ListedBlock])
+    delivered: set[str] = field(default_factory=set[str])
+    submitting: set[str] = field(default_factory=set[str])
 
 
 @dataclass(slots=True)
@@ -27,6 +42,7 @@ class LaunchContext:
         logs: ends of their logs.
         delivered: blocks to which files were delivered whose rest is still to be removed, by batch system: native name,
             and the time (monotonic) before which a listing without the block does not say that it has ended.
+        kubernetes: blocks of pools of Kubernetes, by batch system.
     """
 
     state: Path
@@ -36,6 +52,7 @@ class LaunchContext:
     ended: dict[str, ListedBlock] = field(default_factory=dict[str, ListedBlock])
     logs: dict[str, str] = field(default_factory=dict[str, str])
     delivered: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
+    kubernetes: dict[str, KubernetesBlocks] = field(default_factory=dict[str, KubernetesBlocks])
 
     def owns(self, name: str) -> bool:
         """Return True for the native name of a block of this cluster."""

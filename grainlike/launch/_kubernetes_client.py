@@ -15,9 +15,9 @@ import anyio
 import anyio.to_thread
 
 from grainlike.dialects import Answer, BlockFile, BlockRequest, ListedBlock, Listing
-from grainlike.launch._batch_client import Submission
+from grainlike.launch._batch_client import Submission, system_key
 from grainlike.launch._block_files import FilePart, read_end, read_part, write_file
-from grainlike.launch._context import LaunchContext
+from grainlike.launch._context import KubernetesBlocks, LaunchContext
 from grainlike.launch._kubernetes_session import ApiError, Reply, Session, within_time
 from grainlike.launch._other_pools import Kubernetes
 
@@ -42,24 +42,19 @@ _FOREGROUND = {"propagationPolicy": "Foreground"}
 
 
 class KubernetesClient:
-    """Client of the Kubernetes of `pool`, as `BatchClient` is of a batch system; `before` is the one that the pool had
-    until now.
+    """Client of the Kubernetes of `pool`, as `BatchClient` is of a batch system.
 
     Jobs that have ended are deleted, once their log is kept: a listing has them as `ending` until they have gone. They
     are recognized by the digest of the cluster. The access file is in a Secret that belongs to its Job.
     """
 
-    def __init__(self, pool: Kubernetes, context: LaunchContext, before: object = None) -> None:
+    def __init__(self, pool: Kubernetes, context: LaunchContext) -> None:
         self.pool = pool
         self._context = context
         self._dialect = pool.dialect()
         self._place = pool.context, pool.namespace
-        known = before if isinstance(before, KubernetesClient) and before._place == self._place else None
-        self._ended: dict[str, ListedBlock] = {} if known is None else known._ended
-        """Blocks that have ended, by name, with the reason that Kubernetes gave while it had them."""
-        self._delivered: set[str] = set() if known is None else known._delivered
-        """Blocks whose Secret is there, is created by a submission under way, or is not wanted, as they were refused.
-        Listings deliver the others'."""
+        # Pools of one Kubernetes share its listings, which one of their clients asks for.
+        self._known = context.kubernetes.setdefault(system_key(pool, ""), KubernetesBlocks())
         self._read: dict[str, int] = {}
         """Listing at which the log of a block was read, by name."""
         self._listings = 0
@@ -90,15 +85,13 @@ class KubernetesClient:
             await anyio.to_thread.run_sync(write_file, Path(block.kept), script)
         except (ValueError, OSError) as error:
             return Submission(Answer("refused", words=str(error)), (), "")
-        self._delivered.add(name)
-        answer = Answer("unclear")
+        self._known.submitting.add(name)
         try:
             answer = await within_time(*self._place, partial(self._create, block))
         except ApiError as error:
             answer = Answer(error.verdict, words=str(error))
         finally:
-            if answer.verdict == "unclear":
-                self._delivered.discard(name)
+            self._known.submitting.discard(name)
         return Submission(answer, (), script)
 
     def _request(self, name: str, label: str) -> BlockRequest:
@@ -124,10 +117,9 @@ class KubernetesClient:
                 made = await api.ask("GET", "jobs", block.name)
             secret = await self._deliver(api, block, made.json())
         except ApiError:
-            secret = Answer("unclear")
-        if secret.verdict == "unclear":  # the Job is there: the next listing delivers again
-            self._delivered.discard(block.name)
+            return answer  # the Job is there: the next listing delivers again
         if secret.verdict in ("waits", "refused"):
+            self._known.delivered.add(block.name)
             await _delete(api, block.name)
             return secret
         return answer
@@ -140,13 +132,16 @@ class KubernetesClient:
         made = await api.ask("POST", "secrets", body=self._dialect.secret(block, job_id), params=_STRICT)
         answer = self._dialect.answered(made.status, made.text, block.name)
         if answer.verdict == "accepted":
-            self._delivered.add(block.name)
+            self._known.delivered.add(block.name)
         return answer
 
     # --- listing -----------------------------------------------------------------------------------------------------
 
     async def listing(self) -> Listing:
-        """Return the blocks that Kubernetes knows, of whichever cluster."""
+        """Return the blocks that Kubernetes knows, of whichever cluster, but for those whose submission is under way.
+
+        A Job without its Secret may still be refused, and whoever submits it has its answer before a listing has.
+        """
         try:
             return await within_time(*self._place, self._list)
         except ApiError as error:
@@ -166,27 +161,30 @@ class KubernetesClient:
             # Who may not read events has fewer words.
             warnings, _ = await api.all("events", "Event", _WARNINGS, _PAGES_OF_EVENTS)
             found = await self._blocks([*jobs, *pods, *warnings], reply)
+        found = tuple(row for row in found if row.name not in self._known.submitting)
         own = {row.name: row for row in found if self._context.owns(row.name)}
         await self._keep_logs(api, list(own.values()), pods)
         for job in jobs:
             row = own.get(job["metadata"]["name"])
-            if row is not None and row.state == "pending" and row.name not in self._delivered:
+            if row is not None and row.state == "pending" and row.name not in self._known.delivered:
                 await self._deliver_again(api, row.name, job)
             elif row is not None and row.state == "ended":
                 self._remember(row)
                 await _delete(api, row.name)
-        there = [replace(row, state="ending") if row.name in self._ended else row for row in found]
+        ended = self._known.ended
+        there = [replace(row, state="ending") if row.name in ended else row for row in found]
         listed = {row.name for row in there}
-        return Listing((*there, *(row for name, row in self._ended.items() if name not in listed)))
+        return Listing((*there, *(row for name, row in ended.items() if name not in listed)))
 
     async def _blocks(self, items: Sequence[object], reply: Reply) -> tuple[ListedBlock, ...]:
         listing = await anyio.to_thread.run_sync(self._dialect.blocks, items, reply.now)
         return listing.blocks
 
     def _remember(self, row: ListedBlock) -> None:
-        self._ended.setdefault(row.name, row)
-        while len(self._ended) > _KEPT:
-            del self._ended[next(iter(self._ended))]
+        ended = self._known.ended
+        ended.setdefault(row.name, row)
+        while len(ended) > _KEPT:
+            del ended[next(iter(ended))]
 
     async def _deliver_again(self, api: Session, name: str, job: dict[str, Any]) -> None:
         """Create the Secret of a Job which another head created, or which had none in time."""
@@ -202,7 +200,7 @@ class KubernetesClient:
 
     async def _keep_logs(self, api: Session, rows: Sequence[ListedBlock], pods: Sequence[dict[str, Any]]) -> None:
         """Keep the logs of blocks that have ended, and of some that run: they go with their pods."""
-        ended = [row for row in rows if row.state == "ended" and row.name not in self._ended]
+        ended = [row for row in rows if row.state == "ended" and row.name not in self._known.ended]
         runs = sorted((row for row in rows if row.state == "running"), key=lambda row: self._read.get(row.name, 0))
         # A node that does not answer, or a disk that is full, keeps nobody from a listing.
         with anyio.move_on_after(_LOGS_S):

@@ -21,6 +21,7 @@ MAY = {
     "launch/slurm_here.py": "programs of Slurm's, which tell of nothing",
     "launch/fakes_here.py": "jobs that wait for a file, in processes of their own",
     "launch/fakes/fake_batchd.py": "sessions of processes, which tell nobody when they are empty; limits that change",
+    "launch/fakes/fake_client.py": "a program that hangs as long as a file is there",
     "launch/fakes/fake_pbs_commands.py": "a program of its own that asks its server, as pbsdsh asks its daemon",
     "launch/grid_engine_here.py": "programs of Grid Engine's, which tell of nothing",
     "launch/ssh_pools.py": "jobs that wait for a file, in processes of their own",

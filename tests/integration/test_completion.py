@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_S
 from typing_keys import at_shell
 from waiting import until
 
@@ -36,6 +37,16 @@ LOAD = {
 
 ROOT = Path(__file__).parents[2]
 
+PATIENT = f"""\
+#!{sys.executable}
+import sys
+from grainlike.cli import main
+from grainlike.cli.completion import _values
+_values.LIMIT_S = {LIMIT_S}
+sys.exit(main())
+"""
+"""The program, which waits for its head as long as a busy machine takes: a key is pressed but once."""
+
 
 def shells():
     """bash, and those that are there; all, where they have to be."""
@@ -53,7 +64,8 @@ def loaded(shell, folder):
     """A shell that has loaded the completion, in a folder."""
     programs = folder / "bin"
     programs.mkdir()
-    (programs / "grainlike").symlink_to(Path(sys.executable).parent / "grainlike")
+    (programs / "grainlike").write_text(PATIENT)
+    (programs / "grainlike").chmod(0o755)
     environment = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(folder), "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}
     with at_shell(START[shell], environment, folder) as typist:
         typist.press(LOAD[shell] + "; echo loa''ded\r")

@@ -28,15 +28,15 @@ END_S = 10.0
 CLEAN_S = 0.6
 """How long jobs of a gate take to clean up: none does in less time than its block needs to fall apart."""
 
-SITE: dict[str, Any] = {
+SITE: dict[str, Any] = {  # whoever is told to end has all the time that a busy machine takes, and is not told twice
     "server": "pbs1",
     "nodes": {f"n{number}": {"cores": 4, "memory_mb": 4000, "gpus": 2} for number in range(1, 5)},
     "queues": {"work": {}, "minute": {"walltime_s": 60}, "closed": {"open": False}},
     "default_queue": "work",
     "history": True,
     "history_s": 3600,
-    "kill_delay_s": 5.0,
-    "terminate_interval_s": 2.0,
+    "kill_delay_s": LIMIT_S,
+    "terminate_interval_s": LIMIT_S,
     "sequential_signals": True,
     "warn_s": 600.0,
 }
@@ -118,7 +118,7 @@ class FakeHere:
         self.say("bkill" if self.system == "lsf" else "qdel", native)
 
     def fault(self, program: str, kind: str, words: str = "") -> Path:
-        """Have a program fail: `hang` after its request was taken, `fail` with words; until the file is removed."""
+        """Have a program fail until the file is removed: `hang` after its request was taken, `fail` with words."""
         path = self.folder / "faults" / f"{program}.{kind}"
         path.write_text(words)
         return path

@@ -20,7 +20,7 @@ import signal
 import ssl
 import sys
 import threading
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
@@ -39,8 +39,13 @@ _PATH = re.compile(
     r"/(?:api/v1|apis/batch/v1)/namespaces/(?P<namespace>[^/]+)/(?P<kind>jobs|pods|secrets|events)"
     r"(?:/(?P<name>[^/]+)(?P<log>/log)?)?"
 )
-_TOKENS = {"Bearer token-of-admin": "admin", "Bearer token-of-reader": "reader"}
+ADMIN = "admin"
+_TOKENS = {"Bearer token-of-admin": ADMIN, "Bearer token-of-reader": "reader"}
 _ALL = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+
+
+class Silent(Exception):
+    """No answer: the connection is closed instead."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -68,6 +73,8 @@ class Handler(BaseHTTPRequestHandler):
         try:
             found = self._do(parts.path, dict(parse_qsl(parts.query)), body)
             self._reply(201 if self.command == "POST" else 200, found)
+        except Silent:
+            self.close_connection = True
         except Refusal as refusal:
             self._reply(refusal.code, refusal.body)
 
@@ -101,15 +108,16 @@ class Handler(BaseHTTPRequestHandler):
         namespace, kind, name = place["namespace"], place["kind"], place["name"]
         self._check_role(user, namespace, f"{kind}{place['log'] or ''}", bool(name))
         if self.command == "GET":
-            return self._get(namespace, kind, name, bool(place["log"]), params)
+            return self._get(user, namespace, kind, name, bool(place["log"]), params)
         if self.command == "POST":
-            return self._create(namespace, kind, params, body)
+            return self._create(user, namespace, kind, params, body)
         policy, grace = params.get("propagationPolicy", "Background"), params.get("gracePeriodSeconds")
         names = [name] if name else [item["metadata"]["name"] for item in self._list(namespace, kind, params)]
-        gone = [
-            self.server.cluster.delete(kind, namespace, one, policy=policy, grace=None if grace is None else int(grace))
-            for one in names
-        ]
+        gone = []
+        for one in names:
+            with nullcontext() if name else suppress(Refusal):  # of a collection, some may have gone by now
+                seconds = None if grace is None else int(grace)
+                gone.append(self.server.cluster.delete(kind, namespace, one, policy=policy, grace=seconds))
         return gone[0] if name else {"kind": "List", "apiVersion": "v1", "items": gone}
 
     def _check_role(self, user: str, namespace: str, kind: str, named: bool) -> None:
@@ -136,8 +144,8 @@ class Handler(BaseHTTPRequestHandler):
         last = lines[-int(params["tailLines"]) :] if "tailLines" in params else lines
         return "".join(last)[: int(params.get("limitBytes", 10**9))]
 
-    def _get(self, namespace: str, kind: str, name: str | None, log: bool, params: dict[str, str]) -> Any:
-        page = self.server.take(f"page for {kind}")
+    def _get(self, user: str, namespace: str, kind: str, name: str | None, log: bool, params: dict[str, str]) -> Any:
+        page = "" if name or user == ADMIN else self.server.take(f"page for {kind}")
         if page:
             return page
         if name and log:
@@ -161,12 +169,14 @@ class Handler(BaseHTTPRequestHandler):
         )
         return self.server.cluster.list(kind, namespace, labels, fields)
 
-    def _create(self, namespace: str, kind: str, params: dict[str, str], body: bytes) -> Any:
+    def _create(self, user: str, namespace: str, kind: str, params: dict[str, str], body: bytes) -> Any:
         dry = params.get("dryRun") == "All"
-        status = self.server.take(f"status of {kind}")
+        meets = not dry and user != ADMIN
+        status = self.server.take(f"status of {kind}") if meets else ""
         if status:
             raise Refusal(int(status), "Fault", f"the fake answers {status}")
-        hangs = kind == "jobs" and not dry and self.server.take("hang")
+        hangs = kind == "jobs" and meets and self.server.take("hang")
+        cut = kind == "jobs" and meets and self.server.take("cut")
         try:
             item = json.loads(body)
         except ValueError:
@@ -179,6 +189,8 @@ class Handler(BaseHTTPRequestHandler):
         made = self.server.cluster.create(kind, namespace, item, dry=dry)
         if hangs:
             self.server.go_on.wait()
+        if cut:
+            raise Silent
         return made
 
 
@@ -189,7 +201,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, cluster: Cluster, trust: ssl.SSLContext, role: list[Any]) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.roles = {"grainlike": role, "admin": _ALL, "reader": [{**_ALL[0], "verbs": ["get", "list"]}]}
+        self.roles = {"grainlike": role, ADMIN: _ALL, "reader": [{**_ALL[0], "verbs": ["get", "list"]}]}
         self.cluster = cluster
         self.go_on = threading.Event()
         self._trust = trust
@@ -211,8 +223,8 @@ class Server(ThreadingHTTPServer):
             self.cluster.evict("default", params["pod"])
         elif what == "go-on":
             self.go_on.set()
-        elif what == "hang":
-            self._faults["hang"] = "yes"
+        elif what in ("hang", "cut"):
+            self._faults[what] = "yes"
         elif what == "page":
             self._faults[f"page for {params['kind']}"] = "<html>Please sign in</html>"
         elif what == "status":

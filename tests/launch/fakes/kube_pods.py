@@ -27,6 +27,8 @@ class PodRun(threading.Thread):
         self._grace: int | None = None
         self._killed_at: float | None = None
         self._evicted = ""
+        self._gone = False
+        """True once none of its processes is left."""
 
     @property
     def _ends(self) -> bool:
@@ -166,15 +168,18 @@ class PodRun(threading.Thread):
 
     def _reap(self, process: subprocess.Popen[bytes]) -> None:
         process.wait()
-        kill_rest(self._pod["metadata"]["uid"])
-        self._cluster.touch()
+        with self._cluster.changed:
+            while kill_rest(self._pod["metadata"]["uid"]):
+                self._cluster.changed.wait(0.02)
+            self._gone = True
+            self._cluster.changed.notify_all()
 
     def _watch(self, process: subprocess.Popen[bytes]) -> str:
         """Wait for the end of the process, which may be brought about; return the pod's reason for it."""
         deadline = self._pod["spec"].get("activeDeadlineSeconds")
         began, told, reason = time.monotonic(), None, ""
         with self._cluster.changed:
-            while process.returncode is None:
+            while not self._gone:
                 now = time.monotonic()
                 late = deadline is not None and now >= began + deadline
                 if (self._ends or late or self._cluster.closed) and told is None:
@@ -199,14 +204,17 @@ class PodRun(threading.Thread):
         )
 
 
-def kill_rest(uid: str) -> None:
-    """Kill all processes of a pod, as the kernel does when its first one has ended."""
+def kill_rest(uid: str) -> bool:
+    """Kill all processes of a pod, as the kernel does when its first one has ended; return True if there were some."""
     mark = f"{MARK}={uid}".encode()
+    found = False
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with suppress(OSError):
                 if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found = True
                     os.kill(int(entry.name), signal.SIGKILL)
+    return found
 
 
 def _now() -> str:

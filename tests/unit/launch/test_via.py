@@ -7,6 +7,7 @@ shell scripts.
 import os
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike.launch import PBS, LaunchContext, Slurm, _batch_client, client_of
 
@@ -78,6 +79,7 @@ async def test_one_without_a_clear_answer_keeps_its_files_for_it_may_have_been_t
 
 
 async def test_one_that_is_not_listed_yet_keeps_them_until_it_is_looked_for_again(login, client, monkeypatch):
+    monkeypatch.setattr(_batch_client, "UNCLEAR_S", LIMIT_S)
     login.says("squeue", "true")
     login.says("sbatch", "echo 'Socket timed out on send/recv operation' >&2; exit 1")
     assert (await client.submit(NAME, "cpu-1")).answer.verdict == "unclear"
