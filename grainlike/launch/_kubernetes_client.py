@@ -86,6 +86,7 @@ class KubernetesClient:
         except (ValueError, OSError) as error:
             return Submission(Answer("refused", words=str(error)), (), "")
         self._known.submitting.add(name)
+        self._known.delivered.discard(name)  # an attempt that was refused may be made again
         try:
             answer = await within_time(*self._place, partial(self._create, block))
         except ApiError as error:
