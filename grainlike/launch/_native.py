@@ -56,14 +56,15 @@ async def run_native(
                 return CommandResult(_NOT_ALLOWED, "", f"{command.argv[0]}: {os.strerror(errno.EACCES)}")
             return CommandResult(_NOT_FOUND, "", f"{command.argv[0]}: command not found in {_path(environment)}")
         try:
-            process = await anyio.open_process(
-                [*_UNDER_UMASK, *command.argv],
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                env=dict(environment),
-                start_new_session=True,
-            )
+            with anyio.CancelScope(shield=True):  # asyncio leaves a process behind whose start is cancelled
+                process = await anyio.open_process(
+                    [*_UNDER_UMASK, *command.argv],
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=stderr,
+                    env=dict(environment),
+                    start_new_session=True,
+                )
         except OSError as error:
             return CommandResult(_NOT_ALLOWED, "", f"{command.argv[0]}: {error.strerror}")
         code = await _ended(process, timeout)

@@ -69,14 +69,15 @@ class _Tunnel:
         stood = False
         with tempfile.TemporaryFile(buffering=0) as stderr:
             try:
-                process = await anyio.open_process(
-                    self.command.argv,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=stderr,
-                    env=dict(self.environment),
-                    start_new_session=True,
-                )
+                with anyio.CancelScope(shield=True):  # asyncio leaves a process behind whose start is cancelled
+                    process = await anyio.open_process(
+                        self.command.argv,
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        stderr=stderr,
+                        env=dict(self.environment),
+                        start_new_session=True,
+                    )
             except OSError as error:
                 self._fails(f"{self.command.argv[0]}: {error.strerror}")
                 return False

@@ -9,7 +9,7 @@ import anyio
 import anyio.to_thread
 import pytest
 from limits import LIMIT_S
-from waiting import until
+from waiting import until, until_files
 
 from grainlike import GVAR, Cores, Executor, LaunchError, Memory, WallTime, connect, delayed, gather, start
 from grainlike.client import RefusedQueryError, call
@@ -72,6 +72,12 @@ async def natives(executor, count):
     return {row.label: row.native for row in executor.blocks()}
 
 
+async def until_joined(log):
+    """Return once the worker of a block has written that it is in: the head knows it a moment before."""
+    path = Path(log)
+    await until_files(path.parent, lambda: "joined cluster" in path.read_text())
+
+
 @BOTH
 async def test_jobs_start_blocks_and_leaving_leaves_nothing(tmp_path):
     with anyio.fail_after(LIMIT_S):
@@ -81,7 +87,8 @@ async def test_jobs_start_blocks_and_leaving_leaves_nothing(tmp_path):
             cores, label = await (where @ Cores(1))()
             assert label in {row.label for row in executor.blocks()}
             assert len(cores) == 1
-            found = await natives(executor, len(executor.blocks()))
+            await until(lambda: {row.state for row in executor.blocks()} == {"up"})
+            found = {row.label: row.native for row in executor.blocks()}
             assert 1 <= len(found) <= 2
             assert all(map(lives, found.values()))
             (pool,) = executor.pools()
@@ -295,6 +302,7 @@ async def test_the_commands(told):
             (row,) = json.loads(out)
             assert (row["state"], row["reason"], row["workers"]) == ("up", "", 1)
             assert lives(row["native"])
+            await until_joined(row["log"])
             assert "joined cluster" in (await told("blocks", "log", "local-1"))[1]
             assert "--resources cores=1" in (await told("blocks", "script", "local-1"))[1]
             assert (await told("scale", "0..2"))[0] == 0
@@ -318,6 +326,7 @@ async def test_files_of_blocks_are_told_to_whom_does_not_see_them():
             pool = await executor.up(Local("cores=1", min=1), name="cpu")
             await natives(executor, 1)
             log = anyio.Path(executor.blocks()[0].log)
+            await until_joined(log)
             script = await caller.ask(AskBlockFile(0, "cpu-1", True, 0), BlockFileIs)
             assert script.text == await log.with_name("script").read_text()
             part = await caller.ask(AskBlockFile(0, "cpu-1", False, 5), BlockFileIs)

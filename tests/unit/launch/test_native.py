@@ -1,9 +1,11 @@
 """Native commands: what they say comes back, and nothing of them is left."""
 
 import os
+import subprocess
 import sys
 
 import anyio
+import anyio.lowlevel
 import pytest
 from limits import LIMIT_S
 from waiting import still_running, until_files
@@ -80,6 +82,24 @@ async def test_a_command_whose_caller_is_cancelled_ends(tmp_path):
         await until_files(tmp_path, (tmp_path / "pid").exists)
         tasks.cancel_scope.cancel()
     assert still_running([int((tmp_path / "pid").read_text())]) == []
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_command_whose_caller_is_cancelled_as_it_begins_is_waited_for(turns, monkeypatch):
+    begun = []
+
+    class Noted(subprocess.Popen):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            begun.append(self)
+
+    monkeypatch.setattr(subprocess, "Popen", Noted)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run_native, NativeCommand(("sleep", "1000")), PATH)
+        for _ in range(turns):
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    assert [process.pid for process in begun if process.returncode is None] == []
 
 
 async def test_what_a_command_leaves_in_the_background_is_not_waited_for(tmp_path):
