@@ -61,11 +61,12 @@ def private_state(tmp_path, monkeypatch):
 @pytest.fixture
 def often_listed(monkeypatch):
     """Slurm is asked every second, and jobs of a new function want slots each at once: what follows from a listing or
-    a count is tried here, not how long one waits for it.
+    a count is tried here, not how long one waits for it. `up` waits for what Slurm says, however long that takes.
     """
     for name in ("YOUNG_PERIOD_S", "PERIOD_S", "LEAVING_PERIOD_S"):
         monkeypatch.setattr(f"grainlike.fleet._listing.{name}", 1.0)
     monkeypatch.setattr("grainlike.scheduler._scale_hint.TRIAL_S", 0.0)
+    monkeypatch.setattr("grainlike.head.fleet._driver.ASK_S", LIMIT_S)
 
 
 class Submitted:
@@ -108,12 +109,14 @@ def pool_row(executor):
 
 
 async def until_up(executor, count=1):
-    """Return the blocks once all of them are up, with so many workers."""
+    """Return the blocks once all of them are up, with so many workers, and their ids are known: a worker may join
+    before the submission is answered.
+    """
 
     def all_up():
         rows = executor.blocks()
         found = sum(row.workers for row in rows) == count and {row.state for row in rows} == {"up"}
-        return rows if found else None
+        return rows if found and all(row.native for row in rows) else None
 
     return await until(all_up)
 
@@ -142,6 +145,14 @@ class Gate:
     async def until_started(self, number=0, attempts=1):
         """Return once a job has been started so often."""
         await until_files(self.folder, lambda: self.attempts(number) >= attempts)
+
+    async def until_in(self, count):
+        """Return once jobs have been started in so many Slurm jobs: workers that are up may have none yet."""
+
+        def found():
+            return {path.name.partition("-")[2] for path in self.folder.glob("*-*")}
+
+        await until_files(self.folder, lambda: len(found()) >= count)
 
     def open(self):
         """Let the jobs end."""

@@ -210,15 +210,12 @@ async def test_a_pending_block_says_why_and_is_taken_out_of_the_queue(slurm, tmp
     slurm.say("scontrol", "update", "PartitionName=minute", "State=DOWN")
     try:
         block = await Block(Slurm("cores=1", walltime=60, queue="minute"), tmp_path).submitted()
-        row = await block.until_listed_as("pending")
+        await block.until_listed_as("pending")
 
-        async def with_reason():
-            nonlocal row
-            row = await block.listed()
-            return row.reason not in ("", "None", "PENDING")
+        async def says_why():
+            return (await block.listed()).reason == "PartitionDown"
 
-        await until(with_reason)
-        assert row.reason == "PartitionDown"
+        await until(says_why)
         assert (await say(DIALECT.end([block.native]))).code == 0
         assert (await block.until_listed_as("ended")).reason.startswith("CANCELLED")
     finally:
