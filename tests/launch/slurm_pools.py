@@ -46,9 +46,9 @@ def slurm_pool(resources="cores=1", **keys):
 
 
 @asynccontextmanager
-async def opened(launch=None):
+async def opened(launch=None, limit_s=LIMIT_S):
     """Open an executor without cores of its own, with pools, which workers reach on loopback."""
-    async with asyncio.timeout(LIMIT_S), Executor(local=None, listen="tcp://127.0.0.1:0", launch=launch) as executor:
+    async with asyncio.timeout(limit_s), Executor(local=None, listen="tcp://127.0.0.1:0", launch=launch) as executor:
         yield executor
 
 
@@ -61,12 +61,13 @@ def private_state(tmp_path, monkeypatch):
 @pytest.fixture
 def often_listed(monkeypatch):
     """Slurm is asked every second, and jobs of a new function want slots each at once: what follows from a listing or
-    a count is tried here, not how long one waits for it. `up` waits for what Slurm says, however long that takes.
+    a count is tried here, not how long one waits for it. Heads wait for Slurm however long it takes.
     """
     for name in ("YOUNG_PERIOD_S", "PERIOD_S", "LEAVING_PERIOD_S"):
         monkeypatch.setattr(f"grainlike.fleet._listing.{name}", 1.0)
     monkeypatch.setattr("grainlike.scheduler._scale_hint.TRIAL_S", 0.0)
-    monkeypatch.setattr("grainlike.head.fleet._driver.ASK_S", LIMIT_S)
+    for name in ("ASK_S", "CLOSE_S"):
+        monkeypatch.setattr(f"grainlike.head.fleet._driver.{name}", LIMIT_S)
 
 
 class Submitted:
@@ -210,15 +211,17 @@ def instead(tmp_path, monkeypatch):
     return Instead(tmp_path / "bin", monkeypatch)
 
 
-OFTEN = """\
+OFTEN = f"""\
 import sys
 from grainlike.cli import main
 from grainlike.fleet import _endings, _listing
+from grainlike.head.fleet import _driver
 _listing.YOUNG_PERIOD_S = _listing.PERIOD_S = _listing.LEAVING_PERIOD_S = 1.0
 _endings.HOLD_S = 0.1
+_driver.CLOSE_S = {LIMIT_S}
 sys.exit(main())
 """
-"""Head that asks Slurm every second, and hardly waits after an early death."""
+"""Head that asks Slurm every second, hardly waits after an early death, and waits for all blocks when it closes."""
 
 
 class HeadProgram:

@@ -44,9 +44,12 @@ def private_state(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def often_listed(monkeypatch):
-    """Grid Engine is asked every second: what follows from a listing is tried here, not how long one waits for it."""
+    """Grid Engine is asked every second: what follows from a listing is tried here, not how long one waits for it.
+    Heads that close wait until nothing is left, however long that takes.
+    """
     for name in ("YOUNG_PERIOD_S", "PERIOD_S", "LEAVING_PERIOD_S"):
         monkeypatch.setattr(f"grainlike.fleet._listing.{name}", 1.0)
+    monkeypatch.setattr("grainlike.head.fleet._driver.CLOSE_S", LIMIT_S)
 
 
 @pytest_asyncio.fixture(autouse=True)

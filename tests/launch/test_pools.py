@@ -132,7 +132,7 @@ async def test_ten_thousand_short_jobs_of_a_new_function_start_one_block(slurm, 
         await asyncio.sleep(0.001)
         return number
 
-    async with opened(slurm_pool(max=2)):
+    async with opened(slurm_pool(max=2), limit_s=4 * LIMIT_S):  # half a minute of work on two quiet cores
         values = await gather(*((brief @ Cores(1))(number) for number in range(10_000)))
         assert sum(values) == 10_000 * 9_999 // 2
         assert len(submitted.all()) == 1
@@ -183,7 +183,7 @@ async def test_a_job_that_runs_into_the_end_of_its_block_cleans_up_and_runs_in_t
 
 
 async def test_a_job_for_which_no_block_lasts_long_enough_has_none_submitted(slurm, submitted):
-    async with opened(slurm_pool(walltime=60, queue="minute", margin=10)) as executor:
+    async with opened(slurm_pool(walltime="0:04:00")) as executor:
         r_ = start((where @ (Cores(1) & WallTime("0:05:00")))())
         await (where @ (Cores(1) & WallTime(5)))()
         assert info(r_).state == "pending"

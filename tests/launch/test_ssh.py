@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_S
 from ssh_pools import (
     Gate,
     ended,
@@ -41,9 +42,12 @@ def private_state(ssh, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def often_listed(monkeypatch):
-    """Machines are asked every second: what follows from a listing is tried here, not how long one waits for it."""
+    """Machines are asked every second: what follows from a listing is tried here, not how long one waits for it.
+    Heads that close wait until nothing is left, however long that takes.
+    """
     for name in ("YOUNG_PERIOD_S", "PERIOD_S", "LEAVING_PERIOD_S"):
         monkeypatch.setattr(f"grainlike.fleet._listing.{name}", 1.0)
+    monkeypatch.setattr("grainlike.head.fleet._driver.CLOSE_S", LIMIT_S)
 
 
 @pytest.fixture

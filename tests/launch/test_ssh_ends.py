@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -40,9 +41,12 @@ def private_state(ssh, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def often_listed(monkeypatch):
-    """Machines are asked every second: what follows from a listing is tried here, not how long one waits for it."""
+    """Machines are asked every second: what follows from a listing is tried here, not how long one waits for it.
+    Heads that close wait until nothing is left, however long that takes.
+    """
     for name in ("YOUNG_PERIOD_S", "PERIOD_S", "LEAVING_PERIOD_S"):
         monkeypatch.setattr(f"grainlike.fleet._listing.{name}", 1.0)
+    monkeypatch.setattr("grainlike.head.fleet._driver.CLOSE_S", LIMIT_S)
 
 
 @pytest.fixture
@@ -63,8 +67,12 @@ def worker_of(machine):
 
 def first_of(pids):
     """Return the process that is no child of the others: a child has its words until it executes a program."""
-    found = set(pids)
-    (first,) = [pid for pid in found if not found & {process.pid for process in psutil.Process(pid).parents()}]
+    found, firsts = set(pids), []
+    for pid in found:
+        with suppress(psutil.NoSuchProcess):  # such a child, which has ended
+            if found.isdisjoint(process.pid for process in psutil.Process(pid).parents()):
+                firsts.append(pid)
+    (first,) = firsts
     return first
 
 
