@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,8 +61,8 @@ class Prompt:
         """Press Ctrl-D at the prompt, and return the program's exit code."""
         self._program.sendeof()
         self._program.expect(pexpect.EOF)
+        code = self._program.wait()
         self._program.close()
-        code = self._program.exitstatus
         assert code is not None
         return int(code)
 
@@ -89,4 +90,6 @@ def at_prompt(arguments: list[str], home: Path) -> Iterator[Prompt]:
     try:
         yield Prompt(program, numbered=arguments is IPYTHON)
     finally:
-        program.close(force=True)
+        program.kill(signal.SIGKILL)  # `close` itself waits for the end for a tenth of a second, and raises after that
+        program.wait()
+        program.close()

@@ -20,6 +20,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 
+from limits import LIMIT_S
+
 __all__ = ["PACKAGES", "GridEngineHere", "missing"]
 
 PACKAGES = Path(sys.prefix) / "gridengine"
@@ -27,7 +29,6 @@ PACKAGES = Path(sys.prefix) / "gridengine"
 
 MASTER, HOSTS = "g0", ("g1", "g2")
 SLOTS = 4
-START_S = 60.0
 END_S = 10.0
 PARALLEL = {"mpi": "$pe_slots", "each": "1", "two": "2", "fill": "$fill_up"}
 """Parallel environments, and how each spreads its slots over hosts."""
@@ -294,7 +295,7 @@ scheduler_threads 1
         return len(rows) == len(HOSTS) and all(len(words) == 5 and words[3] != "-NA-" for words in rows)
 
     def _until(self, condition: Callable[[], object], why_not: str) -> None:
-        end = time.monotonic() + START_S
+        end = time.monotonic() + LIMIT_S
         while not condition():
             if time.monotonic() > end:
                 paths = [*self.folder.glob("*.out"), *self.folder.glob("spool/**/messages")]

@@ -21,12 +21,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+from limits import LIMIT_S
 from ports import free_ports
 
 __all__ = ["PROGRAMS", "SlurmHere", "missing", "temporary_slurm"]
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
-START_S = 60.0
 END_S = 10.0
 
 
@@ -216,8 +216,9 @@ SelectTypeParameters=CR_CPU_Memory
 SlurmdParameters=config_overrides
 ReturnToService=2
 EnforcePartLimits=ALL
-MinJobAge=60
-KillWait=5
+MinJobAge=3600
+KillWait=60
+BatchStartTimeout=60
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
 {nodes}
 PartitionName=work Nodes=ALL Default=YES MaxTime=INFINITE State=UP
@@ -231,7 +232,7 @@ PartitionName=minute Nodes=ALL MaxTime=00:01:00 State=UP
         return len(states) == len(self.nodes) and all(line.endswith(" idle") for line in states)
 
     def _until(self, condition: Callable[[], object], why_not: str) -> None:
-        end = time.monotonic() + START_S
+        end = time.monotonic() + LIMIT_S
         while not condition():
             if time.monotonic() > end:
                 logs = [f"{path.name}: {path.read_text()[-1500:]}" for path in sorted(self.folder.glob("*.out"))]

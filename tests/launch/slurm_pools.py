@@ -46,9 +46,9 @@ def slurm_pool(resources="cores=1", **keys):
 
 
 @asynccontextmanager
-async def opened(launch=None):
+async def opened(launch=None, limit_s=LIMIT_S):
     """Open an executor without cores of its own, with pools, which workers reach on loopback."""
-    async with asyncio.timeout(LIMIT_S), Executor(local=None, listen="tcp://127.0.0.1:0", launch=launch) as executor:
+    async with asyncio.timeout(limit_s), Executor(local=None, listen="tcp://127.0.0.1:0", launch=launch) as executor:
         yield executor
 
 
@@ -61,11 +61,13 @@ def private_state(tmp_path, monkeypatch):
 @pytest.fixture
 def often_listed(monkeypatch):
     """Slurm is asked every second, and jobs of a new function want slots each at once: what follows from a listing or
-    a count is tried here, not how long one waits for it.
+    a count is tried here, not how long one waits for it. Heads wait for Slurm however long it takes.
     """
     for name in ("YOUNG_PERIOD_S", "PERIOD_S", "LEAVING_PERIOD_S"):
         monkeypatch.setattr(f"grainlike.fleet._listing.{name}", 1.0)
     monkeypatch.setattr("grainlike.scheduler._scale_hint.TRIAL_S", 0.0)
+    for name in ("ASK_S", "CLOSE_S"):
+        monkeypatch.setattr(f"grainlike.head.fleet._driver.{name}", LIMIT_S)
 
 
 class Submitted:
@@ -108,12 +110,14 @@ def pool_row(executor):
 
 
 async def until_up(executor, count=1):
-    """Return the blocks once all of them are up, with so many workers."""
+    """Return the blocks once all of them are up, with so many workers, and their ids are known: a worker may join
+    before the submission is answered.
+    """
 
     def all_up():
         rows = executor.blocks()
         found = sum(row.workers for row in rows) == count and {row.state for row in rows} == {"up"}
-        return rows if found else None
+        return rows if found and all(row.native for row in rows) else None
 
     return await until(all_up)
 
@@ -142,6 +146,14 @@ class Gate:
     async def until_started(self, number=0, attempts=1):
         """Return once a job has been started so often."""
         await until_files(self.folder, lambda: self.attempts(number) >= attempts)
+
+    async def until_in(self, count):
+        """Return once jobs have been started in so many Slurm jobs: workers that are up may have none yet."""
+
+        def found():
+            return {path.name.partition("-")[2] for path in self.folder.glob("*-*")}
+
+        await until_files(self.folder, lambda: len(found()) >= count)
 
     def open(self):
         """Let the jobs end."""
@@ -199,15 +211,17 @@ def instead(tmp_path, monkeypatch):
     return Instead(tmp_path / "bin", monkeypatch)
 
 
-OFTEN = """\
+OFTEN = f"""\
 import sys
 from grainlike.cli import main
 from grainlike.fleet import _endings, _listing
+from grainlike.head.fleet import _driver
 _listing.YOUNG_PERIOD_S = _listing.PERIOD_S = _listing.LEAVING_PERIOD_S = 1.0
 _endings.HOLD_S = 0.1
+_driver.CLOSE_S = {LIMIT_S}
 sys.exit(main())
 """
-"""Head that asks Slurm every second, and hardly waits after an early death."""
+"""Head that asks Slurm every second, hardly waits after an early death, and waits for all blocks when it closes."""
 
 
 class HeadProgram:

@@ -56,12 +56,14 @@ def pool_row(executor):
 
 
 async def until_up(executor, count=1):
-    """Return the blocks once all of them are up, with so many workers, and a listing has told where they are."""
+    """Return the blocks once all of them are up, with so many workers, and their ids and places are known: a worker may
+    join before the submission is answered.
+    """
 
     def all_up():
         rows = executor.blocks()
         found = sum(row.workers for row in rows) == count and {row.state for row in rows} == {"up"}
-        return rows if found and all(row.nodes for row in rows) else None
+        return rows if found and all(row.native and row.nodes for row in rows) else None
 
     return await until(all_up)
 
@@ -79,7 +81,7 @@ async def left_on(*machines):
 async def until_nothing_is_left(*machines):
     """Return once nothing is left, by nobody's doing but that of what runs there."""
     await until(lambda: not _left_now(*machines))
-    assert await left_on(*machines) == []
+    await until(lambda: not any(machine.commands() for machine in machines))
 
 
 def _left_now(*machines):
@@ -114,6 +116,14 @@ class Gate:
     async def until_started(self, number=0, attempts=1):
         """Return once a job has been started so often."""
         await until_files(self.folder, lambda: self.attempts(number) >= attempts)
+
+    async def until_on(self, count):
+        """Return once jobs have been started on so many machines: workers that are up may have none yet."""
+
+        def found():
+            return {path.name.split("-")[1] for path in self.folder.glob("*-*")}
+
+        await until_files(self.folder, lambda: len(found()) >= count)
 
     def open(self):
         """Let the jobs end."""

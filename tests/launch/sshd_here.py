@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from limits import LIMIT_S
 from ports import free_port
 
 __all__ = ["Machine", "SSHHere", "missing"]
 
 PROGRAMS = ("sshd", "ssh", "ssh-keygen", "unshare", "nsenter", "ip")
-START_S = 60.0
 HOME = pwd.getpwuid(os.geteuid()).pw_dir
 REPOSITORY = Path(__file__).parents[2]
 ADMIN_PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
@@ -232,7 +232,7 @@ class SSHHere:
         (machine.folder / "sshd_config").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
 
     def _until_it_listens(self, machine: Machine) -> None:
-        end = time.monotonic() + START_S
+        end = time.monotonic() + LIMIT_S
         words = ["ssh", *self.native(), "-o", "BatchMode=yes", "-T", machine.name, "true"]
         while True:
             done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)

@@ -44,9 +44,12 @@ def private_state(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def often_listed(monkeypatch):
-    """Grid Engine is asked every second: what follows from a listing is tried here, not how long one waits for it."""
+    """Grid Engine is asked every second: what follows from a listing is tried here, not how long one waits for it.
+    Heads that close wait until nothing is left, however long that takes.
+    """
     for name in ("YOUNG_PERIOD_S", "PERIOD_S", "LEAVING_PERIOD_S"):
         monkeypatch.setattr(f"grainlike.fleet._listing.{name}", 1.0)
+    monkeypatch.setattr("grainlike.head.fleet._driver.CLOSE_S", LIMIT_S)
 
 
 @pytest_asyncio.fixture(autouse=True)
@@ -81,12 +84,14 @@ async def command(*words):
 
 
 async def until_up(executor, count=1):
-    """Return the blocks once all of them are up, with so many workers."""
+    """Return the blocks once all of them are up, with so many workers, and their ids are known: a worker may join
+    before the submission is answered.
+    """
 
     def all_up():
         rows = executor.blocks()
         found = sum(row.workers for row in rows) == count and {row.state for row in rows} == {"up"}
-        return rows if found else None
+        return rows if found and all(row.native for row in rows) else None
 
     return await until(all_up)
 
@@ -234,7 +239,8 @@ async def test_the_commands_bring_workers_up_and_leave_nothing(engine, tmp_path,
         assert (code, len(engine.jobs())) == (0, 3), said
         async with asyncio.timeout(LIMIT_S), connect() as program:
             cores, native, _ = await (where @ Cores(2))()
-            assert (cores, native in [row.native for row in program.blocks()]) == (2, True)
+            assert cores == 2
+            await until(lambda: native in [row.native for row in program.blocks()])
         code, said = await command("down")
         assert (code, engine.jobs()) == (0, {}), said
         rows = json.loads((await command("blocks", "--all", "--json"))[1])
@@ -256,9 +262,9 @@ async def test_a_submission_that_was_taken_without_an_answer_is_adopted(engine, 
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     async with opened(sge_pool(max=4)) as executor:
         _, native, _ = await (where @ Cores(1))()
-        await until(lambda: executor.blocks()[0].native)
-        assert [*engine.jobs()] == [native] == [executor.blocks()[0].native]
-        assert (executor.blocks()[0].label, calls.read_text()) == ("sge-1", "called\n")
+        (row,) = await until_up(executor)
+        assert [*engine.jobs()] == [native] == [row.native]
+        assert (row.label, calls.read_text()) == ("sge-1", "called\n")
         assert ended(executor) == []
 
 
@@ -290,12 +296,13 @@ async def test_a_block_whose_log_cannot_be_written_is_taken_out_of_the_queue(eng
 
 
 async def test_a_job_that_runs_into_the_end_of_its_block_cleans_up_and_runs_in_the_next(engine, careful):
-    async with opened(sge_pool(walltime=60, margin=50, queue="minute")) as executor:
+    async with opened(sge_pool(walltime=120, margin=100)) as executor:
         r_ = start(careful.job())
         (row,) = await until_up(executor, 1)
         await careful.until_seen("cleaned-1")
         assert "walltime" in careful.seen("told-1")
-        assert await r_ == executor.blocks()[0].native != row.native
+        native = await r_
+        assert [new.native for new in await until_up(executor)] == [native] != [row.native]
         assert await asyncio.to_thread(engine.end_of, row.native) == "failed 0 exit_status 0"
         assert (info(r_).attempt, executor.report().failed) == (2, 0)
         assert executor.pools()[0].paused == ""
@@ -312,7 +319,8 @@ async def test_jobs_of_a_block_that_is_deleted_clean_up_and_run_elsewhere(engine
         engine.say("qdel", row.native)
         for job in jobs:
             await job.until_seen("cleaned-1")
-        assert {await r_ for r_ in running} == {executor.blocks()[0].native} != {row.native}
+        natives = {await r_ for r_ in running}
+        assert natives == {new.native for new in await until_up(executor, nodes)} != {row.native}
         assert {info(r_).attempt for r_ in running} == {2}
         end = await asyncio.to_thread(engine.end_of, row.native)
         assert end == "failed 0 exit_status 0", "it was told, and not killed"

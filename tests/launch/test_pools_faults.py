@@ -81,7 +81,8 @@ async def test_blocks_without_a_python_pause_their_pool_until_it_has_a_good_one(
         assert "/nonexistent" in str(await executor.explain(r_))
         assert len(submitted.all()) == 1
         await executor.up(slurm_pool(), name="slurm")
-        assert await r_ == executor.blocks()[0].native
+        native = await r_
+        assert [row.native for row in await until_up(executor, 1)] == [native]
         assert pool_row(executor).paused == ""
         assert len(submitted.all()) == 2
 
@@ -92,8 +93,7 @@ async def test_a_submission_that_was_taken_without_an_answer_is_adopted(slurm, s
     async with opened(slurm_pool(max=4)) as executor:
         native = await (where @ Cores(1))()
         (row,) = await until_up(executor, 1)
-        await until(lambda: executor.blocks()[0].native)
-        assert [number for number, _ in submitted.all()] == [native] == [executor.blocks()[0].native]
+        assert [number for number, _ in submitted.all()] == [native] == [row.native]
         assert (row.label, instead.calls("sbatch")) == ("slurm-1", 1)
         assert ended(executor) == []
 
@@ -107,13 +107,14 @@ async def test_while_no_listing_comes_nothing_is_submitted_and_nothing_ended(slu
         more = [start(gate.job(number)) for number in range(1, 6)]
         await until(lambda: "does not answer" in pool_row(executor).why)
         assert "Unable to contact slurm controller" in pool_row(executor).why
-        assert pool_row(executor).wanted == 3
+        await until(lambda: pool_row(executor).wanted == 3)
         calls = instead.calls("squeue")
         await until(lambda: instead.calls("squeue") >= calls + 2)
         assert [(row.label, row.state) for row in executor.blocks()] == [("slurm-1", "up")]
         assert submitted.all() == [(row.native, "RUNNING")]
         instead.of("squeue", 'exec "$REAL" "$@"')
         await until_up(executor, 4)
+        await gate.until_in(4)
         gate.open()
         assert await first == row.native
         assert len({await job for job in more}) >= 3
@@ -137,7 +138,7 @@ async def test_a_head_that_is_killed_within_sbatch_finds_the_block_and_later_its
 ):
     async def blocks_are(state):
         rows = json.loads(await command("blocks", "--json"))
-        return rows if [row["state"] for row in rows] == [state] else None
+        return rows if [(row["state"], row["workers"]) for row in rows] == [(state, int(state == "up"))] else None
 
     began, killed = tmp_path / "began", tmp_path / "killed"
     taken = '"$REAL" --hold "$@" >/dev/null'  # its worker is not to start before there is a head again

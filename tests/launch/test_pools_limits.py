@@ -42,6 +42,7 @@ async def test_at_a_limit_of_submissions_a_pool_waits_says_so_and_goes_on_when_t
         limited.limit(MaxSubmitJobs=-1)
         rows = await until_up(executor, 2)
         assert [number for number, _ in submitted.all()] == [row.native for row in rows]
+        await gate.until_in(2)
         gate.open()
         assert {await job for job in jobs} == {row.native for row in rows}
     assert submitted.in_queue() == []
@@ -56,6 +57,7 @@ async def test_a_block_that_a_limit_keeps_in_the_queue_says_which_and_starts_whe
         assert [row.state for row in executor.blocks()] == ["up", "pending"]
         limited.limit(MaxJobs=-1)
         await until_up(executor, 2)
+        await gate.until_in(2)
         gate.open()
         assert len({await job for job in jobs}) == 2
     assert len(submitted.all()) == 2

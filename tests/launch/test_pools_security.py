@@ -5,6 +5,7 @@ import json
 import os
 import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -47,12 +48,13 @@ def _texts(value):
 
 
 def processes_below(pids):
-    """Return arguments and environment of processes, and of all that they have started."""
+    """Return arguments and environment of processes, and of all that they have started and that still runs."""
     said = []
     for pid in pids:
         for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
             folder = Path(f"/proc/{process.pid}")
-            said += [(folder / name).read_bytes().decode(errors="replace") for name in ("cmdline", "environ")]
+            with suppress(FileNotFoundError, ProcessLookupError):
+                said += [(folder / name).read_bytes().decode(errors="replace") for name in ("cmdline", "environ")]
     return said
 
 
@@ -99,6 +101,8 @@ async def main():
     pool = Slurm("cores=1 memory=200Mi", walltime="0:05:00", nodes=2, min=2, max=2)
     async with Executor(launch=pool, local=None, listen="tcp://127.0.0.1:0") as executor:
         native, nodes = await (over_all @ Nodes(2, each=Cores(1)))()
+        while not all(row.native for row in executor.blocks()):  # a worker may join before `sbatch` has answered
+            await asyncio.sleep(0.01)
         own = {name: value for name, value in os.environ.items() if name.startswith("SLURM_")}
         print(json.dumps([own, native, [row.native for row in executor.blocks()], nodes]), flush=True)
 

@@ -169,11 +169,11 @@ async def test_a_block_is_a_worker_with_exactly_the_offer_asked_for(slurm, head,
 
 
 async def test_a_job_that_needs_more_time_than_a_block_has_left_is_not_started_there(slurm, head, tmp_path):
-    await Block(Slurm("cores=1", walltime=60, queue="minute"), tmp_path).submitted()
+    await Block(Slurm("cores=1", walltime="0:04:00"), tmp_path).submitted()
     r_ = start((where @ (Cores(1) & WallTime("0:05:00")))())
     await (where @ (Cores(1) & WallTime(10)))()
     assert info(r_).state == "pending"
-    assert "too little walltime (asked 0:05:00, at most 0:00:" in str(await head.explain(r_))
+    assert re.search(r"too little walltime \(asked 0:05:00, at most 0:0[0-3]:", str(await head.explain(r_)))
     cancel(r_)
 
 
@@ -210,15 +210,12 @@ async def test_a_pending_block_says_why_and_is_taken_out_of_the_queue(slurm, tmp
     slurm.say("scontrol", "update", "PartitionName=minute", "State=DOWN")
     try:
         block = await Block(Slurm("cores=1", walltime=60, queue="minute"), tmp_path).submitted()
-        row = await block.until_listed_as("pending")
+        await block.until_listed_as("pending")
 
-        async def with_reason():
-            nonlocal row
-            row = await block.listed()
-            return row.reason not in ("", "None", "PENDING")
+        async def says_why():
+            return (await block.listed()).reason == "PartitionDown"
 
-        await until(with_reason)
-        assert row.reason == "PartitionDown"
+        await until(says_why)
         assert (await say(DIALECT.end([block.native]))).code == 0
         assert (await block.until_listed_as("ended")).reason.startswith("CANCELLED")
     finally:

@@ -6,8 +6,10 @@ import json
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from limits import LIMIT_S
 from ssh_pools import (
@@ -39,9 +41,12 @@ def private_state(ssh, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def often_listed(monkeypatch):
-    """Machines are asked every second: what follows from a listing is tried here, not how long one waits for it."""
+    """Machines are asked every second: what follows from a listing is tried here, not how long one waits for it.
+    Heads that close wait until nothing is left, however long that takes.
+    """
     for name in ("YOUNG_PERIOD_S", "PERIOD_S", "LEAVING_PERIOD_S"):
         monkeypatch.setattr(f"grainlike.fleet._listing.{name}", 1.0)
+    monkeypatch.setattr("grainlike.head.fleet._driver.CLOSE_S", LIMIT_S)
 
 
 @pytest.fixture
@@ -52,14 +57,23 @@ def gate(tmp_path):
 
 def script_of(machine):
     """Return the process of the only block's script."""
-    (found,) = [pid for pid, words in machine.processes().items() if words.startswith("bash -l ")]
-    return found
+    return first_of(pid for pid, words in machine.processes().items() if words.startswith("bash -l "))
 
 
 def worker_of(machine):
     """Return the process of the only block's worker."""
-    (found,) = [pid for pid, words in machine.processes().items() if "-m grainlike_worker --head" in words]
-    return found
+    return first_of(pid for pid, words in machine.processes().items() if "-m grainlike_worker --head" in words)
+
+
+def first_of(pids):
+    """Return the process that is no child of the others: a child has its words until it executes a program."""
+    found, firsts = set(pids), []
+    for pid in found:
+        with suppress(psutil.NoSuchProcess):  # such a child, which has ended
+            if found.isdisjoint(process.pid for process in psutil.Process(pid).parents()):
+                firsts.append(pid)
+    (first,) = firsts
+    return first
 
 
 # --- blocks ----------------------------------------------------------------------------------------------------------
@@ -154,9 +168,11 @@ def home(ssh):
 
 
 async def blocks_up(head):
-    """Return the rows of a head's blocks, if all of them are up."""
+    """Return the rows of a head's blocks, if all of them are up, and have their workers: the next head has their state
+    from the books.
+    """
     rows = json.loads(await head.command("blocks", "--json") or "[]")
-    return rows if rows and {row["state"] for row in rows} == {"up"} else None
+    return rows if rows and all((row["state"], row["workers"]) == ("up", 1) and row["native"] for row in rows) else None
 
 
 async def test_a_head_that_is_killed_leaves_no_process_and_no_file(ssh, home):
@@ -241,7 +257,7 @@ async def test_a_machine_that_cannot_reach_the_head_does_by_a_tunnel(ssh, gate):
         job = start(gate.job())
         await gate.until_started()
         (tunnel,) = tunnels_of(ssh)
-        assert "cat" in far.commands().values(), "the far end of the tunnel"
+        await until(lambda: "cat" in far.commands().values())  # the far end of the tunnel
         access = json.loads((far.blocks()[0] / "worker.json").read_text())
         assert [address.rpartition(":")[0] for address in access["addresses"]] == ["tcp://127.0.0.1"]
         os.kill(tunnel, signal.SIGKILL)
