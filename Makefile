@@ -14,6 +14,8 @@ BIN := $(VENV)/bin
 # Few modules of what is installed are ever imported: those alone are compiled, by the first process that imports them.
 INSTALL := install --no-compile --quiet --disable-pip-version-check
 PIP := $(BIN)/python -m pip $(INSTALL)
+# What fails for a moment is tried again, and another program that installs packages is waited for.
+APT := apt-get -y -q -o Acquire::Retries=5 -o DPkg::Lock::Timeout=300
 ARGS ?=
 SEEDS ?= 100000
 EXAMPLES ?= 20000
@@ -107,8 +109,8 @@ test-pythons: $(VENV)/.dev  ## install the wheel under each of PYTHONS that is t
 test-launch: $(VENV)/.dev $(VENV)/gridengine/.unpacked  ## submit workers to a real Slurm, a real Grid Engine and by a real sshd on this machine, from Debian's packages, and to fakes, and complete command lines in zsh and fish; it takes root
 	@( for name in $(BATCH_PROGRAMS); do PATH="$$PATH:/usr/sbin" command -v $$name || exit; done ) >/dev/null \
 		|| { echo "Installing $(BATCH) ..."; test "$$(id -u)" = 0 \
-			&& { apt-get install -y -q --no-remove --no-install-recommends $(BATCH) || { apt-get update -q \
-				&& apt-get install -y -q --no-remove --no-install-recommends $(BATCH); }; } >/dev/null; } \
+			&& { $(APT) install --no-remove --no-install-recommends $(BATCH) || { $(APT) update \
+				&& $(APT) install --no-remove --no-install-recommends $(BATCH); }; } >/dev/null; } \
 		|| { echo "the tests of launching need: apt-get install $(BATCH)" >&2; exit 2; }
 	GRAINLIKE_TEST_SHELLS="zsh fish" $(BIN)/python -m pytest tests/integration/test_completion.py
 ifeq ($(strip $(ARGS)),)
@@ -120,8 +122,8 @@ endif
 
 test-dashboard: $(VENV)/.browser  ## look at the dashboard's pages, and at the site that `make docs` built, in a real Chromium, from Debian's package; to install that takes root
 	@command -v chromium >/dev/null || { echo "Installing $(BROWSER) ..."; test "$$(id -u)" = 0 \
-			&& { apt-get install -y -q --no-install-recommends $(BROWSER) \
-				|| { apt-get update -q && apt-get install -y -q --no-install-recommends $(BROWSER); }; } >/dev/null; } \
+			&& { $(APT) install --no-install-recommends $(BROWSER) \
+				|| { $(APT) update && $(APT) install --no-install-recommends $(BROWSER); }; } >/dev/null; } \
 		|| { echo "the tests of the dashboard need: apt-get install $(BROWSER)" >&2; exit 2; }
 	GRAINLIKE_TEST_DASHBOARD=1 $(BIN)/python -m pytest tests/browser $(ARGS)
 
@@ -144,8 +146,8 @@ $(VENV)/gridengine/.unpacked: | $(VENV)/.pip
 	@echo "Unpacking $(GRID_ENGINE) ..."
 	@test "$$(id -u)" = 0 || { echo "the tests of launching take root" >&2; exit 2; }
 	@rm -rf $(@D) && mkdir -p $(@D)/packages
-	@cd $(@D)/packages && get() { apt-get install -y -q --no-install-recommends $(GRID_ENGINE_NEEDS) \
-		&& apt-get download -q -o APT::Sandbox::User=root $(GRID_ENGINE); } && { get || { apt-get update -q && get; }; } >/dev/null
+	@cd $(@D)/packages && get() { $(APT) install --no-install-recommends $(GRID_ENGINE_NEEDS) \
+		&& $(APT) download -o APT::Sandbox::User=root $(GRID_ENGINE); } && { get || { $(APT) update && get; }; } >/dev/null
 	@for package in $(@D)/packages/*.deb; do dpkg-deb -x "$$package" $(@D) || exit; done
 	@touch $@
 
@@ -215,12 +217,12 @@ $(VENV)/.pip:
 $(ENGINES)/.engines: $(VENV)/.pip pyproject.toml
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || exit 0; \
 		test -e /usr/lib/python3.11/test/test_concurrent_futures.py || { echo "Installing $(TESTSUITE) ..."; \
-		test "$$(id -u)" = 0 && { apt-get install -y -q $(TESTSUITE) \
-			|| { apt-get update -q && apt-get install -y -q $(TESTSUITE); }; } >/dev/null; } \
+		test "$$(id -u)" = 0 && { $(APT) install $(TESTSUITE) \
+			|| { $(APT) update && $(APT) install $(TESTSUITE); }; } >/dev/null; } \
 		|| { echo "the standard library's tests need: apt-get install $(TESTSUITE)" >&2; exit 2; }
 	@{ command -v redis-server && command -v mpirun.openmpi && command -v mpirun.mpich; } >/dev/null \
 		|| { echo "Installing $(PROGRAMS) ..."; test "$$(id -u)" = 0 \
-			&& { apt-get install -y -q $(PROGRAMS) || { apt-get update -q && apt-get install -y -q $(PROGRAMS); }; } >/dev/null; } \
+			&& { $(APT) install $(PROGRAMS) || { $(APT) update && $(APT) install $(PROGRAMS); }; } >/dev/null; } \
 		|| { echo "the tests of other engines need: apt-get install $(PROGRAMS)" >&2; exit 2; }
 	@echo "Installing Dask, Ray and Celery into $(ENGINES) (once; some minutes) ..."
 	@$(BIN)/python -m venv --clear --without-pip $(ENGINES)

@@ -98,6 +98,8 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         self._memmaps: ArgumentFiles | None = None
         self._open: set[Future[Any]] = set()
         """The batches that have not ended."""
+        self._call = object()
+        """Replaced when batches are abandoned: joblib hears of none from before."""
 
     def _take(self, request: Request | None = None, pool: GrainlikePool | None = None, **options: Any) -> None:
         """Set the options: `parallel_config` gives them, and each `Parallel` may give others."""
@@ -178,11 +180,10 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         if memmaps is not None and used:
             future.add_done_callback(lambda _: memmaps.release(used))
         if callback is not None:  # in one thread: two that overlap can hide an error of the caller's iterator
-            self._pool.call_back(future, partial(self._say_done, self.parallel, callback))
+            self._pool.call_back(future, partial(self._say_done, self.parallel, callback, self._call))
         return future
 
-    @staticmethod
-    def _say_done(parallel: Any, callback: Callable[[Any], Any], future: Future[Any]) -> None:
+    def _say_done(self, parallel: Any, callback: Callable[[Any], Any], call: object, future: Future[Any]) -> None:
         """Tell a `Parallel` that a batch has ended, while its own thread hands no other batch in.
 
         joblib looks first whether the `Parallel` is failing, and then, under its lock, for more to do. Where its own
@@ -190,7 +191,8 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         ended, and the error is lost.
         """
         with parallel._lock:
-            callback(future)
+            if call is self._call:
+                callback(future)
 
     def retrieve_result_callback(self, out: Future[Any]) -> Any:
         """Return the values of a batch; its warnings are given here, by the filters of this process."""
@@ -205,14 +207,24 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
             self._memmaps = None
         pool, self._pool = self._pool, None
         if pool is not None and pool is not self._given:
-            pool.abandon(list(self._open))
+            self._abandon(pool)
             give_back(self._borrowed, pool)
         self.reset_batch_stats()
+
+    def _abandon(self, pool: GrainlikePool) -> None:
+        """End the batches that have not ended.
+
+        A `Parallel` that is called again forgets that the call before has failed, and only then gives itself another
+        id: an end that it heard of in between would be that of a batch of its own.
+        """
+        with self.parallel._lock:
+            self._call = object()
+        pool.abandon(list(self._open))
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
         """A call has failed: end the others, those that run too, and be there for the next, if there is one."""
         if self._pool is not None:
-            self._pool.abandon(list(self._open))
+            self._abandon(self._pool)
         self.terminate()
         if ensure_ready:
             self.configure(n_jobs=self.parallel.n_jobs, parallel=self.parallel, **self._how)

@@ -165,23 +165,25 @@ class HeadAnswers:
         """Answer with the attempts of jobs that ended after `since`, and those that run, as bars.
 
         A bar is numbers of worker and name, ranges of cores and of GPUs, seconds from `at` back to its begin, seconds
-        that it ran, number of its outcome (that of `outcomes`, -1 while it runs), and the job's number.
+        that it ran, number of its outcome (that of `outcomes`, -1 while it runs), the job's number, and the attempt's.
         """
         since, most = float(request.query_params.get("since", "0")), _most(request, _MOST_BARS)
         if not 0 <= since < 1e12:
             raise ValueError(f"{since} is no time")
-        bars = _Bars(self._feed.age(), self._feed.picture.number_of)
         found = await self._ended(AskHistory(0, most, since=since))
+        # The last update may be older than the latest ends, or there was none yet.
+        bars = _Bars(max([self._feed.age(), *(job.ended_at for job in found.jobs)]), self._feed.picture.number_of)
         for job in found.jobs:
             for one in job.earlier:
                 how = "timed_out" if one.outcome == "timed_out" else "failed"
-                bars.add(one.worker, job.name, one.slots, one.began_at, one.ran_s, how, job.job)
+                bars.add(one.worker, job.name, one.slots, one.began_at, one.ran_s, how, job.job, one.attempt)
             if job.ran_s is not None:
-                bars.add(job.worker, job.name, job.slots, job.ended_at - job.ran_s, job.ran_s, job.outcome, job.job)
+                began = job.ended_at - job.ran_s
+                bars.add(job.worker, job.name, job.slots, began, job.ran_s, job.outcome, job.job, job.attempts)
         ended = {job.job for job in found.jobs}  # what runs is as of the last update, after which these ended
         for row in self._feed.running():
             if row.began is not None and row.job not in ended:
-                bars.add(row.worker, row.name, row.slots, row.began, bars.at - row.began, "", row.job)
+                bars.add(row.worker, row.name, row.slots, row.began, bars.at - row.began, "", row.job, row.attempt)
         return _json(bars.answer() | {"more": bool(found.before)})
 
     async def trace(self, request: Request) -> Response:  # noqa: ARG002 - the endpoint's signature
@@ -255,14 +257,16 @@ class _Bars:
         self._names: dict[int, str] = {}
         self._bars: list[list[object]] = []
 
-    def add(self, worker: str, name: str, slots: str, began: float, ran: float, outcome: str, job: int) -> None:
+    def add(
+        self, worker: str, name: str, slots: str, began: float, ran: float, outcome: str, job: int, attempt: int
+    ) -> None:
         """Add an attempt; `outcome` is empty for one that runs."""
         numbers = self._workers.setdefault(worker, len(self._workers)), self._number_of(name)
         self._names[numbers[1]] = name
         how = OUTCOMES.index(outcome) if outcome else -1
         held = allocation_of(slots)
         places = ranges(held.cores), ranges(held.gpus)
-        self._bars.append([*numbers, *places, round(self.at - began, 4), round(ran, 4), how, job])
+        self._bars.append([*numbers, *places, round(self.at - began, 4), round(ran, 4), how, job, attempt])
 
     def answer(self) -> dict[str, Any]:
         """Return them with the tables of their numbers."""

@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import axe_playwright_python
+from limits import LIMIT_S
 from playwright.async_api import async_playwright
 
 __all__ = ["WIDTHS", "Browser", "browsing", "findings"]
@@ -38,15 +39,20 @@ class Browser:
 async def browsing(chromium, **options):
     """Context manager: a browser with no cookies yet."""
     async with async_playwright() as playwright:
-        started = await playwright.chromium.launch(executable_path=chromium, args=[*_ARGUMENTS, *_MORE])
+        started = await playwright.chromium.launch(
+            executable_path=chromium, args=[*_ARGUMENTS, *_MORE], timeout=1000 * LIMIT_S
+        )
         try:
-            yield Browser(await started.new_context(**options))
+            context = await started.new_context(**options)
+            context.set_default_timeout(1000 * LIMIT_S)
+            yield Browser(context)
         finally:
             await started.close()
 
 
 async def findings(page):
-    """Return what axe finds that is serious: rule, and the elements."""
+    """Return what axe finds that is serious, once no colour is on its way to another: rule, and the elements."""
+    await page.evaluate("Promise.allSettled(document.getAnimations().map(one => one.finished)).then(() => 0)")
     if not await page.evaluate("'axe' in window"):
         # Evaluated, not added as an element: the page's policy forbids scripts that are not its own.
         await page.evaluate(_AXE.read_text())

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from limits import LIMIT_S
 from pages_here import WIDTHS, browsing, findings
 from waiting import until
 
@@ -14,9 +15,6 @@ from grainlike.client import call
 from grainlike.dashboard import Dashboard
 
 pytestmark = pytest.mark.anyio
-
-LONG_S = 120
-"""Seconds after which a test has hung: browsers are slow where machines are busy."""
 
 PAGES = ["/", "/queue", "/jobs", "/history", "/usage", "/job/1", "/job/2", "/timeline", "/workers", "/pools", "/limits"]
 
@@ -42,6 +40,11 @@ async def quick(x):
 
 
 @delayed
+async def rare():
+    pass
+
+
+@delayed
 async def sweep():
     await gather((held @ Cores(1))("child") for _ in range(2))
 
@@ -54,6 +57,7 @@ async def busy(**options):
     async with Executor(local=offer, dashboard=True, on_failure="continue", **options) as executor:
         start((sweep @ Cores(1))())
         await gather([(quick @ Cores(1))(x) for x in range(40)], return_exceptions=True)
+        await gather((rare @ Cores(1))() for _ in range(2))
         start((stuck @ grainlike.parse("cores=1 gpus=1"))())
         for _ in range(4):
             start((held @ Cores(2))("a"))
@@ -69,6 +73,11 @@ async def holds(page, expression):
     await until(lambda: page.evaluate(expression))
 
 
+async def reads(element, text):
+    """Return whether this is the text of an element."""
+    return await element.inner_text() == text
+
+
 async def shown(page, path):
     """Go to a page, and wait until it shows what the head said."""
     await page.goto(f"{page.url.split('/')[0]}//{page.url.split('/')[2]}{path}")
@@ -76,33 +85,33 @@ async def shown(page, path):
     await page.wait_for_selector("main :is(.table .tb .tr, .card, .panel dd, .timeline canvas, .empty, .map canvas)")
 
 
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("theme", ["light", "dark"])
-async def test_each_page_at_three_widths_is_without_errors_and_serious_findings(chromium, theme):
-    with anyio.fail_after(LONG_S):
+async def test_each_page_at_three_widths_is_without_errors_and_serious_findings(chromium, theme, width):
+    with anyio.fail_after(LIMIT_S):
         async with busy() as executor, browsing(chromium, color_scheme=theme) as browser:
             page = await browser.open(executor.dashboard)
+            await page.set_viewport_size({"width": width, "height": WIDTHS[width]})
             found = {}
-            for width, height in WIDTHS.items():
-                await page.set_viewport_size({"width": width, "height": height})
-                for path in PAGES:
-                    await shown(page, path)
-                    wider = await page.evaluate(
-                        "[document.documentElement, document.querySelector('main')]"
-                        ".map(box => box.scrollWidth - box.clientWidth)"
-                    )
-                    if wider != [0, 0]:
-                        found[path, width] = f"wider than the window by {wider}"
-                    if width != 1024 or theme == "light":
-                        serious = await findings(page)
-                        if serious:
-                            found[path, width, "axe"] = serious
+            for path in PAGES:
+                await shown(page, path)
+                wider = await page.evaluate(
+                    "[document.documentElement, document.querySelector('main')]"
+                    ".map(box => box.scrollWidth - box.clientWidth)"
+                )
+                if wider != [0, 0]:
+                    found[path] = f"wider than the window by {wider}"
+                if width != 1024 or theme == "light":
+                    serious = await findings(page)
+                    if serious:
+                        found[path, "axe"] = serious
             assert found == {}
             assert browser.said == []
             assert browser.asked == {page.url.split("/")[2]}
 
 
 async def test_amounts_of_memory_are_as_people_write_them(chromium):
-    with anyio.fail_after(LONG_S):
+    with anyio.fail_after(LIMIT_S):
         async with Executor(local=grainlike.parse("cores=2 memory=4Gi"), dashboard=True) as executor:
             asked = [(quick @ grainlike.parse("cores=1 memory=1500Mi"))(x) for x in range(2)]
             await gather(asked, return_exceptions=True)
@@ -115,7 +124,7 @@ async def test_amounts_of_memory_are_as_people_write_them(chromium):
 
 
 async def test_bytes_of_large_values_are_in_the_list_of_workers(chromium):
-    with anyio.fail_after(LONG_S):
+    with anyio.fail_after(LIMIT_S):
         async with Executor(local=Cores(1), dashboard=True) as executor, browsing(chromium) as browser:
             page = await browser.open(executor.dashboard)
             await shown(page, "/workers")
@@ -124,14 +133,14 @@ async def test_bytes_of_large_values_are_in_the_list_of_workers(chromium):
             await wait(large_)
             await page.wait_for_selector(".head .note:has-text('large values: 5.0 MiB in memory, – on disk')")
             titles = await page.locator(".table .th > *").all_inner_texts()
-            cells = await page.locator(".table .tb .tr > *").all_inner_texts()
-            assert dict(zip(titles, cells, strict=True))["Stored"] == "5.0 MiB"
+            stored = page.locator(f".table .tb .tr > * >> nth={titles.index('Stored')}")
+            await until(lambda: reads(stored, "5.0 MiB"))  # rows are drawn anew after the total
             assert browser.said == []
             del large_
 
 
 async def test_a_link_opens_one_browser_whose_cookie_no_script_sees(chromium):
-    with anyio.fail_after(LONG_S):
+    with anyio.fail_after(LIMIT_S):
         async with Executor(local=Cores(1), dashboard=True) as executor:
             link = executor.dashboard
             async with browsing(chromium) as browser, browsing(chromium) as other:
@@ -159,7 +168,7 @@ async def test_names_errors_and_logs_with_markup_are_text_and_scripts_of_others_
         raise ValueError("<script>window.broken='error'</script>")
 
     rude.__name__ = rude.__qualname__ = name
-    with anyio.fail_after(LONG_S):
+    with anyio.fail_after(LIMIT_S):
         async with Executor(local=Cores(1), dashboard=True) as executor, browsing(chromium) as browser:
             await gather([(delayed(rude) @ Cores(1))()], return_exceptions=True)
             page = await browser.open(executor.dashboard)
@@ -176,7 +185,7 @@ async def test_names_errors_and_logs_with_markup_are_text_and_scripts_of_others_
 
 
 async def test_which_jobs_failed_why_and_where_is_a_search_and_two_clicks_away(chromium):
-    with anyio.fail_after(LONG_S):
+    with anyio.fail_after(LIMIT_S):
         async with busy() as executor, browsing(chromium) as browser:
             page = await browser.open(executor.dashboard)
             await page.click("nav >> text=History")
@@ -196,7 +205,7 @@ async def test_which_jobs_failed_why_and_where_is_a_search_and_two_clicks_away(c
 
 
 async def test_failures_are_counted_by_reason_and_lead_to_their_jobs(chromium):
-    with anyio.fail_after(LONG_S):
+    with anyio.fail_after(LIMIT_S):
         async with busy() as executor, browsing(chromium) as browser:
             page = await browser.open(executor.dashboard)
             await page.click("a[aria-labelledby^=failed]:has-text('8')")
@@ -217,7 +226,7 @@ async def test_failures_are_counted_by_reason_and_lead_to_their_jobs(chromium):
 
 
 async def test_at_any_width_usage_has_all_figures_and_says_why_nothing_is_suggested(chromium):
-    with anyio.fail_after(LONG_S):
+    with anyio.fail_after(LIMIT_S):
         async with busy() as executor, browsing(chromium) as browser:
             page = await browser.open(executor.dashboard)
             for width in (1600, 1024, 700, 390):
@@ -227,13 +236,23 @@ async def test_at_any_width_usage_has_all_figures_and_says_why_nothing_is_sugges
                 text = await page.inner_text(".table")
                 titles = ("Function", "Ended", "Asked for", "Cores busy", "Peak memory", "Ran")
                 assert all(title in text for title in titles), (width, text)
-                assert "it takes 3 jobs that ran for 0.1 s or longer, none did" in text
+                # Of `rare`, which ran twice: on a busy machine any job may run for longer.
+                assert re.search("it takes 3 jobs that ran for 0.1 s or longer, (none|[12]) did", text), (width, text)
             await page.click("button:has-text('Refresh')")
             await shown(page, "/history")
             await page.wait_for_selector("text=Without room at this width: Waited, Memory, Tries, Ended")
             await page.set_viewport_size({"width": 1600, "height": 800})
             await page.wait_for_selector("text=Without room", state="hidden")
             assert browser.said == []
+
+
+async def at_its_end(route):
+    """Answer as in the moment in which the last job of the timeline has ended, which is its right edge."""
+    answered = await route.fetch()
+    line = await answered.json()
+    late = min((bar[4] - bar[5] for bar in line["bars"]), default=0)
+    bars = [[*bar[:4], bar[4] - late, *bar[5:]] for bar in line["bars"]]
+    await route.fulfill(response=answered, json=line | {"at": line["at"] - late, "bars": bars})
 
 
 async def test_on_a_timeline_failures_are_seen_however_short_they_were(chromium):
@@ -248,7 +267,7 @@ async def test_on_a_timeline_failures_are_seen_however_short_they_were(chromium)
         for (let at = 0; at < data.length; at += 4) found += data[at] === r && data[at + 1] === g && data[at + 2] === b;
         return found;
     }"""
-    with anyio.fail_after(LONG_S):
+    with anyio.fail_after(LIMIT_S):
         async with Executor(local=Cores(1), dashboard=True, on_failure="continue") as executor:
             await gather([(quick @ Cores(1))(x) for x in (1, 2, 3)])
             async with browsing(chromium) as browser:
@@ -256,6 +275,7 @@ async def test_on_a_timeline_failures_are_seen_however_short_they_were(chromium)
                 await shown(page, "/timeline")
                 await page.wait_for_selector("text=3 attempts that ended")
                 assert await page.evaluate(of_failures) == 0
+                await page.route("**/api/timeline?*", at_its_end)
                 await gather([(quick @ Cores(1))(4)], return_exceptions=True)
                 await page.wait_for_selector("text=4 attempts that ended")
                 assert await page.evaluate(of_failures) > 20, (
@@ -271,7 +291,7 @@ async def again(path):
 
 
 async def test_a_job_that_has_ended_shows_each_attempt_and_its_receipt(chromium, tmp_path):
-    with anyio.fail_after(LONG_S):
+    with anyio.fail_after(LIMIT_S):
         async with Executor(local=Cores(1), dashboard=True) as executor, browsing(chromium) as browser:
             await (again @ Cores(1))(tmp_path / "tried")
             page = await browser.open(executor.dashboard)
@@ -285,7 +305,7 @@ async def test_a_job_that_has_ended_shows_each_attempt_and_its_receipt(chromium,
 
 
 async def test_all_is_reached_by_keys(chromium):
-    with anyio.fail_after(LONG_S):
+    with anyio.fail_after(LIMIT_S):
         async with busy() as executor, browsing(chromium, reduced_motion="reduce") as browser:
             page = await browser.open(executor.dashboard)
             await shown(page, "/")
@@ -313,7 +333,7 @@ async def test_all_is_reached_by_keys(chromium):
 
 
 async def test_a_head_that_dies_is_told_on_the_open_page_which_goes_on_with_the_next(chromium, tmp_path):
-    with anyio.fail_after(LONG_S):
+    with anyio.fail_after(LIMIT_S):
         address = f"unix://{tmp_path}/head.sock"
         dashboard = Dashboard(lambda: call(address))
         async with anyio.create_task_group() as tasks:
@@ -338,7 +358,7 @@ async def test_a_page_that_nobody_sees_is_sent_nothing(chromium):
         "state => { Object.defineProperty(document, 'hidden', {get: () => state, configurable: true});"
         "document.dispatchEvent(new Event('visibilitychange')); }"
     )
-    with anyio.fail_after(LONG_S):
+    with anyio.fail_after(LIMIT_S):
         async with Executor(local=Cores(1), listen=None) as executor:
             dashboard = Dashboard(_viewer(executor))
             async with anyio.create_task_group() as tasks:
@@ -363,7 +383,7 @@ def _viewer(executor):
 
 async def test_of_100_000_jobs_a_page_has_few_elements_and_reaches_the_last_loaded(chromium):
     GATES.update(a=anyio.Event())
-    with anyio.fail_after(LONG_S):
+    with anyio.fail_after(LIMIT_S):
         async with Executor(local=Cores(2), dashboard=True) as executor, browsing(chromium) as browser:
             wants_ = [start((held @ Cores(1))("a")) for _ in range(100_000)]
             page = await browser.open(executor.dashboard)
@@ -386,7 +406,7 @@ async def test_of_100_000_jobs_a_page_has_few_elements_and_reaches_the_last_load
 
 
 async def test_thousands_of_slots_are_one_canvas_with_keys_and_words(chromium):
-    with anyio.fail_after(LONG_S):
+    with anyio.fail_after(LIMIT_S):
         GATES.update(a=anyio.Event())
         offer = grainlike.parse("cores=[" + ",".join(map(str, range(4800))) + "]")
         async with Executor(local=offer, dashboard=True) as executor, browsing(chromium) as browser:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from limits import LIMIT_S
 from ports import free_port
 from waiting import until_blocking
 
@@ -80,6 +81,8 @@ def _dask() -> Iterator[Engine]:
 @contextmanager
 def _dask_scheduler() -> Iterator[Engine]:
     """A scheduler and workers that somebody else started, in processes of their own."""
+    from distributed import Client
+
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         port = free_port()
@@ -92,6 +95,8 @@ def _dask_scheduler() -> Iterator[Engine]:
             worker = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "2", *common]
             worker += ["--resources", "cores=2 memory=1000 foo=1", "--name", f"w{number}", "--local-directory", folder]
             stack.enter_context(running(worker, folder))
+        with Client(address, timeout=LIMIT_S, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=LIMIT_S)  # a backend waits for less long, and for one
         counts = frozenset({"cores", "memory", "foo"})
         yield Engine("dask, by address", lambda: DaskBackend(address), counts, frozenset({"timeouts"}))
 
@@ -102,21 +107,40 @@ def _ray() -> Iterator[Engine]:
 
     os.environ["RAY_AUTH_MODE"] = "disabled"
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    os.environ["RAY_memory_monitor_refresh_ms"] = "0"  # noqa: SIM112 - else it ends tasks where others take the memory
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        ray.init(
-            num_cpus=4,
-            num_gpus=2,  # logical: Ray counts them, and shows their numbers
-            resources={"foo": 2},
-            include_dashboard=False,
-            log_to_driver=False,
-            _node_ip_address="127.0.0.1",
-            _temp_dir=folder,
-        )
+        options = {
+            "num_cpus": 4,
+            "num_gpus": 2,  # logical: Ray counts them, and shows their numbers
+            "resources": {"foo": 2},
+            "include_dashboard": False,
+            "log_to_driver": False,
+            "_node_ip_address": "127.0.0.1",
+            "_temp_dir": folder,
+        }
         try:
+            _start_ray(options)
             counts = frozenset({"cores", "memory", "gpus", "foo"})
             yield Engine("ray", RayBackend, counts, frozenset({"timeouts", "cancelled"}))
         finally:
             ray.shutdown()
+
+
+def _start_ray(options: dict[str, Any]) -> None:
+    """Start Ray, again where it says that its daemons took longer than 30 s, which no option changes."""
+    import ray
+
+    def started() -> bool:
+        try:
+            ray.init(**options)
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+            ray.shutdown()
+            return False
+        return True
+
+    until_blocking(started)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from engine_stands import ENGINES, ROOT, redis
+from limits import LIMIT_S
 from waiting import until
 
 from grainlike import CeleryBackend, Cores, DaskBackend, Executor, GPUs, Memory, RayBackend, Resource, Token
@@ -103,6 +104,6 @@ def test_the_tutorials_pipeline_runs_there_by_changing_one_line(name, tmp_path):
     paths = os.pathsep.join([str(ROOT), str(ROOT / "worker")])
     environment = {**os.environ, "PYTHONPATH": paths, "HOME": str(tmp_path)}
     done = subprocess.run(
-        program, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        program, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     assert done.stdout == f"{name}: 7 succeeded in 6 jobs, the best model is right for 99 %\n", done.stderr

@@ -141,6 +141,19 @@ async def again(path):
         raise ValueError("once")
 
 
+async def test_a_timeline_ends_after_its_attempts_which_have_numbers(tmp_path):
+    """Also where no update has come yet, for which a page must be open."""
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(local=Cores(1), dashboard=True) as executor, opened(executor) as browser:
+            await (again @ Cores(1))(tmp_path / "tried")
+            line = await answer(browser, "/api/timeline")
+            assert [(line["outcomes"][bar[6]], bar[7], bar[8]) for bar in line["bars"]] == [
+                ("failed", 1, 1),
+                ("succeeded", 1, 2),
+            ]
+            assert all(ago >= ran - 0.001 for *_, ago, ran, _, _, _ in line["bars"]), line
+
+
 async def test_one_job_has_its_parent_its_children_its_attempts_and_its_log(tmp_path):
     GATES.update(child=anyio.Event())
     with anyio.fail_after(LIMIT_S):

@@ -29,6 +29,7 @@ from grainlike.adapters import GrainlikePool, register_joblib
 from grainlike.adapters._future import here
 from grainlike.adapters._joblib import GrainlikeBackend
 from grainlike.adapters._kept import close_kept
+from grainlike.errors import JobCancelledError
 from grainlike.subprocesses import open_core_locks
 
 register_joblib()
@@ -327,3 +328,35 @@ def test_error_of_the_iterator_comes_when_both_threads_hand_in_calls(
     monkeypatch.setattr(Parallel, "dispatch_next", look)
     with pytest.raises(ValueError, match="the iterator's own"):
         parallel(calls())
+
+
+def test_batches_of_a_call_that_has_failed_end_nothing_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """joblib forgets the failure before it tells its calls apart; the end of a batch is heard of between the two."""
+    fifo, told = tmp_path / "fifo", tmp_path / "pid"
+    os.mkfifo(fifo)
+    begun, heard = threading.Event(), threading.Event()
+    forget, say_done = Parallel._reset_run_tracking, GrainlikeBackend._say_done
+
+    def forget_and_wait(parallel: Parallel) -> None:
+        forget(parallel)
+        if told.exists():
+            begun.set()
+            assert heard.wait(LIMIT_S)
+
+    def say_then(backend: GrainlikeBackend, *args: object) -> None:
+        if isinstance(args[-1].exception(), JobCancelledError):  # type: ignore[attr-defined]
+            begun.wait(LIMIT_S)
+            say_done(backend, *args)
+            heard.set()
+        else:
+            say_done(backend, *args)
+
+    monkeypatch.setattr(Parallel, "_reset_run_tracking", forget_and_wait)
+    monkeypatch.setattr(GrainlikeBackend, "_say_done", say_then)
+    with Parallel(n_jobs=2, backend="grainlike", local=Cores([0, 1])) as parallel:
+        with pytest.raises(ValueError, match="on purpose"):
+            parallel([later(hold)(str(fifo)), later(fail_beside)(str(fifo), str(told))])
+        assert parallel(later(square)(x) for x in range(9)) == [x * x for x in range(9)]
+    close_kept()

@@ -7,6 +7,7 @@ import { again, ask } from "./live.js";
 const LANE = 18;
 const AXIS = 26;
 const LEAST_BAD = 6;
+const WEDGE = 8;
 const MOST_BARS = 20_000;
 const STEPS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400];
 const LEGEND = 12;
@@ -98,19 +99,18 @@ class Chart {
     this.now = found.at;
     this.at = performance.now();
     this.gap ||= found.more;
-    const bars = found.bars.map(([worker, name, cores, gpus, ago, ran, outcome, job]) => ({
-      worker: found.workers[worker], fn: name, name: found.names[name], cores, gpus, began: found.at - ago, ended: found.at - ago + ran, outcome: outcome < 0 ? "running" : found.outcomes[outcome], job,
+    const bars = found.bars.map(([worker, name, cores, gpus, ago, ran, outcome, job, attempt]) => ({
+      worker: found.workers[worker], fn: name, name: found.names[name], cores, gpus, began: found.at - ago, ended: found.at - ago + ran, outcome: outcome < 0 ? "running" : found.outcomes[outcome], job, key: `${job}:${attempt}`,
     }));
     this.running = bars.filter((bar) => bar.outcome === "running");
     for (const bar of bars) {
-      const key = `${bar.job}:${bar.began.toFixed(1)}`;
-      if (bar.outcome === "running" || this.seen.has(key)) continue;
-      this.seen.add(key);
+      if (bar.outcome === "running" || this.seen.has(bar.key)) continue;
+      this.seen.add(bar.key);
       this.bars.push(bar);
       this.since = Math.max(this.since, bar.ended);
     }
     this.bars.sort((a, b) => a.ended - b.ended);
-    for (const old of this.bars.splice(0, Math.max(0, this.bars.length - MOST_BARS))) this.seen.delete(`${old.job}:${old.began.toFixed(1)}`);
+    for (const old of this.bars.splice(0, Math.max(0, this.bars.length - MOST_BARS))) this.seen.delete(old.key);
     this.#lay();
     this.paint();
   }
@@ -161,7 +161,8 @@ class Chart {
     // Failed ones last, and never too narrow to be seen between others.
     const drawn = [...this.bars, ...running].filter((bar) => bar.ended >= began && bar.began <= end);
     for (const bar of [...drawn.filter((one) => !isBad(one)), ...drawn.filter(isBad)]) {
-      const x = left + (bar.began - began) * scale, w = Math.max(isBad(bar) ? LEAST_BAD : 1, (bar.ended - bar.began) * scale - 0.5);
+      const at = left + (bar.began - began) * scale, w = Math.max(isBad(bar) ? LEAST_BAD : 1, (bar.ended - bar.began) * scale - 0.5);
+      const x = isBad(bar) ? Math.min(at, width - WEDGE) : at; // one that has just failed is not behind the edge
       for (const key of bar.keys) {
         const y = AXIS + this.lanes.get(`${bar.worker}\n${key}`) * LANE - this.top;
         if (y < AXIS - LANE || y > height) continue;
@@ -366,8 +367,8 @@ function failedMark(context, colour, x, y, w) {
   context.strokeRect(x + 0.5, top + 0.5, Math.max(1, w - 1), height - 1);
   context.beginPath();
   context.moveTo(x, y);
-  context.lineTo(x + 8, y);
-  context.lineTo(x + 4, y + 8);
+  context.lineTo(x + WEDGE, y);
+  context.lineTo(x + WEDGE / 2, y + WEDGE);
   context.fill();
 }
 

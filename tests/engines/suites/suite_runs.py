@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from limits import LIMIT_S
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 
-TEST_LIMIT_S = 60
+TEST_LIMIT_S = int(LIMIT_S)
 """How long one test may take."""
 
 SUITE_LIMIT_S = 900
