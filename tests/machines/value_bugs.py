@@ -257,7 +257,7 @@ VALUE_BUGS: tuple[Bug, ...] = (
     _bug(
         "answer_before_replicas_are_there",
         "whoever asked for replicas hears so when they are asked for",
-        (_REPLICATION, "        return not chosen\n", "        return True\n"),
+        (_REPLICATION, "        return not (coming or chosen or ", "        return True or ("),
     ),
     _bug(
         "one_replica_too_few",

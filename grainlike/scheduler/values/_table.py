@@ -35,6 +35,7 @@ class ValueTable:
         moved: values with several replicas, now or before, whose replicas have changed since the last `settle`.
         stored: bytes of the values that each worker has which has any.
         single: values that one unfinished job needs.
+        cramped: values of which a further replica waits for room.
         crowded: workers that have more than `CROWDED_PERCENT` of what they may keep.
         spare: the replicas that each worker may give up which has any, with their sizes, by value.
         primaries: the others, of workers where a job was without room.
@@ -45,25 +46,8 @@ class ValueTable:
     """
 
     __slots__ = (
-        "_workers",
-        "bare",
-        "crowded",
-        "drops",
-        "ended",
-        "filled",
-        "forgotten",
-        "freed",
-        "idle",
-        "moved",
-        "parked",
-        "placed",
-        "primaries",
-        "single",
-        "spare",
-        "stirred",
-        "stored",
-        "unwanted",
-        "values",
+        "_workers", "bare", "cramped", "crowded", "drops", "ended", "filled", "forgotten", "freed", "idle", "moved",
+        "parked", "placed", "primaries", "single", "spare", "stirred", "stored", "unwanted", "values",
     )  # fmt: skip
 
     def __init__(self, workers: dict[int, WorkerState]) -> None:
@@ -78,6 +62,7 @@ class ValueTable:
         self.spare: dict[int, dict[int, int]] = {}
         self.primaries = Primaries()
         self.single: dict[int, ValueState] = {}
+        self.cramped: dict[int, ValueState] = {}
         self.crowded: dict[int, WorkerState] = {}
         self.placed: list[int] = []
         self.filled: dict[int, None] = {}
@@ -350,6 +335,11 @@ class ValueTable:
         if stored:
             self.stored[worker] = stored
         self.look_at_room(worker)
+        self.note_room()
+
+    def note_room(self) -> None:
+        """Have values looked at before the turn ends that wait for room: some worker may have more."""
+        self.stirred |= bool(self.cramped)
 
     def look_at_room(self, number: int) -> None:
         """Record whether a worker is crowded, as what it has, or may keep, has changed."""

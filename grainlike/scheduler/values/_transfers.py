@@ -121,6 +121,7 @@ class Transfers:
             self.turned.append(data.target)
         self.wait_no_more(job)
         data.target, data.claim = 0, ()
+        self.table.note_room()
 
     def wait_no_more(self, job: HeadJob) -> None:
         """Let a job wait for no copy any more, as it lacks none, or goes elsewhere."""
@@ -197,6 +198,7 @@ class Transfers:
         self.coming[transfer.target] -= transfer.size
         if not self.coming[transfer.target]:
             del self.coming[transfer.target]
+        self.table.note_room()
 
     def start(self, now: float, out: list[HeadAction]) -> None:
         """Start what may go now, the oldest job's first."""
