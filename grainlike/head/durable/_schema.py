@@ -142,6 +142,7 @@ _MOVES = Conversion(
             moved={},
             spare={},
             single={},
+            bound={},
             cramped={},
             crowded={},
             freed=[],

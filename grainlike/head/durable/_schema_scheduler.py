@@ -138,8 +138,8 @@ CopyReader scheduler.values._records.CopyReader: cls fn own
 ValueState scheduler.values._records.ValueState: age asked attempt cls copies durable first_to fn givers heirs id
     inputs is_kept last maker origin own owned recomputed replicas size unreached users why
 ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began direct is_safety jobs size source target value weight
-ValueTable scheduler.values._table.ValueTable: _workers bare cramped crowded drops ended filled forgotten freed idle
-    moved parked placed primaries single spare stirred stored unwanted values
+ValueTable scheduler.values._table.ValueTable: _workers bare bound cramped crowded drops ended filled forgotten freed
+    idle moved parked placed primaries single spare stirred stored unwanted values
 Spares scheduler.values._spares.Spares: _leaving _overdrafts _table _told
 Consumers scheduler.planning._consumers.Consumers: _active _rooms _start_on _table
 Overdrafts scheduler.values._overdrafts.Overdrafts: _leaving _table _transfers _workers workers

@@ -1,4 +1,7 @@
-"""Spare replicas: those that a value has beside the ones that are kept, which their workers may give up for room."""
+"""Spare replicas: those that a value has beside the ones that are kept, which their workers may give up for room.
+
+A worker is not told so of one that waits there for a job: it knows nothing of that job until it starts.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ class Spares:
         self._table = table
         self._leaving = leaving
         self._overdrafts = overdrafts
-        self._told: dict[int, tuple[int, tuple[int, ...]]] = {}
-        """Attempt of each value of which some replicas are spare, and the workers that were told so."""
+        self._told: dict[int, tuple[int, tuple[int, ...], tuple[int, ...]]] = {}
+        """Attempt of each value of which some replicas are spare, the workers that have these, and those told so."""
 
     def tell(self, out: list[HeadAction]) -> None:
         """Tell which replicas are spare from now on, and which no longer, of the values whose replicas have changed."""
@@ -30,15 +33,16 @@ class Spares:
         rows: dict[tuple[int, bool], list[ValueState]] = {}
         for value in moved.values():
             spare = self._spare(value)
-            attempt, before = self._told.pop(value.id, (value.attempt, ()))
+            told = self._to_tell(value, spare)
+            attempt, before, heard = self._told.pop(value.id, (value.attempt, (), ()))
             self._index(value, before, spare)
             if attempt != value.attempt:
-                before = ()
+                heard = ()
             if spare:
-                self._told[value.id] = value.attempt, spare
+                self._told[value.id] = value.attempt, spare, told
             for worker in value.replicas:
-                if (worker in spare) != (worker in before):
-                    rows.setdefault((worker, worker in spare), []).append(value)
+                if (worker in told) != (worker in heard):
+                    rows.setdefault((worker, worker in told), []).append(value)
         for (worker, is_spare), values in rows.items():
             columns = [value.id for value in values], [value.attempt for value in values]
             out.append(ReplicasSpared(worker, *columns, is_spare))
@@ -68,11 +72,14 @@ class Spares:
         kept = staying[: value.copies]
         return tuple(worker for worker in value.replicas if worker not in kept)
 
+    def _to_tell(self, value: ValueState, spare: tuple[int, ...]) -> tuple[int, ...]:
+        """Return those of the workers with a spare replica of a value to which no job is on its way that needs it."""
+        return tuple(worker for worker in spare if (value.id, worker) not in self._table.bound)
+
     def check(self) -> None:
         """Raise `AssertionError` unless each worker was told what is so. For tests: walks over all."""
-        found = {
-            value.id: (value.attempt, spare) for value in self._table.values.values() if (spare := self._spare(value))
-        }
+        spares = ((value, self._spare(value)) for value in self._table.values.values())
+        found = {value.id: (value.attempt, spare, self._to_tell(value, spare)) for value, spare in spares if spare}
         assert found == self._told, "other replicas are spare than was told"
         here = {(worker, value) for worker, values in self._table.spare.items() for value in values}
-        assert here == {(worker, value) for value, (_, spare) in found.items() for worker in spare}
+        assert here == {(worker, value) for value, (_, spare, _) in found.items() for worker in spare}

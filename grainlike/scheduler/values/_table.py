@@ -35,6 +35,7 @@ class ValueTable:
         moved: values with several replicas, now or before, whose replicas have changed since the last `settle`.
         stored: bytes of the values that each worker has which has any.
         single: values that one unfinished job needs.
+        bound: number of jobs on their way to a worker that need a value, by value and worker.
         cramped: values of which a further replica waits for room.
         crowded: workers that have more than `CROWDED_PERCENT` of what they may keep.
         spare: the replicas that each worker may give up which has any, with their sizes, by value.
@@ -46,8 +47,8 @@ class ValueTable:
     """
 
     __slots__ = (
-        "_workers", "bare", "cramped", "crowded", "drops", "ended", "filled", "forgotten", "freed", "idle", "moved",
-        "parked", "placed", "primaries", "single", "spare", "stirred", "stored", "unwanted", "values",
+        "_workers", "bare", "bound", "cramped", "crowded", "drops", "ended", "filled", "forgotten", "freed", "idle",
+        "moved", "parked", "placed", "primaries", "single", "spare", "stirred", "stored", "unwanted", "values",
     )  # fmt: skip
 
     def __init__(self, workers: dict[int, WorkerState]) -> None:
@@ -62,6 +63,7 @@ class ValueTable:
         self.spare: dict[int, dict[int, int]] = {}
         self.primaries = Primaries()
         self.single: dict[int, ValueState] = {}
+        self.bound: dict[tuple[int, int], int] = {}
         self.cramped: dict[int, ValueState] = {}
         self.crowded: dict[int, WorkerState] = {}
         self.placed: list[int] = []
@@ -328,6 +330,22 @@ class ValueTable:
         if len(value.replicas) > 1:
             self.moved[value.id] = value
             self.stirred = True
+
+    def bind(self, value: ValueState, worker: int) -> None:
+        """Record that a job is on its way to a worker that needs a value."""
+        key = value.id, worker
+        self.bound[key] = self.bound.get(key, 0) + 1
+        if self.bound[key] == 1:
+            self.shift(value)
+
+    def unbind(self, value: ValueState, worker: int) -> None:
+        """Record that such a job has started there, goes elsewhere or has ended."""
+        key = value.id, worker
+        count = self.bound.pop(key, 1) - 1
+        if count:
+            self.bound[key] = count
+        else:
+            self.shift(value)
 
     def _count(self, worker: int, size: int) -> None:
         self.filled[worker] = None
