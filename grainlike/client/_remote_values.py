@@ -203,6 +203,10 @@ class RemoteValues:
         """Return why a value can never be made again, as far as the head has told: to whoever needed it."""
         return self._lost.get(value, "")
 
+    def why_few(self, value: int) -> str:  # noqa: ARG002 - as where the head is in this process
+        """Return an empty text: the head warns of replicas for which there is no room."""
+        return ""
+
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted, as far as the head has told."""
         return tuple(sorted(self._workers.get(value, ())))

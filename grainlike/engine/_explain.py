@@ -58,6 +58,9 @@ def value_words(node: Node, again: str = "") -> str:
     words = f"Its value, {value.size:,} bytes, {place}"
     if value.copy:
         words += f" A copy of it was written to {value.copy}."
+    few = value.fetcher.why_few(value.id)
+    if few:
+        words += f" It has fewer replicas than it is to have: {few}."
     count = 0 if node.record is None else node.record.recomputed
     if not count:
         return words

@@ -76,6 +76,12 @@ class ValueSource(Protocol):
         """Return why a value is at no worker and can never be made again; empty where it is, or can be."""
         ...
 
+    def why_few(self, value: int) -> str:
+        """Return for which replicas of a value there is no room; empty where it has those that it is to have, or where
+        that is told by a warning alone.
+        """
+        ...
+
 
 class Fetch:
     """Wait for the bytes of some values, or for replicas of them. `done` is called once, when all are here or one is
@@ -281,6 +287,10 @@ class Fetcher:
     def why_lost(self, value: int) -> str:
         """Return why a value is at no worker and can never be made again; empty where it is, or can be."""
         return _CLOSED if self.source is None else self.source.why_lost(value)
+
+    def why_few(self, value: int) -> str:
+        """Return for which replicas of a value there is no room; empty where it has those that it is to have."""
+        return "" if self.source is None else self.source.why_few(value)
 
     async def wait(self, node: Node) -> Any:
         """Fetch the outcome of a node that has finished, and return it; see `fetch`.

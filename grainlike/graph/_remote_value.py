@@ -42,6 +42,10 @@ class ValueFetcher(Protocol):
         """Return why a value is at no worker and can never be made again; empty where it is, or can be."""
         ...
 
+    def why_few(self, value: int) -> str:
+        """Return for which replicas of a value there is no room; empty where it has those that it is to have."""
+        ...
+
     async def wait(self, node: Any) -> Any:
         """Fetch the outcome of a node that has finished, and return it."""
 

@@ -47,6 +47,7 @@ from grainlike.scheduler import (
     ReleaseWorker,
     ReplicasDropped,
     ReplicasSpared,
+    ReplicasUnfit,
     ReplicationReached,
     RetractJobs,
     ShapesForgotten,
@@ -169,6 +170,8 @@ class ActionExecutor:
                 self._values.freed(action.values)
             case ReplicasSpared(worker=worker, values=values, attempts=attempts, is_spare=is_spare):
                 self._post(worker, SpareReplicas(values, attempts, is_spare))
+            case ReplicasUnfit():
+                self._few_replicas(action)
             case ReplicationReached():
                 self._values.replicated(action.values)
             case ReleaseWorker():
@@ -338,6 +341,14 @@ class ActionExecutor:
         words = f"{name} (job {action.jobs[0]}) waits for a worker with a larger store: {action.why}"
         logger.warning("%s", words)
         self._tell_clients(action.jobs[0], words)
+
+    def _few_replicas(self, action: ReplicasUnfit) -> None:
+        """Warn that a value has fewer replicas than it is to have; warn the client that owns it, too."""
+        ended = self._history.find(action.value)
+        whose = f"value {action.value}" if ended is None else f"the value of {ended.name} (job {action.value})"
+        words = f"{whose} has fewer replicas than it is to have, until a worker with a larger store joins: {action.why}"
+        logger.warning("%s", words)
+        self._values.clients.warn(action.value, words)
 
     def _deadlocked(self, action: JobsDeadlocked) -> None:
         why = why_stuck(action.deadlock, self._state.jobs)

@@ -37,10 +37,12 @@ async def replicate(
 
     It starts what has not been started, and returns when all have ended and there are as many replicas as were asked
     for, or as there are workers that may have one. From then on they are made good when a worker goes, as long as
-    something needs the value. The larger of two numbers that were asked for one value counts. Of a small value, and of
-    one that only the program has, nothing is done: no worker can lose it. An operator, or a part of a call with
-    `nout=`, that no job has needed is such a value: it is taken in the program, after a fetch of the whole. Ask for
-    replicas of the whole instead, or begin a job that needs the part before. Of `gather`, the values in it are meant.
+    something needs the value. A worker whose store could never hold it counts as none, of which a warning tells; where
+    there is no room now, it waits for that, and `explain` of the value says so. The larger of two numbers that were
+    asked for one value counts. Of a small value, and of one that only the program has, nothing is done: no worker can
+    lose it. An operator, or a part of a call with `nout=`, that no job has needed is such a value: it is taken in the
+    program, after a fetch of the whole. Ask for replicas of the whole instead, or begin a job that needs the part
+    before. Of `gather`, the values in it are meant.
 
     With `to` a job of one core (or, where its request has none, of the request of the call that made the value) writes
     the value to a file below that URL, by fsspec, and another reads it back; it returns when what was read is right. No

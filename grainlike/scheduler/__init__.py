@@ -84,6 +84,7 @@ if TYPE_CHECKING:
         ReplicasFailed,
         ReplicasGone,
         ReplicasSpared,
+        ReplicasUnfit,
         ReplicationAsked,
         ReplicationReached,
         ValuesForgotten,
@@ -184,6 +185,7 @@ __all__ = [
     "ReplicasFailed",
     "ReplicasGone",
     "ReplicasSpared",
+    "ReplicasUnfit",
     "ReplicationAsked",
     "ReplicationReached",
     "ResumeJob",
@@ -252,8 +254,8 @@ _NAMES = {
     "_value_events": """
         PROGRAM CopiesLost CopyMade FetchReplicas GiveValues InputsLost InputsTravel InputsUnfit JobsRevived
         LineageDropped OwnValuesAdded OwnValuesFreed OwnValuesLost ReplicasArrived ReplicasDropped ReplicasFailed
-        ReplicasGone ReplicasSpared ReplicationAsked ReplicationReached ValuesForgotten ValuesGiven ValuesLost
-        ValuesReleased ValuesWanted
+        ReplicasGone ReplicasSpared ReplicasUnfit ReplicationAsked ReplicationReached ValuesForgotten ValuesGiven
+        ValuesLost ValuesReleased ValuesWanted
     """,
     "_workers": "WorkerState",
     "node._events": """

@@ -16,6 +16,7 @@ from grainlike.scheduler._value_events import (
     OwnValuesFreed,
     ReplicasDropped,
     ReplicasSpared,
+    ReplicasUnfit,
     ReplicationReached,
     ValueEvent,
     ValuesForgotten,
@@ -447,6 +448,7 @@ HeadAction = (
     | GiveValues
     | ReplicasDropped
     | ReplicasSpared
+    | ReplicasUnfit
     | ReplicationReached
     | ReleaseWorker
     | CopiesLost

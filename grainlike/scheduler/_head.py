@@ -269,9 +269,10 @@ class HeadScheduler:
         """Bytes of the largest value that the store of some worker could hold."""
         return self._state.transfers.rooms.largest()
 
-    def why_lost(self, value: int) -> str:
-        """Return why a value has no replica and can never be made again; empty where it has one, or can be."""
-        return self._values.why_lost(value)
+    @property
+    def values(self) -> Values:
+        """Values that stay at workers."""
+        return self._values
 
     def pace(self, fn: int) -> float | None:
         """Return the mean seconds of a function whose jobs are known to be tiny and never to wait, else None."""
@@ -582,7 +583,6 @@ class HeadScheduler:
                 for job in live:
                     self._state.drop(job)
                 out.append(JobsUnsatisfiable([job.id for job in live], self.why_never(cls.request)))
-
         if self._state.values.values:
             self._values.misfits.doubt()
             for job in [job for job in self.jobs.values() if job.state is JobState.MOVING]:

@@ -74,19 +74,8 @@ class HeadJob:
     """
 
     __slots__ = (
-        "age",
-        "attempt",
-        "cancelled",
-        "cls",
-        "fn",
-        "id",
-        "own",
-        "rare",
-        "sent",
-        "shape",
-        "state",
-        "worker",
-    )
+        "age", "attempt", "cancelled", "cls", "fn", "id", "own", "rare", "sent", "shape", "state", "worker",
+    )  # fmt: skip
 
     def __init__(self, job: int, cls: RequestClass, fn: HeadFunction, parent: HeadJob | None = None) -> None:
         self.id: int = job
@@ -277,25 +266,9 @@ class Shape:
     """
 
     __slots__ = (
-        "group",
-        "id",
-        "isolate",
-        "limits",
-        "may_be_ahead",
-        "nodes",
-        "plain",
-        "rates",
-        "rationed",
-        "request",
-        "share",
-        "tokens",
-        "units",
-        "users",
-        "varied",
-        "walltime",
-        "walltime_soft",
-        "with_inputs",
-    )
+        "group", "id", "isolate", "limits", "may_be_ahead", "nodes", "plain", "rates", "rationed", "request", "share",
+        "tokens", "units", "users", "varied", "walltime", "walltime_soft", "with_inputs",
+    )  # fmt: skip
 
     def __init__(self, shape: int, request: Request, group: RunTimes | None, *, isolate: bool) -> None:
         self.id: int = shape
@@ -415,35 +388,10 @@ class RequestClass:
     """
 
     __slots__ = (
-        "aged",
-        "blocked_job",
-        "blocked_since",
-        "claim",
-        "client",
-        "could_since",
-        "early",
-        "entry",
-        "id",
-        "in_order",
-        "is_simple",
-        "isolate",
-        "kind",
-        "may_be_ahead",
-        "names",
-        "near",
-        "needs",
-        "passed_since",
-        "place",
-        "priority",
-        "queue",
-        "request",
-        "root",
-        "shapes",
-        "timed",
-        "visits",
-        "warned",
-        "wide_on",
-    )
+        "aged", "blocked_job", "blocked_since", "claim", "client", "could_since", "early", "entry", "id", "in_order",
+        "is_simple", "isolate", "kind", "may_be_ahead", "names", "near", "needs", "passed_since", "place", "priority",
+        "queue", "request", "root", "shapes", "timed", "visits", "warned", "wide_on",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -30,6 +30,7 @@ __all__ = [
     "ReplicasFailed",
     "ReplicasGone",
     "ReplicasSpared",
+    "ReplicasUnfit",
     "ReplicationAsked",
     "ReplicationReached",
     "ValueEvent",
@@ -236,6 +237,15 @@ class ReplicationReached(msgspec.Struct, frozen=True, gc=False):
     """
 
     values: list[int]
+
+
+class ReplicasUnfit(msgspec.Struct, frozen=True, gc=False):
+    """Fewer replicas of a value can be made than it is to have, as stores of workers are too small for it, because of
+    `why`: a warning, once per function, as a worker that joins might help.
+    """
+
+    value: int
+    why: str
 
 
 class InputsUnfit(msgspec.Struct, frozen=True, gc=False):

@@ -86,6 +86,7 @@ class WorkerEvents:
             return False
         worker.store = worker.store[0], 0
         self._books.values.look_at_room(worker.id)
+        self._values.replenish()
         return True
 
     def suspected(self, event: WorkerSuspected, now: float, out: list[HeadAction]) -> None:

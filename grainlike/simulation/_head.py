@@ -39,6 +39,7 @@ from grainlike.scheduler import (
     ReleaseWorker,
     ReplicasDropped,
     ReplicasSpared,
+    ReplicasUnfit,
     ReplicationReached,
     RetractJobs,
     ShapesForgotten,
@@ -343,7 +344,7 @@ class SimulatedHead:
                     self.witness.pending(action.jobs)
             case OwnValuesFreed():
                 self.values.freed(action)
-            case ValuesForgotten():
+            case ValuesForgotten() | ReplicasUnfit():
                 pass
 
     def _waiting(self, action: JobsPending) -> list[list[_Numbered]]:

@@ -257,7 +257,7 @@ VALUE_BUGS: tuple[Bug, ...] = (
     _bug(
         "answer_before_replicas_are_there",
         "whoever asked for replicas hears so when they are asked for",
-        (_REPLICATION, "        return not chosen\n", "        return True\n"),
+        (_REPLICATION, "        return not (coming or chosen or ", "        return True or ("),
     ),
     _bug(
         "one_replica_too_few",
@@ -290,7 +290,7 @@ VALUE_BUGS: tuple[Bug, ...] = (
     _bug(
         "spare_for_ever",
         "a replica that is the last one now stays spare",
-        (_SPARES, "(worker in spare) != (worker in before)", "(worker in spare) > (worker in before)"),
+        (_SPARES, "(worker in told) != (worker in heard)", "(worker in told) > (worker in heard)"),
     ),
     _bug(
         "give_away_to_those_who_leave",

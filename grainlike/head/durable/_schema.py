@@ -138,7 +138,17 @@ _MOVES = Conversion(
         "JobsRevived": _put(by_copy=False),
         "HeadFunction": _put(gives=0),
         "ValueTable": _put(
-            stored={}, moved={}, spare={}, single={}, crowded={}, freed=[], placed=[], primaries=Primaries(), filled={}
+            stored={},
+            moved={},
+            spare={},
+            single={},
+            bound={},
+            cramped={},
+            crowded={},
+            freed=[],
+            placed=[],
+            primaries=Primaries(),
+            filled={},
         ),
         "ChangeLog": _put(shifts=0),
         "Patience": _put(passed=[]),

@@ -94,6 +94,7 @@ ValuesForgotten scheduler._value_events.ValuesForgotten: values
 InputsLost scheduler._value_events.InputsLost: jobs value why
 InputsTravel scheduler._value_events.InputsTravel: jobs values others
 InputsUnfit scheduler._value_events.InputsUnfit: jobs why failed
+ReplicasUnfit scheduler._value_events.ReplicasUnfit: value why
 JobsMoved scheduler._events.JobsMoved: job allocation
 HeadScheduler scheduler._head.HeadScheduler: paused closed late _state jobs workers classes shapes _catalogue
     _functions _job_tree _planner _gangs _attempts _standstill _now _wake _gang_events _values
@@ -137,15 +138,15 @@ CopyReader scheduler.values._records.CopyReader: cls fn own
 ValueState scheduler.values._records.ValueState: age asked attempt cls copies durable first_to fn givers heirs id
     inputs is_kept last maker origin own owned recomputed replicas size unreached users why
 ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began direct is_safety jobs size source target value weight
-ValueTable scheduler.values._table.ValueTable: _workers bare crowded drops ended filled forgotten freed idle moved
-    parked placed primaries single spare stirred stored unwanted values
+ValueTable scheduler.values._table.ValueTable: _workers bare bound cramped crowded drops ended filled forgotten freed
+    idle moved parked placed primaries single spare stirred stored unwanted values
 Spares scheduler.values._spares.Spares: _leaving _overdrafts _table _told
 Consumers scheduler.planning._consumers.Consumers: _active _rooms _start_on _table
 Overdrafts scheduler.values._overdrafts.Overdrafts: _leaving _table _transfers _workers workers
 Primaries scheduler.values._primaries.Primaries: listed
 Relocation scheduler.values._relocations.Relocation: job target
 Relocations scheduler.values._relocations.Relocations: _last _leaving _table _transfers _workers jobs moves under_way
-Replication scheduler.values._replication.Replication: _leaving _table _transfers _workers due kept
+Replication scheduler.values._replication.Replication: _leaving _table _transfers _workers due kept told
 LeavingWorker scheduler.values._leaving._LeavingWorker: held owes until
 Departures scheduler.values._leaving.Departures: _table _transfers _workers held wake workers
 Reach scheduler.values._reach.Reach: _blocked _direct_rate _relayed_rate _rests _workers changes

@@ -278,8 +278,9 @@ class ValueMover:
         try:
             return GivenValue(file.value, map_replica(file.path))
         except SerializationError:
-            with suppress(OSError):
-                Path(file.path).unlink()
+            peer = self._state.peers.get(file.worker)
+            if peer is not None:  # it counts the file, and knows where on its disk that is
+                peer.post(DropReplicas([file.value], [file.attempt]))
             return ReplicasGone(file.worker, [file.value], [file.attempt])
 
     def _is_linked(self, value: int, attempt: int, source: int, target: int) -> bool:

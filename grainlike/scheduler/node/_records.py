@@ -90,18 +90,7 @@ class NodeRunner:
 
 class NodeLease:
     __slots__ = (
-        "barred",
-        "cls",
-        "due",
-        "fn",
-        "grant",
-        "heard",
-        "id",
-        "jobs",
-        "keeps",
-        "limit_s",
-        "runner",
-        "waits",
+        "barred", "cls", "due", "fn", "grant", "heard", "id", "jobs", "keeps", "limit_s", "runner", "waits",
     )  # fmt: skip
 
     def __init__(self, lease: int, cls: NodeClass, grant: Grant, runner: NodeRunner, jobs: list[NodeJob]) -> None:

@@ -85,21 +85,9 @@ class NodeScheduler:
     """
 
     __slots__ = (
-        "_ahead",
-        "_classes",
-        "_functions",
-        "_holds",
-        "_jobs",
-        "_last_lease",
-        "_leases",
-        "_ledger",
-        "_lending",
-        "_needs",
-        "_planned",
-        "_runners",
-        "_stopped",
-        "_timers",
-    )
+        "_ahead", "_classes", "_functions", "_holds", "_jobs", "_last_lease", "_leases", "_ledger", "_lending",
+        "_needs", "_planned", "_runners", "_stopped", "_timers",
+    )  # fmt: skip
 
     def __init__(self, offer: Allocation, topology: Topology | None = None, *, killable: bool = True) -> None:
         self._ledger = Ledger(offer, topology)

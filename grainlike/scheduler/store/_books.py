@@ -21,17 +21,8 @@ class StoredReplica:
     """
 
     __slots__ = (
-        "is_found",
-        "is_left",
-        "is_spare",
-        "is_spilling",
-        "is_stuck",
-        "is_whole",
-        "name",
-        "size",
-        "tier",
-        "uses",
-    )
+        "is_found", "is_left", "is_spare", "is_spilling", "is_stuck", "is_whole", "name", "size", "tier", "uses",
+    )  # fmt: skip
 
     def __init__(self, name: Replica, size: int, tier: Tier) -> None:
         self.name: Replica = name

@@ -1,7 +1,9 @@
 """Replication: each value has as many replicas as it should have, at workers that stay, even when workers go.
 
+
 One replica is enough unless a program asked for more; a value that may not be made again has two. Values that only
-leaving workers have are copied first, the largest before others.
+leaving workers have are copied first, the largest before others. A copy is asked for only at a worker with room for the
+value. If no worker has room, the copy waits for it; a worker whose store could never hold the value does not count.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from grainlike.scheduler._events import HeadAction
-from grainlike.scheduler._value_events import ReplicationReached
+from grainlike.scheduler._value_events import ReplicasUnfit, ReplicationReached
 from grainlike.scheduler._workers import WorkerState
+from grainlike.scheduler.values._bytes_text import bytes_text
 from grainlike.scheduler.values._leaving import Departures
 from grainlike.scheduler.values._records import ValueState
 from grainlike.scheduler.values._table import ValueTable
@@ -34,9 +37,10 @@ class Replication:
     Attributes:
         due: values to look at before the turn ends, by number.
         kept: values that keep more than one replica, by number.
+        told: functions for which a warning said that the stores of some workers are too small for a value.
     """
 
-    __slots__ = ("_leaving", "_table", "_transfers", "_workers", "due", "kept")
+    __slots__ = ("_leaving", "_table", "_transfers", "_workers", "due", "kept", "told")
 
     def __init__(
         self, workers: dict[int, WorkerState], table: ValueTable, transfers: Transfers, leaving: Departures
@@ -47,6 +51,7 @@ class Replication:
         self._leaving = leaving
         self.due: dict[int, ValueState] = {}
         self.kept: dict[int, ValueState] = {}
+        self.told: set[int] = set()
 
     def keep(self, value: ValueState, copies: int) -> None:
         """Keep at least this many replicas of a value from now on."""
@@ -74,24 +79,48 @@ class Replication:
         for number in values:
             self.kept.pop(number, None)
             self.due.pop(number, None)
+            self._table.cramped.pop(number, None)
 
     def make_good(self, now: float, out: list[HeadAction]) -> None:
         """Ask for the copies that are missing, and answer the programs whose values have their replicas."""
         due, self.due = self.due, {}
-        able = [worker for worker in self._workers.values() if self._leaving.is_able(worker)]
+        due.update((value.id, value) for value in self.with_room())
+        able = [worker for worker in self._workers.values() if self._leaving.is_able(worker)] if due else []
+        free = {worker.id: self._transfers.rooms.free(worker) for worker in able}
         reached: list[int] = []
         for value in due.values():
+            self._table.cramped.pop(value.id, None)
             if not (value.is_needed and (value.replicas or value.origin)):
                 continue
-            if self._has_enough(value, able, now) and value.unreached:
+            if self._has_enough(value, able, free, now, out) and value.unreached:
                 value.unreached = False
                 reached.append(value.id)
                 self._table.look_at(value)
         if reached:
             out.append(ReplicationReached(reached))
 
-    def _has_enough(self, value: ValueState, able: list[WorkerState], now: float) -> bool:
-        """Ask for the copies that a value lacks. Return True if it has all replicas that it can have now."""
+    def with_room(self) -> list[ValueState]:
+        """Return the values with a replica that waits for room, if some worker has that room now."""
+        cramped, rooms, known = self._table.cramped, self._transfers.rooms, self._transfers.known
+        able = [worker for worker in self._workers.values() if cramped and self._leaving.is_able(worker)]
+        free = [(worker, rooms.free(worker)) for worker in able]
+        return [
+            value
+            for value in cramped.values()
+            if any(
+                room >= value.size
+                and not (worker.id in value.replicas or (value.id, worker.id) in known)
+                and rooms.could_hold(worker, (value.id,))
+                for worker, room in free
+            )
+        ]
+
+    def _has_enough(
+        self, value: ValueState, able: list[WorkerState], free: dict[int, int], now: float, out: list[HeadAction]
+    ) -> bool:
+        """Ask for the copies that a value lacks, at workers with enough `free` bytes. Return True if the value has all
+        replicas that it can have, now or ever.
+        """
         here = sum(self._leaving.stays(worker) for worker in value.replicas)
         if here >= value.copies:
             return True
@@ -99,13 +128,45 @@ class Replication:
         others = [worker for worker in able if worker.id not in value.replicas]
         coming = [worker for worker in others if (value.id, worker.id) in known]
         new = [worker for worker in others if (value.id, worker.id) not in known]
+        fit = [worker for worker in new if self._transfers.rooms.could_hold(worker, (value.id,))]
+        with_room = [worker for worker in fit if free[worker.id] >= value.size]
         lacking = value.copies - here - len(coming)
-        if 0 < lacking < len(new):
-            new.sort(key=lambda worker: self._rank(value, worker, now))
-        chosen = coming + new[: max(0, lacking)]
+        if 0 < lacking < len(with_room):
+            with_room.sort(key=lambda worker: self._rank(value, worker, now))
+        chosen = with_room[: max(0, lacking)]
         for worker in chosen:
+            free[worker.id] -= value.size
+        for worker in coming + chosen:
             self._transfers.copy(value, worker.id, first=first)
-        return not chosen
+        if len(with_room) < min(lacking, len(fit)):
+            self._table.cramped[value.id] = value
+        elif len(fit) < min(lacking, len(new)):
+            self._tell(value, new, out)
+        return not (coming or chosen or value.id in self._table.cramped)
+
+    def _tell(self, value: ValueState, workers: list[WorkerState], out: list[HeadAction]) -> None:
+        """Tell once for each function that the stores of these workers are too small for its value."""
+        fn = 0 if value.fn is None else value.fn.id
+        if fn not in self.told:
+            self.told.add(fn)
+            out.append(ReplicasUnfit(value.id, self._too_little(value, workers)))
+
+    def why_few(self, value: ValueState) -> str:
+        """Return in words which room is lacking for replicas that a value is to have; empty where none is."""
+        able = [worker for worker in self._workers.values() if self._leaving.is_able(worker)]
+        others = [worker for worker in able if worker.id not in value.replicas]
+        new = [worker for worker in others if (value.id, worker.id) not in self._transfers.known]
+        if not (new and value.replicas) or len(value.replicas) + len(others) - len(new) >= value.copies:
+            return ""
+        return self._too_little(value, new)
+
+    def _too_little(self, value: ValueState, workers: list[WorkerState]) -> str:
+        rooms = self._transfers.rooms
+        widest = max(workers, key=lambda one: (rooms.could_hold(one, (value.id,)), rooms.free(one), -one.id))
+        is_for_now = rooms.could_hold(widest, (value.id,))
+        room = max(0, rooms.free(widest)) if is_for_now else max(widest.store or (0,))
+        words = "of it now" if is_for_now else "at most"
+        return f"its value is {bytes_text(value.size)}; {widest.name} has room for {bytes_text(room)} {words}"
 
     def _rank(self, value: ValueState, worker: WorkerState, now: float) -> tuple[bool, bool, bool, int, int, int]:
         """Return the order in which workers get replicas for safety: the fewest bytes first, after workers that should
@@ -120,12 +181,17 @@ class Replication:
         """Raise `AssertionError` unless each value has its replicas, or they are on their way. For tests."""
         assert not self.due, "a turn ended before all replicas were looked at"
         able = [worker for worker in self._workers.values() if self._leaving.is_able(worker)]
+        rooms = self._transfers.rooms
         for value in self._table.values.values():
             if not (value.is_needed and (value.replicas or (value.origin and value.unreached))):
                 continue
             here = sum(self._leaving.stays(worker) for worker in value.replicas)
-            others = [worker.id for worker in able if worker.id not in value.replicas]
-            coming = sum((value.id, worker) in self._transfers.known for worker in others)
-            assert here + coming >= min(value.copies, here + len(others)), f"value {value.id} has too few replicas"
-            assert not value.unreached or coming, f"value {value.id} has its replicas, and nobody was told"
+            others = [worker for worker in able if worker.id not in value.replicas]
+            new = [worker for worker in others if (value.id, worker.id) not in self._transfers.known]
+            fit = [worker for worker in new if rooms.could_hold(worker, (value.id,))]
+            coming, waits = len(others) - len(new), value.id in self._table.cramped
+            enough = here + coming >= min(value.copies, here + coming + len(fit))
+            assert enough or waits, f"value {value.id} has too few replicas"
+            assert not waits or all(rooms.free(worker) < value.size for worker in fit), f"value {value.id} has room"
+            assert not value.unreached or coming or waits, f"value {value.id} has its replicas, and nobody was told"
             assert value.copies == 1 or value.id in self.kept, f"value {value.id} is not kept"

@@ -1,4 +1,8 @@
-"""Spare replicas: those beyond the replicas that a value keeps. Their workers may evict them for room."""
+"""Spare replicas: those beyond the replicas that a value keeps. Their workers may evict them for room.
+
+A worker is not told that its replica is spare while a job that needs the value is on its way there: the worker knows
+nothing of that job until it starts.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +25,8 @@ class Spares:
         self._table = table
         self._leaving = leaving
         self._overdrafts = overdrafts
-        self._told: dict[int, tuple[int, tuple[int, ...]]] = {}
-        """Attempt of each value with spare replicas, and the workers that were told that theirs is spare."""
+        self._told: dict[int, tuple[int, tuple[int, ...], tuple[int, ...]]] = {}
+        """Attempt of each value with spare replicas, the workers with these, and those that were told."""
 
     def tell(self, out: list[HeadAction]) -> None:
         """Tell workers which replicas are spare now, and which no longer, for values whose replicas have changed."""
@@ -30,15 +34,16 @@ class Spares:
         rows: dict[tuple[int, bool], list[ValueState]] = {}
         for value in moved.values():
             spare = self._spare(value)
-            attempt, before = self._told.pop(value.id, (value.attempt, ()))
+            told = self._to_tell(value, spare)
+            attempt, before, heard = self._told.pop(value.id, (value.attempt, (), ()))
             self._index(value, before, spare)
             if attempt != value.attempt:
-                before = ()
+                heard = ()
             if spare:
-                self._told[value.id] = value.attempt, spare
+                self._told[value.id] = value.attempt, spare, told
             for worker in value.replicas:
-                if (worker in spare) != (worker in before):
-                    rows.setdefault((worker, worker in spare), []).append(value)
+                if (worker in told) != (worker in heard):
+                    rows.setdefault((worker, worker in told), []).append(value)
         for (worker, is_spare), values in rows.items():
             columns = [value.id for value in values], [value.attempt for value in values]
             out.append(ReplicasSpared(worker, *columns, is_spare))
@@ -68,11 +73,14 @@ class Spares:
         kept = staying[: value.copies]
         return tuple(worker for worker in value.replicas if worker not in kept)
 
+    def _to_tell(self, value: ValueState, spare: tuple[int, ...]) -> tuple[int, ...]:
+        """Return those of the workers with a spare replica of a value to which no job is on its way that needs it."""
+        return tuple(worker for worker in spare if (value.id, worker) not in self._table.bound)
+
     def check(self) -> None:
         """Raise `AssertionError` unless each worker was told exactly its spare replicas. For tests: walks over all."""
-        found = {
-            value.id: (value.attempt, spare) for value in self._table.values.values() if (spare := self._spare(value))
-        }
+        spares = ((value, self._spare(value)) for value in self._table.values.values())
+        found = {value.id: (value.attempt, spare, self._to_tell(value, spare)) for value, spare in spares if spare}
         assert found == self._told, "other replicas are spare than was told"
         here = {(worker, value) for worker, values in self._table.spare.items() for value in values}
-        assert here == {(worker, value) for value, (_, spare) in found.items() for worker in spare}
+        assert here == {(worker, value) for value, (_, spare, _) in found.items() for worker in spare}

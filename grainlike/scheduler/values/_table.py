@@ -35,6 +35,8 @@ class ValueTable:
         moved: values with several replicas, now or before, whose replicas have changed since the last `settle`.
         stored: bytes of values, by worker that has any.
         single: values that exactly one unfinished job needs.
+        bound: number of jobs on their way to a worker that need a value, by value and worker.
+        cramped: values with a replica that waits for room, by number.
         crowded: workers with more bytes than `CROWDED_PERCENT` of their stores.
         spare: sizes of the replicas that may be evicted, by worker and value.
         primaries: the other replicas, of workers where a job lacked room.
@@ -45,25 +47,8 @@ class ValueTable:
     """
 
     __slots__ = (
-        "_workers",
-        "bare",
-        "crowded",
-        "drops",
-        "ended",
-        "filled",
-        "forgotten",
-        "freed",
-        "idle",
-        "moved",
-        "parked",
-        "placed",
-        "primaries",
-        "single",
-        "spare",
-        "stirred",
-        "stored",
-        "unwanted",
-        "values",
+        "_workers", "bare", "bound", "cramped", "crowded", "drops", "ended", "filled", "forgotten", "freed", "idle",
+        "moved", "parked", "placed", "primaries", "single", "spare", "stirred", "stored", "unwanted", "values",
     )  # fmt: skip
 
     def __init__(self, workers: dict[int, WorkerState]) -> None:
@@ -78,6 +63,8 @@ class ValueTable:
         self.spare: dict[int, dict[int, int]] = {}
         self.primaries = Primaries()
         self.single: dict[int, ValueState] = {}
+        self.bound: dict[tuple[int, int], int] = {}
+        self.cramped: dict[int, ValueState] = {}
         self.crowded: dict[int, WorkerState] = {}
         self.placed: list[int] = []
         self.filled: dict[int, None] = {}
@@ -340,12 +327,33 @@ class ValueTable:
             self.moved[value.id] = value
             self.stirred = True
 
+    def bind(self, value: ValueState, worker: int) -> None:
+        """Record that a job is on its way to a worker that needs a value."""
+        key = value.id, worker
+        self.bound[key] = self.bound.get(key, 0) + 1
+        if self.bound[key] == 1:
+            self.shift(value)
+
+    def unbind(self, value: ValueState, worker: int) -> None:
+        """Record that such a job has started there, goes elsewhere or has ended."""
+        key = value.id, worker
+        count = self.bound.pop(key, 1) - 1
+        if count:
+            self.bound[key] = count
+        else:
+            self.shift(value)
+
     def _count(self, worker: int, size: int) -> None:
         self.filled[worker] = None
         stored = self.stored.pop(worker, 0) + size
         if stored:
             self.stored[worker] = stored
         self.look_at_room(worker)
+        self.note_room()
+
+    def note_room(self) -> None:
+        """Have values looked at before the turn ends that wait for room: some worker may have more."""
+        self.stirred |= bool(self.cramped)
 
     def look_at_room(self, number: int) -> None:
         """Record whether a worker is crowded, after its values or its store have changed."""

@@ -106,6 +106,7 @@ class Transfers:
             if worker.id not in value.replicas:
                 data.lacks += 1
                 self._want(value, worker.id, job)
+            self.table.bind(value, worker.id)
 
     def unclaim(self, job: HeadJob) -> None:
         """Drop a job's claim at its target, and its interest in copies: it starts, goes elsewhere or has ended."""
@@ -120,7 +121,10 @@ class Transfers:
                 del self.claims[data.target]
             self.turned.append(data.target)
         self.wait_no_more(job)
+        for number in data.inputs:
+            self.table.unbind(self.table.values[number], data.target)
         data.target, data.claim = 0, ()
+        self.table.note_room()
 
     def wait_no_more(self, job: HeadJob) -> None:
         """Let a job wait for no copy any more, because it lacks none, or goes elsewhere."""
@@ -197,6 +201,7 @@ class Transfers:
         self.coming[transfer.target] -= transfer.size
         if not self.coming[transfer.target]:
             del self.coming[transfer.target]
+        self.table.note_room()
 
     def start(self, now: float, out: list[HeadAction]) -> None:
         """Start the copies that can go now, those for the oldest jobs first."""
@@ -406,8 +411,11 @@ class Transfers:
         assert going_out == self._going_out, (going_out, self._going_out)
         assert all(weight <= AT_ONCE for going in (going_in, going_out) for weight in going.values())
         claims: dict[int, dict[str, int]] = {}
+        bound: dict[tuple[int, int], int] = {}
         for job in jobs.values():
             if job.data is not None and job.data.target:
+                for key in ((number, job.data.target) for number in job.data.inputs):
+                    bound[key] = bound.get(key, 0) + 1
                 to = [self.known.get((number, job.data.target)) for number in job.data.inputs]
                 lacked = [transfer.value.id for transfer in to if transfer is not None and job.id in transfer.jobs]
                 assert job.data.lacks == len(lacked), f"job {job.id} waits for {lacked}, and counts {job.data.lacks}"
@@ -415,6 +423,7 @@ class Transfers:
                     claimed = claims.setdefault(job.data.target, {})
                     for name, amount in job.data.claim:
                         claimed[name] = claimed.get(name, 0) + amount
+        assert bound == self.table.bound, f"other jobs are on their way than {self.table.bound}"
         found, known = (
             {worker: counted for worker, units in some.items() if (counted := {n: a for n, a in units.items() if a})}
             for some in (claims, self.claims)

@@ -442,7 +442,7 @@ class Values:
             out.append(ValuesForgotten(table.forgotten))
         if self._books.overdrafts.workers:
             self._books.overdrafts.pay_back()
-        table.drops, table.freed, table.forgotten, table.stirred = {}, [], [], False
+        table.drops, table.freed, table.forgotten, table.stirred = {}, [], [], bool(self._replication.with_room())
         return []
 
     def _ended(self, job: HeadJob, out: list[HeadAction]) -> None:
@@ -505,6 +505,11 @@ class Values:
             return _NOT_KEPT
         why = "" if value.replicas or value.origin or value.maker is not None else self._why_not(value)
         return f"{value.why}, and {why}" if why else ""
+
+    def why_few(self, number: int) -> str:
+        """Return for which replicas of a value there is no room, in words; empty where it has those that it is to."""
+        value = self._table.values.get(number)
+        return "" if value is None else self._replication.why_few(value)
 
     def _why_not(self, value: ValueState) -> str:
         """Return why a value cannot be made again; an empty text if it can."""

@@ -1,15 +1,16 @@
 """Jobs whose inputs have no room where they could run: they wait, say why, and start when there is some."""
 
+import asyncio
 import gc
 import logging
 import re
 
 import numpy as np
 import pytest
-from far import far_workers, head_of
+from far import far_workers, far_workers_of_client, head_of
 from waiting import until
 
-from grainlike import Cores, Resource, delayed, info, start, wait
+from grainlike import Cores, Resource, delayed, info, replicate, start, wait
 from grainlike.payload import memory_id
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.skipif(not memory_id(), reason="no shared memory in the file system")]
@@ -100,3 +101,48 @@ def _reason(executor) -> str:
 def _job(executor) -> int:
     (job,) = head_of(executor).state.scheduler.jobs
     return job
+
+
+async def test_a_replica_that_fits_into_no_other_store_is_told_and_not_waited_for(start_worker, caplog) -> None:
+    async with far_workers(start_worker, "n1", resources="cores=1 {name}=4") as (executor, _):
+        more = ("--store", str(SIZE // 2), "--scratch-limit", "0")
+        start_worker(executor.address, name="n2", resources="cores=1", more=more, first=ELSEWHERE.format(name="n2"))
+        await executor.wait_for_workers(2)
+        (value_,) = await made_at("n1", 1)
+        with caplog.at_level(logging.WARNING, "grainlike"):
+            await replicate(value_, 2)
+        why = "its value is 800 KB; n2 has room for 400 KB at most"
+        whose = rf"the value of made \(job \d+\) has fewer replicas than it is to have, until .* joins: {why}"
+        assert len(re.findall(whose, caplog.text)) == 1
+        assert str(await executor.explain(value_)).endswith(f"It has fewer replicas than it is to have: {why}.")
+        assert info(value_).where == ("n1",)
+        start_worker(executor.address, name="n3", resources="cores=1", first=ELSEWHERE.format(name="n3"))
+        await until(lambda: info(value_).where == ("n1", "n3"))
+        assert "fewer replicas" not in str(await executor.explain(value_))
+
+
+async def test_a_client_is_told_of_a_replica_that_fits_into_no_other_store(start_worker, caplog) -> None:
+    async with far_workers_of_client(start_worker, "n1", resources="cores=1 {name}=4") as (mine, _):
+        more = ("--store", str(SIZE // 2), "--scratch-limit", "0")
+        start_worker(mine.address, name="n2", resources="cores=1", more=more, first=ELSEWHERE.format(name="n2"))
+        await until(lambda: len(head_of(mine).peers) == 2)
+        (value_,) = await made_at("n1", 1)
+        why = "its value is 800 KB; n2 has room for 400 KB at most"
+        with caplog.at_level(logging.WARNING, "grainlike"):
+            await replicate(value_, 2)
+            await until(lambda: caplog.text.count(why) == 2)  # the head says it, and the client
+
+
+async def test_a_replica_waits_for_room_says_so_and_comes_when_there_is_some(start_worker) -> None:
+    more = ("--store", str(SIZE + SIZE // 2), "--scratch-limit", "0")
+    async with far_workers(start_worker, "n1", "n2", resources="cores=1 {name}=4", more=more) as (executor, _):
+        (value_,) = await made_at("n1", 1)
+        kept = await made_at("n2", 1)
+        replicating = asyncio.create_task(replicate(value_, 2))
+        why = "its value is 800 KB; n2 has room for 400 KB of it now"
+        await until(lambda: bool(head_of(executor).state.scheduler.values.why_few(value_._node.reference.id)))
+        assert str(await executor.explain(value_)).endswith(f"It has fewer replicas than it is to have: {why}.")
+        del kept
+        gc.collect()
+        await replicating
+        assert info(value_).where == ("n1", "n2")

@@ -240,6 +240,21 @@ async def test_a_damaged_file_on_the_disk_is_a_lost_replica_and_the_value_is_mad
         assert executor.report().recomputed == 1
 
 
+async def test_a_damaged_file_on_the_disk_that_the_program_finds_is_removed_and_counted_no_more(disk: Path) -> None:
+    options = {"store": str(ROOM), "scratch": str(disk)}
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1), **options) as executor:
+        values = [(made @ Cores(1))(number) for number in range(2)]
+        await wait(values[0])
+        await wait(values[1])
+        (file,) = on_disk(disk)
+        with file.open("r+b") as opened:
+            opened.seek(5000)
+            opened.write(b"x")
+        assert float((await values[0]).sum()) == 0
+        assert info(values[0]).recomputed == 1
+        await until(lambda: not file.exists() and SIZE < spilled(executor)[0] <= ROOM)  # that of the other value
+
+
 async def test_a_damaged_file_may_not_be_sent(disk: Path, start_worker) -> None:
     async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
         more = ("--scratch", str(disk), "--store", str(ROOM))

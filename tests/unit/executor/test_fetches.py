@@ -73,6 +73,9 @@ class Source:
     def why_lost(self, value: int) -> str:
         return ""
 
+    def why_few(self, value: int) -> str:
+        return ""
+
 
 class Bench:
     """An engine, its fetcher, and the jobs and calls that it begins."""

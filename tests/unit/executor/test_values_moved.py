@@ -171,6 +171,21 @@ def test_what_is_gone_from_shared_memory_is_told(shared: tuple[World, Peer, Peer
     assert world.given == {}
 
 
+def test_a_worker_hears_of_its_file_that_was_found_damaged_here_and_counts_it_no_more(
+    shared: tuple[World, Peer, Peer],
+) -> None:
+    world, source, other = shared
+    size = source.holds(LARGE, 7)
+    source.holds(SMALL, 8)
+    source.replicas.file(7, 1).write_bytes(b"x" * size)
+    world.act(GiveValues(1, [7], [1], [size]))
+    assert world.told == [ReplicasGone(1, [7], [1])]
+    assert world.given == {}
+    world.settle(source, other)
+    assert not source.replicas.file(7, 1).exists()
+    assert sorted(source.replicas.sizes) == [(8, 1)]
+
+
 def test_a_directory_that_is_none_of_ours_is_not_read(tmp_path: Path) -> None:
     world = World(tmp_path, memory_id() or "nowhere")
     source = world.worker()  # it claims shared memory, and a directory elsewhere

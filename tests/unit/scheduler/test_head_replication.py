@@ -1,20 +1,23 @@
 """Replicas that were asked for: kept, made good, and answered for once they are there."""
 
 import pytest
-from value_cluster import MB, ValueCluster
+from value_cluster import MB, Stores, ValueCluster
 
 from grainlike.resources import Cores
 from grainlike.scheduler import (
+    FetchReplicas,
     FunctionDefined,
     JobsCancelled,
     LineageDropped,
     ReplicasDropped,
     ReplicasGone,
+    ReplicasUnfit,
     ReplicationAsked,
     Ticked,
     ValuesReleased,
     WorkerDrained,
     WorkerHeard,
+    WorkerStored,
     WorkerSuspected,
 )
 
@@ -244,3 +247,117 @@ def test_a_worker_that_drains_counts_for_none():
     world.arrive(value, 2)
     world.tell(WorkerDrained(2))
     assert list(world.under_way) == [(value, 3)]
+
+
+# --- room ------------------------------------------------------------------------------------------------------------
+
+
+def told_few(world):
+    return [(action.value, action.why) for action in world.told(ReplicasUnfit)]
+
+
+def test_a_worker_whose_store_could_never_hold_a_value_counts_as_none_and_that_is_told_once():
+    world = Stores(100, 20)
+    value, other = world.values(1, 50, 30)
+    replicate(world, value, 2)
+    assert world.reached == [value]
+    assert not world.under_way
+    assert told_few(world) == [(value, "its value is 50 MB; n2 has room for 20 MB at most")]
+    assert world.head.values.why_few(value) == "its value is 50 MB; n2 has room for 20 MB at most"
+    replicate(world, other, 0)
+    for _ in range(3):
+        world.later(100.0)
+    assert world.reached == [value, other]
+    assert not world.told(FetchReplicas)
+    assert len(told_few(world)) == 1  # of its function
+    assert world.head.values.why_few(world.values(1, 5)[0]) == ""  # one is enough
+
+
+def test_a_worker_with_a_larger_store_that_joins_gets_the_replica():
+    world = Stores(100, 20)
+    (value,) = world.values(1, 50)
+    replicate(world, value, 2)
+    world.join(Cores(1), store=80 * MB)
+    assert list(world.under_way) == [(value, 3)]
+    assert world.head.values.why_few(value) == ""
+    world.arrive_all()
+    assert world.where(value) == [1, 3]
+
+
+@pytest.mark.parametrize("how", ["dropped", "joined"])
+def test_a_replica_waits_until_there_is_room_for_it(how):
+    world = Stores(100, 60)
+    (value,) = world.values(1, 50)
+    (filler,) = world.values(2, 40)
+    before = len(world.told(FetchReplicas))
+    replicate(world, value, 2)
+    for _ in range(3):
+        world.later(100.0)
+    assert world.reached == []
+    assert len(world.told(FetchReplicas)) == before
+    assert not told_few(world)
+    assert world.head.values.why_few(value) == "its value is 50 MB; n2 has room for 20 MB of it now"
+    if how == "dropped":
+        world.release(filler)
+    else:
+        world.join(Cores(1), store=80 * MB)
+    world.arrive_all()
+    assert world.where(value) == [1, 2 if how == "dropped" else 3]
+    assert world.reached == [value]
+    assert world.head.values.why_few(value) == ""
+
+
+def test_a_replica_for_which_there_is_no_room_takes_none_from_others():
+    """It is asked for when there is room, and not counted before."""
+    world = Stores(100, 60)
+    (value,) = world.values(1, 50)
+    world.values(2, 40)
+    replicate(world, value, 0)
+    (small,) = world.values(1, 15)
+    replicate(world, small, 2)
+    world.arrive_all()
+    assert world.where(small) == [1, 2]
+
+
+def test_a_wait_for_room_ends_with_the_disk_that_would_have_it():
+    world = Stores(100)
+    world.join(Cores(1), store=10 * MB, scratch=60 * MB)
+    (value,) = world.values(1, 50)
+    world.values(2, 30)
+    replicate(world, value, 2)
+    assert world.reached == []
+    world.tell(WorkerStored(2, over=0, lost=True))
+    assert world.reached == [value]
+    assert told_few(world) == [(value, "its value is 50 MB; n2 has room for 10 MB at most")]
+
+
+def test_a_replica_that_waits_for_room_is_forgotten_with_its_value():
+    world = Stores(100, 60)
+    (value,) = world.values(1, 50)
+    world.values(2, 40)
+    replicate(world, value, 2)
+    world.tell(WorkerSuspected(1))  # so no worker has room when it goes
+    world.release(value)
+    assert value not in world.known
+    assert not world.head._state.values.cramped
+
+
+@pytest.mark.parametrize("how", ["cancelled", "failed"])
+def test_a_replica_waits_for_room_that_a_copy_for_a_job_does_not_need_any_more(how):
+    world = Stores(200, 60)
+    value, *inputs = world.values(1, 50, 20, 21)
+    world.call(Cores(1), 1000.0)  # at n1
+    reader = world.call(Cores(1), 1.0, *inputs)
+    world.later(1.0)
+    assert world.head.jobs[reader].data.target == 2
+    replicate(world, value, 2)
+    assert sorted(world.under_way) == [(number, 2) for number in inputs]
+    if how == "cancelled":
+        world.tell(JobsCancelled([reader]))
+    for number in inputs:
+        world.fail(number, 2)
+    world.tell(JobsCancelled([reader]))
+    world.later(100.0)  # the pair rests after failures
+    world.arrive_all()
+    assert world.where(value) == [1, 2]
+    assert world.reached == [value]

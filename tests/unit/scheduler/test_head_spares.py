@@ -1,9 +1,18 @@
 """Spare replicas: all but those that are kept, as workers are told."""
 
+import pytest
 from value_cluster import MB, ValueCluster
 
-from grainlike.resources import Cores
-from grainlike.scheduler import ReplicasGone, ReplicasSpared, ReplicationAsked, Ticked, WorkerDrained
+from grainlike.resources import Cores, Resource
+from grainlike.scheduler import (
+    AssignJobs,
+    JobsCancelled,
+    ReplicasGone,
+    ReplicasSpared,
+    ReplicationAsked,
+    Ticked,
+    WorkerDrained,
+)
 
 
 class Spared(ValueCluster):
@@ -82,3 +91,44 @@ def test_of_several_the_one_at_a_worker_that_leaves_is_spare():
     world.tell(WorkerDrained(1))
     assert world.spare_at(value) == [1]
     assert world.released == [1]
+
+
+def at(name):
+    return Cores(1) & Resource(name, 1)
+
+
+@pytest.mark.parametrize("ends", ["starts", "cancelled"])
+def test_one_that_was_sent_for_a_job_is_spare_only_once_that_has_started_or_goes(ends):
+    """Its worker learns of the job when that starts there, and might give it up before."""
+    world = Spared(at("n1"), at("n2"))
+    world.function(1)
+    first, second = (world.call(at("n1"), 0.0, size=50 * MB) for _ in range(2))
+    world.run(world.now)
+    job = world.call(at("n2"), 1.0, first, second)
+    assert sorted(world.under_way) == [(first, 2), (second, 2)]
+    world.arrive(first, 2)
+    assert world.spare_at(first) == []  # the job waits for the other one
+    if ends == "cancelled":
+        world.tell(JobsCancelled([job]))
+        assert world.spare_at(first) == [2]
+        return
+    world.arrive(second, 2)
+    assert world.started_on[job] == 2
+    assert [world.spare_at(number) for number in (first, second)] == [[2], [2]]
+    kinds = [type(action) for action in world.actions]
+    assert kinds.index(ReplicasSpared) > max(row for row, kind in enumerate(kinds) if kind is AssignJobs)
+
+
+def test_one_that_is_spare_already_is_so_no_longer_while_a_job_waits_there():
+    world = Spared(at("n1"), at("n2"))
+    world.function(1)
+    first, second = (world.call(at("n1"), 0.0, size=50 * MB) for _ in range(2))
+    world.run(world.now)
+    copy(world, first, 2)
+    assert world.spare_at(first) == [2]
+    jobs = world.call(at("n2"), 1.0, first, second, n=2)
+    assert world.spare_at(first) == []
+    world.tell(JobsCancelled(jobs[:1]))
+    assert world.spare_at(first) == []
+    world.tell(JobsCancelled(jobs[1:]))
+    assert world.spare_at(first) == [2]
