@@ -68,8 +68,8 @@ class ResourceError(GrainlikeError, RuntimeError):
 
 
 class StoreFullError(ResourceError):
-    """Raised when a job gave a value for which its worker has no room, in shared memory or on disk. Names the worker,
-    both sizes, whether the store is too small or in use, and what would help.
+    """Raised when a worker has no room for a job's value, in shared memory or on disk. Names the worker, both sizes,
+    whether the store is too small or in use, and what would help.
     """
 
 
@@ -86,7 +86,7 @@ class GraphError(GrainlikeError, ValueError):
 
 
 class UnknownNameError(GraphError, KeyError):
-    """Raised when a named graph has no job of that name; a `KeyError` too, as of any mapping."""
+    """Raised when a named graph has no job of that name; a `KeyError` too, like that of other mappings."""
 
     def __str__(self) -> str:
         return Exception.__str__(self)  # a `KeyError` alone shows its message in quotes
@@ -122,11 +122,11 @@ class JobCancelledError(GrainlikeError, CancelledError):
 
 
 class WorkerLostError(GrainlikeError, RuntimeError):
-    """Raised when the worker or runner of a job died while it ran, too many times: it is not tried again."""
+    """Raised when a job's worker or runner died under the job too many times: the job is not tried again."""
 
 
 class ValueLostError(WorkerLostError):
-    """Raised when the last copy of a value that stayed at workers is gone, and it cannot be made again; says why."""
+    """Raised when the last replica of a large value is gone, and the value cannot be made again; says why."""
 
 
 class HeadLostError(GrainlikeError, ConnectionError):
@@ -137,8 +137,8 @@ class JournalError(GrainlikeError, OSError):
     """Raised when a journal is damaged, written by another head, open to other users, or refused by the disk.
 
     Attributes:
-        path: the file, or directory, that it is about.
-        offset: offset in the file at which the damage begins, in bytes; None where it is about no place.
+        path: the file or directory that the error is about.
+        offset: offset in the file at which the damage begins, in bytes; None if the error has no place in a file.
     """
 
     def __init__(self, message: str = "", path: str = "", offset: int | None = None) -> None:
@@ -148,7 +148,7 @@ class JournalError(GrainlikeError, OSError):
 
 
 class BlockEndedError(GrainlikeError, RuntimeError):
-    """Raised in a worker when its head takes no more workers of its block, as that has ended: the worker ends, too."""
+    """Raised in a worker, which ends then, when its head takes no more workers of its block: the block has ended."""
 
 
 class LaunchError(GrainlikeError, RuntimeError):
@@ -193,7 +193,7 @@ class ProtocolError(GrainlikeError, RuntimeError):
 
 
 class RemoteError(GrainlikeError, RuntimeError):
-    """Raised in place of a job's exception that could not be pickled: its type name, message and traceback."""
+    """Raised in place of a job's exception that could not be pickled, with its type name, message and traceback."""
 
     def __init__(self, type_name: str, message: str, remote_traceback: str = "") -> None:
         super().__init__(type_name, message, remote_traceback)

@@ -18,22 +18,21 @@ logger = logging.getLogger("grainlike")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callbacks:
-    """Functions, `async def` or not, that `dag.run(callbacks=...)` calls as jobs progress; each at most once for a
-    job.
+    """Functions, `async def` or not, that `dag.run(callbacks=...)` calls as jobs progress; each at most once for a job.
 
-    They are called in the order of events, one after another, in the task that runs the graph, and awaited; so a slow
-    one holds up the others, but no job. An exception in one is logged and harms nothing. One that still waits when
-    the run's `timeout` is over is cancelled.
+    They are called in the order of events, one after another, in the task that runs the graph, and awaited. So a slow
+    callback delays the others, but no job. An exception in a callback is logged and does no harm. A callback that still
+    waits when the run's `timeout` is over is cancelled.
 
     Args:
         on_start: called with the name of a job when its first attempt starts.
-        on_complete: with the name and the value, when it has succeeded; None for a large value that stays at workers
-            because other jobs need it.
-        on_error: with the name and the exception, when it has failed, timed out or was cancelled.
-        on_skip: with the name, when it will not start, for what it needs is not there or the run has ended. Each job
-            comes to one of these three.
-        on_resource_acquired: with the name and the allocation, when its worker granted slots to it.
-        on_resource_released: with the name and the allocation, when the slots of its last attempt are free again.
+        on_complete: with the name and the value, when the job has succeeded; the value is None if it is large and stays
+            at workers because other jobs need it.
+        on_error: with the name and the exception, when the job has failed, timed out or was cancelled.
+        on_skip: with the name, when the job will not start, because its inputs will not come or the run has ended. Each
+            job comes to one of these three.
+        on_resource_acquired: with the name and the allocation, when its worker has granted slots to the job.
+        on_resource_released: with the name and the allocation, when the slots of the last attempt are free again.
 
     Example::
 

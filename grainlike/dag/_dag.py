@@ -23,9 +23,9 @@ __all__ = ["Dag"]
 class Dag(NamedGraph):
     """A graph whose jobs have names: a mapping of names to placeholders, to which `add` adds.
 
-    Values flow where a placeholder of the graph is among a job's arguments; `after=` sets the order alone. What is
-    added can only need what was added before, so there are no cycles; `from_edges` takes edges in any order, and
-    refuses those that form one. Nothing runs before `run`, or before one of the placeholders is awaited.
+    A value flows if a placeholder of the graph is among a job's arguments; `after=` sets only the order. A job can need
+    only jobs that were added before, so there are no cycles; `from_edges` takes edges in any order, and refuses those
+    that form a cycle. Nothing runs before `run`, or before a placeholder is awaited.
 
     Example::
 

@@ -33,16 +33,16 @@ async def dry_run(
 ) -> Plan:
     """Return a plan of these placeholders on those workers; run nothing.
 
-    The very scheduler that runs jobs goes through the graph in virtual time, so a month takes seconds. No user code
-    runs, no executor is needed, and the placeholders stay as they are: lazy, and free to be awaited anywhere. What has
-    finished already takes no time; what has not is planned from its beginning.
+    The scheduler that runs jobs goes through the graph in virtual time, so a month takes seconds. No user code runs, no
+    executor is needed, and the placeholders stay as they are: lazy, and free to be awaited anywhere. Calls that have
+    finished take no time; all others are planned from their beginning.
 
-    The plan is of the jobs alone: calls without resources, operators, the network and the start of processes take no
-    time, and nothing breaks. A call that takes longer than its function's `timeout` is timed out, and tried again as
-    its `retries` allow. What calls do inside themselves is not seen. The same arguments give the same plan.
+    The plan has only the jobs: calls without resources, operators, the network and the start of processes take no time,
+    and nothing breaks. A call that takes longer than its function's `timeout` is timed out, and tried again as its
+    `retries` allow. Calls inside calls are unknown. The same arguments give the same plan.
 
-    With `sizes` large values stay at the workers that made them, jobs go near them or have them moved, at 100 MB a
-    second, and the plan says how many bytes (`moved`).
+    With `sizes`, large values stay at the workers that made them. Jobs run near them, or the values move, at 100 MB a
+    second, and the plan says how many bytes move (`moved`).
 
     Cancelling it stops it; other tasks run meanwhile.
 
@@ -50,16 +50,16 @@ async def dry_run(
         placeholders: a placeholder, several, or an iterable of them.
         workers: offer of each worker; they are called n1, n2, and so on.
         durations: seconds by the name of the function; or a function that is called with the name and the request of
-            each call, in the order of the graph, and gives seconds.
-        default: seconds for functions that a mapping does not name.
-        sizes: bytes of a value by the name of the function; values of others, and up to 64 KiB, are small, and cost
-            nothing. So do those that go by way of the program: through operators, calls without resources, functions
-            with `cache=`, or `gather(return_exceptions=True)`.
+            each call, in the order of the graph, and returns seconds.
+        default: seconds for functions that are not in the mapping.
+        sizes: bytes of a value by the name of the function. Values of other functions, and values up to 64 KiB, are
+            small, and cost nothing. So do values that go through the program: through operators, calls without
+            resources, functions with `cache=`, or `gather(return_exceptions=True)`.
 
     Raises:
         GraphError: `durations` does not name all functions, and there is no default. A `ValueError`.
         ValueError: there are no workers, or some seconds or bytes are negative or not finite.
-        TypeError: no placeholder, or no number.
+        TypeError: an argument is no placeholder, or a duration or size is no number.
         ResourceSpecError: a worker is no offer.
 
     Example::

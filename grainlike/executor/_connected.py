@@ -41,44 +41,46 @@ def connect(
 ) -> ConnectedExecutor:
     """Connect to a running head: `async with connect() as ex` is an `Executor` whose jobs run on that head's workers.
 
-    Several programs may be connected at a time, and share the workers fairly: the one that uses least goes first. A
-    head is started with `grainlike head start`; a program with `Executor(listen=...)` is one, too.
+    Several programs may be connected at the same time. They share the workers fairly: the program that uses least goes
+    first. `grainlike head start` starts a head; a program with `Executor(listen=...)` is one, too.
 
     Args:
-        address: the head's address (`"tcp://login1:7777"`), or the path of its `client.json`; by default that
-            of the settings, else the current head of this user, found by its access file.
+        address: the head's address (`"tcp://login1:7777"`), or the path of its `client.json`. By default the address in
+            the settings, or else the current head of this user, found by its access file.
         insecure: the head listens without TLS, on this machine's loopback.
-        on_failure: as `Executor`'s.
-        session: the name of a session to which the jobs belong, rather than to this program: they continue when it
-            leaves or dies, and the next one that names the session finds them, see `ConnectedExecutor.name`. One
-            program may have it at a time. It ends when no job, name or outcome of it is left.
-        patience: for how many seconds a head that keeps a journal may be away: one that was killed and is restarted.
-        wait: for how many seconds a head is waited for that is not there yet, when the block is entered and, with
-            `reconnect`, when the head is lost. By default not at all.
-        reconnect: continue with the next head when this one is lost. What was in flight fails with `HeadLostError`;
-            what is submitted afterwards waits for the next head, for at most `wait` seconds after the loss, and then
-            fails until there is one. For services that outlive their heads.
-        logging: as `Executor`'s: pass what this program's jobs log on to its own loggers. What jobs of a session log
-            while no program has it is dropped, and the next one is told how many records that were.
-        observers: as `Executor`'s.
+        on_failure: as for `Executor`.
+        session: the name of a session to which the jobs belong, instead of this program. They continue when the program
+            leaves or dies, and the next program that names the session finds them (`ConnectedExecutor.name`). One
+            program may have the session at a time. The session ends when it has no job, name or outcome left.
+        patience: seconds for which a head with a journal may be away, because it was killed and is started again.
+        wait: seconds for which the program waits for a head that is not there yet, when the block is entered and, with
+            `reconnect`, when the head is lost. By default it does not wait.
+        reconnect: continue with the next head when this one is lost. Calls in flight fail with `HeadLostError`. Calls
+            that are submitted afterwards wait for the next head, for at most `wait` seconds after the loss. Then they
+            fail, and so do new calls, until there is a head. For services that outlive their heads.
+        logging: as for `Executor`: pass log records of this program's jobs on to its own loggers. Records of a
+            session's jobs are dropped while no program has the session; the next program is told how many.
+        observers: as for `Executor`.
 
-    Large values of its jobs stay at workers (`docs/data.md`), and go with the program; those of named calls stay until
-    `forget`, and are made again where somebody needs one that was lost.
+    Large values of the jobs stay at workers (`docs/data.md`), and are dropped when the program leaves. Those of named
+    calls stay until `forget`; if one was lost, it is made again when somebody needs it.
 
-    All of `Executor` is there, but `events()` are of this program's own jobs. Leaving the block cancels what still
-    runs, unless it belongs to a session, and does not wait until workers have ended it; so does the head when the
-    program dies. Streams end with the program in any case, for nobody else could read them.
+    The connected executor has all methods of `Executor`, but its `events()` are those of this program's jobs. Leaving
+    the block cancels the calls that still run, unless they belong to a session, and does not wait until workers have
+    ended them. The head does the same when the program dies. Streams end with the program in any case, because nobody
+    else could read them.
 
     Raises, when it is opened:
-        HeadLostError: no head is there, nor was one within `wait` seconds.
-        AuthenticationError: another head answered, the head refused us, or others may read the access file.
-        VersionMismatchError: its Python, serializers or protocol do not go with ours.
+        HeadLostError: there is no head, and none came within `wait` seconds.
+        AuthenticationError: another head answered, the head refused this program, or others may read the access file.
+        VersionMismatchError: the head's Python, serializers or protocol are incompatible with this program's.
         SessionError: another program has this session.
-        ValueError: `address` is none, or not an access file; `session` is no name; or `wait` or `patience` is negative.
+        ValueError: `address` is no address, or not an access file; `session` is no name; or `wait` or `patience` is
+            negative.
 
-    A connection that breaks is retried for 30 s: meanwhile jobs continue, what is submitted waits, and nothing is
-    lost or done twice. When the head is lost, what waits for it fails with `HeadLostError`, and so does all that is
-    submitted then, unless `reconnect` is true.
+    A connection that breaks is retried for 30 s. Meanwhile jobs continue, new calls wait, and nothing is lost or done
+    twice. When the head is lost, calls that wait for it fail with `HeadLostError`, and so do all new calls, unless
+    `reconnect` is true.
 
     Example::
 

@@ -56,46 +56,46 @@ class Executor(ExecutorBase):
         insecure: listen without TLS, on this machine's loopback alone. Everybody who can log in to this machine can
             then run code as you.
         backend: run jobs on an engine of another kind: `DaskBackend(...)`, `RayBackend()`, `CeleryBackend(...)`,
-            `ThreadBackend(4)`, `ProcessBackend(4)`, or anything with `name`, `submit(fn, *args, **kwargs)`,
-            `result(future, timeout=None)` and `shutdown(wait=True)`, sync or async. Requests that it cannot honour are
-            rejected by name. Jobs there can not submit jobs. It is shut down at the end, and there is no worker here.
-        on_failure: at the first failure of a graph, `"fail_fast"` cancels what only that graph still wants;
-            `"continue"` lets it run to its end.
-        echo: show on this program's own streams what jobs of the embedded worker print, and calls without resources.
-            `logs` has what jobs print in any case. Of what runs in this process itself, coroutines and calls without
-            resources, that is what Python prints or logs.
-        record: keep when and where jobs ran, for `write_trace`: the last 100 000, or as many as given. That takes
-            some 7 microseconds and 300 bytes for each.
+            `ThreadBackend(4)`, `ProcessBackend(4)`, or any object with `name`, `submit(fn, *args, **kwargs)`,
+            `result(future, timeout=None)` and `shutdown(wait=True)`, sync or async. A request that it cannot honour
+            is refused by name. Jobs there cannot submit jobs. It is shut down at the end, and there is no worker here.
+        on_failure: at the first failure of a graph, `"fail_fast"` cancels the calls that only that graph still needs;
+            `"continue"` lets them run to their end.
+        echo: show the output of the embedded worker's jobs, and of calls without resources, on this program's streams.
+            `logs` has the output of jobs in any case. For code that runs in this process itself (coroutines, calls
+            without resources), the output is what Python prints or logs.
+        record: keep when and where jobs ran, for `write_trace`: the last 100 000 jobs, or the number given. Each job
+            takes some 7 microseconds and 300 bytes.
         launch: pools of workers in batch systems, by SSH or on this machine: a pool of `grainlike.launch`, the name of
-            one in the settings, or a list of these. Blocks of workers are submitted as jobs want them. It makes
-            `local` none, and `listen` all interfaces, unless they are given. At the end pending blocks are withdrawn,
+            one in the settings, or a list of these. Blocks of workers are submitted as jobs need them. Unless
+            they are given, `local` is none then, and `listen` all interfaces. At the end pending blocks are withdrawn,
             workers end, and nothing is left in the batch system.
-        dashboard: serve pages for browsers about what runs here, at `"HOST:PORT"`, or with True on this machine's
-            loopback at any free port. The link to them is logged; `dashboard` gives others. It takes asyncio, and
+        dashboard: serve pages for browsers about this executor, at `"HOST:PORT"`, or with True on this machine's
+            loopback at any free port. The link to them is logged; `dashboard` gives more links. It needs asyncio, and
             `pip install 'grainlike[dashboard]'`.
-        logging: pass records of `logging` that jobs make on to this program's loggers, as its levels say; see
-            docs/logging.md. With False a job's process handles them by itself, and what it writes is the job's output.
-        events: append what happens to workers, jobs and pools to this file as JSON lines, `"-"` for the standard
+        logging: pass log records of jobs on to this program's loggers, according to their levels; see docs/logging.md.
+            With False a job's process handles its records itself, and anything that it writes is the job's output.
+        events: append the events of workers, jobs and pools to this file as JSON lines, `"-"` for the standard
             output; docs/monitoring.md has their schema.
         observers: objects of `grainlike.telemetry.CallObserver`, which learn of this program's jobs, or names of
             installed ones, as `"otel"`. `GRAINLIKE_OBSERVERS` names more. See docs/monitoring.md.
         store: shared memory (`"8Gi"`) for large values that stay at the embedded worker; see docs/data.md.
-        scratch: a directory on a disk for those that do not fit there.
-        scratch_limit: how much of that disk they may have (`"100Gi"`).
+        scratch: a directory on a disk for values that do not fit there.
+        scratch_limit: bytes of that disk that values may take (`"100Gi"`).
 
-    Leaving the block, or cancelling it, cancels what still runs, waits until that has ended, and leaves no process,
-    socket, file or thread behind. An exception that leaves the block is the user's own. The executor may be closed in
-    another task than it was opened in, but in the same event loop. An `await` in another loop passes it over.
+    Leaving the block, or cancelling it, cancels the calls that still run, waits until they have ended, and leaves no
+    process, socket, file or thread behind. An exception that leaves the block is the user's own. The executor may be
+    closed in another task than it was opened in, but in the same event loop. An `await` in another loop ignores it.
 
     `ex = await Executor(...)` opens it without a block, for the life of its event loop: for a notebook, or a prompt.
-    What is awaited outside of blocks uses it, in all tasks of the loop; of several, the one that was opened last. It
-    closes by `await ex.aclose()`, else with its loop, or when Python ends. A program that leaves it to its loop has a
-    `ResourceWarning`.
+    An `await` outside of blocks uses it, in all tasks of the loop; of several, the one that was opened last. It closes
+    by `await ex.aclose()`, otherwise with its loop, or when Python ends. A program that does not close it itself gets
+    a `ResourceWarning`.
 
     Raises:
-        ResourceSpecError: `local` is no offer, or there can be no such `store`, `scratch` or `scratch_limit`.
-        ValueError: `listen` is no address, or `access` no access file of a head; or `backend` does not stand alone.
-        TypeError: `backend` is none, or `launch` no pool, or one of `observers` no observer.
+        ResourceSpecError: `local` is no offer, or `store`, `scratch` or `scratch_limit` is not possible here.
+        ValueError: `listen` is no address, or `access` no access file of a head; or `backend` is not given alone.
+        TypeError: `backend` is no engine, or `launch` no pool, or one of `observers` no observer.
         ImportError: `dashboard` or an observer needs packages that are not installed.
         RuntimeError: `dashboard` is asked for on another event loop than asyncio's; when the executor is opened.
         LaunchError: a pool with `min` above 0 was refused by its batch system; when the executor is opened.

@@ -48,17 +48,18 @@ _shown: list[Progress] = []
 def progress(*, lines_every: float | None = None) -> Progress:
     """Show the progress of the calls that begin in a `with` block: a bar for each function.
 
-    It counts the calls of the executor that an `await` means where the block begins: jobs and calls without resources,
-    whoever awaits them, and what they depend on, from the moment at which they are submitted. Operators are no calls,
-    and what jobs submit themselves is not counted. `done` are those with a value, `left` is the time until all that
-    are known have ended, `-` where that is unknown. Bars are below what the program and its jobs write to the
-    terminal, or in the output of a notebook's cell, and stay with the last figures.
+    It counts the calls of the executor that an `await` at the beginning of the block would use: jobs, calls without
+    resources, and the calls that they depend on, whichever task awaits them, from the moment at which they are
+    submitted. Operators are no calls, and calls that jobs submit are not counted. `done` is the number of calls with a
+    value, and `left` the time until all known calls have ended, `-` if that is unknown. The bars are below the output
+    of the program and its jobs on the terminal, or in the output of a notebook's cell. At the end they keep the last
+    figures.
 
-    Where there is neither a terminal nor a notebook it does nothing, unless `lines_every` is given. Inside of another
-    one it does nothing: that shows the calls already.
+    Without a terminal or a notebook it does nothing, unless `lines_every` is given. Inside another `progress` it does
+    nothing, because that one shows the calls already.
 
     Args:
-        lines_every: seconds between two lines of text on standard error, where there is neither terminal nor notebook.
+        lines_every: seconds between two lines of text on standard error, if there is neither terminal nor notebook.
 
     Raises:
         RuntimeError: no event loop is running here (write `run(main, progress=True)`); or as an `await` here would.

@@ -1,8 +1,8 @@
 """Fleet: pure decisions over plain data about how many blocks of workers each pool has.
 
-`FleetScheduler` is `handle(event, now) -> list[action]`, as the schedulers of jobs are. It is told which workers would
-be of use, what batch systems answer, and which workers join and leave; it says what is to be submitted, asked and
-ended. Nothing here waits, runs a command or reads a clock.
+`FleetScheduler` is `handle(event, now) -> list[action]`, like the schedulers of jobs. Events tell it which workers
+would be of use, what batch systems answer, and which workers join and leave. Actions submit, list and end blocks.
+Nothing here waits, runs a command or reads a clock.
 """
 
 from grainlike.fleet._block import Block, BlockPhase, EndedBlock

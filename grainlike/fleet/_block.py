@@ -1,4 +1,4 @@
-"""Blocks: jobs of a batch system, each with a worker on every one of its nodes."""
+"""Blocks: jobs of a batch system, each with one worker on each of its nodes."""
 
 from __future__ import annotations
 
@@ -13,40 +13,42 @@ BlockPhase = Literal["intent", "pending", "starting", "up", "leaving", "ended"]
 
 @dataclass(slots=True)
 class Block:
-    """Block that lives, or that may live.
+    """Block that lives, or may live.
 
     Attributes:
-        label: its name for people, and for its workers.
-        pool: name of its pool.
-        system: key of its batch system.
-        number: number in its native name.
-        nodes: how many workers it should have.
-        walltime_s: seconds after which it ends, as it was submitted; None: it does not.
-        cores: cores of one worker, as it was submitted; 0: not known.
-        submitted_at: time of its submission.
-        answered_at: time at which the submission had an answer, clear or not; None: it has none yet.
-        native: id in the batch system; empty: not known.
-        accepted_at: time at which its id became known; an older listing does not have it.
-        looks: listings in vain, since the unclear answer, that were asked 30 s apart.
+        label: name for people, and for the block's workers.
+        pool: name of the pool.
+        system: key of the batch system.
+        number: number in the native name.
+        nodes: how many workers the block should have.
+        walltime_s: seconds after which the block ends, as it was submitted; None if it has no end.
+        cores: cores of one worker, as it was submitted; 0 if unknown.
+        submitted_at: time of the submission.
+        answered_at: time at which the submission had an answer, clear or not; None without an answer yet.
+        native: id in the batch system; empty if unknown.
+        accepted_at: time at which the id became known; an older listing does not have the block.
+        looks: listings without the block since the unclear answer, asked 30 s apart.
         looked_at: time at which the last of these was asked.
-        running: True if the batch system said that it runs, or a worker joined.
+        running: True if the batch system said that the block runs, or a worker joined.
         started_at: time at which that became known.
-        idle_before: last time at which it was known not to run: what it took is counted from here.
-        connected: nodes whose workers are connected, with the time since which each has no job; None: it has one.
+        idle_before: last time at which the block was known not to run; its use is counted from here.
+        connected: nodes whose workers are connected, with the time since which each worker has no job; None if it has
+            one.
         joined: True once a worker has joined.
-        worked: True once one of its workers had a job.
+        worked: True once a worker had a job.
         seen: nodes whose worker has joined once.
-        awaited: nodes whose workers were connected to the head before this one, and have not come back.
+        awaited: nodes whose workers were connected to an earlier head, and have not come back.
         awaited_since: time at which this head began.
-        headless: True if its workers may have begun while no head was there, which says nothing about the pool.
-        away_since: time since which it has no connected worker, after it had one.
-        leave_reason: why it is to end; empty: it is not.
-        leaving_since: time at which that was decided.
+        headless: True if workers may have begun while there was no head; then their failure says nothing about the
+            pool.
+        away_since: time since which the block has no connected worker, after it had one.
+        leave_reason: why the block is to end; empty if it is not.
+        leaving_since: time at which its end was decided.
         at_once: True if its jobs are not waited for.
         end_asked_at: time at which the batch system was last told to end it.
-        ends_at: time at which the batch system ends it, as its listing says.
-        reason: words of the batch system for why it is so.
-        place: nodes of one that runs, or when another is expected to start, in the batch system's words.
+        ends_at: time at which the batch system ends it, according to its listing.
+        reason: the batch system's words for the block's state.
+        place: nodes of a running block, or its expected start, in the batch system's words.
     """
 
     label: str
@@ -83,7 +85,7 @@ class Block:
 
     @property
     def phase(self) -> BlockPhase:
-        """Step at which it is."""
+        """Step at which the block is."""
         if self.leave_reason:
             return "leaving"
         if self.running:
@@ -91,7 +93,7 @@ class Block:
         return "pending" if self.native else "intent"
 
     def missing(self, now: float, join_s: float) -> int:
-        """Return how many of its workers are still to come: none once the time to join is over, or it is to end."""
+        """Return how many workers are still to come: none once the time to join is over, or if the block is to end."""
         if self.leave_reason:
             return 0
         if self.joined and now >= (self.started_at or 0.0) + join_s:
@@ -100,20 +102,20 @@ class Block:
 
     @property
     def is_idle(self) -> bool:
-        """True if it has connected workers, none of them has a job, and none is to come back with one."""
+        """True if the block has connected workers, none of them has a job, and no worker is expected back with one."""
         return bool(self.connected) and None not in self.connected.values() and not self.awaited
 
     @property
     def idle_since(self) -> float:
-        """Time since which none of its connected workers has a job; for those that are idle."""
+        """Time since which no connected worker has a job; only for idle blocks."""
         return max(since for since in self.connected.values() if since is not None)
 
     def price(self, cores: int) -> float:
-        """Return core-hours that it takes at most; `cores` of one worker where its own are not known."""
+        """Return the most core-hours that the block takes; `cores` of one worker count if its own are unknown."""
         return (self.cores or cores) * self.nodes * (self.walltime_s or 0.0) / 3600
 
     def taken(self, cores: int, now: float) -> float:
-        """Return core-hours that it can have taken until now, when it has ended: never less than it has."""
+        """Return the most core-hours that the block can have taken until now, when it has ended: never too few."""
         began = max(self.submitted_at, self.idle_before)
         took = (self.cores or cores) * self.nodes * max(0.0, now - began) / 3600
         return min(took, self.price(cores)) if self.walltime_s is not None else took

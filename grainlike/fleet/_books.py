@@ -1,4 +1,4 @@
-"""Books of the fleet: pools, blocks that live, blocks that have ended, and blocks of nobody."""
+"""Records of the fleet: pools, blocks that live, blocks that have ended, and blocks that belong to no pool."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from grainlike.fleet._system import SystemState
 __all__ = ["Books"]
 
 KEPT_ENDED = 1000
-"""Ended blocks that are kept to be shown. That a number was given out once is known for ever."""
+"""Most ended blocks that are kept to be shown. Their numbers are never used again."""
 
 
 @dataclass(slots=True)
 class Books:
-    """All that the fleet scheduler knows.
+    """All records of the fleet scheduler.
 
     Attributes:
-        digest: of the cluster, in hexadecimal: it makes native names, and no other books have it.
-        last_number: the last number that a block was given. None comes again.
-        version: how often something changed that a count of wanted workers depends on.
+        digest: hexadecimal digest of the cluster. Native names are made of it, so no other fleet may have the same.
+        last_number: the last number that a block was given. No number is given twice.
+        version: counter of changes that a count of wanted workers depends on.
         pools: pools by name.
         systems: batch systems by key.
         blocks: blocks that live or may live, by label, in the order of their submission.
-        ended: blocks that have ended, by label, the last of them.
-        strays: rows with a name of this cluster that the books do not know, by batch system.
+        ended: the last blocks that have ended, by label.
+        strays: rows of listings with a name of this cluster but without a record here, by batch system.
     """
 
     digest: str
@@ -43,19 +43,19 @@ class Books:
     _prefix: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Check the digest: a name is made of it."""
+        """Check the digest, because native names are made of it."""
         self._prefix = native_name(self.digest, 0)[:-1]
 
     def blocks_of(self, pool: str) -> list[Block]:
-        """Return the blocks of a pool that live, the oldest first."""
+        """Return the live blocks of a pool, the oldest first."""
         return [block for block in self.blocks.values() if block.pool == pool]
 
     def system(self, name: str) -> SystemState:
-        """Return the state of a batch system, a new one for a new key."""
+        """Return the state of a batch system; a new state for a new key."""
         return self.systems.setdefault(name, SystemState(name))
 
     def number_of(self, name: str) -> int | None:
-        """Return the number in a native name; None if it is not of this cluster.
+        """Return the number in a native name; None if the name is not of this cluster.
 
         Example::
 
@@ -73,7 +73,7 @@ class Books:
         return frozenset(block.number for block in self.blocks.values() if block.system != system)
 
     def close(self, block: Block, reason: str, now: float) -> None:
-        """Move a block to those that have ended."""
+        """Move a block to the blocks that have ended."""
         del self.blocks[block.label]
         self.ended[block.label] = EndedBlock(
             block.label,
@@ -89,7 +89,7 @@ class Books:
             del self.ended[next(iter(self.ended))]
 
     def spare_systems(self) -> Iterator[str]:
-        """Yield batch systems in which there is nothing to do any more."""
+        """Yield the batch systems in which there is nothing to do any more."""
         used = {state.pool.system for state in self.pools.values()}
         used |= {block.system for block in self.blocks.values()}
         yield from [name for name in self.systems if name not in used and not self.strays.get(name)]
@@ -97,7 +97,7 @@ class Books:
 
 @lru_cache(maxsize=16384)
 def _number_of(name: str, prefix: str) -> int | None:
-    """Return the number in a name; kept, for a listing has the same names as the one before."""
+    """Return the number in a name; cached, because each listing has the names of the last one."""
     if not name.startswith(prefix):
         return None
     digits = name[len(prefix) :]

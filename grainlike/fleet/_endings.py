@@ -1,4 +1,4 @@
-"""Ends of blocks: how they are asked to end, and what it says about their pool that they did."""
+"""Ends of blocks: how blocks are told to end, and what their ends say about their pool."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ DEATHS = 3
 """Blocks in a row that end before a worker joined, after which a pool is paused."""
 
 NATIVE_END_S = 30.0
-"""Time for workers to leave before the batch system ends their block; it is told again as often."""
+"""Seconds for workers to leave before the batch system is told to end their block; it is told again after as many."""
 
 _BY_OTHERS = re.compile(r"cancel|preempt|deleted|revoked", re.IGNORECASE)
-"""Ends that somebody else decided, which say nothing about the pool."""
+"""Ends that somebody else decided, so that they say nothing about the pool."""
 
 _HOPELESS = re.compile(
     r"^(?:grainlike: )?exit code (?:2|126|127)\b|no access file|speaks protocol|another version of grainlike",
     re.IGNORECASE | re.MULTILINE,
 )
-"""Last words of a block that another one would say as well."""
+"""Last words in the log of a block that show that every further block would fail, too."""
 
 _QUOTED_LINES = 4
 
 
 def dismiss(turn: Turn, block: Block, reason: str, *, at_once: bool = False) -> None:
-    """Have a block end: by its workers where it has some, else by its batch system."""
+    """End a block: through its workers if it has some, otherwise through its batch system."""
     if block.leave_reason and (block.at_once or not at_once):
         return
     if not block.leave_reason:
@@ -47,7 +47,7 @@ def dismiss(turn: Turn, block: Block, reason: str, *, at_once: bool = False) -> 
 
 
 def end_natively(turn: Turn, block: Block) -> None:
-    """Tell the batch system to end a block, once its id is known."""
+    """Tell the batch system to end a block, once the block's id is known."""
     if block.native:
         block.end_asked_at = turn.now
         turn.do(EndBlocks(block.system, (block.native,)))
@@ -55,7 +55,7 @@ def end_natively(turn: Turn, block: Block) -> None:
 
 
 def press(turn: Turn, block: Block) -> None:
-    """Go on with a block that is to end, where its workers do not leave or its batch system did not hear."""
+    """Go on with the end of a block if its workers do not leave, or its batch system did not end it."""
     quiet = _quiet_since(block)
     if quiet is None or not block.native:
         return
@@ -65,7 +65,7 @@ def press(turn: Turn, block: Block) -> None:
 
 
 def _quiet_since(block: Block) -> float | None:
-    """Return the time since which its workers should have left; None while jobs that are waited for run on them."""
+    """Return the time since which the workers should have left; None while they run jobs that are waited for."""
     if not block.connected:
         return max(block.leaving_since, block.away_since or 0.0)
     if block.at_once:
@@ -74,7 +74,7 @@ def _quiet_since(block: Block) -> float | None:
 
 
 def close(turn: Turn, block: Block, reason: str) -> None:
-    """Take a block for ended, and draw the conclusions for its pool."""
+    """Record that a block has ended, and draw the conclusions for its pool."""
     books = turn.books
     if block.headless and not block.joined:
         reason = f"{reason}; no head was there when it began"
@@ -93,7 +93,7 @@ def close(turn: Turn, block: Block, reason: str) -> None:
 
 
 def fail(turn: Turn, state: PoolState, block: Block, reason: str) -> None:
-    """End a started block that has no worker yet, as one that failed."""
+    """End a started block without a worker, because it has failed."""
     dismiss(turn, block, reason)
     _early_death(turn, state, block, reason)
 
@@ -110,7 +110,7 @@ def _early_death(turn: Turn, state: PoolState, block: Block, reason: str) -> Non
 
 
 def hold(turn: Turn, state: PoolState, reason: str) -> None:
-    """Have a pool submit nothing for a while, which doubles from time to time."""
+    """Let a pool submit nothing for a while, which doubles from time to time."""
     wait = min(LONGEST_HOLD_S, HOLD_S * 2.0 ** min(state.held, 10))
     state.held += 1
     state.held_until = max(state.held_until, turn.now + wait)
@@ -118,7 +118,7 @@ def hold(turn: Turn, state: PoolState, reason: str) -> None:
 
 
 def pause(turn: Turn, state: PoolState, why: str) -> None:
-    """Have a pool submit nothing until somebody says otherwise."""
+    """Let a pool submit nothing until it is resumed."""
     if state.paused != why:
         state.paused = why
         turn.books.version += 1
@@ -126,7 +126,9 @@ def pause(turn: Turn, state: PoolState, why: str) -> None:
 
 
 def log_read(turn: Turn, event: LogRead) -> None:
-    """Take the last lines of a block's log for the reason of its end; some say that no other block will do better."""
+    """Find the reason of a block's end in the last lines of its log. A reason that holds for all blocks pauses the
+    pool.
+    """
     ended = turn.books.ended.get(event.label)
     block = turn.books.blocks.get(event.label)
     record = ended or block

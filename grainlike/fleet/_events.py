@@ -1,4 +1,4 @@
-"""Events that the fleet scheduler is given, and the actions that it answers."""
+"""Events and actions of the fleet scheduler."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PoolSet:
-    """A pool was made, or has other numbers now. It ends a pause."""
+    """A pool was made, or its numbers have changed. This ends a pause."""
 
     pool: FleetPool
 
@@ -57,7 +57,7 @@ class PoolGone:
 
 @dataclass(frozen=True, slots=True)
 class BlockDismissed:
-    """A block is to end, whatever its pool wants. `at_once`: its jobs are not waited for."""
+    """A block is to end, whatever its pool needs. `at_once`: its jobs are not waited for."""
 
     label: str
     at_once: bool = False
@@ -80,7 +80,8 @@ class PoolResumed:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Count of workers of each pool that would be of use beside those that have joined, blocks on their way included.
+    """Number of workers that would be of use to each pool besides those that have joined; it includes blocks on their
+    way.
 
     Attributes:
         workers: how many, by pool.
@@ -95,7 +96,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionAccepted:
-    """A submission was taken, under this id."""
+    """A submission was accepted, under this id."""
 
     label: str
     native: str
@@ -103,9 +104,9 @@ class SubmissionAccepted:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionRefused:
-    """A submission was refused. `waits`: by a limit that another hour may lift.
+    """A submission was refused. `waits`: the reason is a limit, which may be over in an hour.
 
-    `elsewhere`: by one machine of several, and another is there that may take the next block.
+    `elsewhere`: one machine of several refused, and another may take the next block.
     """
 
     label: str
@@ -116,7 +117,7 @@ class SubmissionRefused:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionUnclear:
-    """A submission had no clear answer: it may have been taken."""
+    """A submission had no clear answer: it may have been accepted."""
 
     label: str
     words: str
@@ -124,7 +125,7 @@ class SubmissionUnclear:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A batch system told all blocks of this cluster that it knows. `asked`: the time at which it was asked."""
+    """A batch system listed all blocks of this cluster that it knows. `asked`: the time at which it was asked."""
 
     system: str
     rows: tuple[ListedBlock, ...]
@@ -133,7 +134,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class ListingFailed:
-    """A batch system did not tell its blocks."""
+    """A batch system could not list its blocks."""
 
     system: str
     words: str
@@ -141,7 +142,7 @@ class ListingFailed:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A worker of a block has connected, for the first time or again. `cores`: those that it offers.
+    """A worker of a block has connected, for the first time or again. `cores`: the cores that it offers.
 
     `idle`: it has no job.
     """
@@ -163,7 +164,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Working:
-    """A worker of a block has a job now, or (`idle`) has none any more."""
+    """A worker of a block has a job now, or (`idle`) has no job any more."""
 
     label: str
     node: int
@@ -172,7 +173,7 @@ class Working:
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """Last lines of a block's log, which is at `path`; None: there is no log."""
+    """Last lines of a block's log at `path`; None if there is no log."""
 
     label: str
     tail: str | None
@@ -181,17 +182,17 @@ class LogRead:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The books come from a journal: no worker is connected yet, and answers that were on their way are lost."""
+    """The records come from a journal: no worker is connected yet, and answers that were on their way are lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class StraysGone:
-    """Blocks of this cluster that are in no books are to be ended."""
+    """Blocks of this cluster without a record are to be ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed, as `Wake` asked for."""
+    """The time of a `Wake` has come."""
 
 
 FleetEvent = (
@@ -218,7 +219,7 @@ FleetEvent = (
 
 @dataclass(frozen=True, slots=True)
 class SubmitBlock:
-    """Submit a block, which is in the books: `SubmissionAccepted`, `...Refused` or `...Unclear` is the answer."""
+    """Submit a block, whose record exists already; answered by `SubmissionAccepted`, `...Refused` or `...Unclear`."""
 
     label: str
     pool: str
@@ -227,14 +228,14 @@ class SubmitBlock:
 
 @dataclass(frozen=True, slots=True)
 class ListBlocks:
-    """Ask a batch system for all blocks of this cluster: `Listed` or `ListingFailed` is the answer."""
+    """Ask a batch system for all blocks of this cluster; answered by `Listed` or `ListingFailed`."""
 
     system: str
 
 
 @dataclass(frozen=True, slots=True)
 class EndBlocks:
-    """Tell a batch system to end jobs by their ids. Only a listing says that they are gone."""
+    """Tell a batch system to end jobs by their ids. Only a listing shows that they are gone."""
 
     system: str
     natives: tuple[str, ...]
@@ -242,7 +243,7 @@ class EndBlocks:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Tell a worker to leave: when its jobs have ended, or `at_once`."""
+    """Tell a worker to leave when its jobs have ended, or `at_once`."""
 
     label: str
     node: int
@@ -252,14 +253,14 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class ReadLog:
-    """Read the end of a block's log: `LogRead` is the answer."""
+    """Read the end of a block's log; answered by `LogRead`."""
 
     label: str
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A pool submits nothing any more: people are to be told why."""
+    """Tell people why a pool submits nothing any more."""
 
     pool: str
     why: str
@@ -267,7 +268,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class TellTimeLeft:
-    """Tell the workers of a block how many seconds it has left: its batch system says other than before."""
+    """Tell the workers of a block how many seconds it has left, because its batch system has changed that."""
 
     label: str
     left_s: float
@@ -275,7 +276,7 @@ class TellTimeLeft:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Give a `Tick` at this time, if nothing happens before."""
+    """Send a `Tick` at this time, if no event comes before."""
 
     at: float = field(default=0.0)
 

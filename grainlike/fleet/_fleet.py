@@ -41,14 +41,14 @@ __all__ = ["FleetScheduler"]
 
 
 class FleetScheduler:
-    """Decisions about the blocks of all pools: `handle(event, now) -> actions`, without clock, chance or waiting.
+    """Decisions about the blocks of all pools: `handle(event, now) -> actions`, without clock, randomness or waiting.
 
-    Whoever performs the actions tells `Wanted` again whenever `version` has grown, and after `Restored` each worker
-    that joins, with what it does.
+    The driver that performs the actions sends `Wanted` again whenever `version` has grown. After `Restored`, it sends
+    each worker that joins, with its state.
 
     Args:
-        digest: of the cluster, 8 hexadecimal digits or more. No other books may have it: it makes the blocks' names.
-        books: those of a fleet that went before.
+        digest: of the cluster, 8 hexadecimal digits or more. No other fleet may have it, because block names have it.
+        books: the records of an earlier scheduler of this fleet.
 
     Example::
 
@@ -63,18 +63,18 @@ class FleetScheduler:
 
     @property
     def version(self) -> int:
-        """Number that grows when a count of wanted workers is to be made anew."""
+        """Number that grows when wanted workers are to be counted again."""
         return self.books.version
 
     def handle(self, event: FleetEvent, now: float) -> list[FleetAction]:
-        """Take an event; return what is to be done. `now` is in seconds, and never goes back."""
+        """Take an event; return the actions. `now` is in seconds, and never goes back."""
         turn = Turn(self.books, now)
         _TAKES[type(event)](turn, event)
         self._go_on(turn)
         return turn.ended()
 
     def room(self, name: str) -> int:
-        """Return how many workers of a pool would be used at most, beside those that have joined."""
+        """Return the most workers that a pool could still use, besides those that have joined."""
         state = self.books.pools[name]
         if state.going or state.paused:
             return 0
@@ -89,17 +89,17 @@ class FleetScheduler:
         return self.hindrance(name, now) if state.paused or state.going or short_of(state, total) else ""
 
     def hindrance(self, name: str, now: float) -> str:
-        """Return what would keep a pool from submitting one more block now; empty if nothing would."""
+        """Return why a pool could not submit one more block now; empty if it could."""
         state = self.books.pools[name]
         total = count(state, self.books.blocks_of(name), now)
         return hindrance(Turn(self.books, now), state, total)
 
     def submits_soon(self, name: str, now: float) -> bool:
-        """Return True if a pool is about to submit a block, and waits but for its turn at the batch system."""
+        """Return True if a pool is about to submit a block, and waits only for its turn at the batch system."""
         return self.why(name, now) in SOON if name in self.books.pools else False
 
     def block(self, label: str) -> Block | EndedBlock | None:
-        """Return the block of a label, if it is still known."""
+        """Return the block with a label, if its record still exists."""
         return self.books.blocks.get(label) or self.books.ended.get(label)
 
     def _go_on(self, turn: Turn) -> None:
@@ -130,7 +130,7 @@ def _pool_set(turn: Turn, event: PoolSet) -> None:
     else:
         if _makes_other_blocks(state.pool, pool):
             state.proven = False
-            # Cores that were learned are the best guess until the next worker tells: without one, a budget is none.
+            # Learned cores are the best guess until the next worker joins; without one, a budget would limit nothing.
             state.cores = pool.cores if pool.cores != state.pool.cores else state.cores
         state.pool = pool
         state.workers = None
@@ -182,7 +182,7 @@ def _wanted(turn: Turn, event: Wanted) -> None:
 
 
 def _restored(turn: Turn, event: Restored) -> None:  # noqa: ARG001 - as all that take events
-    """Take what was on its way for lost: answers, workers, and what is wanted."""
+    """Treat everything that was on its way as lost: answers, workers, and wanted counts."""
     for system in turn.books.systems.values():
         system.waiting, system.asked_at = False, None
     for block in turn.books.blocks.values():
@@ -199,7 +199,7 @@ def _restored(turn: Turn, event: Restored) -> None:  # noqa: ARG001 - as all tha
 
 
 def _ticked(turn: Turn, event: Tick) -> None:
-    """Do what is due: `handle` does it after every event."""
+    """Do everything that is due; `handle` does this after every event."""
 
 
 _TAKES: Mapping[type, Callable[[Turn, Any], None]] = {

@@ -1,4 +1,4 @@
-"""Listings: which blocks a batch system has, and what follows for those of the books."""
+"""Listings: which blocks a batch system has, and what follows for the records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEAVING_PERIOD_S = 3.0
 workers any more and is about to end, for which somebody may be waiting."""
 
 TOLD_S = 5.0
-"""Difference in the time left from which workers are told of it."""
+"""Difference in the time left from which workers are told about it."""
 
 _GONE = ("ended", "ending")
 
@@ -53,7 +53,7 @@ def _next_at(turn: Turn, system: SystemState, asked: float) -> float:
 
 
 def listing_failed(turn: Turn, event: ListingFailed) -> None:
-    """Keep why a batch system does not tell its blocks. Nothing else changes."""
+    """Keep the reason why a batch system does not list its blocks. Nothing else changes."""
     _failed(turn, turn.books.system(event.system), event.words)
 
 
@@ -65,7 +65,7 @@ def _failed(turn: Turn, system: SystemState, words: str) -> None:
 
 
 def listed(turn: Turn, event: Listed) -> None:
-    """Compare a listing with the books."""
+    """Compare a listing with the records."""
     system = turn.books.system(event.system)
     system.waiting = False
     system.failing_since, system.failing = None, ""
@@ -96,7 +96,7 @@ def listed(turn: Turn, event: Listed) -> None:
             else:
                 _compare(turn, block, ours, event.asked)
         elif number in elsewhere:
-            continue  # it is reached in two ways, and the other one has it
+            continue  # the batch system is reached in two ways, and the other way has the block
         elif number <= turn.books.last_number:
             superfluous += [other.native for other in same if other.state not in _GONE and other.native]
         else:
@@ -111,10 +111,10 @@ def listed(turn: Turn, event: Listed) -> None:
 
 
 def _move(turn: Turn, event: Listed, rows: Mapping[int, Sequence[ListedBlock]], blocks: dict[int, Block]) -> None:
-    """Have blocks belong to the key that their pool has now, once a listing shows them there under their ids.
+    """Give blocks the present key of their pool, once a listing shows them there under their ids.
 
-    A pool that reaches the same batch system in another way, as by another login node, has another key: the way of
-    before may be the one that does not work any more.
+    A pool that reaches the same batch system another way, such as through another login node, has another key. The old
+    way may not work any more.
     """
     for block in turn.books.blocks.values():
         state = turn.books.pools.get(block.pool)
@@ -126,7 +126,7 @@ def _move(turn: Turn, event: Listed, rows: Mapping[int, Sequence[ListedBlock]], 
 
 
 def end_strays(turn: Turn, event: StraysGone) -> None:  # noqa: ARG001 - as all that take events
-    """End the blocks of this cluster that the books do not know."""
+    """End the blocks of this cluster that have no record."""
     for name, rows in turn.books.strays.items():
         if rows:
             turn.do(EndBlocks(name, tuple(row.native for row in rows)))
@@ -134,13 +134,13 @@ def end_strays(turn: Turn, event: StraysGone) -> None:  # noqa: ARG001 - as all 
 
 
 def _row_of(block: Block, rows: Sequence[ListedBlock]) -> ListedBlock | None:
-    """Return the row that is the block's, where several have its name: a submission that was taken twice."""
+    """Return the row of the block if several rows have its name, because a submission was accepted twice."""
     own = [row for row in rows if row.native == block.native] if block.native else rows
     return min(own, key=lambda row: (row.state in _GONE, row.state != "running"), default=None)
 
 
 def _is_another(row: ListedBlock, ours: ListedBlock | None, block: Block) -> bool:
-    """Return True for a row of another job than the block's: two machines may list one job, with one id."""
+    """Return True if a row belongs to another job than the block's: two machines may list a job under one id."""
     return row is not ours and row.native not in ("", block.native)
 
 
@@ -161,7 +161,7 @@ def _compare(turn: Turn, block: Block, row: ListedBlock, asked: float) -> None:
     elif row.state == "pending" and not block.connected:
         block.running, block.started_at, block.idle_before = False, None, asked
         block.headless = False
-        if not block.leave_reason:  # one that is to end has waited for its workers since they went
+        if not block.leave_reason:  # otherwise the time since which its workers are away goes on
             block.away_since = turn.now if block.joined else None
     block.place = ",".join(row.nodes) or ("" if block.running else row.start)
     if row.state == "running" and row.left_s is not None:
@@ -169,7 +169,7 @@ def _compare(turn: Turn, block: Block, row: ListedBlock, asked: float) -> None:
 
 
 def _give_up(turn: Turn, block: Block) -> None:
-    """Have a block taken out that its batch system keeps and does not start."""
+    """End a block that its batch system keeps and does not start."""
     state = turn.books.pools.get(block.pool)
     if not block.leave_reason and state is not None and not block.joined:
         fail(turn, state, block, block.reason)
@@ -192,7 +192,7 @@ def _unlisted(turn: Turn, block: Block, asked: float) -> None:
 
 
 def _ended(turn: Turn, block: Block, reason: str) -> None:
-    """Close a block that its batch system has not any more; while one of its workers is connected, it lives."""
+    """Close a block that its batch system does not have any more; while one of its workers is connected, it lives."""
     if block.connected:
         block.reason = reason
     else:

@@ -1,4 +1,4 @@
-"""Pools as the fleet scheduler knows them: limits and prices, and what has become of their submissions."""
+"""Pools as the fleet scheduler knows them: limits and prices, and the results of their submissions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 __all__ = ["FleetPool", "PoolState"]
 
 UNPROVEN_BLOCKS = 3
-"""Blocks that may be without workers until the first worker of a pool has joined: what a broken environment costs."""
+"""Most blocks without workers until the first worker of a pool has joined: a broken environment costs no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,19 +16,19 @@ class FleetPool:
 
     Attributes:
         name: name of the pool.
-        system: key of the batch system that starts its blocks; pools with one key share listings.
-        min: workers at least.
-        max: workers at most.
+        system: key of the batch system that starts the blocks; pools with one key share listings.
+        min: least workers.
+        max: most workers.
         nodes: workers in one block.
-        walltime_s: seconds after which a block ends; None: it lasts until it is ended.
-        cores: cores of one worker; 0: learned from the first that joins.
-        pending: blocks in the batch queue at once.
+        walltime_s: seconds after which a block ends; None if it lasts until it is ended.
+        cores: cores of one worker; 0 if they are learned from the first worker that joins.
+        pending: most blocks in the batch queue.
         idle_s: seconds without jobs after which a block ends.
         join_s: seconds from the start of a block within which its first worker joins.
-        budget: core-hours at most, for the life of the pool; None: as many as it takes.
+        budget: most core-hours for the life of the pool; None without a budget.
 
     Raises:
-        ValueError: numbers that are not in blocks, or a budget for blocks without an end.
+        ValueError: `min` or `max` is not in whole blocks, or there is a budget for blocks without an end.
 
     Example::
 
@@ -49,7 +49,7 @@ class FleetPool:
     budget: float | None = None
 
     def __post_init__(self) -> None:
-        """Check that the numbers go together."""
+        """Check that the numbers fit together."""
         if not 0 <= self.min <= self.max or self.nodes < 1 or self.min % self.nodes or self.max % self.nodes:
             raise ValueError(f"{self.name}: {self.min} to {self.max} workers are not in blocks of {self.nodes}")
         if self.budget is not None and self.walltime_s is None:
@@ -58,24 +58,25 @@ class FleetPool:
 
 @dataclass(slots=True)
 class PoolState:
-    """State of a pool: what it is, and how its submissions fared.
+    """State of a pool: its numbers, and the results of its submissions.
 
     Attributes:
         pool: its numbers.
-        workers: workers that would be of use now beside those that have joined; None: not known since one joined.
+        workers: workers that would be of use now besides those that have joined; None if unknown since a worker joined.
         kept: labels of blocks whose idle workers a gang waits for.
-        joined_at: version of the books at which a worker last joined: older counts of what is wanted do not hold.
-        paused: why it submits nothing until somebody says otherwise; empty: it does.
-        going: True after `PoolGone`: it is forgotten when its last block has ended.
+        joined_at: version of the records at which a worker last joined; counts of wanted workers from before are too
+            old.
+        paused: why the pool submits nothing until it is resumed; empty if it submits.
+        going: True after `PoolGone`: the pool is forgotten when its last block has ended.
         at_once: True if the jobs of its blocks are not waited for.
         deaths: blocks in a row that ended before a worker joined.
         proven: True once a worker has joined under these numbers.
-        dormant: True if a block had no job in its whole life: `min` then waits for a job.
+        dormant: True if a block had no job in its whole life; `min` then waits for a job.
         held_until: time before which nothing is submitted.
-        held: how often in a row it was held, from which the next wait follows.
+        held: how many times in a row the pool was held, which sets the next wait.
         reason: why it was held, for people.
-        too_many_since: since when more blocks are pending than are wanted.
-        cores: cores of one worker, as set or as learned; 0: not known yet.
+        too_many_since: time since which more blocks are pending than are wanted.
+        cores: cores of one worker, as set or learned; 0 if unknown.
         spent: core-hours of blocks that have ended.
     """
 
@@ -98,11 +99,11 @@ class PoolState:
 
     @property
     def unproven_room(self) -> int | None:
-        """Blocks that may be without workers until one has joined; None: as many as are wanted."""
+        """Most blocks without workers until a worker has joined; None without a limit."""
         return None if self.proven and not self.deaths else max(1, UNPROVEN_BLOCKS - self.deaths)
 
     def forget_failures(self) -> None:
-        """Start anew after a pause, or with other numbers."""
+        """Forget failures after a pause, or when the numbers have changed."""
         self.paused = self.reason = ""
         self.deaths = self.held = 0
         self.held_until = 0.0

@@ -1,4 +1,4 @@
-"""Sizes of pools: how many blocks each should have, what keeps it from submitting, and which blocks are to end."""
+"""Sizes of pools: how many blocks each should have, why it does not submit, and which blocks are to end."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ BETWEEN_S = 1.0
 """Time between two submissions to one batch system."""
 
 TOO_MANY_S = 60.0
-"""Time for which blocks must have been too many without a break before pending ones are withdrawn."""
+"""Seconds for which there must be too many blocks without a break before pending blocks are withdrawn."""
 
 _NO_ANSWER = "another submission has no answer yet"
 _ONE_A_SECOND = "one block a second is submitted"
 SOON = (_NO_ANSWER, _ONE_A_SECOND)
-"""Hindrances that are over in a moment."""
+"""Hindrances that will be over in a moment."""
 
 
 @dataclass(slots=True)
 class PoolCount:
-    """Workers of a pool, and the blocks that have them.
+    """Workers of a pool, and their blocks.
 
     Attributes:
-        blocks: its blocks that live, the oldest first.
+        blocks: live blocks, the oldest first.
         all: workers of these blocks.
         staying: workers of the blocks that are not to end.
-        missing: workers of those that are still to come.
-        waiting: blocks without a worker yet, those in the batch queue among them.
+        missing: workers of those blocks that are still to come.
+        waiting: blocks without a worker yet, including blocks in the batch queue.
         queued: blocks in the batch queue, or on their way into it.
     """
 
@@ -63,7 +63,7 @@ def count(state: PoolState, blocks: list[Block], now: float) -> PoolCount:
 
 
 def resize(turn: Turn, state: PoolState, blocks: list[Block]) -> None:
-    """Submit, withdraw and end blocks of a pool, as many as its numbers and what is wanted say."""
+    """Submit, withdraw and end blocks of a pool, as its numbers and the wanted workers require."""
     if state.workers:
         state.dormant = False
     total = count(state, blocks, turn.now)
@@ -83,13 +83,13 @@ def resize(turn: Turn, state: PoolState, blocks: list[Block]) -> None:
 
 
 def short_of(state: PoolState, total: PoolCount) -> int:
-    """Return how many workers a pool should get beside those that it has or that are on their way."""
+    """Return how many workers a pool should get besides those that it has or that are on their way."""
     least = 0 if state.dormant else state.pool.min - total.staying
     return max(least, (state.workers or 0) - total.missing, 0)
 
 
 def hindrance(turn: Turn, state: PoolState, total: PoolCount) -> str:
-    """Return why a pool submits no block now; empty if nothing keeps it."""
+    """Return why a pool submits no block now; empty if it can."""
     pool, now = state.pool, turn.now
     if state.going:
         return "it is going down"
@@ -115,7 +115,7 @@ def hindrance(turn: Turn, state: PoolState, total: PoolCount) -> str:
 
 
 def _over_budget(state: PoolState, total: PoolCount) -> str:
-    """Return that a budget has no room for another block; empty if it has, or if there is none."""
+    """Return that a budget has no room for another block; empty if it has room, or there is no budget."""
     pool = state.pool
     if pool.budget is None:
         return ""
@@ -132,7 +132,7 @@ def _over_budget(state: PoolState, total: PoolCount) -> str:
 
 
 def _withdraw(turn: Turn, state: PoolState, total: PoolCount) -> None:
-    """Take pending blocks out of the batch queue that were too many for a while without a break, the youngest first."""
+    """Withdraw pending blocks, the youngest first, if there were too many for a while without a break."""
     if state.workers is None:
         return
     system = turn.books.system(state.pool.system)
@@ -157,9 +157,10 @@ def _withdraw(turn: Turn, state: PoolState, total: PoolCount) -> None:
 
 
 def _end_idle(turn: Turn, state: PoolState, total: PoolCount) -> None:
-    """End blocks whose workers have all been idle for long; `min` is kept, but not by those that help nobody.
+    """End blocks whose workers have all been idle for long. `min` workers stay, except those that help no job.
 
-    Before the next count nothing is known of who waits for a worker that has just joined: none is ended until then.
+    A worker that joins makes the count of wanted workers unknown. No block ends until the next count, because a job may
+    wait for that worker.
     """
     if state.workers is None:
         return
@@ -167,7 +168,7 @@ def _end_idle(turn: Turn, state: PoolState, total: PoolCount) -> None:
     for block in total.blocks:
         if block.leave_reason or not block.is_idle:
             continue
-        crippled = len(block.connected) < block.nodes  # it holds a place that a whole one could fill
+        crippled = len(block.connected) < block.nodes  # it takes the place of a block with all its workers
         if block.label in state.kept and not crippled:
             continue
         if block.missing(turn.now, pool.join_s) or not turn.due(block.idle_since + pool.idle_s):
@@ -178,7 +179,7 @@ def _end_idle(turn: Turn, state: PoolState, total: PoolCount) -> None:
 
 
 def _shrink(turn: Turn, state: PoolState, total: PoolCount) -> None:
-    """Have blocks end that are more than a pool may have now, those first whose end costs least."""
+    """End the blocks that are more than a pool may have now, those first whose end costs least."""
     if total.staying <= state.pool.max:
         return
     order = {"intent": 0, "pending": 1, "starting": 2, "up": 4}

@@ -1,4 +1,4 @@
-"""Submissions: a block is in the books before its command runs, and what has no clear answer is looked for."""
+"""Submissions: a block has a record before its command runs, and is looked for if the command has no clear answer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["accepted", "look_in_vain", "lost_answer", "refused", "submit", "uncl
 
 LOOK_S = 30.0
 LOOKS = 2
-"""Listings in vain, this far apart, after which a submission without a clear answer never arrived."""
+"""Listings without the block, this far apart, after which a submission without a clear answer never arrived."""
 
 
 def submit(turn: Turn, state: PoolState) -> None:
-    """Write a new block into the books, and have it submitted."""
+    """Record a new block, and submit it."""
     books, pool = turn.books, state.pool
     books.last_number += 1
     label = f"{pool.name}-{books.last_number}"
@@ -39,7 +39,7 @@ def submit(turn: Turn, state: PoolState) -> None:
 
 
 def accepted(turn: Turn, event: SubmissionAccepted) -> None:
-    """Take the id of a block; one that is not wanted any more, or has another id, is ended."""
+    """Take the id of a block. A block that is not wanted any more, or has another id, is ended."""
     block = _answered(turn, event.label)
     if block is None:
         ended = turn.books.ended.get(event.label)
@@ -66,13 +66,13 @@ def take_native(turn: Turn, block: Block, native: str) -> None:
 
 
 def refused(turn: Turn, event: SubmissionRefused) -> None:
-    """Forget a block that was not taken; its pool waits if a limit may be lifted, and is paused otherwise.
+    """Forget a block that was refused. Its pool waits if a limit may be over later, and is paused otherwise.
 
-    What one machine of several refused, the next block asks of another at once.
+    If one machine of several refused, the next block asks another machine at once.
     """
     block = _answered(turn, event.label)
     if block is None or block.native or block.joined:
-        return  # it was found meanwhile: the listing knows better
+        return  # a listing has the block already
     state = turn.books.pools.get(block.pool)
     turn.books.close(block, event.words, turn.now)
     turn.books.version += 1
@@ -88,7 +88,7 @@ def refused(turn: Turn, event: SubmissionRefused) -> None:
 
 
 def unclear(turn: Turn, event: SubmissionUnclear) -> None:
-    """Have a block looked for by its name: it may have been taken."""
+    """Look for a block by its name, because it may have been accepted."""
     block = _answered(turn, event.label)
     if block is not None and not block.native:
         block.reason = event.words
@@ -97,7 +97,7 @@ def unclear(turn: Turn, event: SubmissionUnclear) -> None:
 
 
 def lost_answer(turn: Turn, system: SystemState) -> None:
-    """Take a submission whose answer does not come for an unclear one."""
+    """Treat a submission whose answer does not come as unclear."""
     block = turn.books.blocks.get(system.submitting)
     if block is None:
         system.submitting = ""
@@ -106,7 +106,7 @@ def lost_answer(turn: Turn, system: SystemState) -> None:
 
 
 def look_in_vain(turn: Turn, block: Block, asked: float) -> None:
-    """Count a listing that does not have a block which may have been taken."""
+    """Count a listing without a block that may have been accepted."""
     earliest = block.answered_at if block.looked_at is None else block.looked_at + LOOK_S
     if earliest is None or asked < earliest:
         return

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 __all__ = ["SystemState"]
 
 ANSWER_S = 120.0
-"""After it, a question is taken for lost: native commands have 30 s, with all that is around them."""
+"""Seconds after which a question counts as lost. Native commands have 30 s; other steps take the rest."""
 
 
 @dataclass(slots=True)
@@ -16,12 +16,12 @@ class SystemState:
 
     Attributes:
         name: its key.
-        submitting: label whose submission has no answer yet; empty: none.
+        submitting: label of the block whose submission has no answer yet; empty if there is none.
         submitted_at: time of the last submission.
-        asked_at: time at which it was last asked for its blocks; None: never.
+        asked_at: time at which the system was last asked for its blocks; None if never.
         waiting: True while the answer to that is outstanding.
-        list_before: time by which it is to be asked again, earlier than it is usual; None: as usual.
-        failing_since: time since which it does not tell its blocks; None: it does.
+        list_before: time by which it is to be asked again, earlier than usual; None for the usual time.
+        failing_since: time since which it does not list its blocks; None if it does.
         failing: its words for that.
     """
 
@@ -35,5 +35,5 @@ class SystemState:
     failing: str = ""
 
     def hurry(self, at: float) -> None:
-        """Have it asked by this time."""
+        """Ask the system by this time."""
         self.list_before = at if self.list_before is None else min(at, self.list_before)

@@ -1,4 +1,4 @@
-"""Turn of the fleet scheduler: the actions that an event leads to, and when to look again."""
+"""Turn of the fleet scheduler: the actions that follow from one event, and when to look again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Turn"]
 
 
 class Turn:
-    """Actions of one event, on the books, at one time."""
+    """Actions of one event, on the records, at one time."""
 
     __slots__ = ("actions", "books", "now", "wake")
 
@@ -24,17 +24,17 @@ class Turn:
         self.actions.append(action)
 
     def at(self, when: float) -> None:
-        """Look again at this time, if it is to come and nothing is due before."""
+        """Look again at this time, if it is in the future and no other look is earlier."""
         if when > self.now and (self.wake is None or when < self.wake):
             self.wake = when
 
     def due(self, when: float) -> bool:
-        """Return True if this time has come; else look again then."""
+        """Return True if this time has come; otherwise look again then."""
         if when <= self.now:
             return True
         self.at(when)
         return False
 
     def ended(self) -> list[FleetAction]:
-        """Return the actions, the next look among them."""
+        """Return the actions, with a `Wake` for the next look."""
         return [*self.actions, Wake(self.wake)] if self.wake is not None else self.actions

@@ -1,4 +1,4 @@
-"""Workers of blocks: who has joined, who is idle, and blocks whose workers do not come, or not come back."""
+"""Workers of blocks: which have joined, which are idle, and blocks whose workers do not come, or do not come back."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["attend", "joined", "left", "working"]
 
 
 def joined(turn: Turn, event: Joined) -> None:
-    """Take a worker of a block: the pool works. One whose block is not in the books has nothing to do here."""
+    """Record a worker of a block, which proves its pool. A worker whose block has no record is told to leave."""
     block = turn.books.blocks.get(event.label)
     if block is None:
         turn.do(Leave(event.label, event.node, "its block has ended", at_once=True))
         return
     if not block.running:
         block.running, block.started_at = True, turn.now
-        block.reason = block.place = ""  # why it waited, and until when, by the last listing
+        block.reason = block.place = ""  # these said why the block waited, and until when
     block.joined, block.away_since = True, None
     block.seen.add(event.node)
     block.awaited.discard(event.node)
@@ -35,14 +35,14 @@ def joined(turn: Turn, event: Joined) -> None:
         state.reason = ""
         state.cores = state.cores or event.cores
     block.cores = block.cores or event.cores
-    if block.ends_at is not None:  # a listing told it before this worker came
+    if block.ends_at is not None:  # a listing has said it before this worker joined
         turn.do(TellTimeLeft(block.label, block.ends_at - turn.now))
     if block.leave_reason:
         turn.do(Leave(block.label, event.node, block.leave_reason, block.at_once))
 
 
 def left(turn: Turn, event: Left) -> None:
-    """Forget a worker; its block lives on, until its batch system says otherwise."""
+    """Forget a worker; its block lives on, until its batch system says that it has ended."""
     block = turn.books.blocks.get(event.label)
     if block is None or event.node not in block.connected:
         return
@@ -54,7 +54,7 @@ def left(turn: Turn, event: Left) -> None:
 
 
 def working(turn: Turn, event: Working) -> None:
-    """Note since when a worker has no job."""
+    """Record since when a worker has no job."""
     block = turn.books.blocks.get(event.label)
     if block is None or event.node not in block.connected:
         return
@@ -66,7 +66,7 @@ def working(turn: Turn, event: Working) -> None:
 
 
 def attend(turn: Turn, block: Block, state: PoolState | None) -> None:
-    """End a block whose workers did not join in time, or did not come back; go on with one that is to end."""
+    """End a block whose workers did not join in time, or did not come back; go on with a block that is to end."""
     if block.connected and not block.awaited and not block.leave_reason:
         return
     limit = state.pool.join_s if state is not None else 0.0

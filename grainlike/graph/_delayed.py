@@ -64,21 +64,21 @@ _DELITEM = operation(_without_item, "delitem")
 
 @final
 class Delayed(Operators["Delayed[Any]"], NumpyProtocols, Refusals, Generic[T_co]):
-    """A placeholder for a value of type `T`: a node of a lazy graph. Calls of delayed functions make them.
+    """A placeholder for a value of type `T`: a node of a lazy graph. Calls of delayed functions make placeholders.
 
-    Nothing runs until somebody awaits it, or `start`s it. `await r_` gives the value or raises what the job
-    raised; it may be awaited again, by many at once, and runs at most once. A finished one gives its outcome
-    anywhere. Cancelling the last awaiter cancels the work.
+    Nothing runs until the placeholder is awaited, or `start`ed. `await r_` returns the value, or raises the job's
+    exception. A placeholder may be awaited again, and by many tasks at once; its call runs at most once. A finished
+    placeholder gives its outcome anywhere. Cancelling the last awaiter cancels the call.
 
-    Operators, indexing, attributes, method calls and NumPy functions give further placeholders. `a_[i] = v`,
-    `del a_[i]` and NumPy's `out=a_` make `a_` stand for a shallow copy with the change; what was derived from
-    it earlier is not touched. A placeholder has no public names of its own: `r_.cancel()`, `r_.done()` and
-    `r_.result()` are calls of the value's methods, so write `cancel(r_)` and ask `info(r_)`; the first such call in a
-    program is warned of. It hashes by identity, and a copy of it stands for the same value.
+    Operators, indexing, attributes, method calls and NumPy functions give further placeholders. `a_[i] = v`, `del
+    a_[i]` and NumPy's `out=a_` make `a_` stand for a shallow copy with the change; placeholders that were derived from
+    `a_` before do not change. A placeholder has no public names of its own: `r_.cancel()`, `r_.done()` and
+    `r_.result()` are calls of the value's methods, so write `cancel(r_)` and `info(r_)`. The first such call in a
+    program causes a warning. A placeholder hashes by identity, and a copy of it stands for the same value.
 
     Raises:
-        AttributeError: where it is taken for a future (`asyncio.wait([a_])`): it has no `add_done_callback`.
-        TypeError: where Python needs the value at once (`if a_:`, `len(a_)` without `nout`, `a_.x = 1`, ...).
+        AttributeError: the placeholder is used as a future (`asyncio.wait([a_])`): it has no `add_done_callback`.
+        TypeError: Python needs the value at once (`if a_:`, `len(a_)` without `nout`, `a_.x = 1`, ...).
 
     Example::
 

@@ -145,15 +145,15 @@ class _Wrapper(Generic[P, T_co]):
 
 @final
 class DelayedFn(_Wrapper[P, T_co]):
-    """A function whose calls give placeholders. Made by `delayed`; immutable, picklable.
+    """A function whose calls give placeholders. `delayed` makes it; it is immutable and picklable.
 
-    `fn @ request` is a new delayed function whose calls run on a worker, within just those resources; without a
-    request a call runs in the caller's process. It carries the function's own name, documentation and
-    signature, and binds as a method does.
+    `fn @ request` is a new delayed function whose calls run on a worker, with exactly those resources. Without a
+    request, a call runs in the caller's process. A delayed function has the name, documentation and signature of its
+    function, and binds like a method.
 
     Attributes:
         function: the callable and its options, shared with every `@` copy.
-        request: what a call asks for, or None.
+        request: the resources that a call asks for, or None.
 
     Example::
 
@@ -369,32 +369,35 @@ def delayed(
     with `yield` gives a `Stream`, to be read with `async for`; `isolate=True` gives it a process that is pinned to its
     cores.
 
-    A job's function that no import finds travels as a copy, with its globals and closure as they are when the call is
-    submitted; of a copy above 64 KiB only what was bound anew since its first call is noticed, not what has changed in
-    place (docs/functions.md).
+    If no import finds a job's function, the function travels as a copy, with its globals and closure as they are when
+    the call is submitted. In a copy of more than 64 KiB, later calls notice only names that were assigned again, not
+    objects that have changed in place (docs/functions.md).
 
     Args:
         fn: the function.
         nout: how many values a call gives; its placeholder can then be unpacked, and has a `len`.
-        name: what to call it in listings, instead of its own name.
-        retries: how many more attempts a failed call gets, or a `Retry` that says after what, and after which waits.
-        timeout: seconds after which a running attempt is ended. They count from when it gets its slots; where a process
-            has to be started for it first, from when that has read the function. In a process that is there, reading
-            the function, with all that it imports, is part of them. A plain function without resources runs in a
-            thread, which nothing can end: its awaiters get their `JobTimeoutError`, and the thread goes on to its end.
-        priority: jobs with a higher one start earlier.
-        keep: hold on to the cores while the call awaits other placeholders. Without it, other jobs may have them
-            meanwhile; memory and devices stay held in any case.
+        name: a name for listings, instead of the function's own.
+        retries: how many more attempts a failed call gets; or a `Retry`, which also says after which errors, and after
+            which waits.
+        timeout: seconds after which a running attempt is ended. They count from the moment at which the attempt gets
+            its slots. If a process must be started for it first, they count from the moment at which that process has
+            read the function. In a process that is there already, reading the function, with all its imports, is part
+            of them. A plain function without resources runs in a thread, which nothing can end: its awaiters get their
+            `JobTimeoutError`, and the thread runs to its end.
+        priority: jobs with a higher priority start earlier.
+        keep: keep the cores while the call awaits other placeholders. By default other jobs may have the cores
+            meanwhile; memory and devices are kept in any case.
         isolate: run a coroutine in a process of its own.
-        cache: a version, as `"v1"`: results are kept on disk under the function's name, this version and the content of
-            the arguments, and a call whose result is there does not run. Write another version when the function
-            changes: its code is not looked at. Inside a job nothing is looked up. docs/caching.md says what arguments
-            may be.
+        cache: a version, such as `"v1"`. Results are kept on disk under the function's name, this version and the
+            content of the arguments, and a call whose result is there does not run. Write another version when the
+            function changes, because its code is not compared. Inside a job nothing is looked up. docs/caching.md says
+            which arguments are possible.
 
     Raises:
         TypeError: `fn` is not a function that can be delayed, an option has a wrong type, or there is no such option.
-            Resources are not given here, but with `@` where the function is called.
-        ValueError: an option is out of range; `cache=` for a function without a name by which it can be found again.
+            Resources are not given here, but with `@` at the call.
+        ValueError: an option is out of range; or `cache=` is given for a function without a name by which it can be
+            found again.
 
     Example::
 

@@ -108,13 +108,13 @@ def gather(*items: Any, return_exceptions: bool = ...) -> Delayed[list[Any]]: ..
 def gather(*items: Any, return_exceptions: bool = False) -> Delayed[Any]:
     """Return a placeholder for all of these, given as arguments or as one iterable: a list of values, in order.
 
-    They run at the same time. What is not a placeholder is passed on as it is. The result knows its length and
-    can be unpacked. If one fails, the result fails with its error. (Typed as a tuple where there are two to
-    five arguments, as `asyncio.gather` is; the value is a list.)
+    They run at the same time. Arguments that are no placeholders are passed on unchanged. The result knows its length
+    and can be unpacked. If one fails, the result fails with its error. (For two to five arguments the type is a tuple,
+    like that of `asyncio.gather`; the value is a list.)
 
-    With `return_exceptions=True` the result comes when all have finished, and has the exceptions of those that failed,
-    or were cancelled (`JobCancelledError`), in the places of their values. Cancelling the result itself cancels what
-    nobody else awaits, as without it.
+    With `return_exceptions=True`, the result comes when all have finished. It has the exceptions of calls that failed,
+    or were cancelled (`JobCancelledError`), in the places of their values. Cancelling the result cancels the calls that
+    nobody else awaits, in any case.
 
     Raises:
         TypeError: the one argument is neither a placeholder nor iterable; or one of them is a coroutine.
@@ -155,7 +155,8 @@ def _listed(items: Any) -> tuple[Any, ...]:
 
 
 def delayed_value(value: A) -> Delayed[A]:
-    """A placeholder for a value that is already there. It is finished, and needs no executor, nor do operators on it.
+    """A placeholder for a value that is already there. The placeholder is finished; it and operators on it need no
+    executor.
 
     Example::
 
@@ -167,7 +168,8 @@ def delayed_value(value: A) -> Delayed[A]:
 
 
 def later(placeholder: Delayed[A]) -> A:
-    """The placeholder itself, typed as its value: for keyword and nested arguments that a checker would refuse.
+    """Return the placeholder itself, typed as its value, for keyword and nested arguments that a type checker would
+    refuse.
 
     Example::
 

@@ -54,10 +54,10 @@ _FACTS = tuple(field.name for field in fields(Info) if field.name not in ("name"
 
 
 def info(placeholder: Delayed[object] | Stream[object]) -> Info:
-    """Return the state of a placeholder, or a stream, at this moment. This does not start it.
+    """Return the present state of a placeholder or a stream. This does not start it.
 
     Raises:
-        TypeError: it is not a placeholder.
+        TypeError: the argument is not a placeholder.
 
     Example::
 
@@ -100,13 +100,13 @@ def start(placeholder: Delayed[Any] | Stream[Any]) -> Delayed[Any] | Stream[Any]
 def cancel(placeholder: Delayed[object] | Stream[object]) -> bool:
     """Cancel a placeholder or a stream for all its awaiters, who then get `JobCancelledError`.
 
-    One that nobody started is cancelled on the spot; the executor ends one that runs.
+    A call that was not started is cancelled at once; the executor ends a call that runs.
 
     Returns:
         False if it had finished already.
 
     Raises:
-        TypeError: it is not a placeholder.
+        TypeError: the argument is not a placeholder.
 
     Example::
 

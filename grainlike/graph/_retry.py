@@ -21,20 +21,22 @@ _Backoff = float | tuple[float, float, float] | None
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Retry policy for `retries=` of a delayed function, where a number of further attempts does not say enough.
+    """Retry policy for `retries=` of a delayed function, if a number of further attempts is not enough to say.
 
     Args:
         times: how many further attempts there are after failures.
-        on: exception types after which there is one; None for all, a timeout and a want of memory among them. They are
-            compared where the call ran. A subclass counts as its base does: a timeout is an `OSError`, too.
-        losses: how often it is forgiven that the call's process or worker died under it; each gives one more attempt,
-            beside `times`. With 0 a call that may have begun is never begun again when its worker is lost, or stops:
-            it runs at most once but for `times`, which is 3 here too: at most once in any case is `Retry(0, losses=0)`.
+        on: exception types after which there is another attempt; None for all, including a timeout and a lack of
+            memory. They are compared where the call ran. A subclass counts like its base: a timeout is an `OSError`,
+            too.
+        losses: how many times the call's process or worker may die under it; each such loss gives one more attempt,
+            besides `times`. With 0, a call that may have begun never begins again when its worker is lost, or stops.
+            Such a call still runs again after failures, as `times` allows, which is 3 by default; so `Retry(0,
+            losses=0)` means at most once in any case.
         backoff: seconds to wait before each further attempt, or `(first, factor, max)` for waits that grow. Up to a
-            quarter is taken off by chance, so that calls that failed together are not tried together. None for no wait.
+            random quarter is taken off, so that calls that failed together are not tried together. None for no wait.
 
-    A call that waits holds no slots, and `explain` says for how long. What gives up a stream is unchanged: one that has
-    given an item is not tried again.
+    A call that waits holds no slots, and `explain` says for how long. A stream that has given an item is not tried
+    again, as without a `Retry`.
 
     Raises:
         TypeError: a value is of the wrong type.

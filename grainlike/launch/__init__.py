@@ -1,13 +1,13 @@
 """Pools of workers: plain data about where workers come from, and the registry of kinds.
 
-A pool has the keys of a table `[pool.NAME]` of the settings, and gives the text of its blocks::
+A pool has the keys of a table `[pool.NAME]` of the settings, and makes the text of its blocks::
 
     from grainlike.launch import Slurm
 
     cpu = Slurm("cores=16 memory=60Gi", walltime="4:00:00", max=8, queue="standard")
     print(cpu.script())
 
-What is said to each system is in `dialects`, which this room stands on.
+The text for each batch system is in `dialects`, on which this room stands.
 """
 
 from typing import TYPE_CHECKING

@@ -36,13 +36,14 @@ __all__ = ["BatchClient", "Submission", "system_key"]
 
 _SSH_FAILED = 255
 UNCLEAR_S = 25.0
-"""Seconds for which a job whose submission had no clear answer may be missing from listings, and still arrive: less
-than between the two looks after which the fleet scheduler takes it for never arrived."""
+"""Seconds for which a job whose submission had no clear answer may be missing from listings, and still arrive. They are
+fewer than those between the two looks after which the fleet scheduler decides that it never arrived.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Answer to a submission, and what was said: the command, and the script of the block."""
+    """Answer to a submission, with the command and the script of the block."""
 
     answer: Answer
     command: tuple[str, ...]
@@ -59,15 +60,15 @@ def system_key(pool: WorkerPool, name: str) -> str:
         'local'
     """
     if isinstance(pool, SSH):
-        return f"ssh of {name}"  # the machines are its own
+        return f"ssh of {name}"  # each SSH pool has its own machines
     where = [pool.kind, *(f"{key}={value}" for key, value in pool.system_options().items() if value)]
     return " ".join([*where, *([f"via {pool.via}"] if pool.via else [])])
 
 
 class BatchClient:
-    """Client of the batch system of `pool`. Machines by SSH have one of their own.
+    """Client of the batch system of `pool`. Machines by SSH have a client of their own.
 
-    Nothing raises but cancellation: what cannot be done is said in the answer.
+    Nothing raises but cancellation: a failure is said in the answer.
     """
 
     def __init__(self, pool: WorkerPool, context: LaunchContext) -> None:
@@ -75,7 +76,7 @@ class BatchClient:
         self._context = context
         self._dialect = pool.dialect()
         self._there = ""
-        # Pools of one batch system share its listings, so one of them removes what blocks of all have left.
+        # Pools of one batch system share its listings, so one client removes the files of all their blocks.
         self._with_files = context.delivered.setdefault(system_key(pool, ""), {})
 
     @property
@@ -92,13 +93,13 @@ class BatchClient:
         return f"{self.directory(name)}/log"
 
     def remember(self, blocks: Iterable[tuple[str, str, str]]) -> None:
-        """Take the blocks of an earlier head: name, id, and machine."""
+        """Record the blocks of an earlier head: name, id, and machine."""
         if self._delivers:
             self._with_files.update((name, 0.0) for name, _, _ in blocks if name not in self._with_files)
 
     @property
     def _delivers(self) -> bool:
-        """True if files are written by a command of their own, where the batch system's commands run."""
+        """True if files are written by a separate command, which runs where the batch system's commands run."""
         return bool(self.pool.via) and not isinstance(self._dialect, SSHDialect)
 
     async def submit(self, name: str, label: str) -> Submission:
@@ -112,7 +113,7 @@ class BatchClient:
         try:
             if self._delivers:
                 said = await self._say(deliver(self._dialect.files(block)))
-                if said.code != 0:  # nothing was submitted yet, so it is not unclear
+                if said.code != 0:  # nothing was submitted yet, so the answer is clear
                     await self._take_back(name)
                     silent = said.code in (None, _SSH_FAILED)
                     words = said.stderr or f"{self.pool.via} gives no answer"
@@ -130,7 +131,7 @@ class BatchClient:
         return Submission(answer, command.argv, script)
 
     async def _take_back(self, name: str) -> None:
-        """Remove what was delivered to a block that was not taken."""
+        """Remove the files that were delivered to a block that was refused."""
         said = await self._say(_shell(f"rm -rf -- {shlex.quote(self.directory(name))}"))
         if said.code != 0:
             self._with_files[name] = 0.0  # the next listing, which does not have it, removes what it can
@@ -148,15 +149,15 @@ class BatchClient:
         )
 
     def _delivered(self, path: str) -> BlockFile:
-        """Return the access file as it is delivered.
+        """Return the access file in the form in which it is delivered.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         return BlockFile(path, self._context.access.read_text(encoding="utf-8"))
 
     async def listing(self) -> Listing:
-        """Return the blocks that the batch system knows, of whichever cluster."""
+        """Return the blocks that the batch system knows, of every cluster."""
         failed = ""
         user = await self._user()
         if not user:
@@ -172,7 +173,7 @@ class BatchClient:
         return Listing(failed=failed)
 
     async def _remove_files(self, delivered: frozenset[str], listing: Listing) -> None:
-        """Remove the access files of blocks that have ended, which these did not if they were killed; logs stay."""
+        """Remove access files that killed blocks have left; logs stay."""
         live = {row.name for row in listing.blocks if row.state != "ended"}
         over = sorted(delivered - live)
         for name in live & self._with_files.keys():
@@ -185,7 +186,7 @@ class BatchClient:
                     self._with_files.pop(name, None)
 
     async def _user(self) -> str:
-        """Return who submits, in the words of where that is done; empty if it does not say."""
+        """Return the user who submits, as the submitting machine names it; empty if it does not say."""
         if not self.pool.via:
             return getpass.getuser()
         if not self._there:
@@ -200,7 +201,7 @@ class BatchClient:
         return self._dialect.list(user)
 
     async def end(self, natives: Sequence[str], *, kill: bool = False) -> None:
-        """Tell the batch system to end jobs by their ids; a listing says when they have."""
+        """Tell the batch system to end jobs by their ids; a listing shows when they have ended."""
         if kill and isinstance(self._dialect, LocalDialect):
             await self._say(self._dialect.end_on("", natives, now=True))
         else:
@@ -219,7 +220,7 @@ class BatchClient:
         return f"tail -c {TAIL_BYTES} -- {shlex.quote(self.log(name))}\n"
 
     async def read_part(self, name: str, file: str, start: int) -> FilePart:
-        """Return what a file of a block, `log` or `script`, has from a place on, its end if that is much."""
+        """Return a file of a block, `log` or `script`, from a position on; only its end if that is much."""
         path = f"{self.directory(name)}/{file}"
         if not self.pool.is_away:
             return await anyio.to_thread.run_sync(read_part, Path(path), start)

@@ -1,5 +1,5 @@
-"""Files of blocks: their scripts and logs, written for their owner alone, and read in parts, here or by a shell where
-they are.
+"""Files of blocks: scripts and logs that only their owner may read. They are read in parts, here or by a shell
+elsewhere.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from grainlike.dialects import TAIL_BYTES, CommandResult
 __all__ = ["FilePart", "part_said", "read_end", "read_part", "shell_for_part", "sweep_blocks", "write_file"]
 
 PART_BYTES = 2**18
-"""Bytes of a file that are read at a time; of a longer rest the end is read."""
+"""Most bytes of a file that are read at a time; of a longer rest, the end is read."""
 
 KEEP_S = 30 * 86400.0
-"""Seconds for which the script and the log of a block are kept after something was last written there."""
+"""Seconds for which the script and the log of a block are kept after the last write to them."""
 
 _PART = re.compile(r"grainlike part (?P<start>\d{1,18}) (?P<end>\d{1,18})\n", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """Part of a file of a block, from one place in bytes to another.
+    """Part of a file of a block, between two positions in bytes.
 
     Attributes:
-        text: what stands there.
-        start: where it begins: beyond the place asked for if that was too far from the end.
-        end: where it ends, which is where to go on.
-        why: why there is none; else empty.
+        text: the text between them.
+        start: where the part begins: later than asked for if that was too far from the end of the file.
+        end: where the part ends, and the next one begins.
+        why: why there is no part; empty if there is one.
     """
 
     text: str = ""
@@ -47,7 +47,7 @@ def write_file(path: Path, text: str) -> None:
     """Write a file of a block, mode 0600, into its directory, mode 0700.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -57,13 +57,13 @@ def write_file(path: Path, text: str) -> None:
 
 
 def read_end(path: Path) -> str | None:
-    """Return the end of a file as it is read for a reason; None if there is none."""
+    """Return the end of a file in which the reason of a failure is looked for; None without a file."""
     part = _read(path, 0, TAIL_BYTES)
     return None if part.why else part.text
 
 
 def read_part(path: Path, start: int) -> FilePart:
-    """Return what a file has from a place on, its end if that is much."""
+    """Return a file from a position on; only its end if that is much."""
     return _read(path, start, PART_BYTES)
 
 
@@ -79,7 +79,7 @@ def _read(path: Path, start: int, most: int) -> FilePart:
 
 
 def shell_for_part(path: str, start: int) -> str:
-    """Return text for a shell that prints what `read_part` returns; `part_said` reads it."""
+    """Return shell text that prints the result of `read_part`; `part_said` reads it."""
     file = shlex.quote(path)
     return f"""\
 end=$(stat -c %s -- {file}) || exit
@@ -91,7 +91,7 @@ tail -c +$((start + 1)) -- {file} | head -c $((end - start))
 
 
 def part_said(said: CommandResult) -> FilePart:
-    """Return the part that a shell has printed; where a profile has said something before, it is left out."""
+    """Return the part that a shell has printed, without the output of a profile before it."""
     found = _PART.search(said.stdout)
     if said.code != 0 or found is None:
         return FilePart(why=said.stderr.strip() or "no answer in time")
@@ -101,7 +101,8 @@ def part_said(said: CommandResult) -> FilePart:
 def sweep_blocks(state: Path, now: float | None = None) -> list[str]:
     """Remove the directories of blocks in which nothing was written for 30 days; return their names.
 
-    Scripts and logs outlive their blocks, for people who look for what went wrong. What cannot be removed is left.
+    Scripts and logs outlive their blocks, for people who look for the reason of a failure. Directories that cannot be
+    removed are left.
 
     Args:
         state: the state directory, which has the directory `blocks`.

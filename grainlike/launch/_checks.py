@@ -1,4 +1,4 @@
-"""Checks of a pool's keys: each gives the value back as it is kept, or an error that names the key."""
+"""Checks of a pool's keys: each returns the value as it is kept, or raises an error that names the key."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def text(key: str, value: Any) -> str:
 
 
 def command(key: str, value: Any) -> str:
-    """Check the words of a command, as a shell parts them."""
+    """Check the words of a command, split like a shell does."""
     line = text(key, value)
     try:
         shlex.split(line)
@@ -86,7 +86,7 @@ def boolean(key: str, value: Any) -> bool:
 
 
 def duration(key: str, value: Any) -> str | int | float:
-    """Check a duration as `WallTime` takes it; it is kept as it is written."""
+    """Check a duration like `WallTime` does; it is kept as it was written."""
     duration_s(key, value)
     return cast("str | int | float", value)
 
@@ -110,7 +110,7 @@ def words(key: str, value: Any) -> tuple[str, ...]:
 
 
 def env(key: str, value: Any) -> tuple[str, ...]:
-    """Check variables: `NAME=VALUE`, or `NAME` for one from here."""
+    """Check variables: `NAME=VALUE`, or `NAME` for the value in this process."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise wrong(key, value, "list; write it in brackets")
     for entry in cast("Sequence[object]", value):
@@ -120,7 +120,7 @@ def env(key: str, value: Any) -> tuple[str, ...]:
 
 
 def table(key: str, value: Any) -> Mapping[str, Any]:
-    """Check a table, of which a copy is kept."""
+    """Check a table, which is copied."""
     if not isinstance(value, Mapping):
         raise wrong(key, value, "table")
     try:
@@ -131,14 +131,14 @@ def table(key: str, value: Any) -> Mapping[str, Any]:
 
 
 def offer(key: str, value: Any) -> str | Request | None:
-    """Check what each worker offers; it is kept as it is written."""
+    """Check the offer of each worker; it is kept as it was written."""
     if value is not None:
         parsed_offer(key, value)
     return cast("str | Request | None", value)
 
 
 def parsed_offer(key: str, value: str | Request) -> Allocation:
-    """Return an offer that was written as text or as a request."""
+    """Return an offer that was given as text or as a request."""
     try:
         found = as_allocation(parse(value) if isinstance(value, str) else value)
     except (ResourceSpecError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""Machines of a pool by SSH: which have a block, and which are put aside for a while because they failed."""
+"""Machines of a pool by SSH: which machines have a block, and which are not tried for a while because they failed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["ASIDE_S", "LONGEST_ASIDE_S", "LOST_S", "Machines"]
 
 ASIDE_S = 30.0
 LONGEST_ASIDE_S = 900.0
-"""Time for which a machine that has failed is not tried, which doubles from time to time."""
+"""Longest time for which a machine that has failed is not tried; the time doubles with each failure."""
 
 LOST_S = 120.0
-"""Time without an answer after which the blocks of a machine are taken for ended."""
+"""Seconds without an answer after which the blocks of a machine count as ended."""
 
 
 @dataclass(slots=True)
@@ -23,12 +23,12 @@ class _Machine:
     """State of a machine.
 
     Attributes:
-        failures: how often in a row it has failed.
-        failed_at: time at which it failed last, which is its place in the queue; 0: it never has.
+        failures: how many times in a row the machine has failed.
+        failed_at: time of the last failure, which sets the place in the queue; 0 if it never failed.
         until: time before which it is not tried.
         words: why it failed.
-        unreachable: True if it was not reached: its next answer makes up for that.
-        silent_since: time since which it gives no answer; None: it gave the last one.
+        unreachable: True if it was not reached; its next answer ends that.
+        silent_since: time since which it gives no answer; None if it gave the last one.
     """
 
     failures: int = 0
@@ -45,8 +45,8 @@ class _Place:
 
     Attributes:
         machine: its machine.
-        native: its id; empty: not known.
-        after: number of the last question before its submission was answered; None: it has not been yet.
+        native: its id; empty if unknown.
+        after: number of the last question before its submission was answered; None without an answer yet.
     """
 
     machine: str
@@ -56,7 +56,7 @@ class _Place:
 
 @dataclass(slots=True)
 class Machines:
-    """Book of machines. Times are in seconds, and never go back.
+    """Records of machines. Times are in seconds, and never go back.
 
     Example::
 
@@ -73,20 +73,20 @@ class Machines:
     _questions: int = 0
 
     def use(self, names: Iterable[str]) -> None:
-        """Have these machines from now on. Blocks on others stay in the book until they have ended."""
+        """Use these machines from now on. Blocks on other machines are kept until they have ended."""
         self._names = tuple(names)
         for name in self._names:
             self._known.setdefault(name, _Machine())
 
     def remember(self, block: str, native: str, machine: str) -> None:
-        """Note a block of an earlier head, whose machine is known."""
+        """Record a block of an earlier head, whose machine is known."""
         if machine in self._known and block not in self._places:
             self._places[block] = _Place(machine, native, self._questions)
 
     # --- submissions -------------------------------------------------------------------------------------------------
 
     def take(self, block: str, now: float) -> str | None:
-        """Give a block a machine: one that never failed, else the one that failed longest ago; None: there is none."""
+        """Give a block a machine: one that never failed, or the one that failed longest ago; None without a machine."""
         found = min(self._free(now), key=lambda name: self._known[name].failed_at, default=None)
         if found is not None:
             self._places[block] = _Place(found, "", None)
@@ -97,38 +97,38 @@ class Machines:
         return [name for name in self._names if name not in used and now >= self._known[name].until]
 
     def is_any_free(self, now: float) -> bool:
-        """Return True if there is a machine to try now."""
+        """Return True if a machine can be tried now."""
         return bool(self._free(now))
 
     @property
     def has_blocks(self) -> bool:
-        """True if there is a block on one of them, or may be."""
+        """True if a machine has a block, or may have one."""
         return bool(self._places)
 
     def why_none(self) -> str:
-        """Return what keeps the machines without a block from getting one."""
+        """Return why the machines without a block get none."""
         used = {place.machine for place in self._places.values()}
         said = [f"{name}: {self._known[name].words}" for name in self._names if name not in used]
         return "\n".join(said) or f"all of {len(used)} machines have a block"
 
     def taken(self, block: str, native: str) -> None:
-        """Note that a machine has taken its block."""
+        """Record that a machine has accepted its block."""
         if block in self._places:
             self._places[block].native = native
             self._known[self._places[block].machine] = _Machine()
             self.unclear(block)
 
     def unclear(self, block: str) -> None:
-        """Note that nobody knows if a machine has taken its block: its next listing will tell."""
+        """Record that a machine may have accepted its block; the machine's next listing will tell."""
         if block in self._places:
             self._places[block].after = self._questions
 
     def release(self, block: str) -> None:
-        """Forget a block that is nowhere."""
+        """Forget a block that no machine has."""
         self._places.pop(block, None)
 
     def failed(self, name: str, words: str, now: float, *, unreachable: bool = False) -> None:
-        """Put a machine aside for a while, and at the end of the queue."""
+        """Do not try a machine for a while, and put it at the end of the queue."""
         machine = self._known[name]
         machine.failed_at, machine.words = now, words
         machine.until = now + min(LONGEST_ASIDE_S, ASIDE_S * 2.0 ** min(machine.failures, 10))
@@ -136,20 +136,20 @@ class Machines:
         machine.unreachable = unreachable
 
     def last_in_queue(self, name: str, now: float) -> None:
-        """Put a machine at the end of the queue, as one whose block has ended."""
+        """Put a machine at the end of the queue, because its block has ended."""
         self._known[name].failed_at = now
 
     def try_all(self) -> None:
-        """Put none aside any more; their order stays."""
+        """Try all machines again; their order stays."""
         for machine in self._known.values():
             machine.until = 0.0
 
     # --- listings ----------------------------------------------------------------------------------------------------
 
     def ask(self, now: float) -> tuple[int, list[str]]:
-        """Return the number of a question, and whom to ask: those with blocks, and those that are not put aside.
+        """Return the number of a question, and the machines to ask: those with blocks, and those that may be tried.
 
-        Where all are put aside, all are asked: one of them may answer again.
+        If none may be tried, all are asked, because one of them may answer again.
         """
         self._questions += 1
         used = {place.machine for place in self._places.values()}
@@ -158,7 +158,7 @@ class Machines:
         return self._questions, asked or list(self._names)
 
     def silent(self, name: str, words: str, now: float) -> None:
-        """Note that a machine gave no answer."""
+        """Record that a machine gave no answer."""
         machine = self._known[name]
         if machine.silent_since is None:
             machine.silent_since = now
@@ -167,8 +167,8 @@ class Machines:
         machine.words = words
 
     def answered(self, name: str, question: int, found: Mapping[str, str], mine: AbstractSet[str]) -> None:
-        """Take the blocks that a machine has, with their ids; those of `mine` that came there before and are not
-        among them have ended.
+        """Record the blocks that a machine has, with their ids. Blocks of `mine` that were there before the question
+        and are not among them have ended.
         """
         machine = self._known[name]
         machine.silent_since = None
@@ -180,11 +180,11 @@ class Machines:
                 del self._places[block]
         for block in found.keys() & mine:
             place = self._places.setdefault(block, _Place(name, "", question))
-            if found[block]:  # one that has not begun is told by all that share its directory
+            if found[block]:  # all machines that share a directory list a block that has not begun
                 place.machine, place.native = name, found[block]
 
     def on_silent(self, now: float) -> Iterator[ListedBlock]:
-        """Yield a row for each block whose machine gave no answer: it is as it was, but not for ever."""
+        """Yield a row for each block whose machine gave no answer: unchanged, until the machine counts as lost."""
         for block, place in self._places.items():
             machine = self._known[place.machine]
             if machine.silent_since is not None:

@@ -1,5 +1,5 @@
-"""Native commands: run with a time limit, in an environment of their own, and ended with all that they started; and
-the question to a batch system whether it would take a block.
+"""Native commands, which run with a time limit in an environment of their own, and are ended with all their processes.
+Also the question to a batch system whether it would accept a block.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ NATIVE_S = 30.0
 """Seconds that a native command may take; `sbatch` gives up by itself after 10 s (Slurm's `MessageTimeout`)."""
 
 _MOST_OUTPUT = 64 * 2**20
-"""Bytes that are read of what a command prints: a listing of 100 000 jobs has 10 MiB."""
+"""Most bytes that are read of a command's output: a listing of 100 000 jobs has 10 MiB."""
 
 _UNDER_UMASK = ("/bin/sh", "-c", 'umask 077; exec "$@"', "sh")
-"""Words before a command, so that it runs under the umask with which Slurm makes the log: uvloop sets none."""
+"""Words before a command, so that it runs with the umask with which Slurm makes the log, because uvloop sets none."""
 
 _NOT_FOUND, _NOT_ALLOWED = 127, 126
-"""Exit codes of shells for a command that is not there, or that cannot be run."""
+"""Exit codes of shells for a command that does not exist, or cannot be run."""
 
 
 async def run_native(
     command: NativeCommand, environment: Mapping[str, str], *, timeout: float = NATIVE_S
 ) -> CommandResult:
-    """Run a native command, and return what it said; one that did not end within `timeout` seconds has no exit code.
+    """Run a native command, and return its output. A command that did not end within `timeout` seconds has no exit
+    code.
 
-    Nothing raises but cancellation: a program that is missing ends with exit code 127, as in a shell. What the command
-    started is killed with it when the time is over, or the caller is cancelled; otherwise it may stay, as the shared
-    connection of `ssh` does. Texts pass through memory alone, for they may be access files.
+    Nothing raises but cancellation: a missing program ends with exit code 127, as in a shell. When the time is over, or
+    the caller is cancelled, all processes of the command are killed with it. Otherwise they may stay, like the shared
+    connection of `ssh`. Texts go through memory only, because they may be access files.
 
     Example::
 
@@ -90,7 +91,7 @@ async def _ended(process: Process, timeout: float) -> int | None:
 
 
 def _file_in_memory() -> IO[bytes]:
-    """Return an open file without a name: no pipe that fills, and none that a program left behind holds open."""
+    """Return an open file without a name. It never fills like a pipe, and no leftover process holds it open."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("grainlike-native"), "w+b", buffering=0)
     return tempfile.TemporaryFile(buffering=0)
@@ -106,16 +107,16 @@ def _path(environment: Mapping[str, str]) -> str:
 
 
 async def ask_whether_taken(dialect: Dialect, block: BlockRequest, via: str) -> str:
-    """Return what the batch system says to a block that it would take.
+    """Return the batch system's answer to a block that it would accept.
 
     Raises:
-        LaunchError: it would not take it, or gives no answer.
+        LaunchError: it would not accept the block, or gives no answer.
     """
     environment = native_environment(os.environ, dialect.finders, block.env)
     command = dialect.check(block)
     said = await run_native(_through(command, via), environment)
     answer = dialect.checked(said)
-    if answer.native:  # it was submitted on hold, for want of another way to ask
+    if answer.native:  # this system has no dry run, so the block was submitted on hold
         await run_native(_through(dialect.end([answer.native]), via), environment)
     if answer.verdict in ("accepted", "waits"):
         return answer.words
@@ -123,10 +124,10 @@ async def ask_whether_taken(dialect: Dialect, block: BlockRequest, via: str) -> 
 
 
 async def ask_each_whether_taken(dialect: Dialect, blocks: Mapping[str, BlockRequest], via: str) -> str:
-    """Return what machines say to a block each, a line a machine: one that would take it is enough.
+    """Return the answers of machines to a block, one line for each; one machine that would accept it is enough.
 
     Raises:
-        LaunchError: none of them would.
+        LaunchError: no machine would accept it.
     """
     said = dict.fromkeys(blocks, "")
     refusals: dict[str, LaunchError] = {}

@@ -25,7 +25,7 @@ _HOST = re.compile(r"[A-Za-z0-9_.@:%][A-Za-z0-9_.@:%\-]*", re.ASCII)
 
 
 def _with_own_end(pool: WorkerPool, block: BlockRequest) -> BlockRequest:
-    """Return the request with the time in the worker's offer: where there is no batch system, nobody else ends it."""
+    """Return the request with the time limit in the worker's offer: there is no batch system to end the block."""
     if pool.walltime is None or pool.offer is None:
         return block
     usable = max(1.0, pool.seconds("walltime") - pool.margin_s)
@@ -34,11 +34,11 @@ def _with_own_end(pool: WorkerPool, block: BlockRequest) -> BlockRequest:
 
 @pool_class
 class SSH(WorkerPool):
-    """Workers on machines that `ssh` reaches, one block on each; native flags are those of `ssh`.
+    """Workers on machines that `ssh` reaches, one block on each machine; native flags are flags of `ssh`.
 
     Attributes:
         hosts: the machines; `node[1-4]` stands for four.
-        tunnel: the head's port is forwarded to the machines, for those that cannot connect to it.
+        tunnel: forward the head's port to the machines, if they cannot connect to the head.
 
     Example::
 
@@ -54,12 +54,12 @@ class SSH(WorkerPool):
 
     @property
     def is_away(self) -> bool:
-        """True: a machine may share no directory with the head."""
+        """True, because a machine may share no directory with the head."""
         return True
 
     @property
     def machines(self) -> tuple[str, ...]:
-        """Machines one by one, each once."""
+        """Names of the machines, each once."""
         return tuple(dict.fromkeys(host for text in self.hosts for host in expand_hosts(text)))
 
     def _check_together(self) -> None:
@@ -77,13 +77,13 @@ class SSH(WorkerPool):
         return self.machines[0]
 
     async def check(self) -> str:
-        """Ask each machine whether it lets us in; return what they say, a line each. Nothing is started.
+        """Ask each machine whether it accepts a connection; return the answers, one line for each. Nothing is started.
 
         Raises:
-            LaunchError: none does, or gives an answer within 30 s.
+            LaunchError: no machine accepts one, or answers within 30 s.
             ValueError: as `script`.
 
-        Cancelled, it ends what asks the machines.
+        Cancelling it ends the processes that ask the machines.
 
         Example::
 
@@ -95,7 +95,7 @@ class SSH(WorkerPool):
         return await ask_each_whether_taken(self.dialect(), blocks, self.via)
 
     def block(self, **known: Any) -> BlockRequest:
-        """Return the request for one block: see `WorkerPool.block`."""
+        """Return the request for one block, as `WorkerPool.block` does."""
         return _with_own_end(self, super().block(**known))
 
 
@@ -119,7 +119,7 @@ class Local(WorkerPool):
             raise ValueError(f"resources: {words}, as 'cores=2 memory=4Gi'")
 
     def block(self, **known: Any) -> BlockRequest:
-        """Return the request for one block: see `WorkerPool.block`."""
+        """Return the request for one block, as `WorkerPool.block` does."""
         return _with_own_end(self, super().block(**known))
 
 
@@ -129,9 +129,9 @@ class Kubernetes(WorkerPool):
 
     Attributes:
         image: the image of the workers.
-        namespace: where the Jobs are; empty: the context's own.
-        context: of the user's configuration; empty: the current one.
-        pod: what is merged over the pod's spec.
+        namespace: namespace of the Jobs; empty for the context's own.
+        context: context of the user's configuration; empty for the current one.
+        pod: mapping that is merged over the pod's spec.
         nodes: pods in one block.
 
     Example::
@@ -168,27 +168,27 @@ class Kubernetes(WorkerPool):
         return {**{name: getattr(self, name) for name in names}, "pod": json.dumps(self.pod, sort_keys=True)}
 
     def dialect(self) -> KubernetesDialect:
-        """Return what is said to the API."""
+        """Return the text for the API."""
         return KubernetesDialect(**self._dialect_options())
 
     def block(self, **known: Any) -> BlockRequest:
-        """Return the request for one block: in an image, the interpreter is its own, and no file of ours is there."""
+        """Return the request for one block. An image has its own interpreter, and no file of the head."""
         asked = super().block(**known)
         mounted = asked.deliver or (BlockFile("worker.json", ""),)
         return replace(asked, python=self.python or "python3", deliver=mounted)
 
     def block_script(self, block: BlockRequest) -> str:
-        """Return the Job that is created, as JSON text of several lines; its Secret is shown nowhere."""
+        """Return the Job that is created, as JSON text of several lines; its Secret is never shown."""
         return json.dumps(self.dialect().manifest(block), indent=2) + "\n"
 
     async def check(self) -> str:
-        """Ask Kubernetes in a dry run whether it would take a block; return its words. Nothing is submitted.
+        """Ask Kubernetes in a dry run whether it would accept a block; return its answer. Nothing is submitted.
 
         Raises:
-            LaunchError: it would not, or gives no answer within 30 s.
+            LaunchError: it would not accept the block, or gives no answer within 30 s.
             ValueError: as `script`.
 
-        Cancelled, it withdraws the question.
+        Cancelling it withdraws the question.
 
         Example::
 

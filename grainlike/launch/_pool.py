@@ -1,4 +1,4 @@
-"""Pools: plain frozen data about one way to get workers, with the keys of the settings."""
+"""Pools: plain frozen data about one source of workers, with the keys of the settings."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ __all__ = ["AWAY", "POOL_NAME", "BatchPool", "WorkerPool", "keys_of", "pool_clas
 _Class = TypeVar("_Class")
 
 WORKER_BYTES = 256 * 2**20
-"""Memory that is asked for beside what a worker offers: its own."""
+"""Memory of the worker itself, which is requested besides its offer."""
 
 POOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,39}", re.ASCII)
 
 AWAY = ".local/state/grainlike/blocks"
-"""Directory of blocks below the home directory of a machine that may share none with the head."""
+"""Directory of blocks, below the home directory of a machine that may share no directory with the head."""
 
 _MARGIN_S = 60.0
 _MARGIN_PART = 5
 
 _ONE_BLOCK = cast("int", None)
-"""Default of `max`, which depends on another key: the workers of one block. A pool itself always has a number."""
+"""Default of `max`, which depends on another key: the workers of one block. A pool object always has a number."""
 
 _DURATIONS = frozenset({"walltime", "idle", "join", "margin"})
 
@@ -101,35 +101,35 @@ def _key(attribute: str) -> str:
 
 
 def keys_of(pool: type[WorkerPool]) -> list[str]:
-    """Return the keys of a class of pools, as they stand in settings."""
+    """Return the keys of a class of pools, as they are written in settings."""
     return [_key(one.name) for one in fields(pool)]
 
 
 @pool_class
 class WorkerPool:
-    """Way to get workers: where, what each offers, at least and at most how many.
+    """Source of workers: where they run, what each offers, and how many there are at least and at most.
 
     Attributes:
-        resources: what each worker offers, as text or as a request; None: all that it finds to be granted.
-        walltime: how long a block lasts: `"4:00:00"`, or seconds; None: until it is ended.
-        min: workers at least.
-        max: workers at most. By default those of one block.
-        native: the batch system's own flags.
-        setup: shell lines before the worker; those that begin with `defer` run after it, the last first.
-        python: the interpreter of the workers; empty: the head's own.
-        env: variables of the workers: `NAME=VALUE`, or `NAME` for the one from here. They stand in the script.
-        scratch: where each block makes a temporary directory of its own, removed at its end; `$USER` is filled there.
+        resources: offer of each worker, as text or as a request; None for everything that the worker is granted.
+        walltime: duration of a block: `"4:00:00"`, or seconds; None if it lasts until it is ended.
+        min: least workers.
+        max: most workers; by default those of one block.
+        native: flags of the batch system itself.
+        setup: shell lines before the worker; lines that begin with `defer` run after it, the last one first.
+        python: interpreter of the workers; empty for the head's own.
+        env: variables of the workers: `NAME=VALUE`, or `NAME` for the value in this process. They are in the script.
+        scratch: where each block makes a temporary directory, removed at its end; `$USER` is filled in there.
         wrap: shell words before the worker's command.
-        own_script: path of a script of the user's own with `{{holes}}`, by the key `script`; empty: ours.
+        own_script: path of the user's own script with `{{holes}}`, by the key `script`; empty for the usual script.
         idle: how long a block may be without jobs.
         join: how long after its start the first worker of a block may take to join.
-        pending: blocks in the batch queue at once.
-        margin: how long before its end a worker leaves.
-        budget: core-hours at most, for the life of the pool.
+        pending: most blocks in the batch queue.
+        margin: how long before its block's end a worker leaves.
+        budget: most core-hours for the life of the pool.
         via: a command before every native command, such as `ssh login1`.
 
     Raises:
-        ValueError: a value that cannot be; it names the key.
+        ValueError: an impossible value; the error names the key.
     """
 
     kind: ClassVar[str]
@@ -155,7 +155,7 @@ class WorkerPool:
     via: str = ""
 
     def __post_init__(self) -> None:
-        """Check each key by itself, then those that belong together."""
+        """Check each key, then the keys that must fit together."""
         for key in fields(self):
             value = getattr(self, key.name)
             if value is not None or key.default is not None:
@@ -183,7 +183,7 @@ class WorkerPool:
             raise ValueError(f"budget: {self.budget} core-hours are too few for one block, which takes {cost:g}")
 
     def __repr__(self) -> str:
-        """Return it as it is written: what is as by default is left out."""
+        """Return the pool as code, without the keys that have their defaults."""
         parts: list[str] = []
         for key in fields(self):
             value = getattr(self, key.name)
@@ -196,7 +196,7 @@ class WorkerPool:
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def __eq__(self, other: object) -> bool:
-        """Compare what the keys mean: `"1:00"` and 60 are the same."""
+        """Compare the meaning of the keys: `"1:00"` and 60 are equal."""
         return type(self) is type(other) and isinstance(other, WorkerPool) and self._meaning() == other._meaning()
 
     def __hash__(self) -> int:
@@ -218,7 +218,7 @@ class WorkerPool:
 
     @property
     def offer(self) -> Allocation | None:
-        """Offer of each worker; None if it is what the worker finds to be granted."""
+        """Offer of each worker; None if it is everything that the worker is granted."""
         return None if self.resources is None else _checks.parsed_offer("resources", self.resources)
 
     @property
@@ -228,7 +228,7 @@ class WorkerPool:
 
     @property
     def block_core_hours(self) -> float | None:
-        """Core-hours that a block takes at most; None if its cores or its time are not known before."""
+        """Most core-hours that a block takes; None if its cores or its time are unknown beforehand."""
         cores = self._amount("cores")
         return cores * self.block_nodes * self.seconds("walltime") / 3600 if cores and self.walltime else None
 
@@ -245,7 +245,7 @@ class WorkerPool:
 
     @property
     def margin_s(self) -> float:
-        """Seconds before its end at which a worker leaves: as by default, a fifth of a short walltime at most."""
+        """Seconds before its block's end at which a worker leaves; by default at most a fifth of the walltime."""
         margin = self.seconds("margin")
         if margin != _MARGIN_S or self.walltime is None:
             return margin
@@ -255,23 +255,24 @@ class WorkerPool:
         """Return the same pool with other numbers of workers.
 
         Raises:
-            ValueError: they do not go together, or are not in whole blocks.
+            ValueError: the numbers do not fit together, or are not in whole blocks.
         """
         return replace(self, min=least, max=most)
 
     def dialect(self) -> Dialect:
-        """Return the text of the pool's batch system."""
+        """Return the dialect of the pool's batch system."""
         return self.dialect_class(**self._dialect_options())
 
     def _dialect_options(self) -> dict[str, Any]:
         return {}
 
     def system_options(self) -> dict[str, Any]:
-        """Return what tells the pool's batch system from others of its kind."""
+        """Return the options that distinguish the pool's batch system from others of its kind."""
         return {key: value for key, value in self._dialect_options().items() if key in ("namespace", "context")}
 
     def settings(self) -> dict[str, Any]:
-        """Return the keys and values that differ from the default, of TOML's types: `pool_from` makes the pool of them.
+        """Return the keys and values that differ from their defaults, in types of TOML; `pool_from` makes the pool of
+        them.
 
         Example::
 
@@ -291,7 +292,7 @@ class WorkerPool:
         return said
 
     def _amount(self, name: str) -> int:
-        """Return an amount of the offer, rounded up; 0 if it has none."""
+        """Return an amount of the offer, rounded up; 0 if the offer has none."""
         offer = self.offer
         return 0 if offer is None else -(-offer.units.get(name, 0) // UNIT)
 
@@ -313,8 +314,8 @@ class WorkerPool:
             label: its name for people, `POOL-N`.
             directory: its own directory, as its nodes see it.
             access: the head's access file, as its nodes see it.
-            environment: where variables of `env` without a value are found; those that it lacks are left out.
-            host: the machine of a block by SSH.
+            environment: values of the variables in `env` that have none; variables that are not there are left out.
+            host: machine of a block by SSH.
             deliver: files that the nodes do not share with the head.
 
         Raises:
@@ -353,14 +354,14 @@ class WorkerPool:
             raise ValueError(f"script: {self.own_script}: {error}") from None
 
     def block_script(self, block: BlockRequest) -> str:
-        """Return the script of a block; for Kubernetes, what is created."""
+        """Return the script of a block; for Kubernetes, the object that is created."""
         return self.dialect().script(block)
 
     def script(self) -> str:
-        """Return the script of a first block, with a name and a cluster that stand for the real ones.
+        """Return the script of a first block, with placeholders for the real name and cluster.
 
         Raises:
-            ValueError: it cannot be written, as where a flag has a quote in it.
+            ValueError: the script cannot be written, for example because a flag has a quote in it.
 
         Example::
 
@@ -371,9 +372,10 @@ class WorkerPool:
         return self.block_script(self._example())
 
     def command(self) -> tuple[str, ...]:
-        """Return the words of the command that submits a block; `script()` is on its standard input, or kept before.
+        """Return the words of the command that submits a block. `script()` is its standard input, or was written
+        before.
 
-        Raises as `script`.
+        Raises the exceptions of `script`.
 
         Example::
 
@@ -385,10 +387,11 @@ class WorkerPool:
         return (command.via(self.via) if self.via else command).argv
 
     async def check(self) -> str:
-        """Ask the batch system whether it would take a block; return its words. Nothing is submitted.
+        """Ask the batch system whether it would accept a block; return its answer. Nothing is submitted.
 
         Raises:
-            LaunchError: it would not, or gives no answer within 30 s; with its words, our command and the script.
+            LaunchError: it would not accept the block, or gives no answer within 30 s; with its words, the command and
+                the script.
             ValueError: as `script`.
 
         Example::
@@ -400,8 +403,8 @@ class WorkerPool:
         return await ask_whether_taken(self.dialect(), self._example(), self.via)
 
     async def hopeless(self) -> LaunchError | None:
-        """Return the refusal that every block would get, as far as the batch system says so without a submission; None
-        if it does not.
+        """Return the refusal that every block would get, if the batch system tells it without a submission; otherwise
+        None.
         """
         words = self.dialect_class.hopeless
         try:
@@ -409,13 +412,13 @@ class WorkerPool:
                 await self.check()
         except LaunchError as error:
             return error if words is not None and words.search(error.words) else None
-        except ValueError:  # a script that cannot be written is told where it is to be submitted
+        except ValueError:  # the submission raises this again, if the script cannot be written
             return None
         return None
 
     @property
     def is_away(self) -> bool:
-        """True if the nodes may share no directory with the head: what they need is delivered."""
+        """True if the nodes may share no directory with the head, so that files are delivered to them."""
         return bool(self.via)
 
     def _example(self) -> BlockRequest:
@@ -449,13 +452,13 @@ def _variables(entries: Sequence[str], environment: Mapping[str, str]) -> list[t
 
 @pool_class
 class BatchPool(WorkerPool):
-    """WorkerPool of a batch system: blocks of several nodes, queues and accounts.
+    """`WorkerPool` of a batch system: blocks of several nodes, queues and accounts.
 
     Attributes:
         nodes: workers in one block, each on a node of its own.
         queue: partition, or queue.
         account: account, or project.
-        spread: how one worker a node is started; empty: the system's own way.
+        spread: command that starts one worker on each node; empty for the system's own way.
     """
 
     nodes: int = field(default=1, kw_only=True)
@@ -481,6 +484,6 @@ class BatchPool(WorkerPool):
             raise ValueError(f"spread: {self.spread!r} is none of {', '.join(known)}")
 
     def block(self, **known: Any) -> BlockRequest:
-        """Return the request for one block: see `WorkerPool.block`."""
+        """Return the request for one block, as `WorkerPool.block` does."""
         asked = super().block(**known)
         return replace(asked, queue=self.queue, account=self.account, spread=self.spread)

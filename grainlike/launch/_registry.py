@@ -1,4 +1,4 @@
-"""Registry of launchers: which class of pools a word of the settings stands for."""
+"""Registry of launchers: the class of pools for each kind in the settings."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LAUNCHERS: dict[str, str] = {
     "local": "_other_pools:Local",
     "k8s": "_other_pools:Kubernetes",
 }
-"""Classes of pools by kind, as `module:class` in this room; each is loaded when it is first used. A new kind is a class
-of its own, which names its dialect, and a line here.
+"""Classes of pools by kind, as `module:class` in this room; each is loaded when it is first used. A new kind needs a
+class, which names its dialect, and a line here.
 """
 
 
@@ -34,14 +34,14 @@ def pool_class_of(kind: str) -> type[WorkerPool]:
 
 
 def pool_from(mapping: Mapping[str, object], name: str) -> WorkerPool:
-    """Return the pool that a table `[pool.NAME]` of the settings describes; `extends` has been followed before.
+    """Return the pool that a table `[pool.NAME]` of the settings describes; `extends` has been resolved before.
 
     Args:
-        mapping: keys and values, of the types that TOML has. Without `kind`, a name that is a kind stands for it.
+        mapping: keys and values, in types of TOML. Without `kind`, a `name` that is a kind is used as the kind.
         name: the pool's name, for errors.
 
     Raises:
-        ValueError: a kind or key that nobody knows, with the nearest right one; a value that cannot be.
+        ValueError: an unknown kind or key, with the nearest known one; or an impossible value.
 
     Example::
 
@@ -71,8 +71,8 @@ def load(name: str) -> WorkerPool:
     """Return the pool that the settings describe as `[pool.NAME]`.
 
     Raises:
-        SettingsError: there is no such pool, or the settings are not right.
-        ValueError: a key or value of it is none; the error names the file.
+        SettingsError: there is no such pool, or the settings are wrong.
+        ValueError: a key or value of the pool is wrong; the error names the file.
 
     Example::
 

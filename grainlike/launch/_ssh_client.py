@@ -1,4 +1,4 @@
-"""Client of machines by SSH: gives each block a machine, and leaves nothing of those that have ended."""
+"""Client of machines by SSH: gives each block a machine, and removes everything of blocks that have ended."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = ["SSHClient"]
 logger = logging.getLogger("grainlike")
 
 _AT_ONCE = 32
-"""Machines that are asked at the same time."""
+"""Most machines that are asked at the same time."""
 
 
 class SSHClient(BatchClient):
-    """Client of the machines of `pool`; `before` is the one that the pool had until now."""
+    """Client of the machines of `pool`; `before` is the pool's client until now."""
 
     def __init__(self, pool: SSH, context: LaunchContext, before: object = None) -> None:
         super().__init__(pool, context)
@@ -41,16 +41,16 @@ class SSHClient(BatchClient):
         self._machines: Machines = Machines() if known is None else known._machines
         self._machines.use(pool.machines)
         self._mine: set[str] = set() if known is None else known._mine
-        """Native names of the pool's blocks, those too that have ended."""
+        """Native names of the pool's blocks, including blocks that have ended."""
         self._where: dict[str, str] = {} if known is None else known._where
-        """Machines of blocks, of whichever cluster, by id."""
+        """Machines of blocks of every cluster, by id."""
         self._tunnels: dict[str, NativeCommand] = {} if known is None else known._tunnels
         self._asked: bool = known is not None and known._asked and {*pool.machines} <= {*known._pool.machines}
         self._exhausted = False
         self._one_listing: anyio.Lock = anyio.Lock() if known is None else known._one_listing
 
     def remember(self, blocks: Iterable[tuple[str, str, str]]) -> None:
-        """Take the blocks of an earlier head: name, id, and machine, which may not be known."""
+        """Record the blocks of an earlier head: name, id, and machine, which may be unknown."""
         for name, native, machine in blocks:
             self._mine.add(name)
             self._machines.remember(name, native, machine)
@@ -60,12 +60,12 @@ class SSHClient(BatchClient):
     # --- submissions -------------------------------------------------------------------------------------------------
 
     async def submit(self, name: str, label: str) -> Submission:
-        """Submit a block to a machine that has none; one that fails is put aside, for others first."""
+        """Submit a block to a machine that has none. A machine that fails is not tried again for a while."""
         if not self._asked:
             async with self._one_listing:
                 if not self._asked:
                     await self._list()
-        if self._exhausted:  # the pool was paused, and somebody has resumed it
+        if self._exhausted:  # the pool was paused then, so somebody has resumed it
             self._machines.try_all()
         machine = self._machines.take(name, time.monotonic())
         if machine is None:
@@ -88,7 +88,7 @@ class SSHClient(BatchClient):
         return said
 
     def _none_left(self, words: str) -> Answer:
-        """Return the answer where no machine is left to try: that of a pool none of whose machines is any good."""
+        """Return the answer if no machine is left to try: the answer of a pool without usable machines."""
         if self._machines.has_blocks:
             return Answer("waits", words=words)
         self._exhausted = True
@@ -115,10 +115,10 @@ class SSHClient(BatchClient):
     # --- tunnels -----------------------------------------------------------------------------------------------------
 
     def _head(self) -> TcpAddress:
-        """Return the address of the head, as it is reached from here: by loopback, if it listens there.
+        """Return the address at which the head is reached from this machine: loopback, if the head listens there.
 
         Raises:
-            ValueError: it listens on no port.
+            ValueError: the head listens on no port.
         """
         content = json.loads(self._context.access.read_text(encoding="utf-8"))
         found = [one for one in map(parse_address, content["addresses"]) if isinstance(one, TcpAddress)]
@@ -127,9 +127,9 @@ class SSHClient(BatchClient):
         return next((one for one in found if one.is_loopback), found[0])
 
     async def _forward(self, machine: str) -> str:
-        """Have a tunnel to a machine, where the pool wants one; return why there is none.
+        """Open a tunnel to a machine, if the pool wants tunnels; return why there is none.
 
-        The port there is that of the head, so that the next head, which has the same one, finds the same workers.
+        The port there is the head's own, so that the next head, which has the same port, finds the same workers.
         """
         if not self._pool.tunnel:
             return ""
@@ -147,7 +147,7 @@ class SSHClient(BatchClient):
         return str(id(self._machines))
 
     async def _keep_tunnels(self, answered: AbstractSet[str]) -> None:
-        """Have tunnels to the machines with blocks that have answered, also after a head that went before, and to no
+        """Keep tunnels to the machines with blocks that have answered, including those of an earlier head, and to no
         others.
         """
         needed = self._machines.with_blocks()
@@ -163,7 +163,7 @@ class SSHClient(BatchClient):
     # --- listings ----------------------------------------------------------------------------------------------------
 
     async def listing(self) -> Listing:
-        """Ask the machines; a block on one that does not answer is as it was, for a while."""
+        """Ask the machines for their blocks. Blocks on a machine that does not answer do not change, for a while."""
         async with self._one_listing:
             return await self._list()
 
@@ -195,20 +195,20 @@ class SSHClient(BatchClient):
             return Listing(failed="\n".join(f"{machine}: {said}" for machine, said in words.items()))
         live = [row for machine in rows for row in rows[machine]]
         told = {row.name for row in live}
-        # A worker's end may be known only after that of its block, which then is asked for again.
+        # Rows of ended blocks are repeated, because a block may be asked for again after its worker's end.
         over = [row for name, row in self._context.ended.items() if name in self._mine and name not in told]
         return Listing((*live, *silent, *over))
 
     async def _list_one(self, machine: str) -> list[ListedBlock]:
-        """Return the blocks of a machine. Of those of ours that have ended, nothing is left there then.
+        """Return the blocks of a machine, and remove the files of the pool's blocks that have ended there.
 
         Raises:
-            OSError: it does not answer.
+            OSError: the machine does not answer.
         """
         listing = self._ssh.listed(await self._say(self._ssh.list_in(AWAY, machine, self._pool.native)))
         if listing.failed:
             raise OSError(listing.failed)
-        # Without an id it may be a live block of a batch system, which has its directory in the same place.
+        # Without an id it may be a live block of a batch system, whose directory is in the same place.
         ended = [
             row.name
             for row in listing.blocks
@@ -236,7 +236,7 @@ class SSHClient(BatchClient):
     # --- ends and logs -----------------------------------------------------------------------------------------------
 
     async def end(self, natives: Sequence[str], *, kill: bool = False) -> None:
-        """Tell the machines to end blocks; a listing says when they have."""
+        """Tell the machines to end blocks; a listing shows when they have ended."""
         if not all(native in self._where for native in natives):
             await self.listing()
         machines: dict[str, list[str]] = {}
@@ -256,8 +256,8 @@ class SSHClient(BatchClient):
         return said.stdout if said.code == 0 else None
 
     async def read_part(self, name: str, file: str, start: int) -> FilePart:
-        """Return what a file of a block has from a place on, as its machine tells; of one that has ended the end of its
-        log alone, as its directory is removed then.
+        """Return a file of a block from a position on, from the block's machine. Of a block that has ended, only the
+        end of the log is left, because its directory was removed.
         """
         machine = self._machines.machine_of(name)
         if machine is None:

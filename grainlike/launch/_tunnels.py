@@ -1,4 +1,4 @@
-"""Tunnels: connections by `ssh` that forward the head's port to machines which cannot connect to it."""
+"""Tunnels: `ssh` connections that forward the head's port to machines which cannot connect to it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from grainlike.dialects import NativeCommand, SSHDialect
 __all__ = ["Tunnels"]
 
 OPEN_S = 30.0
-"""Time within which a tunnel is to stand."""
+"""Seconds within which a tunnel must open."""
 
 AGAIN_S = 1.0
 LONGEST_AGAIN_S = 60.0
-"""Time after which one that broke is opened again, which doubles while that fails."""
+"""Longest wait before a broken tunnel is opened again; the wait doubles with each failure."""
 
 END_S = 2.0
-"""Time for a program to end after a signal."""
+"""Seconds for a process to end after a signal."""
 
 _MOST_LINE = 4096
 
@@ -36,12 +36,12 @@ class _Tunnel:
     """Connection that is opened again whenever it ends.
 
     Attributes:
-        command: what opens it.
+        command: command that opens it.
         environment: variables of the command.
-        users: keys of those who need it.
-        scope: what ends it.
-        tried: set once it stands, or has failed to.
-        words: why it does not stand; empty: it does.
+        users: keys of the users that need it.
+        scope: cancel scope that ends it.
+        tried: set once it is open, or has failed to open.
+        words: why it is not open; empty if it is.
     """
 
     command: NativeCommand
@@ -52,20 +52,20 @@ class _Tunnel:
     words: str = "it has not been opened yet"
 
     async def run(self) -> None:
-        """Open it, again and again, until it is cancelled."""
+        """Open the tunnel again and again, until it is cancelled."""
         wait = AGAIN_S
         with self.scope:
             while True:
                 stood = False
                 try:
                     stood = await self._stand()
-                except OSError as error:  # no file or process is to be had: the head goes on
+                except OSError as error:  # no file or process can be made; the head goes on without
                     self._fails(str(error))
                 wait = AGAIN_S if stood else min(LONGEST_AGAIN_S, 2 * wait)
                 await anyio.sleep(wait)
 
     async def _stand(self) -> bool:
-        """Open it once, and return when it has ended; True if it stood."""
+        """Open the tunnel once, and return when it has ended; True if it was open."""
         stood = False
         with tempfile.TemporaryFile(buffering=0) as stderr:
             try:
@@ -100,18 +100,18 @@ class _Tunnel:
 
 
 class Tunnels:
-    """Tunnels of a head, each for all pools that have blocks where it leads to."""
+    """Tunnels of a head; all pools with blocks at the same place share one."""
 
     def __init__(self) -> None:
         self._tasks: TaskGroup | None = None
         self._open: dict[tuple[str, ...], _Tunnel] = {}
 
     def start(self, tasks: TaskGroup) -> None:
-        """Run the tunnels in `tasks`, which end them."""
+        """Run the tunnels in `tasks`; cancelling these ends the tunnels."""
         self._tasks = tasks
 
     async def use(self, user: str, command: NativeCommand, environment: Mapping[str, str]) -> str:
-        """Have a tunnel for `user`, by this command; return why there is none, and "" once it stands."""
+        """Open a tunnel for `user` by this command; return why there is none, or "" once it is open."""
         if self._tasks is None:
             return "no head runs that would keep a tunnel"
         tunnel = self._open.get(command.argv)
@@ -125,7 +125,7 @@ class Tunnels:
         return tunnel.words
 
     def leave(self, user: str, command: NativeCommand) -> None:
-        """Note that `user` needs a tunnel no more; without users it is closed."""
+        """Record that `user` does not need a tunnel any more; a tunnel without users is closed."""
         tunnel = self._open.get(command.argv)
         if tunnel is not None:
             tunnel.users.discard(user)

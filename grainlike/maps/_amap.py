@@ -47,20 +47,21 @@ def amap(
 
     Args:
         fn: a delayed function of one argument, usually with a request.
-        source: iterable of the items: a list, a generator, an asynchronous generator, a stream, another `amap`. It
-            may be endless. It is read as there is room, in the event loop: a plain iterator whose steps take long
-            belongs into an `async def` with `yield`.
-        in_flight: the most items that were taken from the source and whose values were not yielded yet. So a slow
-            consumer slows the source down, and memory stays flat however many items there are.
-        ordered: yield in the order of the source; otherwise as they finish.
+        source: iterable of the items: a list, a generator, an asynchronous generator, a stream, another `amap`. It may
+            be endless. It is read when there is room, in the event loop, so put a plain iterator whose steps take long
+            into an `async def` with `yield`.
+        in_flight: most items that were taken from the source and whose values were not yielded yet. So a slow consumer
+            slows the source down, and memory does not grow with the number of items.
+        ordered: yield in the order of the source; otherwise as the calls finish.
 
-    The first failure, of a call or of the source, ends it: with `ordered` the values before it are yielded first, the
-    rest is cancelled, and the error is raised as it is. Leaving the loop (`break`, an exception, cancellation, or
-    dropping the iterator) cancels what runs and closes an asynchronous source. `aclose` does the same at once.
+    The first failure, of a call or of the source, ends the iterator. With `ordered`, the values before it are yielded
+    first. The other calls are cancelled, and the error is raised unchanged. Leaving the loop (`break`, an exception,
+    cancellation, or dropping the iterator) cancels the running calls and closes an asynchronous source. `aclose` does
+    the same at once.
 
-    Calls of a plain function that take well under a millisecond travel many in one job, which is what they see as
-    `GVAR.job`; each still runs in a context of its own. Options that are about one call (`retries`, `timeout`), and
-    requests for devices, or for more than amounts, keep each call a job of its own.
+    Calls of a plain function that take well under a millisecond are sent together, many in one job. They all see this
+    job as `GVAR.job`, but each runs in its own context. A function with options for one call (`retries`, `timeout`), or
+    with a request for devices or for more than amounts, has one job for each call.
 
     Raises:
         TypeError: `fn` is no delayed function, or `source` cannot be iterated.

@@ -22,11 +22,11 @@ T = TypeVar("T")
 def as_completed(placeholders: Iterable[Delayed[T]]) -> AsyncIterator[Delayed[T]]:
     """Yield placeholders as they finish, whatever their outcome: await each to get its value or its error.
 
-    All are started at the first step. Leaving the loop early leaves the rest running, as with `asyncio.as_completed`;
-    being cancelled in it cancels what nothing else awaits.
+    All are started at the first step. Leaving the loop early lets the others run, as with `asyncio.as_completed`.
+    Cancelling the loop cancels the calls that nothing else awaits.
 
     Raises:
-        TypeError: one of them is not a placeholder.
+        TypeError: an item is not a placeholder.
 
     Example::
 

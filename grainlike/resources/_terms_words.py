@@ -58,7 +58,7 @@ def Token(tag: str) -> Request:  # noqa: N802
 
 
 def Limit(name: str, amount: Amount) -> Request:  # noqa: N802
-    """Run under the limit `name`: of all jobs that name it, at most so many run at once in the whole cluster.
+    """Run under the limit `name`: at most `amount` of the jobs that name it run at the same time in the whole cluster.
 
     Raises:
         ResourceSpecError: not a name, or an amount below one, under which no job could ever run.
@@ -87,17 +87,17 @@ def Rate(name: str, per_second: Amount) -> Request:  # noqa: N802
 
 
 def Nodes(number: SupportsIndex, *, each: Request) -> Request:  # noqa: N802
-    """Ask for a gang: `each` on so many nodes at the same time, all or nothing.
+    """Ask for a gang: `each` on this many nodes at the same time, all or nothing.
 
     The job runs on one of them, in a process of its own, and sees all in `GVAR.job.nodes`: name, host and allocation.
-    Programs that it starts find the path of a host file, as `mpirun` reads it, in `GRAINLIKE_HOSTFILE`, and that of a
-    rank file with a line for each core in `GRAINLIKE_RANKFILE`.
+    Programs that it starts find the path of a host file for `mpirun` in `GRAINLIKE_HOSTFILE`, and the path of a rank
+    file, with a line for each core, in `GRAINLIKE_RANKFILE`.
 
-    Times and tokens of `each` are those of the gang, and may as well stand beside it: `Nodes(4, each=...) &
-    Token("big")`. Limits and rates stand beside it, for they are counted once. `Nodes(1, each=r)` is `r`.
+    Times and tokens of `each` hold for the gang, and may also stand beside it: `Nodes(4, each=...) & Token("big")`.
+    Limits and rates stand beside it, because they are counted once. `Nodes(1, each=r)` is `r`.
 
     Raises:
-        ResourceSpecError: not a whole number above zero, or an `each` that has no amounts, or is a gang itself.
+        ResourceSpecError: the number is not a whole number above zero, or `each` has no amounts, or is a gang itself.
 
     Example:
         >>> gang = Nodes(4, each=Cores(32)) & Token("infiniband")

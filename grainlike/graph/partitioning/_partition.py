@@ -23,22 +23,22 @@ _STRATEGIES: tuple[str, ...] = get_args(Strategy)
 class Partition:
     """Partition for `dag.run(partition=...)`: how a graph is cut into parts, each of which is sent as one job.
 
-    For graphs of very many small jobs, where sending each would cost more than running it. No part waits for another
-    that waits for it, directly or through others, so each can run as a whole; parts that do not wait for each other run
+    For graphs of very many small jobs, where sending each job would cost more than running it. Two parts never wait for
+    each other, directly or through others, so each part can run as a whole. Parts that do not depend on each other run
     at the same time.
 
     - `"level_based"`: jobs equally far from the beginning of the graph go together. A level is split into parts that
-      run beside each other while there are parts to spare; else neighbouring levels are one part.
+      run beside each other while there are parts to spare; otherwise neighbouring levels are one part.
     - `"balanced"`: equal costs, as far as jobs can be divided: no part costs more than the mean and the costliest job.
-    - `"communication_min"`: few edges between parts. It begins with the balanced parts and moves jobs between them as
-      Kernighan and Lin did, in at most `max_iterations` passes, and never ends with more such edges than it began with.
+    - `"communication_min"`: few edges between parts. It begins with the balanced parts and moves jobs between them by
+      the method of Kernighan and Lin, in at most `max_iterations` passes. The number of these edges never grows.
 
     Args:
-        k: how many parts; there are fewer where there are fewer jobs.
+        k: number of parts; there are fewer if there are fewer jobs.
         strategy: one of the three.
         max_iterations: the most passes, for `"communication_min"`.
-        max_imbalance: by how much a part may become costlier than the mean, as a fraction of it, for
-            `"communication_min"`; parts that were so from the beginning may stay so.
+        max_imbalance: by how much a part may become costlier than the mean, as a fraction of the mean, for
+            `"communication_min"`; parts that were costlier from the beginning may stay so.
 
     Raises:
         GraphError: an unknown strategy, or a number out of range.

@@ -1,4 +1,4 @@
-"""Books of a store: its replicas, in order of their last use, and how many bytes each tier holds of them."""
+"""Records of a store: its replicas, in the order of their last use, and the bytes that they take in each tier."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["StoreBooks", "StoredReplica"]
 
 
 class StoredReplica:
-    """Record of a replica, or of the room that it is to be written to.
+    """Record of a replica, or of the room for one.
 
     Attributes:
         uses: number of jobs and copies that use it now.
-        is_spilling: a copy to scratch is under way, whose room there is taken.
-        is_stuck: it could not be copied to scratch, and is not tried again.
-        is_left: a copy that was broken off has left it, not whole.
-        is_found: it came into shared memory unasked, so that it may exceed the budget.
+        is_spilling: True while it is copied to scratch, where its room is taken already.
+        is_stuck: True if it could not be copied to scratch; it is not tried again.
+        is_left: True if a copy that broke off has left it, not whole.
+        is_found: True if it came into shared memory without asking for room, so that it may exceed the budget.
     """
 
     __slots__ = (
@@ -38,7 +38,7 @@ class StoredReplica:
 
 
 class StoreBooks:
-    """Replicas by name, and bytes by tier. What is being spilled counts in both tiers.
+    """Replicas by name, and bytes by tier. A replica that is being spilled counts in both tiers.
 
     Example::
 
@@ -54,9 +54,9 @@ class StoreBooks:
         self.memory: int = 0
         self.scratch: int = 0
         self.spilling: int = 0
-        """Bytes in shared memory and in scratch, with the room that is given; and those of spills under way."""
+        """Bytes in shared memory and in scratch, including rooms that are not written yet; and bytes being spilled."""
         self.overdrafts: set[Replica] = set()
-        """Outputs in shared memory for which there was room only beyond the budget."""
+        """Outputs in shared memory that had room only beyond the budget."""
         self._lines: dict[tuple[Tier, bool], dict[Replica, StoredReplica]] = {
             (tier, is_spare): {} for tier in Tier for is_spare in (False, True)
         }
@@ -75,7 +75,7 @@ class StoreBooks:
         self.overdrafts.discard(replica.name)
 
     def touch(self, replica: StoredReplica, *, is_spare: bool | None = None) -> None:
-        """Record a use of a replica, or whether it is spare from now on."""
+        """Record a use of a replica, or that it has become spare, or is spare no more."""
         del self._line(replica)[replica.name]
         if is_spare is not None:
             replica.is_spare = is_spare
@@ -100,8 +100,8 @@ class StoreBooks:
             self.add(replica)
 
     def idle(self, tier: Tier, *, is_spare: bool) -> Iterator[StoredReplica]:
-        """Iterate over the replicas of a tier that nobody uses, spare ones or others, least recently used first. What
-        copies have left is among the spare ones.
+        """Iterate over the unused replicas of a tier, spare ones or others, the least recently used first. Unfinished
+        copies are among the spare ones.
         """
         for replica in list(self._lines[tier, is_spare].values()):
             if (replica.is_whole or replica.is_left) and not replica.uses and not replica.is_spilling:

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 Replica = tuple[int, int]
-"""The value, and the attempt that made it."""
+"""Value, and the attempt that made it."""
 
 
 class Tier(Enum):
@@ -47,9 +47,9 @@ class Tier(Enum):
 
 
 class RoomAsked(msgspec.Struct, frozen=True, gc=False):
-    """Bytes of a replica are to be written here: what a job gave (`is_output`), or a copy from elsewhere. Answered once
-    by `GiveRoom` or `RefuseRoom`, unless `RoomReturned` comes first. `free`: bytes of the machine's memory that are
-    free beyond a tenth of it.
+    """Room is needed here for a replica: for the value of a job (`is_output`), or for a copy from another worker.
+    Answered once by `GiveRoom` or `RefuseRoom`, unless `RoomReturned` comes first. `free`: bytes of the machine's
+    memory that are free beyond a tenth of it.
     """
 
     replica: Replica
@@ -59,20 +59,20 @@ class RoomAsked(msgspec.Struct, frozen=True, gc=False):
 
 
 class RoomUnfit(msgspec.Struct, frozen=True, gc=False):
-    """The room that was given cannot be had: its file system has no room for it, or is out of order."""
+    """The room that was given is not there: its file system has no space, or fails."""
 
     replica: Replica
 
 
 class RoomReturned(msgspec.Struct, frozen=True, gc=False):
-    """A replica will not be written, whether there is room for it yet or not. Unknown ones are ignored."""
+    """A replica will not be written, whether or not it has room yet. Unknown ones are ignored."""
 
     replica: Replica
 
 
 class CopyLeft(msgspec.Struct, frozen=True, gc=False):
-    """A copy was broken off and has left a part of its replica in the room that it had. That counts, and may be
-    evicted, until room for the same replica is asked again: then it has this one. Unknown ones are ignored.
+    """A copy broke off and has left a part of its replica in its room. The room counts, and may be evicted, until room
+    for the same replica is asked for again; then the replica has this room. Unknown ones are ignored.
     """
 
     replica: Replica
@@ -85,14 +85,14 @@ class ReplicaWritten(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReplicaFound(msgspec.Struct, frozen=True, gc=False):
-    """A replica is in shared memory for which no room was asked. Known ones are ignored."""
+    """A replica is in shared memory without having asked for room. Known ones are ignored."""
 
     replica: Replica
     size: int
 
 
 class ReplicasUsed(msgspec.Struct, frozen=True, gc=False):
-    """Something that uses these replicas has begun here: a job, or a copy to elsewhere."""
+    """A job, or a copy to another worker, that uses these replicas has begun here."""
 
     replicas: list[Replica]
 
@@ -104,14 +104,14 @@ class ReplicasUnused(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReplicasRemoved(msgspec.Struct, frozen=True, gc=False):
-    """These replicas are here no more. Unknown ones are ignored."""
+    """These replicas are not here any more. Unknown ones are ignored."""
 
     replicas: list[Replica]
 
 
 class SpareTold(msgspec.Struct, frozen=True, gc=False):
-    """These replicas may be evicted, or (`is_spare` False) no longer. Until told, none may be. Those that are not whole
-    are ignored.
+    """These replicas may be evicted, or (`is_spare` False) may not any more. Before this event, none may. Replicas that
+    are not whole are ignored.
     """
 
     replicas: list[Replica]
@@ -119,8 +119,8 @@ class SpareTold(msgspec.Struct, frozen=True, gc=False):
 
 
 class SpillEnded(msgspec.Struct, frozen=True, gc=False):
-    """The copy to scratch that `SpillReplica` asked for is whole, or (`is_whole` False) impossible. Answered by
-    `SpillKept` or `SpillDiscarded` where it is whole.
+    """The copy to scratch for `SpillReplica` is whole, or (`is_whole` False) impossible. A whole copy is answered by
+    `SpillKept` or `SpillDiscarded`.
     """
 
     replica: Replica
@@ -128,11 +128,11 @@ class SpillEnded(msgspec.Struct, frozen=True, gc=False):
 
 
 class ScratchLost(msgspec.Struct, frozen=True, gc=False):
-    """The disk is full, or out of order: nothing more is written there. What is there stays."""
+    """The disk is full, or fails: nothing more is written there. Replicas on the disk stay."""
 
 
 class MemoryGranted(msgspec.Struct, frozen=True, gc=False):
-    """So many bytes of memory are granted to jobs in all."""
+    """Jobs have this many bytes of memory in all."""
 
     granted: int
 
@@ -166,7 +166,7 @@ class GiveRoom(msgspec.Struct, frozen=True, gc=False):
 
 
 class RefuseRoom(msgspec.Struct, frozen=True, gc=False):
-    """There is no room for a replica, although the store may have this much in each tier."""
+    """There is no room for a replica, although each tier may have this many bytes."""
 
     replica: Replica
     size: int
@@ -175,7 +175,7 @@ class RefuseRoom(msgspec.Struct, frozen=True, gc=False):
 
 
 class EvictReplica(msgspec.Struct, frozen=True, gc=False):
-    """Remove a spare replica, or what a copy has left."""
+    """Remove a spare replica, or an unfinished copy."""
 
     replica: Replica
 
@@ -194,7 +194,7 @@ class SpillKept(msgspec.Struct, frozen=True, gc=False):
 
 
 class SpillDiscarded(msgspec.Struct, frozen=True, gc=False):
-    """Remove the copy in scratch: the replica was removed meanwhile, or is used."""
+    """Remove the copy in scratch, because the replica was removed meanwhile, or is used."""
 
     replica: Replica
 

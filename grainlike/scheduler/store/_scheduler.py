@@ -1,9 +1,10 @@
-"""Store scheduler: where the bytes of a replica go, before they are written, and what makes way for them.
+"""Store scheduler: in which tier the bytes of a replica are written, and which replicas are evicted or spilled for
+them.
 
-Room is, of these, the first that there is: free budget of shared memory; that of spare replicas which nobody uses here;
-that of others, once they are copied to scratch; scratch itself; and for outputs of jobs, shared memory beyond the
-budget, one output for each slot, while a tenth of the machine's memory is free. Whoever asks waits for copies to
-scratch at most, never for the end of a job. Time plays no part: least recently used is an order.
+Room is the first of these that there is: free budget of shared memory; the room of spare replicas that nobody uses; the
+room of other replicas, once they are copied to scratch; scratch itself. An output may also exceed the budget of shared
+memory, one for each slot, while a tenth of the machine's memory is free. A demand waits at most for copies to scratch,
+never for the end of a job. Time plays no part: "least recently used" is an order.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ __all__ = ["StoreScheduler"]
 
 
 class _Ask:
-    """A demand for room. It waits for spills once at most; `unfit` are the tiers that turned out to have no room."""
+    """Demand for room. It waits for spills at most once; `unfit` are the tiers that turned out to have no room."""
 
     __slots__ = ("event", "has_waited", "unfit")
 
@@ -54,8 +55,8 @@ class _Ask:
 class StoreScheduler:
     """Room for the replicas of one worker: `memory` bytes of shared memory and `scratch` bytes of disk.
 
-    `slots`: number of outputs that may exceed the budget. `machine`: memory that jobs and the store have in all; what
-    is granted to jobs of it is not the store's. 0: grants are no matter.
+    `slots`: number of outputs that may exceed the budget. `machine`: memory that jobs and the store have in all; memory
+    that is granted to jobs is not the store's. With 0, grants do not count.
 
     Example::
 
@@ -75,25 +76,25 @@ class StoreScheduler:
         self._machine = machine
         self._granted = 0
         self._asks: dict[Replica, _Ask] = {}
-        """Those that wait for spills, in order."""
+        """Demands that wait for spills, in order."""
         self._given: dict[Replica, _Ask] = {}
-        """Those that have room, until their replicas are whole."""
+        """Demands that have room, until their replicas are whole."""
         self._spills: dict[Replica, StoredReplica] = {}
 
     @property
     def limit(self) -> int:
-        """Return the bytes of shared memory that the store may have now: its budget, less what jobs need of it."""
+        """Bytes of shared memory that the store may have now: its budget, less the memory that jobs need."""
         if not self._machine:
             return self.memory
         return max(0, min(self.memory, self._machine - self._granted))
 
     @property
     def over(self) -> int:
-        """Return the bytes by which outputs exceed what the store may have of shared memory."""
+        """Bytes by which outputs exceed the shared memory that the store may have."""
         return max(0, self.books.memory - self.limit) if self.books.overdrafts else 0
 
     def handle(self, event: StoreEvent) -> list[StoreAction]:
-        """Take an event; return what is to be done, in order."""
+        """Take an event; return the actions, in order."""
         out: list[StoreAction] = []
         match event:
             case RoomAsked():
@@ -134,7 +135,7 @@ class StoreScheduler:
     # --- demands -----------------------------------------------------------------------------------------------------
 
     def _answer(self, ask: _Ask, out: list[StoreAction]) -> None:
-        """Give room, have it made, or refuse it."""
+        """Give room, begin to make room, or refuse it."""
         event, size = ask.event, ask.event.size
         if self.books.overdrafts and not event.is_output:
             self._refuse(event, out)
@@ -164,7 +165,7 @@ class StoreScheduler:
         out.append(GiveRoom(event.replica, event.size, tier))
 
     def _fits(self, size: int) -> bool:
-        """Return True if so much shared memory is free now, and enough is left for those who wait once it is."""
+        """Return True if `size` bytes of shared memory are free, and enough remains for demands that wait."""
         room = self.limit - self.books.memory
         return size <= min(room, room + self.books.spilling - self._waited_for())
 
@@ -176,7 +177,7 @@ class StoreScheduler:
         return event.is_output and len(self.books.overdrafts) < self.slots and event.size <= event.free
 
     def _has_scratch(self, size: int, out: list[StoreAction]) -> bool:
-        """Return True if so much of scratch is free, after spare replicas there were evicted if that is of use."""
+        """Return True if `size` bytes of scratch are free, if need be after evicting spare replicas there."""
         return self.books.scratch + size <= self.scratch or self._evict(Tier.SCRATCH, size, out)
 
     def _unfit(self, replica: Replica, out: list[StoreAction]) -> None:
@@ -187,7 +188,7 @@ class StoreScheduler:
             ask.unfit.add(record.tier)
             self._answer(ask, out)
 
-    # --- copies that are broken off ----------------------------------------------------------------------------------
+    # --- unfinished copies -------------------------------------------------------------------------------------------
 
     def _left(self, replica: Replica) -> None:
         if self._given.pop(replica, None) is not None:
@@ -198,7 +199,7 @@ class StoreScheduler:
             self._forget(replica)
 
     def _goes_on(self, event: RoomAsked, out: list[StoreAction]) -> bool:
-        """Give a copy the room that the last one of the same has left, if there is one."""
+        """Give a copy the room that an unfinished copy of the same replica has left, if there is one."""
         record = self.books.replicas.get(event.replica)
         if record is None or not record.is_left or record.size != event.size:
             return False
@@ -208,12 +209,10 @@ class StoreScheduler:
         out.append(GiveRoom(record.name, record.size, record.tier))
         return True
 
-    # --- what makes way ----------------------------------------------------------------------------------------------
+    # --- eviction and spills -----------------------------------------------------------------------------------------
 
     def _evict(self, tier: Tier, size: int, out: list[StoreAction]) -> bool:
-        """Evict spare replicas so that `size` bytes of a tier are free; none, and return False, where that is too
-        little.
-        """
+        """Evict spare replicas so that `size` bytes of a tier are free. If they do not suffice, return False."""
         books = self.books
         if tier is Tier.MEMORY:
             lacking = books.memory + size + max(0, self._waited_for() - books.spilling) - self.limit
@@ -238,8 +237,8 @@ class StoreScheduler:
             out.append(EvictReplica(spare.name))
 
     def _spill(self, size: int, out: list[StoreAction]) -> bool:
-        """Begin to make `size` bytes of shared memory free: evict what is spare, and copy others to scratch. Return
-        False, and do nothing, where that is not enough.
+        """Begin to free `size` bytes of shared memory: evict spare replicas, and copy others to scratch. If that is not
+        enough, do nothing and return False.
         """
         books = self.books
         lacking = books.memory - books.spilling + self._waited_for() + size - self.limit
@@ -257,7 +256,9 @@ class StoreScheduler:
         return True
 
     def _to_spill(self, lacking: int) -> tuple[list[StoredReplica], int]:
-        """Return what to copy to scratch for so many bytes, as far as there is room there, and how many that frees."""
+        """Return the replicas to copy to scratch for `lacking` bytes, if scratch has room, and the bytes that this
+        frees.
+        """
         chosen: list[StoredReplica] = []
         freed = 0
         for one in self.books.idle(Tier.MEMORY, is_spare=False):
@@ -292,12 +293,12 @@ class StoreScheduler:
     # --- the end of a turn -------------------------------------------------------------------------------------------
 
     def _settle(self, out: list[StoreAction]) -> None:
-        """Give room to those who wait, and make up for what exceeds the budget."""
+        """Give room to demands that wait, and free the bytes that exceed the budget."""
         for replica, ask in list(self._asks.items()):
             if ask.event.size <= self.limit - self.books.memory:
                 del self._asks[replica]
                 self._give(ask, Tier.MEMORY, out)
-            elif not self.books.spilling:  # what was begun for it has ended, and there is less room than it seemed
+            elif not self.books.spilling:  # the spills for it have ended, but freed less than expected
                 del self._asks[replica]
                 ask.has_waited = True
                 self._answer(ask, out)

@@ -1,6 +1,5 @@
 """Replication: each value has as many replicas as it should have, at workers that stay, even when workers go.
 
-
 One replica is enough unless a program asked for more; a value that may not be made again has two. Values that only
 leaving workers have are copied first, the largest before others. A copy is asked for only at a worker with room for the
 value. If no worker has room, the copy waits for it; a worker whose store could never hold the value does not count.

@@ -1,7 +1,7 @@
-"""Memory that a worker holds for values, where the file system of shared memory is too small: a descriptor for each.
+"""Memory that a worker holds for values because the file system of shared memory is too small: one descriptor for each.
 
-The daemon holds it, not its data server: that may be killed, and values would go with it. Who dies with the daemon is
-the worker itself.
+The daemon holds the memory, not its data server, because the values would be lost when a data server is killed. When
+the daemon dies, the worker is lost anyway.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from grainlike.system import spare_memory
 __all__ = ["HeldMemory"]
 
 _MOST = 1 << 20
-"""Descriptors that this process has at most, where the system sets no limit."""
+"""Most descriptors of this process if the system sets no limit."""
 
 
 class HeldMemory:
-    """Memory that this process holds, by the paths at which others open it. It takes half of the descriptors that this
-    process may have, whose limit it raises, unless it is a program of somebody's (`in_program`).
+    """Memory that this process holds, by the paths at which other processes open it. It takes at most half of the
+    descriptors that this process may have. It raises the limit of descriptors, unless the process is a user's program
+    (`in_program`).
 
     Example::
 
@@ -36,10 +37,10 @@ class HeldMemory:
         self._may_raise = not in_program
 
     def make(self, file: Path, size: int) -> Path:
-        """Return the path of new memory for the replica `file`, allocated. `OSError` where there is none."""
+        """Return the path of new, allocated memory for the replica `file`. Raises `OSError` if there is none."""
         if len(self._fds) >= self._most():
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        if size > spare_memory():  # nothing else limits it but the end of some process
+        if size > spare_memory():  # without this limit, the kernel would kill a process for lack of memory
             raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
         fd = hold_memory(file, size)
         room = Path(f"/proc/{os.getpid()}/fd/{fd}")
@@ -47,17 +48,17 @@ class HeldMemory:
         return room
 
     def seal(self, room: Path) -> None:
-        """Let nobody change what is whole."""
+        """Forbid every change to memory that is whole."""
         seal_held(self._fds[room])
 
     def release(self, room: Path) -> None:
-        """Let go of memory, if it is held; whoever has mapped it keeps it."""
+        """Release memory, if it is held; processes that have mapped it keep their mapping."""
         fd = self._fds.pop(room, None)
         if fd is not None:
             os.close(fd)
 
     def release_all(self) -> None:
-        """Let go of all of it."""
+        """Release all memory."""
         for room in list(self._fds):
             self.release(room)
 

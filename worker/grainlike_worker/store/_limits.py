@@ -24,7 +24,7 @@ _SCRATCH_PERCENT = 80
 
 
 class StoreOptions(NamedTuple):
-    """Wishes of whoever starts a worker: sizes as text, and a directory. None: the default."""
+    """Options for a worker's store: sizes as text, and a directory. None means the default."""
 
     store: str | None = None
     scratch: str | os.PathLike[str] | None = None
@@ -32,9 +32,9 @@ class StoreOptions(NamedTuple):
 
 
 class StoreLimits(NamedTuple):
-    """Bytes of shared memory and of disk; the directory below which those on disk are, None without; how many outputs
-    may exceed that; the memory that the store shares with its jobs, 0 if they were not offered any; and whether the
-    worker holds the memory itself, as the file system of shared memory has too little.
+    """Limits of a store: bytes of shared memory and of disk; the directory on disk, None without one; how many outputs
+    may exceed the budget; the memory that the store shares with its jobs, 0 if jobs were offered none; and True if the
+    worker holds the memory itself, because the file system of shared memory is too small.
     """
 
     memory: int
@@ -49,7 +49,7 @@ def store_limits(options: StoreOptions, offer: Allocation) -> StoreLimits:
     """Return the limits of the store of a worker with this offer.
 
     Raises:
-        ResourceSpecError: a size is none, or more than there is of memory; or the directory cannot serve.
+        ResourceSpecError: a size is no size, or is more than the worker's memory; or the directory cannot be used.
     """
     usable = offer.memory or own_memory()
     place = _default_place() if options.scratch is None else _checked_place(Path(options.scratch))
@@ -66,7 +66,7 @@ def store_limits(options: StoreOptions, offer: Allocation) -> StoreLimits:
 
 
 def _memory(asked: str | None, usable: int, room: int) -> int:
-    """Return the budget of shared memory, of which there is `room`."""
+    """Return the budget of shared memory, in a file system with `room` bytes free."""
     if asked is None:
         return min(usable * _STORE_PERCENT // 100, room)
     size = _size("store", asked)
@@ -93,7 +93,7 @@ def _shown(size: int) -> str:
 
 
 def _default_place() -> Path | None:
-    """Return where temporary files go, if that is a disk of which we can use some."""
+    """Return the directory for temporary files, if it is on a disk that we can use."""
     places = [*map(os.environ.get, ("TMPDIR", "TEMP", "TMP")), "/tmp", "/var/tmp"]  # noqa: S108 - as `tempfile` looks
     for place in map(Path, filter(None, places)):
         if not _why_not(place):
@@ -109,7 +109,7 @@ def _checked_place(place: Path) -> Path:
 
 
 def _why_not(place: Path) -> str:
-    """Return why a directory cannot hold values; empty if it can."""
+    """Return why a directory cannot hold values; an empty text if it can."""
     try:
         status = place.stat()
         if not stat.S_ISDIR(status.st_mode):

@@ -1,5 +1,5 @@
-"""Way between a worker's store and those around it: runners that ask it for room, and the head, which hears what is on
-disk and what was evicted.
+"""Relay between a worker's store, its runners and the head: runners ask for room, and the head is told what is on disk
+and what was evicted.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from grainlike_worker.store._replicas import StoreFull, WorkerReplicas
 __all__ = ["StoreRelay"]
 
 TOLD_WITHIN_S = 0.1
-"""How late the head hears how much is on disk, at most."""
+"""Seconds after which the head is told, at the latest, how much is on disk."""
 
 Say = Callable[[Message], object]
 
 
 class StoreRelay:
-    """Messages of the store `replicas` to the head (`say`), and its answers to runners, for the `jobs` that are here.
-    `mind` grants memory to them.
+    """Messages of the store `replicas` to the head (`say`), and its answers to runners of the `jobs` that are here.
+    `mind` is the node scheduler, which grants memory to jobs.
 
     Example::
 
@@ -42,14 +42,16 @@ class StoreRelay:
         replicas.changed = self._changed
 
     def give_room(self, asked: Room, post: Say) -> None:
-        """Answer a runner. A job that is not here any more gets no room: nobody will tell of its end."""
+        """Answer a runner's request for room. A job that is not here any more gets no room, because nobody would give
+        it back.
+        """
         if asked.job in self._jobs and self._replicas.directory:
             self._replicas.start(self._answer, asked, post)
         else:
             post(RoomIs(asked.job, asked.attempt))
 
     def hear(self, message: DropReplicas | SpareReplicas) -> None:
-        """Take what the head says of replicas."""
+        """Take a message of the head about replicas."""
         match message:
             case DropReplicas(values=values, attempts=attempts):
                 self._replicas.drop(values, attempts)
@@ -57,12 +59,12 @@ class StoreRelay:
                 self._replicas.spare(values, attempts, is_spare=is_spare)
 
     def link_returned(self) -> None:
-        """The link to the head was replaced: what was told over the last one may be lost."""
+        """Report the bytes on disk again, because the last report over the broken link may be lost."""
         self._told = Stored(0)
         self._changed()
 
     async def _answer(self, asked: Room, post: Say) -> None:
-        if asked.job not in self._jobs:  # it has ended meanwhile, and could give back no room
+        if asked.job not in self._jobs:  # the job has ended meanwhile, so nobody would give the room back
             post(RoomIs(asked.job, asked.attempt))
             return
         try:

@@ -1,7 +1,7 @@
-"""Replicas that a worker has: a file for each value that stays here, in shared memory or on disk.
+"""Replicas of a worker: one file for each value that stays here, in shared memory or on disk.
 
-Runners write them, in room that this daemon has made, and each is noted when its job's end is told to the head. A job
-that ends in any other way leaves no file, however far it had come. Whatever waits for a disk does so in a thread.
+Runners write the files, in room that this daemon has made. A replica is noted when the end of its job is reported to
+the head. A job that ends in any other way leaves no file. Every step that waits for a disk runs in a thread.
 """
 
 from __future__ import annotations
@@ -71,15 +71,15 @@ Start = Callable[..., object]
 
 
 class StoreFull(Exception):  # noqa: N818 - it is no error of this process
-    """Raised where there is no room for a replica, nor will be soon. Says both sizes."""
+    """Raised if there is no room for a replica, and will be none soon. Names both sizes."""
 
 
 class WorkerReplicas:
-    """Replicas by value and attempt, in a directory that is its owner's alone. Without a directory there are none.
+    """Replicas by value and attempt, in a directory that only its owner can enter. Without a directory there are none.
 
-    `start` runs a coroutine function in the background: copies to disk need one. `evicted` is told of replicas that
-    made room for others, and `changed` that there is more on disk, or less, or that the disk is given up. `granted`
-    tells how many bytes of memory jobs have.
+    `start` runs a coroutine function in the background, for copies to disk. `evicted` is called with each replica that
+    was removed to make room. `changed` is called when the bytes on disk have changed, or the disk is given up.
+    `granted` returns the bytes of memory that jobs have.
 
     Example::
 
@@ -101,9 +101,9 @@ class WorkerReplicas:
         self.sizes: dict[Replica, int] = {}
         """Bytes of each replica."""
         self.rooms: dict[Replica, ReplicaRoom] = {}
-        """Rooms of those that are not whole, given or asked for."""
+        """Rooms of replicas that are not whole, given or asked for."""
         self.lost = ""
-        """Why nothing more is written to disk; empty while it is."""
+        """Why nothing more is written to disk; empty while the disk is used."""
         self.start: Start = _nowhere
         self.granted: Callable[[], int] = int
         self._granted = 0
@@ -117,45 +117,45 @@ class WorkerReplicas:
             memory=limits.memory, scratch=limits.scratch, slots=limits.slots, machine=limits.machine
         )
         self._told: dict[Replica, ReplicaRoom] = {}
-        """Those that the mind has not answered."""
+        """Rooms for which the store scheduler has not answered."""
         self._copies: dict[Replica, tuple[Path, int]] = {}
-        """Copies on disk that are whole, with their CRC-32, until the mind has said what becomes of them."""
+        """Whole copies on disk with their CRC-32, until the store scheduler keeps or discards them."""
         self.uses: dict[int, list[Replica]] = {}
-        """Replicas that leases use."""
+        """Replicas that each lease uses."""
         self.begun: dict[Replica, LeftRoom] = {}
-        """What is here of replicas that could not be got whole."""
+        """Rooms with the bytes of copies that broke off."""
         self._overdue: set[Replica] = set()
-        """Attempts that were told to have ended while they went on, and may write a value yet."""
+        """Attempts that were reported as timed out while they still run, and may still write a value."""
 
     @property
     def directory(self) -> str:
-        """The path of the directory; empty without one."""
+        """Path of the directory; empty without one."""
         return "" if self.path is None else str(self.path)
 
     @property
     def spilled(self) -> int:
-        """Return the bytes on disk."""
+        """Bytes on disk."""
         return self._mind.books.scratch
 
     @property
     def budget(self) -> tuple[int, int]:
-        """Return the bytes of shared memory and of disk that replicas may take."""
+        """Bytes of shared memory and of disk that replicas may take."""
         return self._mind.memory, self._mind.scratch
 
     @property
     def over(self) -> int:
-        """Return the bytes by which outputs exceed what they may take of shared memory."""
+        """Bytes by which outputs exceed the budget of shared memory."""
         return self._mind.over
 
     def file(self, value: int, attempt: int) -> Path:
-        """Return where a replica is, or would be."""
+        """Return the path of a replica, whether or not it exists."""
         assert self.path is not None, "a worker without shared memory was asked for a replica"
         return replica_path(self.path, value, attempt)
 
     # --- room --------------------------------------------------------------------------------------------------------
 
     async def room_for_output(self, value: int, attempt: int, size: int) -> Path:
-        """Return a file of `size` bytes for what a job gave, all of them allocated.
+        """Return a file of `size` bytes, all allocated, for the value of a job.
 
         Raises:
             StoreFull: there is no room for it.
@@ -165,13 +165,13 @@ class WorkerReplicas:
         return await self._room(RoomAsked((value, attempt), size, is_output=True, free=free))
 
     async def room_for_copy(self, value: int, attempt: int, size: int) -> tuple[Path, int]:
-        """Return a file of `size` bytes for a replica that comes from elsewhere, all of them allocated, and how many a
-        copy that was broken off has left there. It is that until the replica is `whole`, or the room given back.
+        """Return a file of `size` bytes, all allocated, for a replica from another worker, and how many bytes of it an
+        unfinished copy has left there. The room is kept until the replica is `whole`, or the room is given back.
 
         Raises:
             StoreFull: there is no room for it.
         """
-        self.make_way()  # of which the room that was left may be a part
+        self.make_way()  # this may evict the room that an unfinished copy has left
         left = self.begun.pop((value, attempt), None)
         if left is None or left.size != size:
             self._discard(value, attempt)
@@ -181,13 +181,13 @@ class WorkerReplicas:
         return await self._room(RoomAsked((value, attempt), size, is_output=False), left), left.at if left else 0
 
     def left_off(self, value: int, attempt: int) -> int:
-        """Return how many bytes a copy that was broken off has left of a replica."""
+        """Return how many bytes of a replica an unfinished copy has left."""
         left = self.begun.get((value, attempt))
         return 0 if left is None else left.at
 
     def whole(self, value: int, attempt: int, size: int, crc: int) -> None:
-        """Note a replica from elsewhere whose bytes are all in its room; `crc` is their CRC-32, if that is on disk.
-        Raises `OSError` where it is gone.
+        """Note a replica from another worker whose bytes are all in its room; `crc` is their CRC-32, for a room on
+        disk. Raises `OSError` if the room is gone.
         """
         room = self.rooms.get((value, attempt))
         if room is None or room.path is None:
@@ -196,12 +196,12 @@ class WorkerReplicas:
         self.add(value, attempt, size)
 
     def give_back(self, value: int, attempt: int) -> None:
-        """Take back the room of a replica that will not be written."""
+        """Release the room of a replica that will not be written."""
         if (value, attempt) in self.rooms:
             self._discard(value, attempt)
 
     def leave(self, value: int, attempt: int, size: int, at: int) -> None:
-        """A copy was broken off after `at` bytes: they stay for the next one, until others need their room."""
+        """Keep the first `at` bytes of a copy that broke off for the next copy, until others need their room."""
         room = self.rooms.get((value, attempt))
         if not at or room is None or room.path is None:
             self.give_back(value, attempt)
@@ -211,7 +211,7 @@ class WorkerReplicas:
         self._tell(CopyLeft((value, attempt)))
 
     async def _room(self, event: RoomAsked, left: LeftRoom | None = None) -> Path:
-        """Return the file of a room, in the one that was left, if there is one; `StoreFull` where there is none."""
+        """Return the file of a room, or the room that was left, if there is any. Raises `StoreFull` without room."""
         room = self.rooms[event.replica] = self._told[event.replica] = ReplicaRoom()
         room.path = None if left is None else left.path
         self._tell(event)
@@ -228,13 +228,13 @@ class WorkerReplicas:
             except OSError as error:
                 self._misfit(room, event.replica, room.answer, error)
                 continue
-            if self.rooms.get(event.replica) is not room:  # it was given back meanwhile
+            if self.rooms.get(event.replica) is not room:  # the room was given back meanwhile
                 self._files.release(path)
                 raise StoreFull(_UNWANTED)
             room.path = path
 
     def _misfit(self, room: ReplicaRoom, replica: Replica, tier: Tier, error: OSError) -> None:
-        """A file system cannot give the room that there should be: have the mind find another."""
+        """Ask the store scheduler for other room, because a file system cannot give the room that it should have."""
         if tier is Tier.SCRATCH:
             self._lose_scratch(error)
         room.told = anyio.Event()
@@ -250,7 +250,7 @@ class WorkerReplicas:
     def add(self, value: int, attempt: int, size: int) -> None:
         """Note a replica that is whole."""
         left = self.begun.pop((value, attempt), None)
-        if left is not None:  # it has come by another way
+        if left is not None:  # the replica has come another way, so the unfinished copy is not needed
             self._remove_left(value, attempt, left)
         self.sizes[value, attempt] = size
         room = self.rooms.pop((value, attempt), None)
@@ -263,11 +263,11 @@ class WorkerReplicas:
             self._tell(ReplicaFound((value, attempt), size))
 
     def ended(self, completed: Completed) -> None:
-        """Take the ends of attempts as they are told to the head: note values that stay, and leave no others."""
+        """Take the ends of attempts as they are reported to the head: note values that stay, and remove other files."""
         sizes = completed.sizes or [0] * len(completed.jobs)
         for job, attempt, code, size in zip(completed.jobs, completed.attempts, completed.codes, sizes, strict=True):
             if not attempt:
-                continue  # it was handed back inside this worker, or its end was told before
+                continue  # the job was handed back inside this worker, or its end was reported before
             if size:
                 self.add(job, attempt, size)
             elif code != Code.SUCCEEDED or (job, attempt) in self.rooms:
@@ -278,13 +278,13 @@ class WorkerReplicas:
             self._forget(value)
 
     def only_told(self, completed: Completed) -> None:
-        """Remove values of a runner's message that were not told to the head: their jobs had been given up."""
+        """Remove values of a runner's message that were not reported to the head: their jobs had been given up."""
         for job, attempt, size in zip(completed.jobs, completed.attempts, completed.sizes, strict=True):
             if size and (job, attempt) not in self.sizes:
                 self._discard(job, attempt)
 
     def runner_gone(self) -> None:
-        """A runner is gone: remove what jobs that had been given up may have written."""
+        """Remove the files that jobs which had been given up may have written, after their runner has ended."""
         for job, attempt in self._overdue:
             self._discard(job, attempt)
         self._overdue.clear()
@@ -292,10 +292,10 @@ class WorkerReplicas:
     # --- uses --------------------------------------------------------------------------------------------------------
 
     def used(self, lease: int, needs: Iterable[Iterable[Need]]) -> None:
-        """A lease begins whose jobs need these replicas: they stay as they are until it has `ended_use`."""
+        """Record that a lease begins whose jobs need these replicas; they stay as they are until `ended_use`."""
         for need in (need for row in needs for need in row):
             replica = (need.value, need.attempt)
-            if replica not in self.sizes:  # another worker of this machine has given it a name here
+            if replica not in self.sizes:  # the head has linked the file of another worker of this machine here
                 self.add(*replica, need.size)
             self.uses.setdefault(lease, []).append(replica)
         if lease in self.uses:
@@ -304,27 +304,27 @@ class WorkerReplicas:
             self.make_way()
 
     def ended_use(self, lease: int) -> None:
-        """A lease has ended."""
+        """Record that a lease has ended."""
         uses = self.uses.pop(lease, None)
         if uses is not None:
             self._tell(ReplicasUnused(uses))
 
     def make_way(self) -> None:
-        """Have values give way to what is granted to jobs of memory, if that has changed."""
+        """Move values out of memory that is granted to jobs, if that has changed."""
         granted = self.granted()
         if granted != self._granted:
             self._granted = granted
             self._tell(MemoryGranted(granted))
 
-    # --- what the head says ------------------------------------------------------------------------------------------
+    # --- messages of the head ----------------------------------------------------------------------------------------
 
     def drop(self, values: Iterable[int], attempts: Iterable[int]) -> None:
-        """Remove replicas, noted or not; whoever has mapped one keeps it."""
+        """Remove replicas, noted or not; processes that have mapped a file keep its bytes."""
         for value, attempt in zip(values, attempts, strict=True):
             self._discard(value, attempt)
 
     def spare(self, values: Iterable[int], attempts: Iterable[int], *, is_spare: bool) -> None:
-        """Let replicas be evicted, or no longer."""
+        """Allow replicas to be evicted, or forbid it again."""
         self._tell(SpareTold(list(zip(values, attempts, strict=True)), is_spare))
 
     def _forget(self, value: int) -> None:
@@ -350,7 +350,7 @@ class WorkerReplicas:
         self._files.release(left.path)
         self._tell(ReplicasRemoved([(value, attempt)]))
 
-    # --- what the mind says ------------------------------------------------------------------------------------------
+    # --- the store scheduler -----------------------------------------------------------------------------------------
 
     def _tell(self, event: StoreEvent) -> None:
         before = self._mind.books.scratch, self._mind.over
@@ -375,7 +375,7 @@ class WorkerReplicas:
                 room, crc = self._copies.pop(replica)
                 try:
                     seal_replica(room, self.file(*replica), crc)
-                except OSError as error:  # the replica in memory is as it was, beyond the books until it is dropped
+                except OSError as error:  # the replica stays in memory, uncounted, until it is dropped
                     self._lose_scratch(error)
                 else:
                     self._files.release(self._held.pop(replica, None))
@@ -389,14 +389,14 @@ class WorkerReplicas:
 
     def _evict(self, replica: Replica) -> None:
         left = self.begun.pop(replica, None)
-        if left is not None:  # of which the head learns when it wants the next copy to go on there
+        if left is not None:  # the head learns this when the next copy is to go on there
             self._files.release(left.path)
             return
         self._remove_file(replica, self.sizes.pop(replica))
         self.evicted(replica)
 
     def _remove_file(self, replica: Replica, size: int) -> None:
-        """Remove a replica's file, or keep it for a moment: the next value may be written over it."""
+        """Remove a replica's file, or keep it for a moment, because the next value may be written over it."""
         spare = self._files.spare
         if spare is not None and size >= SPARE_LEAST and spare.keep(self.file(*replica)):
             self.start(self._give_back, spare, spare.count)
@@ -426,7 +426,7 @@ class WorkerReplicas:
             self._tell(SpillEnded(replica, is_whole=True))
 
     def _lose_scratch(self, error: OSError) -> None:
-        """The disk is full, or errs: write no more to it."""
+        """Write no more to the disk, because it is full or fails."""
         if not self.lost:
             self.lost = f"no value is written to {self._place} any more: {error.strerror or error}"
             logger.warning("%s; values that do not fit into memory have no room now", self.lost)
@@ -440,8 +440,8 @@ class WorkerReplicas:
 
 @contextmanager
 def open_replicas(limits: StoreLimits = UNLIMITED, *, in_program: bool = False) -> Iterator[WorkerReplicas]:
-    """Make a worker's directory of replicas, if there is shared memory; remove it with all that is in it at the end,
-    and the one on disk, if one was made. With `in_program` this process is not the worker's own.
+    """Make a worker's directory of replicas, if there is shared memory. At the end, remove the directory with all
+    files, and the directory on disk, if one was made. With `in_program`, this process is a user's program.
     """
     made = SharedDirectory.make()
     if limits.place is not None:
@@ -458,7 +458,7 @@ def open_replicas(limits: StoreLimits = UNLIMITED, *, in_program: bool = False) 
 
 
 def _why_full(refusal: RefuseRoom, used: tuple[int, int], lost: str) -> str:
-    """Return whether a store is too small for a value, or in use, `used` bytes of each tier, and what would help."""
+    """Return why a value has no room, with the bytes `used` in each tier, and what would help."""
     has = f"the store of its worker has {refusal.memory:,} bytes of shared memory, and {refusal.scratch:,} of disk"
     larger = "give the worker a larger store (--store, --scratch-limit)"
     if refusal.size > max(refusal.memory, refusal.scratch):
@@ -474,4 +474,4 @@ def _nowhere(*_: object) -> None:
 
 
 def _unheard(_: Replica) -> None:
-    """Take an eviction of which nobody is to hear."""
+    """Ignore an eviction that nobody needs to know."""

@@ -1,4 +1,4 @@
-"""Room for replicas that are not whole: the files to which they are written, each allocated before a byte comes."""
+"""Rooms for replicas that are not whole: the files to which they are written, allocated before a byte comes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from grainlike_worker.store._held_memory import HeldMemory
 __all__ = ["LeftRoom", "ReplicaRoom", "RoomFiles"]
 
 _AT_ONCE = 4 * 1024 * 1024
-"""Bytes of shared memory that are allocated without a thread: it takes a millisecond or two."""
+"""Most bytes of shared memory that are allocated without a thread, in a millisecond or two."""
 
 _THREADS = 2
 
 _SMALL = 1024 * 1024
-"""Bytes below which a value is a file, where half of a small shared memory is free: it needs no descriptor."""
+"""Bytes below which a value is a file if half of a small shared memory is free, because a file needs no descriptor."""
 
 
 class ReplicaRoom:
-    """Room that was asked for: `told` once the mind has answered, by a tier, or None and why; then `path` is its file,
-    all of it allocated.
+    """Room that was asked for. `told` is set when the store scheduler has answered: with a tier, or with None and why.
+    Then `path` is the file, all of it allocated.
     """
 
     __slots__ = ("answer", "path", "told")
@@ -40,7 +40,7 @@ class ReplicaRoom:
 
 
 class LeftRoom(NamedTuple):
-    """Room of `size` bytes that a copy has left with the first `at` of them, for the next to go on with."""
+    """Room of `size` bytes in which an unfinished copy has left the first `at`, for the next copy to go on with."""
 
     path: Path
     size: int
@@ -48,8 +48,8 @@ class LeftRoom(NamedTuple):
 
 
 class RoomFiles:
-    """Files of rooms for the replicas in `directory`: in shared memory there, in memory that this process holds, if it
-    has `held`, or on a disk in a directory of `place`.
+    """Files of rooms for the replicas in `directory`: in shared memory there, in memory that this process holds
+    (`held`), or on a disk, in a directory of `place`.
 
     Example::
 
@@ -71,16 +71,15 @@ class RoomFiles:
         self._directory = directory
         self._held = held
         self.spare = spare
-        """Files of values that nobody needs any more, for the next ones; None where none are kept."""
+        """Files that nobody needs any more, kept for the next values; None if none are kept."""
         self._place = place
         self._scratch = scratch
         self._threads: anyio.CapacityLimiter | None = None
         self._numbers = itertools.count(1)
 
     async def allocate(self, file: Path, size: int, tier: Tier, free: int) -> Path:
-        """Return a file of `size` bytes, all of them allocated, in which the replica `file` is written. `free`: bytes
-        of the budget that are left then, which files may take that nobody needs. Raises `OSError` where that is not
-        possible.
+        """Return a file of `size` bytes, all allocated, in which the replica `file` is written. `free` is what then
+        remains of the budget: the bytes that kept files may take. Raises `OSError` if that is not possible.
         """
         if tier is Tier.MEMORY and self.spare:
             room = self.path(file, tier)
@@ -99,13 +98,13 @@ class RoomFiles:
         return room
 
     def path(self, file: Path, tier: Tier) -> Path:
-        """Return where in a tier the replica `file` may be written, each time another place: what an attempt that was
-        given up still writes is not in the way of the next.
+        """Return a new path in a tier at which the replica `file` may be written. Each call gives another path, so that
+        an attempt that was given up and still writes does not disturb the next.
         """
         return replica_room(file.parent if tier is Tier.MEMORY else self._disk(), file, next(self._numbers))
 
     def release(self, room: Path | None) -> None:
-        """Remove a room, if it is there."""
+        """Remove a room, if it exists."""
         if room is None:
             return
         if self._held is not None and is_held(room):
@@ -115,27 +114,27 @@ class RoomFiles:
             room.unlink()
 
     def seal(self, room: Path | None) -> Path | None:
-        """Let nobody change what is whole in a room, if this process holds that; return the room then."""
+        """Forbid every change to the bytes in a room, if this process holds the memory; return the room then."""
         if self._held is None or room is None or not is_held(room):
             return None
         self._held.seal(room)
         return room
 
     def limiter(self) -> anyio.CapacityLimiter:
-        """Return what lets these threads wait for each other, and not for those of the user's program."""
+        """Return the limiter of the threads for disks, so that they do not take threads of the user's program."""
         if self._threads is None:
             self._threads = anyio.CapacityLimiter(_THREADS)
         return self._threads
 
     def remove(self) -> None:
-        """Remove the directory on disk with all that is in it, and let go of memory."""
+        """Remove the directory on disk with all files, and release memory."""
         if self._held is not None:
             self._held.release_all()
         if self._scratch is not None:
             self._scratch.remove()
 
     def _disk(self) -> Path:
-        """Return the directory on disk, made when it is first needed; `OSError` where that is not possible."""
+        """Return the directory on disk, which is made at the first call. Raises `OSError` if that is not possible."""
         if self._scratch is None and self._place is not None:
             self._scratch = SharedDirectory.make(self._place)
         if self._scratch is None:
