@@ -28,15 +28,16 @@ END_S = 10.0
 CLEAN_S = 0.6
 """How long jobs of a gate take to clean up: none does in less time than its block needs to fall apart."""
 
-SITE: dict[str, Any] = {  # whoever is told to end has all the time that a busy machine takes, and is not told twice
+SITE: dict[str, Any] = {
     "server": "pbs1",
     "nodes": {f"n{number}": {"cores": 4, "memory_mb": 4000, "gpus": 2} for number in range(1, 5)},
     "queues": {"work": {}, "minute": {"walltime_s": 60}, "closed": {"open": False}},
     "default_queue": "work",
     "history": True,
     "history_s": 3600,
-    "kill_delay_s": LIMIT_S,
-    "terminate_interval_s": LIMIT_S,
+    # Until it is killed: more than a busy machine takes to end in good order, and less than a head that closes waits.
+    "kill_delay_s": 30.0,
+    "terminate_interval_s": 15.0,
     "sequential_signals": True,
     "warn_s": 600.0,
 }
