@@ -135,9 +135,13 @@ class Machines:
         machine.failures += 1
         machine.unreachable = unreachable
 
-    def last_in_queue(self, name: str, now: float) -> None:
-        """Put a machine at the end of the queue, as one whose block has ended."""
+    def ended(self, name: str, block: str, now: float) -> None:
+        """Note that a machine tells that its block has ended, be it before its submission was answered; it goes to the
+        end of the queue.
+        """
         self._known[name].failed_at = now
+        if block in self._places and self._places[block].machine == name:
+            del self._places[block]
 
     def try_all(self) -> None:
         """Put none aside any more; their order stays."""
