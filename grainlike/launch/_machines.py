@@ -135,9 +135,13 @@ class Machines:
         machine.failures += 1
         machine.unreachable = unreachable
 
-    def last_in_queue(self, name: str, now: float) -> None:
-        """Put a machine at the end of the queue, because its block has ended."""
+    def ended(self, name: str, block: str, now: float) -> None:
+        """Record that a machine says that its block has ended, perhaps before its submission was answered; put the
+        machine at the end of the queue.
+        """
         self._known[name].failed_at = now
+        if block in self._places and self._places[block].machine == name:
+            del self._places[block]
 
     def try_all(self) -> None:
         """Try all machines again; their order stays."""

@@ -230,7 +230,7 @@ class SSHClient(BatchClient):
         self._where.update({native: machine for native in live.values() if native})
         for row in rows:
             if row.state == "ended" and row.name in self._mine:
-                self._machines.last_in_queue(machine, time.monotonic())
+                self._machines.ended(machine, row.name, time.monotonic())
                 self._where.pop(row.native, None)
 
     # --- ends and logs -----------------------------------------------------------------------------------------------

@@ -92,6 +92,23 @@ def test_a_listing_from_before_the_answer_to_a_submission_says_nothing_of_it():
     assert machines.machine_of("b1") is None
 
 
+def test_a_block_that_is_told_to_have_ended_before_its_submission_is_answered_leaves_its_machine_to_the_next():
+    for answered in (False, True):  # a listing that was asked before the answer says more here than that it has none
+        machines = of("n1", "n2")
+        machines.failed("n2", "down", 0.0)
+        assert machines.take("b1", 0.0) == "n1"
+        question, _ = machines.ask(1.0)
+        if answered:
+            machines.taken("b1", "7:8@n1")
+        machines.answered("n1", question, {}, {"b1"})
+        assert machines.take("b2", 2.0) is None
+        machines.ended("n2", "b1", 2.0)
+        assert machines.take("b2", 2.0) is None, "another one tells of it"
+        machines.ended("n1", "b1", 2.0)
+        machines.taken("b1", "7:8@n1")
+        assert machines.take("b2", 2.0) == "n1"
+
+
 def test_a_block_that_has_not_begun_stays_where_it_was_submitted_though_others_see_it():
     machines = of("n1", "n2")
     machines.take("b1", 0.0)
