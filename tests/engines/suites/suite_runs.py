@@ -10,7 +10,7 @@ import sys
 import sysconfig
 import tomllib
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,9 @@ ROOT = HERE.parents[2]
 
 TEST_LIMIT_S = int(LIMIT_S)
 """How long one test may take."""
+
+MOST_AGAIN = 2
+"""How often a test runs again that failed by the clock."""
 
 SUITE_LIMIT_S = 900
 """How long a suite may take: several times what it takes on two cores."""
@@ -35,6 +38,7 @@ class Suite:
         least: how many tests must pass at least.
         exceptions: why a test fails, by its id; each of these must fail.
         left_out: why a test is not run, by its id.
+        timed: why a test holds us to the clock, by its id without parameters. One that fails runs again, alone.
         select: what pytest's `-k` says.
         shim: the pytest plugin that puts our parts in place of theirs.
     """
@@ -44,6 +48,7 @@ class Suite:
     least: int
     exceptions: dict[str, str]
     left_out: dict[str, str]
+    timed: dict[str, str] = field(default_factory=dict)
     select: str = ""
     shim: str = ""
 
@@ -56,12 +61,21 @@ class Outcomes:
     why: dict[str, str]
     output: str
 
+    @property
+    def failed(self) -> list[str]:
+        """Ids of the tests that failed."""
+        return [test for test, end in self.ended.items() if end == "failed"]
+
+    def renewed(self, again: Outcomes) -> Outcomes:
+        """Return these, with those of tests that have run again in the place of their own."""
+        return Outcomes(self.ended | again.ended, self.why | again.why, again.output)
+
 
 def read_suite(name: str) -> Suite:
     """Read `NAME.toml`."""
     table: dict[str, Any] = tomllib.loads((HERE / f"{name}.toml").read_text())
     exceptions, left_out = _by_id(table.pop("exceptions", [])), _by_id(table.pop("left-out", []))
-    return Suite(name, exceptions=exceptions, left_out=left_out, **table)
+    return Suite(name, exceptions=exceptions, left_out=left_out, timed=_by_id(table.pop("timed", [])), **table)
 
 
 def _by_id(groups: list[dict[str, str]]) -> dict[str, str]:
@@ -96,6 +110,21 @@ def judge(suite: Suite, outcomes: Outcomes) -> list[str]:
 def run_suite(suite: Suite, folder: Path, packages: Path | None = None) -> Outcomes:
     """Run a suite in a program of its own, whose files lie in `folder`; `packages` is where its modules are."""
     packages = packages or Path(sysconfig.get_path("purelib"))
+    outcomes = _run(suite, suite.modules, suite.left_out, folder, packages)
+    for number in range(MOST_AGAIN):
+        late = sorted({function for test in outcomes.failed if (function := _function(test)) in suite.timed})
+        if late:
+            again = folder / f"again{number}"
+            again.mkdir()
+            outcomes = outcomes.renewed(_run(suite, late, {}, again, packages))
+    return outcomes
+
+
+def _function(test: str) -> str:
+    return test.partition("[")[0]
+
+
+def _run(suite: Suite, what: list[str], left_out: dict[str, str], folder: Path, packages: Path) -> Outcomes:
     told, output, runtime = folder / "outcomes", folder / "output", folder / "run"
     runtime.mkdir()
     told.touch()
@@ -119,11 +148,11 @@ def run_suite(suite: Suite, folder: Path, packages: Path | None = None) -> Outco
         "PYTHONPATH": os.pathsep.join(map(str, (packages, ROOT, ROOT / "worker", HERE))),
         "XDG_RUNTIME_DIR": str(runtime),
         "GRAINLIKE_SUITE_OUTCOMES": str(told),
-        "GRAINLIKE_SUITE_LEFT_OUT": json.dumps(sorted(suite.left_out)),
+        "GRAINLIKE_SUITE_LEFT_OUT": json.dumps(sorted(left_out)),
     }
     with output.open("w") as file:
         program = subprocess.Popen(
-            [*command, *(str(packages / module) for module in suite.modules)],
+            [*command, *(str(packages / each) for each in what)],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,
