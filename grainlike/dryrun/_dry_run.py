@@ -42,8 +42,8 @@ async def dry_run(
     its `retries` allow. What calls do inside themselves is not seen. The same arguments give the same plan.
 
     With `sizes` large values stay at the workers that made them, jobs go near them or have them moved, at 100 MB a
-    second, and the plan says how many bytes (`moved`). Each worker's store has room for all of them: the plan foretells no
-    disk, no wait for room, and no job whose inputs fit into no store.
+    second, and the plan says how many bytes (`moved`). Each worker's store has room for all of them: the plan foretells
+    no disk, no wait for room, and no job whose inputs fit into no store.
 
     Cancelling it stops it; other tasks run meanwhile.
 
