@@ -45,7 +45,9 @@ from grainlike.payload._references import (
 )
 from grainlike.payload._replicas import (
     STAY_BYTES,
+    ArrivingReplica,
     ReplicaBytes,
+    arriving_replica,
     map_replica,
     replica_file,
     replica_name,
@@ -107,6 +109,7 @@ __all__ = [
     "SPARE_LEAST",
     "STAY_BYTES",
     "AppliedStep",
+    "ArrivingReplica",
     "Awaited",
     "Buffer",
     "FunctionBlob",
@@ -125,6 +128,7 @@ __all__ = [
     "Store",
     "allocate_replica",
     "applied",
+    "arriving_replica",
     "buffer_reference",
     "check_replica",
     "collecting",

@@ -7,6 +7,7 @@ came through; what is still sent by credit of before, in an earlier `generation`
 from __future__ import annotations
 
 from grainlike.head._peers import Connection
+from grainlike.payload import ArrivingReplica
 from grainlike.wire import GENERATION
 
 __all__ = ["DirectTransfer", "LinkTransfer", "number_of"]
@@ -40,7 +41,7 @@ class LinkTransfer:
         self.paused: bool = False
         self.waits: bool = False
         """True while an end of it cannot be reached; and while it waits for its turn to get credit."""
-        self.memory: memoryview | bytearray | None = None
+        self.memory: ArrivingReplica | None = None
         """Memory that takes a copy to this process; None for any other."""
         self.client: Connection | None = None
         """Client that is the target."""
