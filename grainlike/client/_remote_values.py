@@ -9,19 +9,18 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from grainlike._memory import mapped_memory
 from grainlike.engine import Fetcher
 from grainlike.errors import SerializationError, ValueLostError
 from grainlike.jobs import Job, JobCounters, OwnValueStore, WorkerInfo
 from grainlike.net import Link
 from grainlike.payload import (
+    ArrivingReplica,
     Payload,
     SharedDirectory,
+    arriving_replica,
     is_shared_directory,
     map_replica,
     replica_path,
-    replica_payload,
-    stand_in,
 )
 from grainlike.wire import (
     GENERATION,
@@ -51,7 +50,7 @@ class _Arrival:
 
     __slots__ = ("memory", "told")
 
-    def __init__(self, told: ValueComes, memory: memoryview | bytearray) -> None:
+    def __init__(self, told: ValueComes, memory: ArrivingReplica) -> None:
         self.told = told
         self.memory = memory
 
@@ -292,20 +291,18 @@ class RemoteValues:
             self._given(told, payload)
 
     def _receive(self, told: ValueComes) -> None:
-        try:
-            memory = mapped_memory(told.size) or bytearray(told.size)
-        except (MemoryError, OverflowError):
+        arriving = arriving_replica(told.size)
+        if isinstance(arriving, Payload):
             self.unwant([told.value])
-            self.fetcher.given(told.value, Payload(stand_in(told.size, 0)))
-            return
-        self._coming[told.value] = _Arrival(told, memory)
+            self.fetcher.given(told.value, arriving)
+        else:
+            self._coming[told.value] = _Arrival(told, arriving)
 
     def _take(self, part: ReplicaPart, buffers: Sequence[Buffer]) -> None:
         arrival = self._coming.get(part.value)
         if arrival is None or arrival.told.transfer != part.transfer:
             return  # it is wanted no more, or comes anew
-        count = memoryview(buffers[0]).nbytes
-        arrival.memory[part.at : part.at + count] = memoryview(buffers[0]).cast("B")
+        count = arrival.memory.take(part.at, buffers)
         self.fetched += count
         self._link.post(ReplicaCredit(part.transfer, count))
         if part.at + count == part.size:  # parts come in order, from a byte that is here
@@ -314,7 +311,7 @@ class RemoteValues:
 
     def _whole(self, arrival: _Arrival) -> None:
         try:
-            payload = replica_payload(arrival.memory)
+            payload = arrival.memory.payload()
         except SerializationError as error:
             self._link.post(Unsent(arrival.told.transfer, str(error), gone=True))
         else:

@@ -42,7 +42,8 @@ async def dry_run(
     `retries` allow. Calls inside calls are unknown. The same arguments give the same plan.
 
     With `sizes`, large values stay at the workers that made them. Jobs run near them, or the values move, at 100 MB a
-    second, and the plan says how many bytes move (`moved`).
+    second, and the plan says how many bytes move (`moved`). Every worker's store has room for all values: the plan
+    foretells no disk, no wait for room, and no job whose inputs fit into no store.
 
     Cancelling it stops it; other tasks run meanwhile.
 

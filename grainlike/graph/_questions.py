@@ -24,8 +24,9 @@ class Info:
     until there is one), `receipt` and `usage` are filled in as the job goes on; calls without resources have
     none. `began` and `ended` are when the job itself ran, in seconds as `time.monotonic()` of this process; for a job
     elsewhere they are as exact as its worker's clock could be set against this one. `job` is the number of its job, as
-    `grainlike explain` and `grainlike logs` take it: 0 until it has one, and for calls that are no jobs; a job is told
-    those of its own jobs when they have ended.
+    `grainlike explain` and `grainlike logs` take it: 0 until it has one, and for calls that are no jobs. A job that
+    asks about jobs of its own hears neither that nor where and when they run before they have ended: until then they
+    are pending.
 
     `size` is how many bytes the value has as it travels: None before the job has ended, and for calls that are no jobs,
     but for an item of a `gather` that stays at workers.

@@ -43,7 +43,9 @@ from grainlike.payload._references import (
 )
 from grainlike.payload._replicas import (
     STAY_BYTES,
+    ArrivingReplica,
     ReplicaBytes,
+    arriving_replica,
     map_replica,
     replica_file,
     replica_name,
@@ -105,6 +107,7 @@ __all__ = [
     "SPARE_LEAST",
     "STAY_BYTES",
     "AppliedStep",
+    "ArrivingReplica",
     "Awaited",
     "Buffer",
     "FunctionBlob",
@@ -123,6 +126,7 @@ __all__ = [
     "Store",
     "allocate_replica",
     "applied",
+    "arriving_replica",
     "buffer_reference",
     "check_replica",
     "collecting",

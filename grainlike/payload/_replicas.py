@@ -13,19 +13,23 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
+from grainlike._memory import mapped_memory
 from grainlike.errors import SerializationError
 from grainlike.payload._mapping import private_map
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._scratch import check_replica, is_on_disk, open_replica, open_room, seal_replica
 from grainlike.payload._shared_directory import flat, padded, unlink, write_padded
+from grainlike.payload._too_large import stand_in
 
 __all__ = [
     "STAY_BYTES",
+    "ArrivingReplica",
     "ReplicaBytes",
+    "arriving_replica",
     "map_replica",
     "replica_file",
     "replica_name",
@@ -182,6 +186,44 @@ def replica_payload(data: Buffer) -> Payload:
     view = flat(data)
     stream, *buffers = _parts(view)
     return Payload(stream, tuple(buffers))
+
+
+class ArrivingReplica:
+    """Memory for the `size` bytes of a replica; see `arriving_replica`."""
+
+    __slots__ = ("_memory",)
+
+    def __init__(self, size: int) -> None:
+        self._memory = mapped_memory(size) or bytearray(size)
+
+    def take(self, at: int, buffers: Sequence[Buffer]) -> int:
+        """Keep the part that begins with byte `at`, the first of `buffers`; return how many bytes it has."""
+        part = memoryview(buffers[0]).cast("B")
+        self._memory[at : at + part.nbytes] = part
+        return part.nbytes
+
+    def payload(self) -> Payload:
+        """Return the payload of a replica that is whole.
+
+        Raises:
+            SerializationError: it is damaged.
+        """
+        return replica_payload(self._memory)
+
+
+def arriving_replica(size: int) -> ArrivingReplica | Payload:
+    """Return memory for a replica of so many bytes; where there is not so much, a payload that says so when loaded.
+
+    Example::
+
+        arriving = arriving_replica(200_064)
+        arriving.take(0, [data])
+        arriving.payload()
+    """
+    try:
+        return ArrivingReplica(size)
+    except (MemoryError, OverflowError):
+        return Payload(stand_in(size, 0))
 
 
 def _read(fd: int, size: int) -> bytearray:

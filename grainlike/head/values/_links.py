@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from grainlike._memory import mapped_memory
 from grainlike.errors import ProtocolError, SerializationError
 from grainlike.head._peers import Connection
 from grainlike.head._state import HeadState
 from grainlike.head.values._credit import CreditPool
 from grainlike.head.values._transfers import LinkTransfer, number_of
 from grainlike.jobs import OwnValueStore
-from grainlike.payload import Payload, replica_payload, stand_in
+from grainlike.payload import Payload, arriving_replica
 from grainlike.scheduler import (
     PROGRAM,
     HeadEvent,
@@ -86,12 +85,12 @@ class LinkCopies:
         """Begin a transfer to a worker that has `at` bytes of it, or to this process."""
         transfer = self._new(value, attempt, size, source, target, at)
         if target == HERE:
-            try:
-                transfer.memory = mapped_memory(size) or bytearray(size)
-            except (MemoryError, OverflowError):
+            arriving = arriving_replica(size)
+            if isinstance(arriving, Payload):
                 self._end(transfer)
-                self._answer(GivenValue(value, Payload(stand_in(size, 0))))
+                self._answer(GivenValue(value, arriving))
                 return
+            transfer.memory = arriving
         self._begin(transfer)
 
     def start_own(self, value: int, attempt: int, size: int, source: int, target: int, at: int = 0) -> None:
@@ -265,8 +264,7 @@ class LinkCopies:
             )
         transfer.received += count
         if transfer.memory is not None:
-            self.fetched += count
-            transfer.memory[part.at : part.at + count] = memoryview(buffers[0]).cast("B")
+            self.fetched += transfer.memory.take(part.at, buffers)
             self._written(transfer, count)
             return
         onward = ReplicaPart(transfer.number, part.value, part.attempt, part.at, part.size)
@@ -285,7 +283,7 @@ class LinkCopies:
         if transfer.memory is not None and transfer.written == transfer.size:
             self._end(transfer)
             try:
-                self._answer(GivenValue(transfer.value, replica_payload(transfer.memory)))
+                self._answer(GivenValue(transfer.value, transfer.memory.payload()))
             except SerializationError:
                 self._gone(transfer)
 

@@ -7,6 +7,7 @@ byte that arrived, in a new `generation`; bytes of an earlier generation are ign
 from __future__ import annotations
 
 from grainlike.head._peers import Connection
+from grainlike.payload import ArrivingReplica
 from grainlike.wire import GENERATION
 
 __all__ = ["DirectTransfer", "LinkTransfer", "number_of"]
@@ -40,7 +41,7 @@ class LinkTransfer:
         self.paused: bool = False
         self.waits: bool = False
         """`paused` while one end cannot be reached; `waits` while the transfer waits for its turn to get credit."""
-        self.memory: memoryview | bytearray | None = None
+        self.memory: ArrivingReplica | None = None
         """Memory for the bytes of a copy to this process; None for other copies."""
         self.client: Connection | None = None
         """Client that is the target, if one is."""

@@ -408,6 +408,14 @@ async def test_moving_takes_time_and_the_text_says_how_much():
     assert "moved" not in str(await dry_run((merge @ Cores(1))(parts), **given))
 
 
+async def test_every_store_has_room_for_all_values():
+    """However little memory a worker offers: no plan foretells a disk, or a wait for room."""
+    parts = [(fit @ Cores(1))() for _ in range(2)]
+    given = {"workers": [Node(1, "1Gi")] * 2, "durations": {"fit": 1.0, "merge": 5.0}}
+    plan = await dry_run((merge @ Cores(1))(parts), **given, sizes={"fit": 100_000 * MB})
+    assert plan.moved == 100_000 * MB
+
+
 @pytest.mark.parametrize(("size", "error"), [(-1, ValueError), (1.5, TypeError), (True, TypeError)])
 async def test_a_size_that_is_none_is_refused(size, error):
     with pytest.raises(error, match=r"sizes\['fit'\]"):

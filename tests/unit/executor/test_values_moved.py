@@ -253,7 +253,7 @@ def test_a_value_for_which_there_is_no_memory_here_says_so(world: World, monkeyp
     def none(size: int) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("grainlike.head.values._links.mapped_memory", none)
+    monkeypatch.setattr("grainlike.payload._replicas.mapped_memory", none)
     source = world.worker()
     world.act(GiveValues(1, [7], [1], [source.holds(SMALL, 7)]))
     with pytest.raises(SerializationError, match="no memory"):

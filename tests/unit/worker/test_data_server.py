@@ -31,7 +31,7 @@ from grainlike.wire import (
     encode_data,
     read_data,
 )
-from grainlike_worker.data import _pulling, _serving
+from grainlike_worker.data import _pulling, _receiving, _serving
 from grainlike_worker.data._part_files import PartFile
 from grainlike_worker.data._reading import PART_BYTES, read_exactly
 from grainlike_worker.data._tls import DataTls
@@ -228,7 +228,7 @@ def test_a_stopped_copy_says_nothing_and_another_goes_on_with_it(getter: Getter,
 
 
 def test_a_busy_server_is_asked_again(getter: Getter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_pulling, "BUSY_S", 0.001)
+    monkeypatch.setattr(_receiving, "BUSY_S", 0.001)
 
     def busy(connection: ssl.SSLSocket) -> None:
         for _ in range(3):
