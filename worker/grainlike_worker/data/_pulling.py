@@ -1,4 +1,4 @@
-"""Pulls of replicas from other data servers, over a few connections to each, one pull after another on each."""
+"""Replicas that are got from other data servers: over a few connections to each, one after another."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from grainlike_worker.data._tls import DataTls
 __all__ = ["Puller"]
 
 MOST_CONNECTIONS = 4
-"""Most connections to one data server. With several, a small replica need not wait for a large one."""
+"""Connections to one data server at most: so a small replica need not wait for a large one."""
 
 IDLE_S = 10.0
-"""Seconds for which an unused connection is kept; fewer than those for which the other end keeps it."""
+"""Seconds for which a connection is kept of which nothing is wanted; less than the other end keeps it."""
 
 BUSY_S = 0.2
-"""Seconds after which a busy data server is asked again."""
+"""Seconds after which a server that is busy is asked again."""
 
 
 class Puller:
-    """Pulls replicas into rooms of `directory` that are allocated for them. The result of each pull goes to `post`,
-    from any thread: `Received` or `Unsent`. A source that sends nothing for `patience_s` is unreachable.
+    """Gets the replicas of `directory` into rooms that are allocated for them. What comes of each pull goes to `post`,
+    from whatever thread: `Received` or `Unsent`. A source that sends nothing for `patience_s` is unreachable.
 
     Example::
 
@@ -65,7 +65,7 @@ class Puller:
         """Held while a pull is begun, stopped or finished."""
 
     def pull(self, into: PullInto) -> None:
-        """Begin a pull, in place of the pull with the same number, if there is one."""
+        """Begin a pull. It takes the place of one of the same number."""
         order = into.order
         self.stop(order.transfer)
         pull = _Pull(order, Path(into.room))
@@ -80,7 +80,7 @@ class Puller:
             source.threads += 1
         try:
             threading.Thread(target=self._serve_source, args=(source, order.address), daemon=True).start()
-        except RuntimeError:  # no thread can be started; another thread takes the pull, if there is one
+        except RuntimeError:  # no thread to be had: another takes it, or there is none
             with source.more:
                 source.threads -= 1
                 taken = source.threads > 0 or pull not in source.waiting
@@ -90,7 +90,7 @@ class Puller:
                 self._end(pull, Unsent(order.transfer, "this machine has no thread for it"))
 
     def stop(self, transfer: int) -> None:
-        """Stop a pull; its result is not posted. Its bytes stay for the next pull."""
+        """End a pull, of which nothing is said any more. What has come of it stays, for another to go on with."""
         with self._lock:
             pull = self._pulls.pop(transfer, None)
             if pull is not None:
@@ -100,7 +100,7 @@ class Puller:
                         pull.connection.shutdown(2)
 
     def progress(self) -> Pulled | None:
-        """Return the bytes of each pull that has got more since the last call; None if no pull has."""
+        """Return how far the pulls are that have come on since the last call; None if there are none."""
         with self._lock:
             moved = [pull for pull in self._pulls.values() if pull.at > pull.told]
         for pull in moved:
@@ -126,7 +126,7 @@ class Puller:
     def _perform(
         self, pull: _Pull, source: _Source, address: str, connection: ssl.SSLSocket | None
     ) -> ssl.SSLSocket | None:
-        """Perform a pull; return the connection if another pull can use it."""
+        """Do all that a pull takes; return the connection if it can serve another."""
         order = pull.order
         try:
             part = PartFile(pull.room, self._file(order), order.size, order.at)
@@ -151,11 +151,11 @@ class Puller:
     def _receive(
         self, pull: _Pull, part: PartFile, address: str, connection: ssl.SSLSocket | None
     ) -> ssl.SSLSocket | None:
-        """Get the missing bytes of a replica; return the connection if another pull can use it. A connection that
-        breaks is made again if it was used before, or has brought bytes.
+        """Get what is missing of a replica; return the connection if it can serve another. One that breaks is made anew
+        as long as that brings bytes.
 
         Raises:
-            OSError, ProtocolError: nothing came for too long, or the other end is no data server.
+            OSError, ProtocolError: nothing came for too long, or what came was none of a data server's.
         """
         used = connection is not None
         try:
@@ -189,7 +189,7 @@ class Puller:
         return self._tls.dial(parsed, self._patience_s)
 
     def _hold(self, pull: _Pull, connection: ssl.SSLSocket) -> bool:
-        """Let `stop` cut the connection from now on; return False if `stop` was called before."""
+        """Let `stop` cut the connection from now on; return False if it was called before."""
         with self._lock:
             pull.connection = None if pull.stopped else connection
             return not pull.stopped
@@ -213,7 +213,7 @@ class Puller:
                 self._take(pull, part, connection)
             case Here(size=size):
                 self._end(pull, Unsent(order.transfer, f"it has {size} bytes there, of {order.size}", gone=True))
-                raise ConnectionAbortedError  # the other end sends its bytes now, so the connection is of no more use
+                raise ConnectionAbortedError  # its bytes come
             case _:
                 raise ProtocolError(f"{type(answer).__name__} is no answer")
 
@@ -229,7 +229,7 @@ class Puller:
                     filled += count
             finally:
                 self._write(part, room[:filled])
-                pull.at = part.at  # after the write, because another process may go on from here
+                pull.at = part.at  # not before it is in the file: another process may go on there
         try:
             crc = part.crc() if is_on_disk(pull.room, self._file(pull.order)) else 0
         except OSError as error:
@@ -246,9 +246,9 @@ class Puller:
             raise _UnwritableError from error
 
     def _unreachable(self, pull: _Pull, source: _Source, at: int, why: str) -> None:
-        """End a pull whose source did not answer, and the pulls that wait for this source: each would wait as long."""
+        """End a pull whose source did not answer, and those that wait for it: it would hold up each as long."""
         if pull.stopped:
-            return  # `stop` has cut the connection
+            return  # cut by the stop itself
         self._end(pull, Unsent(pull.order.transfer, why, at=at, unreachable=True))
         for other in source.take_all():
             self._end(other, Unsent(other.order.transfer, why, at=other.order.at, unreachable=True))
@@ -256,17 +256,17 @@ class Puller:
     def _end(self, pull: _Pull, message: Unsent | Received) -> None:
         with self._lock:
             if self._pulls.get(pull.order.transfer) is not pull:
-                return  # the pull was stopped
+                return  # it was stopped
             del self._pulls[pull.order.transfer]
         self._post(message)
 
 
 class _UnwritableError(Exception):
-    """Raised if a file cannot be written here; its cause says why."""
+    """A file here cannot be written; its cause says why."""
 
 
 class _Pull:
-    """Pull of a replica, and how many bytes have arrived."""
+    """Replica that is to be got, and how far it has come."""
 
     def __init__(self, order: PullReplica, room: Path) -> None:
         self.order = order
@@ -284,10 +284,10 @@ class _Source:
         self.more = threading.Condition()
         self.waiting: deque[_Pull] = deque()
         self.threads = self.idle = 0
-        """Number of threads, each with a connection; and number of these that wait for a pull."""
+        """Threads, each with a connection; and those of them that wait for a pull."""
 
     def next(self) -> _Pull | None:
-        """Return the next pull for a thread that has finished one; None if the thread is to end."""
+        """Return the next pull, for a thread that has done one; None when it is to end."""
         with self.more:
             self.idle += 1
             came = self.more.wait_for(lambda: self.waiting, IDLE_S)
@@ -298,7 +298,7 @@ class _Source:
             return self.waiting.popleft()
 
     def take_all(self) -> list[_Pull]:
-        """Return the pulls that wait, and remove them from the queue."""
+        """Return the pulls that wait, and have none wait any more."""
         with self.more:
             waiting = list(self.waiting)
             self.waiting.clear()
