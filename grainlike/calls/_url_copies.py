@@ -1,8 +1,8 @@
-"""Copies of values at URLs of fsspec: written by one job, read by another, so no byte of them passes the head.
+"""Copies of values at URLs of fsspec: one job writes a copy, another reads it, so no byte of it goes through the head.
 
-A copy is one file below the URL, named by chance. Its bytes are those of a replica. What is known of it (`UrlCopy`)
-goes from the job that wrote it to those that read it by the program, so what lies at the URL is unpickled only if it
-is, bit for bit, what was written.
+A copy is one file below the URL, with a random name. Its bytes are those of a replica. Its description (`UrlCopy`) goes
+from the job that wrote it through the program to jobs that read it. So bytes at the URL are unpickled only if they are,
+bit for bit, those that were written.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from grainlike.payload import dump_value, load_value, replica_parts, replica_pay
 __all__ = ["UrlCopy", "check_url", "read_copy", "write_copy"]
 
 _PART_BYTES = 4 * 1024 * 1024
-"""Bytes that are read at once."""
+"""Most bytes that are read at once."""
 
 _ONE_PROCESS = frozenset({"memory"})
-"""File systems of fsspec that end with the process which wrote there."""
+"""File systems of fsspec whose files end with the process that wrote them."""
 
 _INCOMPLETE = frozenset({"dir", "generic", "reference"})
-"""File systems of fsspec that are views of others: alone in a URL they do not say of which."""
+"""File systems of fsspec that are views of others; a URL of theirs alone does not say of which."""
 
 
 @dataclass(frozen=True)
 class UrlCopy:
-    """Copy of a value: its whole URL, its size in bytes, and a digest of them (BLAKE2b, 32 bytes). `of` is the function
-    that made the value, for error messages; empty where that is not known.
+    """Description of a copy: its whole URL, its size in bytes, and a digest of these (BLAKE2b, 32 bytes). `of` is the
+    function that made the value, for error messages; empty if that is unknown.
     """
 
     url: str
@@ -49,12 +49,12 @@ class UrlCopy:
 
 
 def check_url(url: str) -> None:
-    """Raise unless copies may be kept below a URL, as far as that can be told without looking there.
+    """Raise unless copies can be kept below a URL, as far as the URL itself tells.
 
     Raises:
         TypeError: it is no text.
         ValueError: it is no URL, has a scheme that fsspec does not know, or one that lasts no longer than a process.
-        ModuleNotFoundError: fsspec is missing here, or what it needs for this scheme.
+        ModuleNotFoundError: fsspec is missing here, or a package that it needs for this scheme.
 
     >>> check_url("/scratch/run7")
     Traceback (most recent call last):
@@ -90,13 +90,13 @@ def check_url(url: str) -> None:
 
 
 def write_copy(value: Any, url: str, of: str = "") -> UrlCopy:
-    """Write a copy of a value, made by a call of `of`, to a file below a URL, and return what is known of it. It runs
+    """Write a copy of a value that a call of `of` has made to a file below a URL, and return its description. It runs
     in a job.
 
-    However it fails, it leaves no part of a file that it could remove.
+    If it fails, it removes the unfinished file, if that is possible.
 
     Raises:
-        OSError: it cannot be written there; says where, from which worker, and why.
+        OSError: the copy cannot be written there; says where, from which worker, and why.
         As `check_url`: of this worker's fsspec.
     """
     check_url(url)
@@ -108,7 +108,7 @@ def write_copy(value: Any, url: str, of: str = "") -> UrlCopy:
         system, path = _fsspec().core.url_to_fs(whole)
         try:
             system.makedirs(system._parent(path), exist_ok=True)
-            if "file" in system.protocol:  # on disk it is its owner's alone, as values everywhere are
+            if "file" in system.protocol:  # a file on a disk is for its owner alone, like all files of values
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             with system.open(path, "wb") as file:
                 for part in parts:
@@ -123,11 +123,11 @@ def write_copy(value: Any, url: str, of: str = "") -> UrlCopy:
 
 
 def read_copy(copy: UrlCopy) -> Any:
-    """Return the value of which there is a copy. It runs in a job.
+    """Return the value of a copy. It runs in a job.
 
     Raises:
-        OSError: it cannot be read.
-        SerializationError: it is not what was written: its size or its digest differs.
+        OSError: the copy cannot be read.
+        SerializationError: the file is not the one that was written: its size or its digest differs.
         As `check_url`: of this worker's fsspec.
     """
     check_url(copy.url)
@@ -160,7 +160,7 @@ def _fsspec() -> Any:
 
 
 def _write_all(file: Any, part: memoryview) -> None:
-    """Write a part, however much the file takes at once."""
+    """Write all bytes of a part, however few the file takes at once."""
     while part.nbytes:
         count = file.write(part[:_PART_BYTES])
         part = part[count:] if count is not None else part[_PART_BYTES:]
@@ -168,8 +168,8 @@ def _write_all(file: Any, part: memoryview) -> None:
 
 @contextmanager
 def _saying(what: str, then: str = "") -> Iterator[None]:
-    """Raise `OSError` that says what could not be done, at which worker, why, and what follows (`then`), for whatever a
-    file system raises.
+    """Turn any error of a file system into an `OSError` that says what could not be done, at which worker, why, and
+    what follows (`then`).
     """
     try:
         yield

@@ -1,6 +1,6 @@
 """Large values of a client's jobs: they stay at workers of a head elsewhere, and come here when they are needed.
 
-Those of the client's own are here, and go to one worker when jobs need them.
+The client's own values are in this process, and go to one worker when jobs need them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = ["RemoteValues"]
 
 
 class _Arrival:
-    """Value on its way: the transfer that brings it, and the memory that takes it."""
+    """Value on its way: the transfer that brings it, and the memory for its bytes."""
 
     __slots__ = ("memory", "told")
 
@@ -56,11 +56,11 @@ class _Arrival:
 
 
 _PART_BYTES = 1024 * 1024
-"""The most bytes that are sent in one message."""
+"""Most bytes that are sent in one message."""
 
 
 _UNLIMITED = 1 << 62
-"""Bytes of the store of a worker that has not said how large it is."""
+"""Bytes of the store of a worker that has not reported its size."""
 
 
 def _room_of(worker: WorkerInfo) -> int:
@@ -69,7 +69,7 @@ def _room_of(worker: WorkerInfo) -> int:
 
 
 class _OwnSend:
-    """Value of our own on its way to a worker: the transfer, how many bytes it has, and how many are sent."""
+    """Own value on its way to a worker: the transfer, the size, and how many bytes are sent."""
 
     __slots__ = ("at", "order", "size")
 
@@ -80,17 +80,17 @@ class _OwnSend:
 
 
 class RemoteValues:
-    """Source of a program's `Fetcher` over the `link` to a head, as of `ValueSource`; recomputed jobs are counted in
+    """Source of a program's `Fetcher` over the `link` to a head (`ValueSource`). Recomputed jobs are counted in
     `counters`.
 
-    A link that breaks changes nothing: the head goes on with what it had sent, from a byte that is here.
+    A broken link changes nothing: the head goes on with the first byte that has not arrived here.
     """
 
     def __init__(self, fetcher: Fetcher, link: Link, counters: JobCounters) -> None:
         self.fetcher = fetcher
         fetcher.source = self
         self.fetched: int = 0
-        """Bytes that came over the link."""
+        """Bytes that arrived over the link."""
         self._host = socket.gethostname()
         self._is_near = False
         self._largest = _UNLIMITED
@@ -98,13 +98,13 @@ class RemoteValues:
         self._counters = counters
         self._jobs: dict[int, Job] = {}
         self._workers: dict[int, Sequence[str]] = {}
-        """Workers that have each value, as the head told last."""
+        """Workers that have each value, by the head's last message."""
         self._lost: dict[int, str] = {}
-        """Why values are lost for good, as the head has told."""
+        """Why values are lost for good, by the head's messages."""
         self._wanted: set[int] = set()
         self._coming: dict[int, _Arrival] = {}
         self.first = 0
-        """The first number for values of this program's own; 0 where it may have none."""
+        """First number for own values of this program; 0 if it may have none."""
         self._added = 0
         self._own = OwnValueStore(self._files)
         self._directory: SharedDirectory | None = None
@@ -129,7 +129,7 @@ class RemoteValues:
             self._link.post(ValueInterest(part, [], []))
 
     def unwant(self, values: Sequence[int]) -> None:
-        """Give these up: nobody waits for them any more."""
+        """Stop getting these values, because nobody waits for them any more."""
         for value in values:
             self._wanted.discard(value)
             self._coming.pop(value, None)
@@ -137,7 +137,7 @@ class RemoteValues:
             self._link.post(ValueInterest([], part, []))
 
     def release(self, values: Sequence[int]) -> None:
-        """Give up the program's references to these."""
+        """Give up the program's references to these values."""
         for value in values:
             self._jobs.pop(value, None)
             self._workers.pop(value, None)
@@ -146,24 +146,24 @@ class RemoteValues:
             self._link.post(ValueInterest([], [], part))
 
     def replicate(self, values: Sequence[int], copies: int) -> None:
-        """Keep at least so many replicas of each of these, 0 for one at every worker; each is answered by
+        """Keep at least this many replicas of each of these values, 0 for one at every worker; each is answered by
         `Fetcher.replicated` or `Fetcher.lost`.
         """
         for part in split_by_count(list(values)):
             self._link.post(ValueInterest([], [], [], part, copies))
 
     def copied(self, value: int, reader: int) -> None:
-        """Have the call that made value `reader` read the durable copy of `value`, where that is lost."""
+        """Let the call that made value `reader` read the durable copy of `value`, if `value` is lost."""
         self._link.post(DurableCopy(value, reader))
 
     @property
     def own_most(self) -> int:
-        """Bytes of the largest argument that may be a value of the program's own; 0 where none may."""
+        """Bytes of the largest argument that may become an own value; 0 if none may."""
         return self._largest if self.first else 0
 
     def add_own(self, payload: Payload) -> tuple[int, int]:
-        """Keep a copy of a payload as a value of the program's own until it was released and no job needs it; return
-        its number, and the size of its replicas.
+        """Keep a copy of a payload as an own value until it is released and no job needs it; return its number, and the
+        size of its replicas.
         """
         value = self.first + self._added
         size = self._own.add(value, payload)
@@ -173,25 +173,25 @@ class RemoteValues:
         return value, size
 
     def _files(self) -> Path | None:
-        """Return where files of values of our own are, if workers may map them; made when it is first needed."""
+        """Return the directory for files of own values, if workers may map them; it is made at the first call."""
         if self._directory is None and self._is_near:
             self._directory = SharedDirectory.make()
         return self._directory.path if self._directory is not None and self._is_near else None
 
     def close(self) -> None:
-        """Remove the files of values of our own: the head is gone, or nobody needs them."""
+        """Remove the files of own values, because the head is gone, or nobody needs them."""
         if self._directory is not None:
             self._directory.remove()
 
     def own_payload(self, value: int) -> Payload | None:
-        """Return the payload of a value of the program's own; None for one that is kept no more."""
+        """Return the payload of an own value; None if it is not kept any more."""
         return self._own.payload(value)
 
     def payloads(self, values: Sequence[int]) -> dict[int, Payload]:
-        """Return the payloads of values of the program's own.
+        """Return the payloads of own values.
 
         Raises:
-            ValueLostError: one is kept no more.
+            ValueLostError: a value is not kept any more.
         """
         found = self._own.payloads(values)
         if len(found) < len(values):
@@ -199,7 +199,7 @@ class RemoteValues:
         return found
 
     def why_lost(self, value: int) -> str:
-        """Return why a value can never be made again, as far as the head has told: to whoever needed it."""
+        """Return why a value can never be made again, if the head has told; it tells only those that needed it."""
         return self._lost.get(value, "")
 
     def why_few(self, value: int) -> str:  # noqa: ARG002 - as where the head is in this process
@@ -207,7 +207,7 @@ class RemoteValues:
         return ""
 
     def where(self, value: int) -> tuple[str, ...]:
-        """Return the names of the workers that have a whole replica, sorted, as far as the head has told."""
+        """Return the names of the workers that have a whole replica, sorted, by the head's last message."""
         return tuple(sorted(self._workers.get(value, ())))
 
     # --- from the head -----------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ class RemoteValues:
                 self._own.free(message.values)
 
     def _begin(self, order: SendReplica) -> None:
-        """Send a value of our own, as far as there is credit."""
+        """Send an own value, as far as there is credit."""
         size = self._own.sizes.get(order.value, 0)
         send = self._sends[order.transfer % GENERATION] = _OwnSend(order, size)
         if size:
@@ -264,13 +264,13 @@ class RemoteValues:
             del self._sends[order.transfer % GENERATION]
 
     def _fail(self, send: _OwnSend) -> None:
-        """Tell the head that a value of our own is gone, as it has said itself that nobody needs it, or its file is."""
+        """Tell the head that an own value is gone: the head has said that nobody needs it, or its file is gone."""
         del self._sends[send.order.transfer % GENERATION]
         self._link.post(Unsent(send.order.transfer, "the program has it no more", gone=True))
 
     def _comes(self, told: ValueComes) -> None:
         self._coming.pop(told.value, None)
-        if told.value not in self._wanted:  # it has come by a transfer that the head had begun before
+        if told.value not in self._wanted:  # the value has arrived by an earlier transfer
             self.unwant([told.value])
         elif told.directory:
             self._map(told)
@@ -278,7 +278,7 @@ class RemoteValues:
             self._receive(told)
 
     def _map(self, told: ValueComes) -> None:
-        """Map the file of a worker; where that cannot be, the bytes are sent."""
+        """Map the file of a worker; if that is not possible, the bytes are sent."""
         file = replica_path(Path(told.directory), told.value, told.attempt)
         try:
             payload = map_replica(file) if is_shared_directory(told.directory) and file.exists() else None
@@ -301,11 +301,11 @@ class RemoteValues:
     def _take(self, part: ReplicaPart, buffers: Sequence[Buffer]) -> None:
         arrival = self._coming.get(part.value)
         if arrival is None or arrival.told.transfer != part.transfer:
-            return  # it is wanted no more, or comes anew
+            return  # the value is not wanted any more, or is sent again
         count = arrival.memory.take(part.at, buffers)
         self.fetched += count
         self._link.post(ReplicaCredit(part.transfer, count))
-        if part.at + count == part.size:  # parts come in order, from a byte that is here
+        if part.at + count == part.size:  # parts arrive in order and without gaps
             del self._coming[part.value]
             self._whole(arrival)
 

@@ -1,7 +1,7 @@
-"""Calls whose values stay at workers, kept after their ends: they run again where a value is needed and lost.
+"""Calls whose values stay at workers, kept after their ends: they run again if a value is needed and lost.
 
-A call that is large is not kept, and when all that are kept are too large, the oldest is given up: its value cannot be
-made again. The scheduler says which call runs again, and from when on one is needed no more.
+A large call is not kept. If the kept calls take too many bytes, the oldest is given up: its value cannot be made again.
+The scheduler says which call runs again, and which calls are not needed any more.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from grainlike.payload import is_stored
 __all__ = ["CALL_MOST", "KEPT_MOST", "KeptCalls", "RevivedJob"]
 
 CALL_MOST = 64 * 1024
-"""Bytes of the arguments of one call that is kept, at most."""
+"""Most bytes of arguments of a call that is kept."""
 
 KEPT_MOST = 256 * 1024 * 1024
-"""Bytes of all that are kept."""
+"""Most bytes of all kept calls."""
 
 _OVERHEAD = 400
-"""Bytes that each takes besides, about."""
+"""Bytes that each kept call takes besides its arguments, about."""
 
 
 class RevivedJob(Job):
-    """Call that runs again for the value of job `number`: nobody waits for its outcome. `former` is the record of its
-    first run: of that job, or of the one that read the value's durable copy.
+    """Call that runs again for the value of job `number`; nobody awaits its outcome. `former` is the record of its
+    first run: of that job, or of the job that read the value's durable copy.
     """
 
     __slots__ = ("former", "name", "request", "timeout")
@@ -40,11 +40,11 @@ class RevivedJob(Job):
 
     @property
     def reads_copy(self) -> bool:
-        """True if it reads a durable copy of the value, and makes nothing again."""
+        """True if the call reads a durable copy of the value, and makes nothing again."""
         return self.former.id != self.id
 
     def ends(self, *, good: bool) -> None:
-        """Let the record of the first run tell of this one."""
+        """Copy the facts of this run to the record of the first run."""
         placement, before = self.placement, self.former.placement
         if good and not self.reads_copy and placement is not None and before is not None:
             placement.recomputed = before.recomputed + 1
@@ -53,15 +53,15 @@ class RevivedJob(Job):
 
 
 class KeptCalls:
-    """The kept calls of one head, oldest first."""
+    """Kept calls of one head, the oldest first."""
 
     def __init__(self, functions: FunctionTable) -> None:
         self._functions = functions
         self._calls: dict[int, tuple[Job, str]] = {}
         self._readers: dict[int, tuple[Job, str]] = {}
-        """Calls that read durable copies, by the value: they are small, and never given up for others."""
+        """Calls that read durable copies, by value; they are small, and never given up for others."""
         self.nbytes: int = 0
-        """Bytes of all that are kept."""
+        """Bytes of all kept calls."""
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -70,9 +70,9 @@ class KeptCalls:
         return value in self._calls
 
     def keep(self, job: Job, request: str, *, again: bool) -> list[int]:
-        """Keep the call of a job that has ended; return those that are given up for it, or itself.
+        """Keep the call of a job that has ended; return the calls that are given up for it, or the call itself.
 
-        Not kept is the call of a function that may not run `again` after a loss.
+        The call of a function that may not run `again` after a loss is not kept.
         """
         data, buffers = job.parcel
         nbytes = len(data) + sum(memoryview(buffer).nbytes for buffer in buffers)
@@ -90,7 +90,7 @@ class KeptCalls:
         return given_up
 
     def revive(self, number: int, *, by_copy: bool = False) -> RevivedJob | None:
-        """Return a job that makes a kept call again, or reads the copy; None if that was given up."""
+        """Return a job that makes a kept call again, or reads the copy; None if the call was given up."""
         job, request = (self._readers if by_copy else self._calls).get(number, (None, ""))
         if job is None:
             return None
@@ -98,7 +98,7 @@ class KeptCalls:
         return RevivedJob(number, job, spec.name, request, spec.timeout)
 
     def read_by(self, value: int, reader: int) -> None:
-        """Keep the call that made value `reader`, which may be released, as what reads the durable copy of `value`."""
+        """Keep the call that made value `reader`, which may be released, to read the durable copy of `value`."""
         self.lose_copy(value)
         job, request = self._calls[reader]
         self._readers[value] = Job(job.id, job.fn, None, job.parcel), request
@@ -110,7 +110,7 @@ class KeptCalls:
             job.close()
 
     def release(self, values: Iterable[int]) -> None:
-        """Drop the calls that made these values, and those that read copies of them."""
+        """Drop the calls that made these values, and the calls that read copies of them."""
         for value in values:
             self.lose_copy(value)
             if value in self._calls:
@@ -123,5 +123,5 @@ class KeptCalls:
         return job, request
 
     def functions(self) -> set[int]:
-        """Return the numbers of the functions that are called by what is kept."""
+        """Return the numbers of the functions of all kept calls."""
         return {job.fn for job, _ in (*self._calls.values(), *self._readers.values())}

@@ -1,7 +1,7 @@
-"""Large arguments of a program's calls as values of its own: each leaves the program once, however many calls have it.
+"""Large arguments of a program's calls as own values: each leaves the program once, however many calls have it.
 
-These are ready values (`delayed_value`), and buffers that several calls of one batch have. A buffer is still the same
-value in later batches while the object that holds it lives, and has not changed.
+Own values are made of ready values (`delayed_value`), and of buffers that several calls of one batch have. In later
+batches a buffer is still the same value, while the object that holds it lives and has not changed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from grainlike.payload import (
 __all__ = ["OwnArguments", "OwnValueHolder"]
 
 KNOWN_MOST = 1 << 30
-"""Bytes of the buffers that are kept for later batches, at most."""
+"""Most bytes of buffers that are kept for later batches."""
 
 _SCALARS = (int, float, bool, complex, type(None))
 
@@ -34,31 +34,31 @@ _Place = tuple[int, int]
 
 
 class OwnValueHolder(ValueFetcher, Protocol):
-    """Fetcher whose source keeps values of the program's own, as far as they are made here."""
+    """Fetcher, with only the methods that are needed to make own values here."""
 
     @property
     def own_most(self) -> int:
-        """Bytes of the largest argument that may be a value of the program's own; 0 where none may."""
+        """Bytes of the largest argument that may become an own value; 0 if none may."""
         ...
 
     def own(self, payload: Payload, value: object) -> RemoteValue:
-        """Keep a copy of a payload as a value of the program's own, and return the reference to it, with `value`."""
+        """Keep a copy of a payload as an own value, and return the reference to it, with `value`."""
         ...
 
     def own_payload(self, value: int) -> Payload | None:
-        """Return the payload of a value of the program's own; None where it is kept no more."""
+        """Return the payload of an own value; None if it is not kept any more."""
         ...
 
 
 class _KnownBuffer(NamedTuple):
-    """Buffer that is a value: the reference, and the object that holds the buffer."""
+    """Buffer that is a value already: the reference, and the object that holds the buffer."""
 
     reference: RemoteValue
     holder: ref[object]
 
 
 class OwnArguments:
-    """Makes values of the program's own of the large arguments of calls; `holder` keeps them.
+    """Makes own values of the large arguments of calls; `holder` keeps them.
 
     Example::
 
@@ -73,10 +73,10 @@ class OwnArguments:
         self._known: dict[_Place, _KnownBuffer] = {}
         self._batch: dict[_Place, RemoteValue] = {}
         self.holds: bool = False
-        """True if there is something for `end_batch` to let go of."""
+        """True if there is something for `end_batch` to release."""
 
     def refer(self, node: Node) -> None:
-        """Let the large ready values that a call needs be values of the program's own."""
+        """Make own values of the large ready values that a call needs."""
         for dep in node.deps:
             if dep.function is READY:
                 reference = dep.reference
@@ -90,7 +90,7 @@ class OwnArguments:
             return
         try:
             payload = dump_value(value)
-        except Exception:  # noqa: BLE001 - whoever packs the call's arguments says what cannot travel
+        except Exception:  # noqa: BLE001 - packing the call's arguments raises it again
             return
         if payload.nbytes <= STAY_BYTES:
             node.function = LOOKED_AT
@@ -98,8 +98,8 @@ class OwnArguments:
             node.refer(self._holder.own(payload, value))
 
     def share(self, payloads: Sequence[Payload]) -> list[tuple[Payload, list[int]]]:
-        """Return the payloads of a batch of calls with references in place of the buffers that several of them have,
-        and the values that each refers to so.
+        """Return the payloads of a batch of calls, with references in place of the buffers that several calls have, and
+        the values to which each payload refers then.
         """
         most = self._holder.own_most
         if not most:
@@ -112,7 +112,7 @@ class OwnArguments:
         return [self._shared(payload, mine, counts, most) for payload, mine in zip(payloads, places, strict=True)]
 
     def end_batch(self) -> None:
-        """Let go of the values of a batch that was submitted: its jobs refer to them."""
+        """Release the values of a batch that was submitted, because its jobs refer to them now."""
         self._batch.clear()
         self.holds = False
 
@@ -129,7 +129,7 @@ class OwnArguments:
         return (Payload(payload.data, tuple(buffers)), list(values)) if values else (payload, [])
 
     def _value_of(self, buffer: memoryview, place: _Place, count: int, most: int) -> int | None:
-        """Return the value that a buffer is; None for one that a single call has, or that no worker could keep."""
+        """Return the value for a buffer; None if only one call has the buffer, or no worker could keep it."""
         alone = Payload(b"", (buffer,))
         if replica_size(alone) > most:
             return None
@@ -144,7 +144,7 @@ class OwnArguments:
         return reference.id
 
     def _known_at(self, buffer: memoryview, place: _Place) -> RemoteValue | None:
-        """Return the value that a buffer was in an earlier batch, if it has not changed."""
+        """Return the value of a buffer in an earlier batch, if the buffer has not changed."""
         known = self._known.get(place)
         if known is None:
             return None
@@ -155,16 +155,16 @@ class OwnArguments:
         return None
 
     def _keep(self, reference: RemoteValue, buffer: memoryview, place: _Place) -> None:
-        """Keep a value for later batches, as long as the object lives that holds the buffer."""
+        """Keep a value for later batches, while the object lives that holds the buffer."""
         try:
             self._known[place] = _KnownBuffer(reference, ref(buffer.obj, self._forgets(place, reference.id)))
-        except TypeError:  # such objects have no weak references
+        except TypeError:  # objects of this type cannot have weak references
             return
-        while sum(length for _, length in list(self._known)) > KNOWN_MOST:  # a collector may forget some meanwhile
+        while sum(length for _, length in list(self._known)) > KNOWN_MOST:  # any thread may forget some
             self._known.pop(next(iter(self._known)), None)
 
     def _forgets(self, place: _Place, value: int) -> Callable[[object], None]:
-        """Return what forgets a value when the object is gone that held it: from any thread."""
+        """Return a function, for any thread, that forgets a value when the object that held the buffer is gone."""
         known = self._known
 
         def forget(_: object) -> None:
@@ -176,6 +176,6 @@ class OwnArguments:
 
 
 def _place(buffer: bytes | bytearray | memoryview) -> _Place | None:
-    """Return where a buffer is; None for a small one."""
+    """Return the place of a buffer; None for a small one."""
     view = memoryview(buffer)
     return None if view.nbytes < SHARED_LEAST else place_of(view)

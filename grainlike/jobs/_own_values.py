@@ -1,4 +1,4 @@
-"""Values of a program's own: their bytes, which are here until nobody needs them."""
+"""Own values of a program: their bytes, which stay in this process until nobody needs them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = ["OwnValueStore"]
 
 
 class OwnValueStore:
-    """The bytes of a program's own values, by number: each a file in `directory()`, which workers can map that share
-    memory with this process, or in memory of its own where that is None, or has no room.
+    """Bytes of a program's own values, by number. Each is a file in `directory()`, which workers that share memory with
+    this process can map, or is in private memory if there is no directory, or no room.
 
     Example::
 
@@ -67,24 +67,24 @@ class OwnValueStore:
         return True
 
     def payload(self, value: int) -> Payload | None:
-        """Return the payload of a value; None for one that is kept no more."""
+        """Return the payload of a value; None if the value is not kept any more."""
         copy = self._copies.get(value)
         if copy is not None:
             return copy.payload
         return map_replica(self._files[value]) if value in self._files else None
 
     def payloads(self, values: Iterable[int]) -> dict[int, Payload]:
-        """Return the payloads of those of these values that are kept, each once."""
+        """Return the payloads of these values, each once; values that are not kept are left out."""
         found = {value: self.payload(value) for value in values}
         return {value: payload for value, payload in found.items() if payload is not None}
 
     def place(self, value: int) -> str:
-        """Return the directory in which the file of a value is; empty where there is none."""
+        """Return the directory with the file of a value; empty if there is none."""
         path = self._files.get(value)
         return "" if path is None else str(path.parent)
 
     def read(self, value: int, begin: int, end: int) -> Buffer:
-        """Return bytes of the replica of a value. `KeyError` and `OSError` where it is gone."""
+        """Return bytes of the replica of a value. Raises `KeyError` or `OSError` if it is gone."""
         copy = self._copies.get(value)
         if copy is not None:
             return copy.read(begin, end)
@@ -94,7 +94,7 @@ class OwnValueStore:
         return source.read(begin, end)
 
     def free(self, values: Iterable[int]) -> None:
-        """Drop values that nobody needs any more; who has mapped one keeps it."""
+        """Drop values that nobody needs any more; processes that have mapped a file keep its bytes."""
         for value in values:
             self.sizes.pop(value, None)
             self._copies.pop(value, None)

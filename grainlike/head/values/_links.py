@@ -1,8 +1,8 @@
-"""Copies of replicas through the links of this process: from worker to worker, to this process and to clients, and of
-values of their own from these to workers.
+"""Copies of replicas through the links of this process: from worker to worker, to this process, to clients, and of own
+values from programs to workers.
 
-The source sends by credit (`_credit`), and parts are passed on, or kept, as they come. After a break of a link, a copy
-is asked for anew from where it was.
+The source sends by credit (`_credit`); parts are passed on, or kept, when they arrive. After a link has broken, the
+source is asked again for the bytes that have not arrived.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from grainlike.wire import (
 __all__ = ["HERE", "GivenValue", "LinkCopies"]
 
 HERE = 0
-"""This process, as a transfer's target; workers have numbers from 1 on."""
+"""This process as a transfer's target; workers have numbers from 1 on."""
 
 
 class GivenValue(NamedTuple):
-    """Value that has come to this process."""
+    """Value that has arrived in this process."""
 
     value: int
     payload: Payload
@@ -55,8 +55,8 @@ _Answer = HeadEvent | GivenValue
 
 
 class LinkCopies:
-    """Copies under way through links. `answer` takes what the scheduler is to be told, and values for this process;
-    `own` has the values of this process's own program.
+    """Copies under way through links. `answer` takes events for the scheduler, and values for this process; `own` has
+    the own values of this process's program.
 
     Example::
 
@@ -69,7 +69,7 @@ class LinkCopies:
     ) -> None:
         self.relayed: int = 0
         self.fetched: int = 0
-        """Bytes copied between workers through this process; and brought to it, or to clients."""
+        """`relayed`: bytes copied between workers through this process; `fetched`: bytes for it, or for clients."""
         self._state = state
         self._own = own
         self._answer = answer
@@ -77,12 +77,12 @@ class LinkCopies:
         self._by_target: dict[tuple[int, int], LinkTransfer] = {}
         """Transfers by target and value."""
         self._away: set[int] = set()
-        """Workers and clients to which there is no link at the moment."""
+        """Workers and clients that have no link at the moment."""
 
     # --- what the scheduler says -------------------------------------------------------------------------------------
 
     def start(self, value: int, attempt: int, size: int, source: int, target: int, at: int = 0) -> None:
-        """Begin a transfer to a worker that has `at` bytes of it, or to this process."""
+        """Begin a transfer to a worker that has the first `at` bytes, or to this process."""
         transfer = self._new(value, attempt, size, source, target, at)
         if target == HERE:
             arriving = arriving_replica(size)
@@ -94,10 +94,10 @@ class LinkCopies:
         self._begin(transfer)
 
     def start_own(self, value: int, attempt: int, size: int, source: int, target: int, at: int = 0) -> None:
-        """Begin a transfer of a value of a program's own, from that program, `source`."""
+        """Begin a transfer of an own value from its program, `source`."""
         sender = self._state.origins.get(value)
         if sender is None and source != PROGRAM:
-            self._state.begun[target, value, attempt] = at  # it has come no further
+            self._state.begun[target, value, attempt] = at  # no more bytes have arrived
             self._answer(ReplicasFailed(target, [value], [attempt], "its program has left"))
             return
         transfer = self._new(value, attempt, size, source, target, at)
@@ -116,10 +116,10 @@ class LinkCopies:
         return self._by_target.get((target, value))
 
     def stop(self, transfer: LinkTransfer | None) -> None:
-        """End a transfer before its end, and let those ends of it know that are there."""
+        """Stop a transfer that is under way, and tell its source and target; nothing happens with None."""
         if transfer is not None:
             self._end(transfer)
-            if transfer.target in self._state.peers:  # a file of it may be there
+            if transfer.target in self._state.peers:  # the target may have a file with bytes of the replica
                 self._state.begun[transfer.target, transfer.value, transfer.attempt] = 0
             if transfer.sender is not None:
                 transfer.sender.post(StopTransfer(transfer.leg))
@@ -129,20 +129,22 @@ class LinkCopies:
                     peer.post(StopTransfer(number))
 
     def fail(self, transfer: LinkTransfer, why: str) -> None:
-        """End a transfer before its end; a worker was to have it, as a wanted value stays wanted."""
+        """Stop a transfer, and tell the scheduler if its target is a worker. Values that are wanted outside stay
+        wanted.
+        """
         self.stop(transfer)
         if transfer.target != HERE and transfer.client is None:
             self._answer(ReplicasFailed(transfer.target, [transfer.value], [transfer.attempt], why))
 
     def freed(self, values: Iterable[int]) -> None:
-        """Give up what is under way from programs of values of their own, which nobody needs."""
+        """Give up transfers of own values that nobody needs."""
         gone = set(values)
         for transfer in [one for one in self._state.transfers.values() if one.value in gone]:
             if transfer.sender is not None or transfer.source == PROGRAM:
                 self.fail(transfer, "nobody needs it any more")
 
     def restore(self) -> None:
-        """Pause the transfers of an image: none of them has begun, and each does when its workers return."""
+        """Pause the transfers of an image: none has begun, and each begins when its workers return."""
         self._credit = CreditPool(self._ask)
         self._by_target = {(one.target, one.value): one for one in self._state.transfers.values()}
         for transfer in self._state.transfers.values():
@@ -151,7 +153,7 @@ class LinkCopies:
             transfer.paused = True
 
     def _new(self, value: int, attempt: int, size: int, source: int, target: int, at: int = 0) -> LinkTransfer:
-        """Make a transfer. It takes the place of one of the same value to the same target."""
+        """Make a transfer, in place of the transfer of the same value to the same target, if there is one."""
         self.stop(self.find(target, value))
         self._state.last_transfer += 1
         transfer = LinkTransfer(self._state.last_transfer, value, attempt, size, source, target)
@@ -170,7 +172,7 @@ class LinkCopies:
             (transfer.sender or self._state.peers[transfer.source]).post(message)
 
     def _send_own(self, transfer: LinkTransfer, count: int) -> None:
-        """Send bytes of a value of this program's own."""
+        """Send bytes of an own value of this process's program."""
         at = transfer.received
         try:
             data = self._own.read(transfer.value, at, at + count)
@@ -196,10 +198,10 @@ class LinkCopies:
         message: ReplicaPart | ReplicaCredit | Fetched | Unsent,
         buffers: Sequence[Buffer] = (),
     ) -> None:
-        """Take what a worker, or a client, says of a transfer.
+        """Take a message of a worker or a client about a transfer.
 
         Raises:
-            ProtocolError: it is not to say that, or sends other bytes than it was asked for.
+            ProtocolError: the peer may not send this message, or sends other bytes than it was asked for.
         """
         match message:
             case ReplicaPart():
@@ -215,7 +217,7 @@ class LinkCopies:
             case Fetched():
                 _check_end(peer, transfer, transfer.target)
                 self._end(transfer)
-                if transfer.sender is not None:  # counted here, as a replay of the journal has no parts
+                if transfer.sender is not None:  # counted here, because a replay of the journal has no parts
                     self._state.counters.sent += transfer.size
                 if transfer.client is None:
                     self._answer(ReplicasArrived(peer.number, [transfer.value], [transfer.attempt]))
@@ -234,7 +236,7 @@ class LinkCopies:
         self.fail(transfer, f"{peer.name}: {message.why}")
 
     def _unsent_to_client(self, peer: Connection, transfer: LinkTransfer, message: Unsent) -> None:
-        """Have a client that cannot map a file get the bytes; a replica that is missing or damaged is gone."""
+        """Send bytes to a client that cannot map a file; record that a missing or damaged replica is gone."""
         if transfer.mapped and peer is transfer.client and not message.gone:
             transfer.mapped = False
             peer.post(ValueComes(transfer.number, transfer.value, transfer.attempt, transfer.size))
@@ -244,7 +246,7 @@ class LinkCopies:
         self._gone(transfer)
 
     def _gone(self, transfer: LinkTransfer) -> None:
-        """Record that a transfer's source has no whole replica; what is left of the file goes, too."""
+        """Record that a transfer's source has no whole replica, and let it remove the rest of the file."""
         if transfer.sender is not None:
             self._answer(OwnValuesLost([transfer.value]))
             return
@@ -290,13 +292,13 @@ class LinkCopies:
     # --- links that come and go --------------------------------------------------------------------------------------
 
     def broke(self, peer: Connection) -> None:
-        """Rewind what was under way over the link to a worker or client, which has broken: it holds up nobody else."""
+        """Rewind the transfers over a broken link to a worker or client, so that they delay no others."""
         self._away.add(peer.number)
         theirs = self._of(peer)
         self._credit.rewind_all((one, one.received if one.source == peer.number else one.written) for one in theirs)
 
     def returned(self, peer: Connection) -> None:
-        """Go on with transfers over another link to a worker or client, where the other end can be reached."""
+        """Go on with transfers over a new link to a worker or client, if their other end has a link, too."""
         self.broke(peer)
         self._away.discard(peer.number)
         for transfer in self._of(peer):

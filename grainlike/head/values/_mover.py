@@ -1,9 +1,10 @@
-"""Driver of values that stay at workers: copies replicas between them, brings some to this process, has them dropped.
+"""Driver of values that stay at workers: copies replicas between workers, brings some to this process, and drops
+others.
 
-The head's scheduler decides what is copied where. Here it is done: by the file system where files of workers are in
-memory that this process shares, else by their data servers (`_direct`) or through the links of both workers (`_links`).
-Which transfers there are is a function of the head's inputs, so a head that is made again from its journal has the
-same; bytes are in no journal.
+The head's scheduler decides which copies are made. If the files of workers are in memory that this process shares, the
+file system makes a copy. Otherwise it goes between the workers' data servers (`_direct`), or through the links of both
+workers (`_links`). The head's inputs alone decide which transfers there are, so a replay of the journal gives the same
+transfers; bytes are in no journal.
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ if TYPE_CHECKING:  # few programs record
 __all__ = ["ValueMover"]
 
 _PROGRAM = "this process"
-"""Name of this process in traces, as of calls without resources."""
+"""Name of this process in traces, like for calls without resources."""
 
 
 class _ReplicaFile(NamedTuple):
-    """Value in a file of a worker's, which this process reads when it hands it over: one at a time is twice there."""
+    """Value in a worker's file, which this process reads when it hands the value over: one at a time is twice there."""
 
     value: int
     attempt: int
@@ -68,11 +69,11 @@ class _ReplicaFile(NamedTuple):
 
 
 class ValueMover:
-    """Performs what the scheduler says about replicas, and tells it by `tell` what came of it: at the end of a turn of
-    the head (`flush`), never while it acts.
+    """Performs the scheduler's actions about replicas. It reports the results by `tell` at the end of a turn of the
+    head (`flush`), never during an action.
 
-    `given(value, payload)` is called once for each wanted value that has come. `object_store` knows with which workers
-    this process shares memory.
+    `given(value, payload)` is called once for each wanted value that has arrived. `object_store` knows the workers that
+    share memory with this process.
 
     Example::
 
@@ -86,9 +87,9 @@ class ValueMover:
         self.owner_of: Callable[[int], ValueOwner | None] = _nobody_owns
         """Function that returns the client which owns a value; None for this program's own."""
         self.told: Callable[[HeadEvent], object] = _nobody_listens
-        """Called with each event of which the scheduler was told."""
+        """Called with each event that the scheduler was given."""
         self.spans: CopySpans | None = None
-        """Record of copies for traces, if there is to be one."""
+        """Record of copies for traces; None if nobody records."""
         self.answers: list[HeadEvent | GivenValue | _ReplicaFile] = []
         """Events for the scheduler, and values for this process, that the next `flush` passes on, in order."""
         self._state = state
@@ -97,7 +98,7 @@ class ValueMover:
         self.stores: WorkerStores = WorkerStores(self._answer)
         self.own: OwnValueStore = OwnValueStore(lambda: object_store.directory)
         self._own_files: dict[int, str] = {}
-        """Directories in which clients of this machine have values of their own, by value."""
+        """Directories in which clients of this machine keep own values, by value."""
         self.links: LinkCopies = LinkCopies(state, self.own, self._answer)
         self.direct: DirectCopies = DirectCopies(state, self._answer, self._relay)
 
@@ -116,7 +117,7 @@ class ValueMover:
         """Bytes brought to this process, or to clients, over links."""
         return self.links.fetched
 
-    # --- what the scheduler says -------------------------------------------------------------------------------------
+    # --- actions of the scheduler ------------------------------------------------------------------------------------
 
     def act(self, action: FetchReplicas | GiveValues | ReplicasDropped) -> None:
         """Perform an action."""
@@ -146,7 +147,7 @@ class ValueMover:
                 self.direct.start(value, attempt, size, source, action.worker)
 
     def _copy_own(self, value: int, attempt: int, size: int, source: int, target: int) -> None:
-        """Copy a value of a program's own from there to a worker."""
+        """Copy an own value from its program to a worker."""
         self._stop(value, target)
         there = self.own.place(value) if source == PROGRAM else self._own_files.get(value, "")
         here = self._directory(target)
@@ -157,18 +158,18 @@ class ValueMover:
             self.links.start_own(value, attempt, size, source, target, at)
 
     def shares_own(self, client: Connection, values: Iterable[int], directory: str) -> None:
-        """Record that a client has files of values of its own in a directory, of use where this process can read it."""
+        """Record the directory in which a client has files of own values; it is used if this process can read it."""
         if is_shared_directory(directory) and self._object_store.maps(client.hello):
             self._own_files.update(dict.fromkeys(values, directory))
 
     def _relay(self, value: int, attempt: int, size: int, source: int, target: int) -> None:
-        """Begin a copy to a worker through the links, where the last one has left off."""
+        """Begin a copy to a worker through the links, from the byte at which the last copy stopped."""
         self._stop(value, target)
         self._note(value, size, source, target, "relayed")
         self.links.start(value, attempt, size, source, target, self.direct.left_off(value, attempt, size, target))
 
     def _stop(self, value: int, target: int) -> None:
-        """End the copy of a value to a worker that is under way, if there is one: another takes its place."""
+        """Stop the copy of a value to a worker that is under way, if there is one, because another takes its place."""
         self.links.stop(self.links.find(target, value))
         self.direct.stop(self.direct.find(target, value))
 
@@ -191,7 +192,7 @@ class ValueMover:
                 self.links.give(owner.receiver, value, attempt, size, action.worker, shared)
 
     def _note(self, value: int, size: int, source: int, target: int, way: Way, client: str = _PROGRAM) -> None:
-        """Record that a copy begins, to a worker, to this process or to a client of that name."""
+        """Record for traces that a copy begins: to a worker, to this process, or to the client of that name."""
         if self.spans is not None:
             peers = self._state.peers
             name = peers[target].name if target in peers else client
@@ -203,7 +204,7 @@ class ValueMover:
             self.spans.answered(event)
 
     def unwant(self, values: Iterable[int]) -> None:
-        """Stop what is under way of values for which nobody in this process, or their client, waits any more."""
+        """Stop the transfers of values for which nobody in this process, or in their client, waits any more."""
         values = list(values)
         for value in values:
             owner = self.owner_of(value)
@@ -217,23 +218,23 @@ class ValueMover:
         self.flush()
 
     def progress(self, worker: int, value: int) -> int:
-        """Return how many bytes of a value's copy to a worker are there; 0 where none is under way."""
+        """Return how many bytes of a value's copy to a worker have arrived; 0 if no copy is under way."""
         transfer = self.links.find(worker, value) or self.direct.find(worker, value)
         return 0 if transfer is None else transfer.written
 
     def forget(self, values: Iterable[int]) -> None:
-        """Have what has come of copies removed, of values that nobody needs."""
+        """Let workers remove the bytes of unfinished copies of values that nobody needs."""
         if self._state.begun:
             self.direct.forget(values)
 
     def freed(self, values: Sequence[int]) -> None:
-        """Give up what is under way from programs of values of their own, which nobody needs."""
+        """Give up transfers of own values that nobody needs."""
         for value in values:
             self._own_files.pop(value, None)
         self.links.freed(values)
 
     def flush(self) -> None:
-        """Tell the scheduler what has come of its actions, and hand over the values that have come."""
+        """Tell the scheduler the results of its actions, and hand over the values that have arrived."""
         while self.answers:
             answers, self.answers = self.answers, []
             given: list[int] = []
@@ -244,7 +245,7 @@ class ValueMover:
                     given.append(gift.value)
                     continue
                 if given:
-                    self._told(ValuesGiven(given))  # of all that came together at once: each event is a pass
+                    self._told(ValuesGiven(given))  # one event for all values, because each event costs a pass
                     given = []
                 self._told(gift)
                 self.told(gift)
@@ -268,7 +269,7 @@ class ValueMover:
     # --- in shared memory --------------------------------------------------------------------------------------------
 
     def _is_mapped(self, value: int, attempt: int, worker: int) -> bool:
-        """Have a wanted value read from its worker's file, if this process can; return False if it cannot."""
+        """Let a wanted value be read from its worker's file, if this process can read it; return False if it cannot."""
         directory = self._directory(worker)
         if directory is not None:
             self._answer(_ReplicaFile(value, attempt, worker, replica_file(directory, value, attempt)))
@@ -284,19 +285,19 @@ class ValueMover:
             return ReplicasGone(file.worker, [file.value], [file.attempt])
 
     def _is_linked(self, value: int, attempt: int, source: int, target: int) -> bool:
-        """Give a worker a name of another's file, if both share memory with this process; return False if not."""
+        """Link a worker's file into another worker's directory, if both share memory with us; return False if not."""
         there, here = self._directory(source), self._directory(target)
         if there is None or here is None:
             return False
         file = replica_file(there, value, attempt)
         if os.path.islink(file):  # noqa: PTH114 - a text
-            return False  # it is on that worker's disk, and goes with it
+            return False  # the replica is on the source's disk, and is removed with that worker
         try:
             with suppress(FileExistsError):
                 os.link(file, replica_file(here, value, attempt))
         except OSError:
             if os.path.lexists(file):
-                return False  # its directory is not there: what can be done its daemon will say
+                return False  # the target's directory is gone; its daemon will report that
             self._answer(ReplicasGone(source, [value], [attempt]))
             self._answer(ReplicasFailed(target, [value], [attempt], f"{Path(file).name} is gone"))
         else:
@@ -304,21 +305,21 @@ class ValueMover:
         return True
 
     def _directory(self, worker: int) -> str | None:
-        """Return the directory where a worker has its replicas, if this process can read it."""
+        """Return the directory of a worker's replicas, if this process can read it."""
         hello = self._state.peers[worker].hello
         ours = is_shared_directory(hello.replicas) and self._object_store.maps(hello)
         return hello.replicas if ours else None
 
     def _shared_with(self, client: Connection, worker: int) -> str:
-        """Return the directory where a worker has its replicas, if a client can read it; else an empty text."""
-        # By what both have said, not by a look at the directory: a replay of the journal has to find the same.
+        """Return the directory of a worker's replicas, if a client can read it; otherwise an empty text."""
+        # What both have reported decides, and not a look at the directory: a replay of the journal must find the same.
         hello, memory = self._state.peers[worker].hello, client.hello.memory
         return hello.replicas if memory and hello.memory == memory else ""
 
     def _answer(self, answer: HeadEvent | GivenValue | _ReplicaFile) -> None:
         self.answers.append(answer)
 
-    # --- what workers say --------------------------------------------------------------------------------------------
+    # --- messages of workers and clients -----------------------------------------------------------------------------
 
     def hear(
         self,
@@ -326,10 +327,11 @@ class ValueMover:
         message: ReplicaPart | ReplicaCredit | Fetched | Unsent | Pulled | Stored | Evicted,
         buffers: Sequence[Buffer] = (),
     ) -> None:
-        """Take what a worker says of its store, or it or a client of a transfer; of one that is over, nothing follows.
+        """Take a worker's message about its store, or a worker's or client's message about a transfer. Messages about
+        transfers that have ended are ignored.
 
         Raises:
-            ProtocolError: it was never asked for that, or sends other bytes than it was asked for.
+            ProtocolError: the peer was never asked for that, or sends other bytes than it was asked for.
         """
         if isinstance(message, Stored | Evicted):
             if self.spans is not None and isinstance(message, Stored):
@@ -348,27 +350,27 @@ class ValueMover:
             self.links.hear(peer, transfer, message, buffers)
         elif copy is not None:
             self.direct.hear(peer, copy, message)
-        else:  # it is over. A `Fetched` that crosses its stop leaves a file, which `begun` remembers: it goes with the
-            return  # value, or the next copy to that worker takes its place
+        else:  # The transfer has ended. If a `Fetched` crosses its stop, the target has a file, and `begun` knows it:
+            return  # the file is dropped with the value, or replaced by the next copy to that worker.
         self.flush()
 
     # --- workers that come and go ------------------------------------------------------------------------------------
 
     def restore(self) -> None:
-        """Take up the transfers of an image."""
+        """Take the transfers from an image."""
         self.links.restore()
         self.direct.restore()
 
     def broke(self, peer: Connection) -> None:
-        """Pause what is under way over the link to a worker or client, which has broken; it holds up nobody else."""
+        """Pause the transfers over a link to a worker or client that has broken, so that they delay no others."""
         self.links.broke(peer)
 
     def returned(self, peer: Connection) -> None:
-        """Go on with the transfers of a worker or client, as there is another link to it."""
+        """Go on with the transfers of a worker or client that has a new link."""
         self.links.returned(peer)
 
     def left(self, peer: Connection) -> None:
-        """End the transfers of a worker that is lost, as the scheduler knows, or of a client."""
+        """End the transfers of a lost worker, which the scheduler knows to be lost, or of a client that has left."""
         self.links.left(peer)
         self.direct.left(peer.number)
         lost = [value for value, origin in self._state.origins.items() if origin is peer]
@@ -380,7 +382,7 @@ class ValueMover:
 
 
 def _link(there: str, here: str, value: int, attempt: int) -> bool:
-    """Give the file of a replica in one directory a name in another; return False if that cannot be done."""
+    """Link the file of a replica from one directory into another; return False if that is not possible."""
     try:
         with suppress(FileExistsError):
             os.link(replica_file(there, value, attempt), replica_file(here, value, attempt))
@@ -390,7 +392,7 @@ def _link(there: str, here: str, value: int, attempt: int) -> bool:
 
 
 def _nobody_waits(value: int, payload: Payload) -> None:
-    """Values come to a program alone."""
+    """Do nothing: values come only to a program."""
 
 
 def _nobody_owns(value: int) -> None:  # noqa: ARG001 - as where there are clients
@@ -398,4 +400,4 @@ def _nobody_owns(value: int) -> None:  # noqa: ARG001 - as where there are clien
 
 
 def _nobody_listens(event: HeadEvent) -> None:
-    """Take an event where there are no clients to tell of it."""
+    """Ignore an event, because there are no clients."""

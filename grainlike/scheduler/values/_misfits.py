@@ -1,7 +1,7 @@
-"""Misfits: jobs whose inputs no store could hold that serves them.
+"""Misfits: jobs whose inputs fit into no store of a worker that could run them.
 
-Where that is for values of their program's own, these travel in the arguments of the jobs, as no store has to hold them
-then. Other jobs wait for a worker with a larger store, or fail where none may join.
+If own values of the program are too large, they travel in the arguments of the job, because no store has to hold them
+then. Other misfits wait for a worker with a larger store, or fail if no worker can join.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Misfits"]
 
 
 class Misfits:
-    """The misfits of one head. `books` is the scheduler's state."""
+    """Misfits of one head. `books` is the scheduler's state."""
 
     __slots__ = ("_books", "_rooms", "_table")
 
@@ -28,7 +28,7 @@ class Misfits:
         self._rooms = books.transfers.rooms
 
     def joined(self, worker: WorkerState) -> None:
-        """Have the jobs looked at that only a new worker could run: nobody's store was too small for them before."""
+        """Look at the jobs that only a new worker could run: before, they were misfits of no worker's store."""
         if worker.store is None or not self._table.values:
             return
         others = [other for other in self._books.workers.values() if other is not worker]
@@ -38,7 +38,7 @@ class Misfits:
             self.doubt(alone)
 
     def doubt(self, shapes: Container[int] | None = None) -> None:
-        """Have jobs, of these shapes, looked at whose inputs may fit into no store, as workers or disks have gone."""
+        """Look at jobs, of these shapes, whose inputs may fit into no store because workers or disks have gone."""
         rooms = self._rooms
         known: dict[tuple[tuple[int, ...], tuple[int, ...]], bool] = {}
         for value in self._table.values.values():
@@ -54,8 +54,8 @@ class Misfits:
                     rooms.note_misfit(job)
 
     def resolve(self, out: list[HeadAction], *, closed: bool) -> None:
-        """Have values of programs' own travel with the jobs that were noted, as far as that helps. Of the others, warn
-        and let them wait where workers may join; else drop them.
+        """Let own values travel with the noted jobs, if that helps. If workers may join, warn about the other jobs, and
+        let them wait; otherwise drop them.
         """
         rooms = self._rooms
         misfits, rooms.misfits = rooms.misfits, {}
@@ -79,9 +79,9 @@ class Misfits:
             self._let_go([self._books.jobs[number] for number in travel.jobs], travel.values, out)
 
     def _travelling(self, job: HeadJob) -> list[int]:
-        """Return the values of its program's own that are to travel with a job. None with one of a client's that has
-        failed, or was lost, before, as its attempts would be counted anew; nor with what makes a value again, as nobody
-        submits that.
+        """Return the own values that travel with a job. A client's job that has failed or was lost before gets none,
+        because its attempts would be counted from zero again. A job that makes a value again gets none, because nobody
+        submits it.
         """
         own = self._rooms.travelling(job)
         is_at_home = all(self._table.values[number].origin == PROGRAM for number in own)
@@ -89,7 +89,9 @@ class Misfits:
         return own if is_at_home or not (job.failures or job.losses or remakes) else []
 
     def _let_go(self, jobs: list[HeadJob], values: list[list[int]], out: list[HeadAction]) -> None:
-        """Let jobs need these values no more, and queue those of the program in this process; drop others."""
+        """Remove these values from the jobs' inputs. Queue jobs of this process's program; drop others: clients submit
+        them again.
+        """
         stay: list[HeadJob] = []
         for job, own in zip(jobs, values, strict=True):
             if self._table.values[own[0]].origin != PROGRAM:

@@ -1,8 +1,8 @@
-"""The daemon's side of its data server (`data`): the socket where that listens, and the process, as long as it lives.
+"""Socket and process of a worker's data server (`data`), as its daemon handles them.
 
-The daemon binds the socket, so that its address is known before the worker joins, and watches it while there is no
-process. The first connection that comes, or the first replica that is to be got, has one started; so has the next, when
-it was killed.
+The daemon binds the socket, so that the address is known before the worker joins. While there is no process, the daemon
+watches the socket. The first connection, or the first replica to pull, starts a process. If the process is killed, the
+next connection or pull starts another.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PATIENCE_S = 10.0
 """Seconds without a byte after which another worker's data server counts as unreachable."""
 
 AGAIN_S = 0.5
-"""Seconds between two starts of a process that did not live longer."""
+"""Seconds before the next start, if the last process lived less long than that."""
 
 OFF = "off"
 
@@ -41,19 +41,19 @@ class Orders(Protocol):
 
     @property
     def busy(self) -> bool:
-        """True while anything is pending."""
+        """True while any order is pending."""
         ...
 
     def pending(self) -> Iterable[Message]:
-        """Return what a process that begins is told."""
+        """Return the orders for a process that begins."""
         ...
 
     def hear(self, frames: list[Frame]) -> None:
-        """Take what it says."""
+        """Take a message of the process."""
 
 
 class DataProcess:
-    """A worker's data server, which others reach at `address`. `setup` is what each process is told first.
+    """Data server of a worker, at `address`. `setup` is the first message to each process.
 
     Example::
 
@@ -70,14 +70,14 @@ class DataProcess:
         self._called = anyio.Event()
 
     def post(self, message: Message) -> None:
-        """Tell the process something, or call for one, which is told all that is pending."""
+        """Send the process a message, or start a process, which gets all pending orders."""
         if self._link is None:
             self._called.set()
         else:
             self._link.post(message)
 
     async def run(self, orders: Orders) -> None:
-        """Have a process whenever it is called for, until cancelled."""
+        """Run a process whenever one is needed, until cancelled."""
         while True:
             await self._await_call()
             begun = anyio.current_time()
@@ -85,14 +85,14 @@ class DataProcess:
                 await self._serve(orders)
             except OSError as error:
                 logger.warning("the data server of this worker cannot be started: %s", error)
-                orders.pending()  # so that it is not tried for ever
+                orders.pending()  # each call counts a start, so that a pull is not tried for ever
             if orders.busy:
                 self._called.set()
             if anyio.current_time() - begun < AGAIN_S:
                 await anyio.sleep(AGAIN_S)
 
     async def _await_call(self) -> None:
-        """Return when a connection waits to be accepted, or a message to be sent."""
+        """Return when a connection waits to be accepted, or a message waits to be sent."""
         async with anyio.create_task_group() as tasks:
 
             async def connection() -> None:
@@ -134,7 +134,7 @@ class DataProcess:
 
 
 async def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process whose link has ended; it has nothing that is not in files."""
+    """Kill a process whose link has ended; all its data is in files."""
     process.kill()
     with anyio.move_on_after(DYING_S, shield=True):
         await gone(process)
@@ -144,13 +144,13 @@ async def _end(process: subprocess.Popen[bytes]) -> None:
 def open_data_process(
     access: Access | None, link: object, option: str, directory: str, key: bytes
 ) -> Iterator[DataProcess | None]:
-    """Bind the socket of a worker's data server; None where there is to be none.
+    """Bind the socket of a worker's data server; None if the worker has none.
 
-    That takes `access` to a head over TLS, with a certificate that is good for listening, and a `directory` of
-    replicas. `option` is `HOST:PORT`, `off`, or empty: any port of the address by which `link` reaches the head.
+    A data server needs `access` to a head over TLS, with a certificate that allows listening, and a `directory` of
+    replicas. `option` is `HOST:PORT`, `off`, or empty for any port of the address by which `link` reaches the head.
 
     Raises:
-        OSError: nobody can listen at the address of the option.
+        OSError: it is not possible to listen at the address of the option.
     """
     credentials = None if access is None or option == OFF or not directory else access.credentials
     host = "" if credentials is None else _own_host(link)
@@ -162,7 +162,7 @@ def open_data_process(
         logger.warning("%s; begin a new cluster to change that", words)
         yield None
         return
-    from grainlike.net import listen_tcp  # not for workers that have no port
+    from grainlike.net import listen_tcp  # workers without a port do not load this
 
     wanted = _address(option) if option else TcpAddress(host, 0)
     try:
@@ -182,7 +182,7 @@ def open_data_process(
 
 
 def check_data_option(text: str) -> str:
-    """Return the option `--data` as it is, if it is `off` or `HOST:PORT`. Raises `ValueError`."""
+    """Return the option `--data` if it is `off` or `HOST:PORT`. Raises `ValueError` otherwise."""
     if text != OFF:
         _address(text)
     return text
@@ -198,12 +198,12 @@ def _address(text: str) -> TcpAddress:
 
 
 def _own_host(link: object) -> str:
-    """Return the address of ours by which a link reaches the head; empty where that is nobody else's way to us."""
+    """Return the address of this machine by which a link reaches the head; empty if other machines cannot use it."""
     fd = link.fileno() if isinstance(link, ByteLink | ReconnectingLink) else -1
     if fd < 0:
         return ""
     with suppress(OSError), socket.socket(fileno=os.dup(fd)) as sock:
         if sock.family in (socket.AF_INET, socket.AF_INET6):
             host = str(sock.getsockname()[0])
-            return "" if "%" in host else host  # an address of one link means another machine elsewhere
+            return "" if "%" in host else host  # a link-local address is another machine's elsewhere
     return ""

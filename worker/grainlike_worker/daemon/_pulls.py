@@ -1,8 +1,8 @@
-"""Replicas that the data server gets from other workers: what the head asked for, and how far each has come.
+"""Pulls: replicas that the data server gets from other workers, and how many bytes of each have arrived.
 
-Room for all its bytes is made before a pull begins, and the replica gets its name here when they have come. These books
-outlive a data server that is killed: the next one goes on where that had come. What a failed pull has brought stays,
-too, until the next attempt goes on with it, the replica is dropped, or its room is needed.
+Room for all bytes is made before a pull begins, and the replica gets its name when they have arrived. These records
+outlive a data server that is killed, so the next one goes on where it stopped. The bytes of a failed pull are kept
+until the next attempt goes on with them, the replica is dropped, or their room is needed.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from grainlike.wire import (
 )
 from grainlike_worker.store._replicas import StoreFull, WorkerReplicas
 
-if TYPE_CHECKING:  # it needs what waits on sockets, of which an embedded worker has none
+if TYPE_CHECKING:  # an embedded worker has no sockets, and does not load this module
     from grainlike_worker.daemon._data_process import DataProcess
 
 __all__ = ["ReplicaPulls"]
 
 MOST_STARTS = 3
-"""Data servers that one pull is given to, should each of them end: it may be what ends them."""
+"""Most data servers that begin a pull and end during it: the pull may be what ends them."""
 
 
 class _PullOrder:
-    """Pull that is under way; `order` says how far it has come."""
+    """Pull that is under way; `order` says how many bytes have arrived."""
 
     __slots__ = ("order", "room", "starts")
 
     def __init__(self, order: PullReplica) -> None:
         self.order = order
         self.room: Path | None = None
-        """File to which it is written; None until there is one."""
+        """File to which the replica is written; None until there is one."""
         self.starts = 0
-        """Data servers that have begun with it, since it last came on."""
+        """Number of data servers that have begun the pull since bytes of it last arrived."""
 
 
 class ReplicaPulls:
-    """Pulls by their numbers, between the head, to which `post` sends, and the data server, if there is one.
+    """Pulls by number, between the head, to which `post` sends, and the data server, if there is one.
 
     Example::
 
@@ -72,7 +72,7 @@ class ReplicaPulls:
         self._pulls: dict[int, _PullOrder] = {}
 
     def begin(self, order: PullReplica) -> None:
-        """Have a replica got."""
+        """Begin to pull a replica."""
         if self._data is None:
             self._post(Unsent(order.transfer, "this worker has no data server", unreachable=True), ())
             return
@@ -83,9 +83,9 @@ class ReplicaPulls:
         self._replicas.start(self._begin_in_room, pull, self._data)
 
     async def _begin_in_room(self, pull: _PullOrder, data: DataProcess) -> None:
-        """Have room made for a pull, and let the data server begin.
+        """Make room for a pull, then let the data server begin.
 
-        A pull that is stopped gives back room that was asked for, and nothing may be asked for it later.
+        A pull that is stopped gives its room back, and must not ask for room later.
         """
         order = pull.order
         if self._pulls.get(order.transfer) is not pull:
@@ -98,23 +98,23 @@ class ReplicaPulls:
                 self._post(Unsent(order.transfer, str(error)), ())
             return
         if self._pulls.get(order.transfer) is not pull:
-            return  # its room was given back as it came
+            return  # the pull was stopped, and its room given back, as the room was made
         pull.room, pull.order = room, replace(order, at=at)
         data.post(PullInto(pull.order, str(pull.room)))
 
     def stop(self, transfer: int) -> None:
-        """Have no more got of it. What has come of it stays until the replica is dropped, or its room is needed."""
+        """Stop a pull. Its bytes stay until the replica is dropped, or their room is needed."""
         pull = self._end(transfer)
         if pull is not None and pull.room is not None and self._data is not None:
             self._data.post(StopTransfer(transfer))
 
     @property
     def busy(self) -> bool:
-        """True while anything is under way."""
+        """True while any pull is under way."""
         return bool(self._pulls)
 
     def pending(self) -> list[PullInto]:
-        """Return what a data server that begins is to get, and give up what has seen several of them end."""
+        """Return the pulls for a data server that begins; give up pulls that several data servers did not survive."""
         for transfer, pull in list(self._pulls.items()):
             pull.starts += pull.room is not None
             if pull.starts > MOST_STARTS:
@@ -123,7 +123,7 @@ class ReplicaPulls:
         return [PullInto(pull.order, str(pull.room)) for pull in self._pulls.values() if pull.room is not None]
 
     def hear(self, frames: list[Frame]) -> None:
-        """Take what the data server says."""
+        """Take a message of the data server."""
         for message, _ in frames:
             match message:
                 case Pulled():
@@ -147,7 +147,7 @@ class ReplicaPulls:
     def _received(self, message: Received) -> None:
         pull = self._pulls.pop(message.transfer, None)
         if pull is None:
-            return  # it was stopped as the last bytes came
+            return  # the pull was stopped as the last bytes arrived
         order = pull.order
         try:
             self._replicas.whole(order.value, order.attempt, order.size, message.crc)

@@ -1,9 +1,10 @@
-"""Copies of replicas on their way through a worker's daemon: to the head, and from it.
+"""Copies of replicas through a worker's daemon: to the head, and from the head.
 
-The head gives credit, so no more than that waits to be sent here; parts are mapped, not read, and written as they come,
-each in about a millisecond. Room for all bytes of a copy is made first; parts that come meanwhile wait. Sends belong to
-one link: on the next one the head asks anew, from where it wants. What has come so far stays, as the head goes on with
-it. Copies between data servers pass here as orders alone (`_pulls`).
+The head gives credit, so at most that many bytes wait here to be sent. Bytes to send are mapped, not read, and bytes
+that arrive are written at once, each part in about a millisecond. Room for all bytes of a copy is made first; parts
+that arrive meanwhile wait. A send belongs to one link: on the next link the head asks again, from the byte that it
+needs. Bytes of a copy that have arrived stay, because the head goes on with them. Copies between data servers pass here
+only as orders (`_pulls`).
 """
 
 from __future__ import annotations
@@ -34,22 +35,22 @@ from grainlike_worker.daemon._pulls import ReplicaPulls
 from grainlike_worker.data._part_files import write_all
 from grainlike_worker.store._replicas import StoreFull, WorkerReplicas
 
-if TYPE_CHECKING:  # it needs what waits on sockets, of which an embedded worker has none
+if TYPE_CHECKING:  # an embedded worker has no sockets, and does not load this module
     from grainlike_worker.daemon._data_process import DataProcess
 
 __all__ = ["ReplicaTransfers"]
 
 PART_BYTES = 1024 * 1024
-"""The most bytes that are sent in one message."""
+"""Most bytes that are sent in one message."""
 
 _FETCHED_MOST = 64
-"""Twice as many transfers as are on their way to one worker at once."""
+"""Twice as many transfers as are on their way to one worker at the same time."""
 
 Post = Callable[[Message, Sequence[Buffer]], object]
 
 
 class ReplicaTransfers:
-    """Transfers by their numbers. What they have to say goes to `post`, and `data` gets replicas from other workers.
+    """Transfers by number. Their messages go to `post`, and `data` pulls replicas from other workers.
 
     Example::
 
@@ -66,10 +67,10 @@ class ReplicaTransfers:
         self._sends: dict[int, _Send] = {}
         self._receives: dict[int, _Receive] = {}
         self._fetched: deque[int] = deque(maxlen=_FETCHED_MOST)
-        """Transfers that brought a replica, of which the head may not have heard yet."""
+        """Transfers that brought a replica; the head may not know yet that they have ended."""
 
     async def run(self) -> None:
-        """Have a data server when one is called for, until cancelled."""
+        """Run a data server when one is needed, until cancelled."""
         if self._data is not None:
             await self._data.run(self.pulls)
 
@@ -78,7 +79,7 @@ class ReplicaTransfers:
         message: SendReplica | ReplicaCredit | ReplicaPart | PullReplica | StopTransfer,
         buffers: Sequence[Buffer] = (),
     ) -> None:
-        """Take one of the head's messages about transfers."""
+        """Take a message of the head about transfers."""
         match message:
             case SendReplica():
                 self._begin(message)
@@ -96,15 +97,15 @@ class ReplicaTransfers:
                 self._give_up(transfer)
 
     def link_returned(self) -> None:
-        """Forget what was to be sent over the last link: it is asked for anew, if it is wanted. Forget parts that wait
-        for room, too: they come again, as the head was not told that they were written.
+        """Forget bytes that were to be sent over the last link, because the head asks for them again if it needs them.
+        Forget parts that wait for room, too: they come again, because the head was not told that they were written.
         """
         self._sends.clear()
         for receive in self._receives.values():
             receive.parts.clear()
 
     def close(self) -> None:
-        """End all of them."""
+        """End all transfers."""
         self._sends.clear()
         for transfer in list(self._receives):
             self._give_up(transfer)
@@ -114,7 +115,7 @@ class ReplicaTransfers:
     def _begin(self, message: SendReplica) -> None:
         try:
             send = _Send(message, self._open_source(message))
-        except (OSError, ValueError) as error:  # `ValueError` if nothing is in it, from Python 3.13 on
+        except (OSError, ValueError) as error:  # `ValueError` for an empty file, from Python 3.13 on
             self._post(Unsent(message.transfer, f"it is not here: {error}", gone=True), ())
             return
         noted = self._replicas.sizes.get((message.value, message.attempt), send.size)
@@ -157,7 +158,7 @@ class ReplicaTransfers:
                 self._write(receive)
             return
         if part.transfer in self._fetched:
-            return  # the head begins anew after a break of the link, where it had not heard that
+            return  # after a broken link, the head begins a transfer again whose end it does not know
         if not self._replicas.directory:
             self._refuse(part.transfer, "there is no shared memory")
             return
@@ -169,9 +170,10 @@ class ReplicaTransfers:
         self._replicas.start(self._begin_in_room, receive)
 
     async def _begin_in_room(self, receive: _Receive) -> None:
-        """Have room made for a copy, and write to it what has come meanwhile: the head sends as far as credit goes.
+        """Make room for a copy, and write the parts that have arrived meanwhile: the head sends as far as its credit
+        goes.
 
-        A copy that is stopped gives back room that was asked for, and nothing may be asked for it later.
+        A copy that is stopped gives its room back, and must not ask for room later.
         """
         first = receive.first
         if self._receives.get(first.transfer) is not receive:
