@@ -68,8 +68,8 @@ class ResourceError(GrainlikeError, RuntimeError):
 
 
 class StoreFullError(ResourceError):
-    """Raised when a job gave a value for which its worker has no room, in shared memory or on disk. Names the worker,
-    both sizes, whether the store is too small or in use, and what would help.
+    """Raised when a job gave a value for which no worker that could run it has room, in shared memory or on disk. Names
+    the last worker, both sizes, whether the store is too small or in use, what would help, and where else it was tried.
     """
 
 

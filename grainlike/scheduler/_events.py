@@ -13,6 +13,7 @@ from grainlike.scheduler._value_events import (
     InputsTravel,
     InputsUnfit,
     JobsRevived,
+    OutputsUnfit,
     OwnValuesFreed,
     ReplicasDropped,
     ReplicasSpared,
@@ -457,4 +458,5 @@ HeadAction = (
     | InputsLost
     | InputsTravel
     | InputsUnfit
+    | OutputsUnfit
 )

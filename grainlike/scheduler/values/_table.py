@@ -36,6 +36,7 @@ class ValueTable:
         stored: bytes of the values that each worker has which has any.
         single: values that one unfinished job needs.
         crowded: workers that have more than `CROWDED_PERCENT` of what they may keep.
+        tight: workers that the last pass found to have no room for what a job gives.
         spare: the replicas that each worker may give up which has any, with their sizes, by value.
         primaries: the others, of workers where a job was without room.
         drops: replicas to be removed, value and attempt, by worker.
@@ -62,6 +63,7 @@ class ValueTable:
         "spare",
         "stirred",
         "stored",
+        "tight",
         "unwanted",
         "values",
     )  # fmt: skip
@@ -79,6 +81,7 @@ class ValueTable:
         self.primaries = Primaries()
         self.single: dict[int, ValueState] = {}
         self.crowded: dict[int, WorkerState] = {}
+        self.tight: dict[int, WorkerState] = {}
         self.placed: list[int] = []
         self.filled: dict[int, None] = {}
         self.moved: dict[int, ValueState] = {}
@@ -356,7 +359,10 @@ class ValueTable:
         worker = self._workers.get(number)
         if worker is None or worker.store is None:
             self.crowded.pop(number, None)
-        elif worker.note_crowded(100 * self.stored.get(number, 0) > CROWDED_PERCENT * sum(worker.store)):
+            return
+        stored, most = self.stored.get(number, 0), sum(worker.store)
+        worker.store_left = most - stored
+        if worker.note_crowded(100 * stored > CROWDED_PERCENT * most):
             self.crowded[number] = worker
         else:
             self.crowded.pop(number, None)
