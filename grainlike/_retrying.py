@@ -1,8 +1,11 @@
-"""The retry decision: whether a call whose attempt failed is tried again, wherever the attempt ran."""
+"""The retry decision: whether and when a call whose attempt failed is tried again, wherever the attempt ran."""
 
 from __future__ import annotations
 
-__all__ = ["tries_again"]
+__all__ = ["JITTER", "backoff_s", "tries_again"]
+
+JITTER = 0.25
+"""The largest share of a wait that chance takes off."""
 
 
 def tries_again(failures: int, times: int, *, covered: bool = True, committed: bool = False) -> bool:
@@ -21,3 +24,19 @@ def tries_again(failures: int, times: int, *, covered: bool = True, committed: b
         [True, True, False]
     """
     return failures <= times and covered and not committed
+
+
+def backoff_s(backoff: tuple[float, float, float], nth: int, chance: float) -> float:
+    """Seconds to wait before the `nth` further attempt; `chance` is a number from 0 to 1.
+
+    >>> [backoff_s((1.0, 2.0, 5.0), nth, 0.0) for nth in (1, 2, 3, 4)]
+    [1.0, 2.0, 4.0, 5.0]
+    >>> backoff_s((1.0, 2.0, 5.0), 1, 1.0)
+    0.75
+    """
+    seconds, factor, most = backoff
+    for _ in range(nth - 1):
+        if factor == 1.0 or seconds >= most:
+            break
+        seconds *= factor
+    return min(seconds, most) * (1.0 - JITTER * chance)

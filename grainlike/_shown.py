@@ -1,4 +1,4 @@
-"""Values and arguments as short text, as far as they can be told without running anybody's code.
+"""Values and arguments as short text, as far as they can be told without running anybody's code, and their sizes.
 
 Values of exactly the built-in types are shown, of others the name of the type: their `__repr__` may raise or take long.
 Only the beginning of anything large is looked at.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-__all__ = ["shown_arguments", "shown_name"]
+__all__ = ["bytes_text", "shown_arguments", "shown_name"]
 
 _MOST_NAME = 40
 _MOST_TEXT = 20
@@ -24,6 +24,8 @@ _MOST_BITS = 128
 
 _NAME: Any = type.__dict__["__name__"]
 """A class's own name: its metaclass may have made a property of the attribute."""
+
+_STEPS = ((10**9, "GB"), (10**6, "MB"), (10**3, "KB"))
 
 _BRACKETS: dict[type, str] = {list: "[]", tuple: "()", set: "{}", frozenset: "{}"}
 
@@ -48,6 +50,14 @@ def shown_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any], others: Ma
 def shown_name(name: str) -> str:
     """Return a name in one line of at most 40 characters."""
     return _cut(" ".join(name.split()), _MOST_NAME)
+
+
+def bytes_text(size: int) -> str:
+    """Return a number of bytes with its unit, such as 50 MB, or 2.1 GB."""
+    for least, unit in _STEPS:
+        if size >= least:
+            return f"{size / least:.2g} {unit}" if size < 10 * least else f"{size / least:.0f} {unit}"
+    return f"{size} bytes"
 
 
 class _Values:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from grainlike.resources import EMPTY, Cores, Nodes, Request, Resource, offer_of
 from grainlike.simulation import Dice, FunctionPlan, JobPlan, NodePlan, Workload
 
-__all__ = ["PATTERNS", "VALUE_WORKLOADS", "with_small_stores", "with_stores"]
+__all__ = ["PATTERNS", "VALUE_WORKLOADS", "with_small_stores", "with_stores", "with_tight_stores"]
 
 MB = 10**6
 
@@ -183,6 +183,31 @@ def full_stores(dice: Dice, count: int) -> Workload:
     return Workload("full_stores", _FUNCTIONS, tuple(jobs))
 
 
+def large_outputs(dice: Dice, count: int) -> Workload:
+    """Values that are kept for a while, some of which not all stores, or none, can hold; see `with_tight_stores`."""
+    jobs: list[JobPlan] = []
+    for at in range(count):
+        size = dice.pick((0, 5, 20, 20, 60, 60, 150, 400)) * MB
+        after = tuple({dice.below(at)}) if at and dice.chance(0.3) else ()
+        plan = JobPlan(
+            dice.pick((0, 0, 0, 1, 2, 3)), Cores(1), dice.pick((0.02, 0.3)) * dice.between(0.5, 1.5),
+            dice.between(0.0, 2.0), after, size=size,
+        )  # fmt: skip
+        if size and plan.fn != 2 and dice.chance(0.6):  # of that function's values there are two replicas, for ever
+            plan = replace(plan, copies=1, holds=dice.pick((0.5, 5.0, 20.0)))
+        if dice.chance(0.05):
+            plan = replace(plan, raises=dice.pick((1, 2)))
+        jobs.append(plan)
+    return Workload("large_outputs", _FUNCTIONS, tuple(jobs))
+
+
+def with_tight_stores(dice: Dice, nodes: tuple[NodePlan, ...]) -> tuple[NodePlan, ...]:
+    """Return nodes for `large_outputs`: each with a store of its own size, beyond which jobs may give little."""
+    return tuple(
+        replace(node, store=dice.pick((50, 100, 200, 300)) * MB, overdraft=dice.pick((0, 0, 60)) * MB) for node in nodes
+    )
+
+
 def with_stores(dice: Dice, workload: Workload, count: int) -> tuple[NodePlan, ...]:
     """Return nodes for `full_stores`: one with the room of all, and some with little more than the job with the largest
     inputs needs beside all that readers give.
@@ -225,5 +250,6 @@ VALUE_WORKLOADS: dict[str, Callable[[Dice, int], Workload]] = {
     "shared_values": shared_values,
     "own_values": own_values,
     "full_stores": full_stores,
+    "large_outputs": large_outputs,
 }
 """All of these, by name."""

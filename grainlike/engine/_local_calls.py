@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
-from grainlike._retrying import tries_again
+from grainlike._retrying import backoff_s, tries_again
 from grainlike.context import leave_job
 from grainlike.engine._streams import buffer_of, stream_here
 from grainlike.engine._thread_call import ThreadCall
@@ -29,7 +29,6 @@ from grainlike.errors import JobCancelledError, JobTimeoutError
 from grainlike.eventloop import Cancellation, EventLoopId, RepeatedCancellation, cancel_once, name_the_loop
 from grainlike.graph import Delayed, Node, Record, State, StreamNode
 from grainlike.jobs import Observer
-from grainlike.scheduler import backoff_s
 
 __all__ = ["QUIET_S", "LocalCall", "LocalCalls"]
 

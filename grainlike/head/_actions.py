@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeGuard
 
-from grainlike.errors import UnsatisfiableError, ValueLostError, WorkerLostError
+from grainlike.errors import StoreFullError, UnsatisfiableError, ValueLostError, WorkerLostError
 from grainlike.graph import State
 from grainlike.head._attempts import AttemptEnds
 from grainlike.head._errors import LAYOUT, name_of, refusal, why_stuck
@@ -43,6 +43,7 @@ from grainlike.scheduler import (
     JobsSettled,
     JobsStarted,
     JobsUnsatisfiable,
+    OutputsUnfit,
     OwnValuesFreed,
     ReleaseWorker,
     ReplicasDropped,
@@ -185,6 +186,9 @@ class ActionExecutor:
                 self._values.travel(action, self._object_store)
             case InputsUnfit():
                 self._unfit(action)
+            case OutputsUnfit():
+                words = action.why
+                self._settling.end(action.jobs, lambda job: StoreFullError(f"{self.ends.message_of(job.id)}; {words}"))
             case ShapesForgotten():
                 for peer in self._state.peers.values():
                     peer.undefine_classes(action.shapes)

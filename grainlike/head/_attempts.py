@@ -8,7 +8,7 @@ from grainlike.head._errors import name_of, stopped, text_of
 from grainlike.head._nested import RelayedJob
 from grainlike.history import plain_text
 from grainlike.jobs import Job
-from grainlike.payload import told_of_error
+from grainlike.payload import message_of_error, told_of_error
 from grainlike.wire import Code, Completed, EndedAttempt, Parcel, Report
 
 __all__ = ["MOST_ATTEMPTS", "AttemptEnds", "EarlierAttempts", "made_before"]
@@ -74,6 +74,13 @@ class AttemptEnds:
                 began, ran = completed.begun[row] + self.skew, completed.wall[row]
         where = plain_text(job.worker or "")
         return EndedAttempt(job.attempt, where, slots, outcome, plain_text(error), began + ahead, max(0.0, ran))
+
+    def message_of(self, job: int) -> str:
+        """Return the message of the exception that has ended a job in the report that is being handled."""
+        found = self._row(job)
+        assert found is not None, "it has failed in this report"
+        completed, row = found
+        return message_of_error(self.parcels[id(completed)][row][0])
 
     def _row(self, job: int) -> tuple[Completed, int] | None:
         if self.report is None:

@@ -186,6 +186,8 @@ def _check_completed(completed: Completed) -> None:
     if completed.sizes:
         _check_lengths("Completed", rows, completed.sizes)
         _check_range("size", completed.sizes, 0, _BYTES_MOST)
+    if completed.wanted:
+        _check_range("size", list(completed.wanted.values()), 1, _BYTES_MOST)
 
 
 def _check_nested(

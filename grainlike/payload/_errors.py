@@ -21,7 +21,15 @@ from grainlike.payload._plain_reader import PlainReader
 from grainlike.payload._rebuild import Parts, parts_of, rebuild
 from grainlike.payload._values import HOSTILE, dump_value, load_value
 
-__all__ = ["RemoteTraceback", "dump_error", "load_error", "noted_error", "told_of_error", "traceback_of_error"]
+__all__ = [
+    "RemoteTraceback",
+    "dump_error",
+    "load_error",
+    "message_of_error",
+    "noted_error",
+    "told_of_error",
+    "traceback_of_error",
+]
 
 Parcel = tuple[bytes | None, list[Any] | None, list[Any], str, str, str]
 
@@ -79,6 +87,11 @@ def told_of_error(data: Buffer) -> str:
     """
     type_name, message, _ = _texts(data)
     return f"{type_name}: {message}" if message else type_name
+
+
+def message_of_error(data: Buffer) -> str:
+    """Return the message of an exception from `dump_error`'s bytes, as `told_of_error` does."""
+    return _texts(data)[1]
 
 
 def noted_error(data: Buffer, note: str) -> bytes:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
-    from grainlike.scheduler._backoff import backoff_s
     from grainlike.scheduler._events import (
         MAX_LOSSES,
         AssembleGang,
@@ -76,6 +75,7 @@ if TYPE_CHECKING:
         InputsUnfit,
         JobsRevived,
         LineageDropped,
+        OutputsUnfit,
         OwnValuesAdded,
         OwnValuesFreed,
         OwnValuesLost,
@@ -174,6 +174,7 @@ __all__ = [
     "NodeEvent",
     "NodeScheduler",
     "NodeStopped",
+    "OutputsUnfit",
     "OwnValuesAdded",
     "OwnValuesFreed",
     "OwnValuesLost",
@@ -230,14 +231,12 @@ __all__ = [
     "WorkerStored",
     "WorkerSuspected",
     "WorkerTimed",
-    "backoff_s",
     "lacks",
     "transition_table",
     "wanted_in_pools",
 ]
 
 _NAMES = {
-    "_backoff": "backoff_s",
     "_events": """
         MAX_LOSSES AssembleGang AssignJobs CancelJobs Deadlock FunctionDefined FunctionsDropped FunctionTimed HeadAction
         HeadEvent Holder JobsBackedOff JobsCancelled JobsCommitted JobsDeadlocked JobsLost JobsMoved JobsOrphaned
@@ -253,8 +252,9 @@ _NAMES = {
     "_statistics": "RunTimes",
     "_value_events": """
         PROGRAM CopiesLost CopyMade FetchReplicas GiveValues InputsLost InputsTravel InputsUnfit JobsRevived
-        LineageDropped OwnValuesAdded OwnValuesFreed OwnValuesLost ReplicasArrived ReplicasDropped ReplicasFailed
-        ReplicasGone ReplicasSpared ReplicasUnfit ReplicationAsked ReplicationReached ValuesForgotten ValuesGiven
+        LineageDropped OutputsUnfit OwnValuesAdded OwnValuesFreed OwnValuesLost ReplicasArrived ReplicasDropped
+        ReplicasFailed ReplicasGone ReplicasSpared ReplicasUnfit ReplicationAsked ReplicationReached ValuesForgotten
+        ValuesGiven
         ValuesLost ValuesReleased ValuesWanted
     """,
     "_workers": "WorkerState",

@@ -17,6 +17,7 @@ from grainlike.scheduler._quarantine import Quarantine, Strike
 from grainlike.scheduler._records import HeadJob, Shape
 from grainlike.scheduler._state import SchedulerState
 from grainlike.scheduler._states import JobState
+from grainlike.scheduler._value_events import OutputsUnfit
 from grainlike.scheduler._workers import WorkerState
 from grainlike.wire import Code, Completed
 
@@ -72,6 +73,9 @@ class RetryPolicy:
         if code == Code.CRASHED:
             self.lost(job, worker, completed.details.get(job.id, "its runner died"), now, out, back)
             return True
+        rooms = self._books.transfers.rooms
+        wanted = completed.wanted.get(job.id, 0) if code == Code.FAILED else 0
+        goes_elsewhere = wanted > 0 and rooms.lacked(worker, job, wanted)
         if job.committed:
             return False
         if code == Code.INPUT_GONE:  # it had not begun
@@ -81,7 +85,7 @@ class RetryPolicy:
         if code == Code.STOPPED and not job.fn.losses:
             self.lost(job, worker, "it was stopped", now, out, back)
             return True
-        if code == Code.STOPPED or (code == Code.OUT_OF_MEMORY and self._grows(job)):
+        if code == Code.STOPPED or goes_elsewhere or (code == Code.OUT_OF_MEMORY and self._grows(job)):
             job.attempt += 1
             back.append(job)
             return True
@@ -90,7 +94,11 @@ class RetryPolicy:
             job.attempt += 1
             self._back_off(job, now, out, back)
             return True
-        return False
+        why = rooms.why_nowhere(job) if wanted else ""
+        if why:
+            self._books.drop(job)
+            out.append(OutputsUnfit([job.id], why))
+        return bool(why)
 
     def lost(
         self,

@@ -9,29 +9,11 @@ from __future__ import annotations
 from hashlib import blake2b
 from heapq import heappop, heappush
 
+from grainlike._retrying import backoff_s
 from grainlike.scheduler._records import HeadJob
 from grainlike.scheduler._states import JobState
 
-__all__ = ["JITTER", "BackoffQueue", "backoff_s"]
-
-JITTER = 0.25
-"""The largest share of a wait that chance takes off."""
-
-
-def backoff_s(backoff: tuple[float, float, float], nth: int, chance: float) -> float:
-    """Seconds to wait before the `nth` further attempt; `chance` is a number from 0 to 1.
-
-    >>> [backoff_s((1.0, 2.0, 5.0), nth, 0.0) for nth in (1, 2, 3, 4)]
-    [1.0, 2.0, 4.0, 5.0]
-    >>> backoff_s((1.0, 2.0, 5.0), 1, 1.0)
-    0.75
-    """
-    seconds, factor, most = backoff
-    for _ in range(nth - 1):
-        if factor == 1.0 or seconds >= most:
-            break
-        seconds *= factor
-    return min(seconds, most) * (1.0 - JITTER * chance)
+__all__ = ["BackoffQueue"]
 
 
 class BackoffQueue:

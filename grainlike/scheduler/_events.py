@@ -13,6 +13,7 @@ from grainlike.scheduler._value_events import (
     InputsTravel,
     InputsUnfit,
     JobsRevived,
+    OutputsUnfit,
     OwnValuesFreed,
     ReplicasDropped,
     ReplicasSpared,
@@ -459,4 +460,5 @@ HeadAction = (
     | InputsLost
     | InputsTravel
     | InputsUnfit
+    | OutputsUnfit
 )

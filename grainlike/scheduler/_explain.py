@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 from msgspec.structs import replace
 
+from grainlike._shown import bytes_text
 from grainlike.resources import Missing, Nodes, Request, amount_texts, number, quantity
 from grainlike.scheduler._job_tree import lent_by
 from grainlike.scheduler._records import HeadJob, Shape
@@ -19,7 +20,7 @@ from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._near_words import inputs_wait
 from grainlike.scheduler.planning._planner import Planner
 from grainlike.scheduler.planning._reservation import Reservation
-from grainlike.scheduler.values._bytes_text import bytes_text
+from grainlike.scheduler.values._rooms import tries_text
 from grainlike.wire import Wait
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Explanation(msgspec.Struct, frozen=True):
     room, those that could take part now. `lacking` is how many more it needs, `nearest` the nearest of the others.
 
     `kept` says of a call with `cache=` whether its result was kept from another time, and why it runs if it does.
+    `tried` says at which workers its value found no room when it ran there.
     `pools` says which pool of workers would help a job that waits, and what its blocks wait for.
     `words` is what a head elsewhere says of its job, instead of the words that the rest would give.
     """
@@ -99,6 +101,7 @@ class Explanation(msgspec.Struct, frozen=True):
     blocked_s: float | None = None
     kept: str = ""
     pools: str = ""
+    tried: str = ""
 
     def __str__(self) -> str:
         return self.words or " ".join([*_sentences(self), *([self.pools] if self.pools else [])])
@@ -126,7 +129,8 @@ def explain(
         paused: why no job is started for now; empty while jobs are.
         arrived: returns how many bytes of a value's copy to a worker are there.
     """
-    base = Explanation(job.id, job.state.name.lower(), job.attempt, job.request)
+    tried = "" if job.tried is None else tries_text(job.tried)
+    base = Explanation(job.id, job.state.name.lower(), job.attempt, job.request, tried=tried)
     here = list(workers)
     if job.state is JobState.BACKOFF:
         most = job.attempt + job.retries
@@ -179,9 +183,11 @@ def _before(job: HeadJob) -> int:
 
 
 def _where_room_is(worker: WorkerState, job: HeadJob, planner: Planner) -> str:
-    """Return that what a job gives has no room at a worker, and where it has."""
+    """Return that what a job gives has no room at a worker, and where it has, or may have."""
     other = planner.consumers.where_room_is(worker, job)
     assert other is not None, "there is another with room"
+    if job.tried is not None and worker.id in job.tried.workers:
+        return f"{worker.name} had none for its value, {other.name} may have"
     return f"its function gave {bytes_text(job.fn.gives)}, for which {worker.name} has no room; {other.name} has"
 
 
@@ -200,7 +206,7 @@ def _room(base: Explanation, job: HeadJob, workers: list[WorkerState], planner: 
     if len(in_time) >= shape.nodes > len(in_time) - len(crowded) and planner.consumers.holds_back(job, now):
         why = f"{crowded[0].name} has little left for values, and jobs go first whose ends free some"
         return replace(base, reason="store", nearest=crowded[0].name, why=why)
-    lacking = [worker for worker in crowded if planner.consumers.where_room_is(worker, job) is not None]
+    lacking = [worker for worker in in_time if planner.consumers.where_room_is(worker, job) is not None]
     if len(in_time) >= shape.nodes > len(in_time) - len(lacking):
         return replace(base, reason="store", nearest=lacking[0].name, why=_where_room_is(lacking[0], job, planner))
     lent = [worker for worker in in_time if not planner.may_borrow(worker, job, shape)]
@@ -328,6 +334,8 @@ def _sentences(this: Explanation) -> list[str]:
         said.append(f"It would start now with {this.would_start_with!r}.")
     if this.blocked_s is not None:
         said.append(f"It has blocked the event loop that it shares with others for {this.blocked_s:.3g} s.")
+    if this.tried:
+        said.append(f"It ran before: {this.tried}.")
     if this.kept:
         said.append(this.kept)
     return said

@@ -16,7 +16,7 @@ from grainlike.scheduler._events import FunctionDefined
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import RunTimes
 from grainlike.scheduler.planning._class_index import ClassIndex, Entry, Kind
-from grainlike.scheduler.values._inputs import JobInputs
+from grainlike.scheduler.values._inputs import JobInputs, RoomTries
 from grainlike.wire import Wait
 
 __all__ = [
@@ -58,7 +58,7 @@ class HeadFunction:
         self.on_timeout: bool = told.on_timeout
         self.times: RunTimes = RunTimes()
         self.gives: int = 0
-        """Bytes of the largest of its values that stayed at a worker."""
+        """Bytes of the largest of its values that stayed at a worker, or could have stayed at one."""
 
     @property
     def is_quick(self) -> bool:
@@ -164,6 +164,11 @@ class HeadJob:
         return () if self.rare is None or self.rare.data is None else self.rare.data.inputs
 
     @property
+    def tried(self) -> RoomTries | None:
+        """Where it ran and its value found no room, if it did."""
+        return None if self.rare is None else self.rare.tried
+
+    @property
     def again_at(self) -> float:
         """Time at which its next attempt may begin, while it is in backoff."""
         return 0.0 if self.rare is None else self.rare.again_at
@@ -221,7 +226,7 @@ class ExtraState:
     __slots__ = (
         "again_at", "cancelled_at", "committed", "data", "depth", "failures", "family", "losses", "parent", "root",
         "size",
-        "tree_age",
+        "tree_age", "tried",
     )  # fmt: skip
 
     def __init__(self, parent: HeadJob | None, root: int, depth: int, tree_age: int) -> None:
@@ -239,6 +244,8 @@ class ExtraState:
         self.size: int = 0
         """Bytes of its arguments, if they are large."""
         self.data: JobInputs | None = None
+        self.tried: RoomTries | None = None
+        """Where it ran and its value found no room, if it did."""
 
 
 class ChildJobs:

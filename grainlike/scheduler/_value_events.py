@@ -22,6 +22,7 @@ __all__ = [
     "InputsUnfit",
     "JobsRevived",
     "LineageDropped",
+    "OutputsUnfit",
     "OwnValuesAdded",
     "OwnValuesFreed",
     "OwnValuesLost",
@@ -256,6 +257,15 @@ class InputsUnfit(msgspec.Struct, frozen=True, gc=False):
     jobs: list[int]
     why: str
     failed: bool
+
+
+class OutputsUnfit(msgspec.Struct, frozen=True, gc=False):
+    """The values of these jobs, which have just failed for that, found no room where they ran, and are not made
+    elsewhere, as `why` says beside what the worker said. The jobs are dropped.
+    """
+
+    jobs: list[int]
+    why: str
 
 
 class InputsTravel(msgspec.Struct, frozen=True, gc=False):

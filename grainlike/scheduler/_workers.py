@@ -8,7 +8,7 @@ from grainlike.resources import Allocation
 from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, RequestClass, Shape, order
 from grainlike.scheduler._states import JobState
 
-__all__ = ["ChangeLog", "GangHold", "WorkerState"]
+__all__ = ["UNLIMITED", "ChangeLog", "GangHold", "WorkerState"]
 
 _AHEAD = JobState.AHEAD
 _FOREVER = float("inf")
@@ -16,6 +16,8 @@ _FOREVER = float("inf")
 AHEAD_BYTES = 64 * 1024 * 1024
 """The most bytes of large arguments that one worker holds ahead."""
 
+UNLIMITED = 1 << 62
+"""Bytes of the store of a worker that has not said how large it is."""
 
 _SAME_S = 1.0
 """Difference between two ends below which they are the same: clocks and listings are not more exact."""
@@ -99,6 +101,7 @@ class WorkerState:
         "recalled",
         "shut",
         "store",
+        "store_left",
         "tokens",
         "until",
         "using",
@@ -133,6 +136,8 @@ class WorkerState:
         """Others can get its values from its data server."""
         self.store: tuple[int, int] | None = store
         """Bytes of values that it may keep in shared memory, and on disk; None if nobody has said."""
+        self.store_left: int = UNLIMITED if store is None else sum(store)
+        """Bytes of that beside all that it keeps."""
         self.over: int = 0
         """Bytes of values that it keeps beyond that."""
         self.crowded: bool = False
@@ -390,6 +395,8 @@ class WorkerState:
                 expected = fn.times.mean
             if before is not None and order(job) >= before:
                 break
+            if job.rare is not None and job.rare.tried is not None:
+                break  # it is not for all workers
             if job.rare is not None and job.rare.size:
                 if self.ahead_bytes + job.rare.size > AHEAD_BYTES:
                     break

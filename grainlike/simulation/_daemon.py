@@ -110,6 +110,7 @@ class Daemon:
         "coming",
         "dice",
         "frozen",
+        "may_keep",
         "needs",
         "network",
         "on_departure",
@@ -151,6 +152,8 @@ class Daemon:
         """Bytes that it has beyond what it may keep."""
         self.on_stored: Callable[[Daemon], None] | None = None
         """Function that looks at what it keeps, if that is limited."""
+        self.may_keep: Callable[[Daemon, int], bool] | None = None
+        """Function that says whether it has room for so many bytes of a job, if that is limited."""
         self.needs: dict[int, list[Need]] = {}
         self.alive: bool = True
         self.frozen: bool = False
@@ -272,8 +275,10 @@ class Daemon:
         return [need.value for need in self.needs.get(job, ()) if (need.value, need.attempt) not in self.store]
 
     def _keep_values(self, completed: Completed) -> Completed:
-        """Store the values that stay; name those that were missing."""
+        """Store the values that stay, as far as there is room; name those that were missing."""
         plans = self.witness.plans
+        if self.may_keep is not None:
+            completed = self._turn_away(completed, self.may_keep)
         rows = list(zip(completed.jobs, completed.attempts, completed.codes, strict=True))
         sizes = [plans[job].size if code == Code.SUCCEEDED else 0 for job, _, code in rows]
         gone = [value for job, _, code in rows if code == Code.INPUT_GONE for value in self.lacks(job)]
@@ -284,6 +289,19 @@ class Daemon:
                 self.store.add((job, attempt))
                 self.witness.stored(self.worker, job, attempt)
         return replace(completed, sizes=sizes if any(sizes) else [], gone=gone)
+
+    def _turn_away(self, completed: Completed, may_keep: Callable[[Daemon, int], bool]) -> Completed:
+        """Fail the jobs for whose values there is no room."""
+        codes, wanted = list(completed.codes), dict[int, int]()
+        kept = 0
+        for row, job in enumerate(completed.jobs):
+            size = self.witness.plans[job].size if codes[row] == Code.SUCCEEDED else 0
+            if size and not may_keep(self, kept + size):
+                codes[row], wanted[job] = Code.FAILED, size
+                self.witness.lacked_room(self.worker, job, completed.attempts[row])
+            else:
+                kept += size
+        return replace(completed, codes=codes, wanted=wanted) if wanted else completed
 
     def _drop_untold(self, said: Completed) -> None:
         """Remove the values of attempts that do not count here any more."""

@@ -35,6 +35,7 @@ from grainlike.scheduler import (
     JobsStarted,
     JobsSubmitted,
     JobsUnsatisfiable,
+    OutputsUnfit,
     OwnValuesFreed,
     ReleaseWorker,
     ReplicasDropped,
@@ -182,6 +183,7 @@ class SimulatedHead:
         store = -1
         if plan.store is not None:
             store, daemon.on_stored = plan.store, self.values.look_at_store
+            daemon.may_keep = None if plan.overdraft is None else self.values.may_keep
             self.witness.limited(daemon.worker, store)
         self._tell(WorkerJoined(daemon.worker, f"n{daemon.worker}", plan.offer, has_data=plan.has_data, store=store))
 
@@ -342,6 +344,8 @@ class SimulatedHead:
                     self._each(action.jobs, self.witness.unfit)
                 else:
                     self.witness.pending(action.jobs)
+            case OutputsUnfit():
+                self._each(action.jobs, self.witness.homeless)
             case OwnValuesFreed():
                 self.values.freed(action)
             case ValuesForgotten() | ReplicasUnfit():

@@ -91,7 +91,7 @@ class NodePlan(msgspec.Struct, frozen=True):
 
     After `stops_after` seconds it is asked to stop, as by a batch system at the end of its walltime, and does not
     return. With `has_data` others can get its values directly. `store`: bytes of values that it may keep, beside what
-    jobs give beyond that; None for any number.
+    jobs give beyond that; None for any number. `overdraft`: bytes that they may give beyond that; None for any number.
     """
 
     offer: Allocation
@@ -101,6 +101,7 @@ class NodePlan(msgspec.Struct, frozen=True):
     stops_after: float | None = None
     has_data: bool = False
     store: int | None = None
+    overdraft: int | None = None
 
 
 class Network(msgspec.Struct, frozen=True):

@@ -150,6 +150,14 @@ class ValueDriver:
         target.coming[replica] = size, source
         return True
 
+    def may_keep(self, daemon: Daemon, size: int) -> bool:
+        """Return True if a worker has room for what a job gives, in its store or beyond; spare replicas make way."""
+        plan = daemon.plan
+        if plan.store is None or plan.overdraft is None:
+            return True
+        lacking = self._used(daemon) + size - plan.store
+        return self._make_way(daemon, lacking) or lacking <= plan.overdraft
+
     def _make_way(self, daemon: Daemon, lacking: int) -> bool:
         """Give up spare replicas of so many bytes; none, and return False, where there are not so many."""
         witness = self._head.witness

@@ -207,6 +207,14 @@ class Witness:
         """Record that a job can never run, as its inputs fit into no store."""
         self.seen["unfit"] += 1
 
+    def lacked_room(self, worker: int, job: int, attempt: int) -> None:
+        """Record that a worker has no room for the value of a job, which fails for that."""
+        self.seen["lacked room"] += 1
+
+    def homeless(self, job: int) -> None:
+        """Record that the value of a job is not made elsewhere, after it has found no room."""
+        self.seen["homeless"] += 1
+
     def made(self, worker: int, value: int, attempt: int) -> None:
         """Record that the head hears of a value that stays at a worker, and counts."""
         self.seen["value"] += 1

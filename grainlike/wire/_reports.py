@@ -4,10 +4,13 @@ ones. How many jobs ended how is counted in `Totals`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from grainlike.wire._base import BaseMessage
 
@@ -87,6 +90,11 @@ class LeaseWait(msgspec.Struct, frozen=True, array_like=True, gc=False):
     allocation: str
 
 
+class _Attempt(Protocol):
+    id: int
+    attempt: int
+
+
 class Completed(BaseMessage, frozen=True, tag=20):
     """Ends of attempts, in columns. `lease` is 0 for jobs that were never part of one.
 
@@ -95,7 +103,8 @@ class Completed(BaseMessage, frozen=True, tag=20):
     `never_ran`: its runner died before it had done anything. `final` lists the jobs that failed by an exception that
     their function's retries do not cover. `sizes`: bytes of each value that stays at the worker, whose parcel is empty,
     and 0 for others; empty if none does. `gone`: values of which no good replica is here any more, though jobs that
-    ended by `INPUT_GONE` needed them.
+    ended by `INPUT_GONE` needed them. `wanted`: bytes of the values for which there was no room here, by the number of
+    the job that failed for it.
     """
 
     lease: int
@@ -116,6 +125,39 @@ class Completed(BaseMessage, frozen=True, tag=20):
     never_ran: bool = False
     sizes: list[int] = msgspec.field(default_factory=list)
     gone: list[int] = msgspec.field(default_factory=list)
+    wanted: dict[int, int] = msgspec.field(default_factory=dict)
+
+    @classmethod
+    def without_payloads(
+        cls, lease: int, jobs: Sequence[_Attempt], codes: list[Code], now: float, details: dict[int, str]
+    ) -> Completed:
+        """Return a message about jobs that left no payload."""
+        count = len(jobs)
+        return cls(
+            lease,
+            [job.id for job in jobs],
+            [job.attempt for job in jobs],
+            [int(code) for code in codes],
+            [now] * count,
+            [0.0] * count,
+            [0.0] * count,
+            [0] * count,
+            [b""] * count,
+            [],
+            now,
+            details=details,
+        )
+
+    def told(self, rows: list[int], codes: list[int]) -> Completed:
+        """Return the message with these codes; rows not in `rows` get attempt 0, and no size, so that the payloads stay
+        aligned.
+        """
+        if len(rows) == len(self.jobs):
+            return self if codes == self.codes else replace(self, codes=codes)
+        told = set(rows)
+        attempts = [attempt if row in told else 0 for row, attempt in enumerate(self.attempts)]
+        sizes = [size if row in told else 0 for row, size in enumerate(self.sizes)]
+        return replace(self, attempts=attempts, codes=codes, sizes=sizes)
 
 
 class Report(BaseMessage, frozen=True, tag=21):

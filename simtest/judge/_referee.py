@@ -125,7 +125,9 @@ class Referee(ValueWitness):
         self._endings = Endings(clock, self.plans, functions)
         self._aftermath = Aftermath(clock)
         self._values = ValueBooks(clock, self.plans, functions, self.outcome)
-        self._room = StoreBooks(clock, self.plans, self._values, self._fits, self._is_spare, lambda: self._is_calm)
+        self._room = StoreBooks(
+            clock, self.plans, functions, self._values, self._fits, self._is_spare, lambda: self._is_calm
+        )
         self._replicas = ReplicaBooks(clock, self._values, self._room.over)
 
     # --- workers -----------------------------------------------------------------------------------------------------
@@ -282,6 +284,7 @@ class Referee(ValueWitness):
             assert known is None or self._values.is_reviving(job), f"job {job} was assigned after it was {known}"
             early = self._again_at.pop(job, 0.0) - self.clock.now
             assert early <= 0, f"job {job} was assigned {early:.3f} s before it was to be tried again"
+            self._room.assigned(action.worker, job)
             self._room.settled(job)
             self._rationing.launched(job, self.plans[job].request, self.clock.now)
             self._assigned_at[job, attempt] = self.clock.now
@@ -453,6 +456,19 @@ class Referee(ValueWitness):
             self._values.unmade(job)
         else:
             self._close(job, "UNFIT")
+
+    def lacked_room(self, worker: int, job: int, attempt: int) -> None:
+        """Record that an attempt which came to its end has failed, for want of room."""
+        super().lacked_room(worker, job, attempt)
+        self._truth[job, attempt] = Code.FAILED
+
+    def homeless(self, job: int) -> None:
+        """Record the end of a job whose value found no room."""
+        super().homeless(job)
+        if self._values.is_reviving(job):
+            self._values.unmade(job)
+        else:
+            self._close(job, "HOMELESS")
 
     # --- the nodes ---------------------------------------------------------------------------------------------------
 

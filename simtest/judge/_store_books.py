@@ -8,13 +8,16 @@ Raises `AssertionError` when one of these promises is broken:
    all others that wait: of several that are as old as one input none has to make way.)
 3. A job takes values of the client's own along only where the store of no worker that could run it could hold all that
    it needs, if nothing else was there; and is then as others are. (Checked until the first fault.)
+4. A job whose value found no room at a worker is not assigned to that one again, nor given up, as long as another is
+   there that could run it and hold its value beside its inputs, and at which it was not tried. (Checked until the first
+   fault.) If its function allows no loss, it is tried again only as often as that allows failures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from grainlike.simulation import Clock, JobPlan
+from grainlike.simulation import Clock, FunctionPlan, JobPlan
 from simtest.judge._value_books import ValueBooks
 
 __all__ = ["StoreBooks"]
@@ -36,6 +39,7 @@ class StoreBooks:
         self,
         clock: Clock,
         plans: Mapping[int, JobPlan],
+        functions: Sequence[FunctionPlan],
         values: ValueBooks,
         could_run: Callable[[int, int], bool],
         is_spare: Callable[[int, int], bool],
@@ -43,6 +47,9 @@ class StoreBooks:
     ) -> None:
         self._clock = clock
         self._plans = plans
+        self._functions = functions
+        self._lacked: dict[int, list[int]] = {}
+        """The workers at which the value of a job found no room, in order."""
         self._values = values
         self._could_run = could_run
         self._is_spare = is_spare
@@ -78,6 +85,33 @@ class StoreBooks:
     def _size_of(self, value: int) -> int:
         own = self._own.get(value)
         return self._plans[value].size if own is None else own
+
+    def lacked(self, worker: int, job: int) -> None:
+        """Record that the value of a job found no room at a worker."""
+        self._lacked.setdefault(job, []).append(worker)
+
+    def assigned(self, worker: int, job: int) -> None:
+        """Check that a job may run again, and is not tried where its value found no room while it may have some."""
+        tried = self._lacked.get(job)
+        if not tried:
+            return
+        function = self._functions[self._plans[job].fn]
+        if not function.losses:
+            assert len(tried) <= function.retries, f"job {job} runs again, which its function does not allow"
+        if worker in tried:
+            self._check_nowhere(job, f"job {job} is tried at worker {worker} again")
+
+    def homeless(self, job: int) -> None:
+        """Check that the value of a job has room nowhere, or that it may not run again."""
+        if self._functions[self._plans[job].fn].losses:
+            self._check_nowhere(job, f"job {job} is given up")
+
+    def _check_nowhere(self, job: int, what: str) -> None:
+        """Check that no worker could hold the value of a job, beside its inputs, at which it was not tried."""
+        size = self._plans[job].size + sum(map(self._size_of, self._values.inputs(job)))
+        for worker in [worker for worker in self._limits if self._is_calm() and self._could_run(worker, job)]:
+            untried = worker not in self._lacked[job] and size <= self._limits[worker]
+            assert not untried, f"{what}, and worker {worker} could hold its value"
 
     def gone(self, worker: int) -> None:
         """Record that the head has given up a worker."""

@@ -60,6 +60,16 @@ class ValueWitness(Witness):
         self._replicas.lost(value)
         self._values.lost(value)
 
+    def lacked_room(self, worker: int, job: int, attempt: int) -> None:
+        """Record that the value of a job found no room."""
+        super().lacked_room(worker, job, attempt)
+        self._room.lacked(worker, job)
+
+    def homeless(self, job: int) -> None:
+        """Check that the value of a job that found no room could have some nowhere else."""
+        super().homeless(job)
+        self._room.homeless(job)
+
     def made(self, worker: int, value: int, attempt: int) -> None:
         """Record a value that counts."""
         super().made(worker, value, attempt)

@@ -10,6 +10,7 @@ __all__ = ["VALUE_BUGS", "VALUE_SUITES"]
 VALUE_SUITES = {
     "values": "tests/simulation/test_value_worlds.py::test_no_promise_is_broken",
     "stores": "tests/simulation/test_value_worlds.py::test_no_promise_is_broken_where_stores_are_full",
+    "outputs": "tests/simulation/test_value_worlds.py::test_no_promise_is_broken_where_outputs_find_no_room",
     "rests": "tests/simulation/test_value_worlds.py::test_looks_that_are_left_out_would_change_nothing[full_stores]",
     "relocations": "tests/simulation/test_value_worlds.py::test_values_that_are_kept_make_way_where_a_job_would_wait_for_ever",
 }
@@ -339,6 +340,34 @@ VALUE_BUGS: tuple[Bug, ...] = (
         "a job without room for its inputs is never looked at again",
         (_ROOMS, "key=order) if self._is_ready(job)]", "key=order) if job is None]"),
         suite="stores",
+    ),
+    _bug(
+        "give_up_what_has_room_elsewhere",
+        "a job whose value found no room fails though another worker could hold it",
+        (_ROOMS, "job.fn.losses > 0 and bool(self._could_give(job, size))", "False"),
+        suite="outputs",
+    ),
+    _bug(
+        "run_again_where_no_room_was_found",
+        "a job runs again at the worker that had no room for its value",
+        (_ROOMS, "        is_tried = tries is not None and worker.id in tries.workers", "        is_tried = False"),
+        suite="outputs",
+    ),
+    _bug(
+        "run_again_what_may_not",
+        "a job whose function allows no loss runs again elsewhere for room",
+        (_ROOMS, "job.parent is None and job.fn.losses > 0 and", "job.parent is None and"),
+        suite="outputs",
+    ),
+    _bug(
+        "wait_for_room_that_another_has_not",
+        "a job waits for the room of a worker that could never have its inputs, too",
+        (
+            _ROOMS,
+            "        sizes = [size, *(self._table.values[number].size for number in job.inputs)]",
+            "        sizes = [size]",
+        ),
+        suite="outputs",
     ),
     _bug(
         "wait_for_consumers_that_wait",

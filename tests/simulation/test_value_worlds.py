@@ -32,6 +32,18 @@ def test_no_promise_is_broken_where_stores_are_full(first):
         assert outcome.violations == (), words
 
 
+@pytest.mark.parametrize("first", range(0, SEEDS // 3, BLOCK))
+def test_no_promise_is_broken_where_outputs_find_no_room(first):
+    seen = Counter()
+    for seed in [*range(first, first + BLOCK), *([380, 960] if not first else [])]:
+        calm = seed % 2 == 0  # where a value could have room is judged until the first fault
+        outcome = simulate(seed, "large_outputs", faults=CALM if calm else None)
+        seen += Counter(outcome.seen)
+        words = f"python -m simtest --seed {seed} --workload large_outputs{' --calm' if calm else ''}"
+        assert outcome.violations == (), words
+    assert min(seen["lacked room"], seen["homeless"], seen["value"]) > 0
+
+
 @pytest.mark.parametrize("seed", [5169, 5259, 5955, 202031])
 def test_values_that_are_kept_make_way_where_a_job_would_wait_for_ever(seed):
     assert simulate(seed, "full_stores").violations == ()
@@ -59,8 +71,9 @@ def test_one_seed_gives_one_world():
         ("values", range(SEEDS // 10)),
         ("shared_values", range(SEEDS // 10)),
         ("full_stores", [28, 42, 49, 64, 72, 111, *range(SEEDS // 60)]),
+        ("large_outputs", range(SEEDS // 10)),
     ],
-    ids=["values", "shared_values", "full_stores"],
+    ids=["values", "shared_values", "full_stores", "large_outputs"],
 )
 def test_looks_that_are_left_out_would_change_nothing(workload, seeds, monkeypatch):
     """With the index of classes in use from the first class on, as in worlds with very many. The first worlds with full

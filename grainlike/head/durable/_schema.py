@@ -31,6 +31,7 @@ from grainlike.head.durable import _schema_head, _schema_scheduler
 from grainlike.head.values._owners import ValueOwners
 from grainlike.jobs import CallGraph
 from grainlike.journal import Conversion, Record
+from grainlike.scheduler._workers import UNLIMITED
 from grainlike.scheduler.planning._dormant import DormantClasses, Look
 from grainlike.scheduler.values._primaries import Primaries
 
@@ -129,7 +130,8 @@ _MOVES = Conversion(
         "WorkerJoined": _put(has_data=False, store=-1, scratch=0),
         "FetchReplicas": _put(relayed=[]),
         "ReplicasFailed": _put(unreachable=False),
-        "WorkerState": _put(has_data=False, store=None, over=0, crowded=False),
+        "WorkerState": _put(has_data=False, store=None, over=0, crowded=False, store_left=UNLIMITED),
+        "ExtraState": _put(tried=None),
         "ReplicaCopy": _put(direct=False, is_safety=False, size=0),
         "Transfers": _reach,
         "NearPlacing": _put(look=Look(), rooms=None, _lacked_room=False),
@@ -145,6 +147,7 @@ _MOVES = Conversion(
             bound={},
             cramped={},
             crowded={},
+            tight={},
             freed=[],
             placed=[],
             primaries=Primaries(),

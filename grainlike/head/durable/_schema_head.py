@@ -48,7 +48,7 @@ ReceiptSpec wire._reports.ReceiptSpec: pid affinity threads devices memory_tier
 LeaseStart wire._reports.LeaseStart: lease cls allocation jobs attempts at memory
 LeaseWait wire._reports.LeaseWait: lease job attempt waits heard lent allocation
 Completed wire._reports.Completed: lease jobs attempts codes begun wall cpu rss data counts sent_at awaited receipt
-    details final never_ran sizes gone
+    details final never_ran sizes gone wanted
 Report wire._reports.Report: sent_at started completed ended waits
 Blocked wire._reports.Blocked: job seconds stack
 Leaving wire._reports.Leaving: reason

@@ -95,6 +95,7 @@ InputsLost scheduler._value_events.InputsLost: jobs value why
 InputsTravel scheduler._value_events.InputsTravel: jobs values others
 InputsUnfit scheduler._value_events.InputsUnfit: jobs why failed
 ReplicasUnfit scheduler._value_events.ReplicasUnfit: value why
+OutputsUnfit scheduler._value_events.OutputsUnfit: jobs why
 JobsMoved scheduler._events.JobsMoved: job allocation
 HeadScheduler scheduler._head.HeadScheduler: paused closed late _state jobs workers classes shapes _catalogue
     _functions _job_tree _planner _gangs _attempts _standstill _now _wake _gang_events _values
@@ -110,7 +111,8 @@ RequestClass scheduler._records.RequestClass: aged blocked_job blocked_since cla
 HeadFunction scheduler._records.HeadFunction: backoff gives id losses on_timeout retries times
 HeadJob scheduler._records.HeadJob: age attempt cancelled cls fn id own rare sent shape state worker
 ExtraState scheduler._records.ExtraState: again_at cancelled_at committed data depth failures family losses parent
-    root size tree_age
+    root size tree_age tried
+RoomTries scheduler.values._inputs.RoomTries: size workers
 Shape scheduler._records.Shape: group id isolate limits may_be_ahead nodes plain rates rationed request share tokens
     units users varied walltime walltime_soft with_inputs
 LeaseState scheduler._records.LeaseState: begun client fn id lent root shape
@@ -118,7 +120,7 @@ GangHold scheduler._workers.GangHold: allocation job lease planned_at released s
 ChangeLog scheduler._workers.ChangeLog: entries epoch shifts
 WorkerState scheduler._workers.WorkerState: _fits _log ahead ahead_bytes ahead_in ahead_last ahead_of ahead_s capacity
     crowded draining free gone has_data held holds id kind lasts leases leaving lenders lent name offer over recalled
-    shut store tokens until using version
+    shut store store_left tokens until using version
 SchedulerState scheduler._state.SchedulerState: backoffs catalogue functions gangs homes job_tree jobs leaving
     overdrafts planner relocations replication spares transfers values workers
 GangEvents scheduler._gang_events.GangEvents: _attempts _books _gangs
@@ -139,7 +141,7 @@ ValueState scheduler.values._records.ValueState: age asked attempt cls copies du
     inputs is_kept last maker origin own owned recomputed replicas size unreached users why
 ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began direct is_safety jobs size source target value weight
 ValueTable scheduler.values._table.ValueTable: _workers bare bound cramped crowded drops ended filled forgotten freed
-    idle moved parked placed primaries single spare stirred stored unwanted values
+    idle moved parked placed primaries single spare stirred stored tight unwanted values
 Spares scheduler.values._spares.Spares: _leaving _overdrafts _table _told
 Consumers scheduler.planning._consumers.Consumers: _active _rooms _start_on _table
 Overdrafts scheduler.values._overdrafts.Overdrafts: _leaving _table _transfers _workers workers

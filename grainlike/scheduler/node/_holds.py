@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from grainlike.resources import Allocation, Grant, Ledger
-from grainlike.scheduler._outcomes import without_payloads
 from grainlike.scheduler.node._events import NodeAction, TellCompleted, TellEnded, TellHeld
 from grainlike.scheduler.node._records import NodeClass
-from grainlike.wire import Assign, Cancel, Code, LeaseStart
+from grainlike.wire import Assign, Cancel, Code, Completed, LeaseStart
 from grainlike.wire import Hold as HoldSlots
 
 __all__ = ["NodeHold", "NodeHolds"]
@@ -85,7 +84,7 @@ class NodeHolds:
 
     def _end(self, hold: NodeHold, code: Code, now: float, out: list[NodeAction]) -> None:
         del self.by_job[hold.id]
-        out.append(TellCompleted(without_payloads(hold.lease, [hold], [code], now, {}), forwarded=False))
+        out.append(TellCompleted(Completed.without_payloads(hold.lease, [hold], [code], now, {}), forwarded=False))
         if hold.grant is not None:
             self._ledger.release(hold.grant)
             out.append(TellEnded(hold.lease))

@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 from grainlike.resources import UNIT, Allocation, Grant, Ledger, Topology, parse
 from grainlike.scheduler._events import Ticked
-from grainlike.scheduler._outcomes import told_rows, without_payloads
 from grainlike.scheduler._statistics import TINY_S
 from grainlike.scheduler.node._events import (
     BarrierHeld,
@@ -358,7 +357,7 @@ class NodeScheduler:
         if back:
             self._keep(back)
         if told:
-            out.append(TellCompleted(told_rows(completed, told, codes), forwarded=True))
+            out.append(TellCompleted(completed.told(told, codes), forwarded=True))
         self._maybe_end(lease, out)
 
     def _all_good(self, lease: NodeLease, completed: Completed) -> bool:
@@ -443,7 +442,7 @@ class NodeScheduler:
         self._keep(back)
         if ended:
             details = {job.id: event.how for job in ended}
-            told = without_payloads(lease.id, ended, codes, now, details)
+            told = Completed.without_payloads(lease.id, ended, codes, now, details)
             out.append(
                 TellCompleted(replace(told, never_ran=event.never_ran) if event.never_ran else told, forwarded=False)
             )
@@ -506,7 +505,7 @@ class NodeScheduler:
 
     def _tell_unstarted(self, jobs: list[NodeJob], code: Code, now: float, out: list[NodeAction]) -> None:
         if jobs:
-            out.append(TellCompleted(without_payloads(0, jobs, [code] * len(jobs), now, {}), forwarded=False))
+            out.append(TellCompleted(Completed.without_payloads(0, jobs, [code] * len(jobs), now, {}), forwarded=False))
             for job in jobs:
                 self._forget(job)
 
@@ -541,7 +540,7 @@ class NodeScheduler:
         overdue = [job for job in stalled if job.stopped is Code.TIMED_OUT]
         if overdue:
             codes = [Code.TIMED_OUT] * len(overdue)
-            out.append(TellCompleted(without_payloads(lease.id, overdue, codes, now, {}), forwarded=False))
+            out.append(TellCompleted(Completed.without_payloads(lease.id, overdue, codes, now, {}), forwarded=False))
             for job in overdue:
                 self._forget(job)
         self._runners.end_retired(lease.runner, out)

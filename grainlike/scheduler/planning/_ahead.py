@@ -166,7 +166,8 @@ class AheadPlanner:
                 return
             if not worker.using.get(shape.id) or worker.recalled or not self._may_wait_at(worker, cls):
                 continue
-            if worker.crowded and not self.consumers.may_start(worker, job, now):
+            is_tight = worker.crowded or job.fn.gives > worker.store_left
+            if is_tight and not self.consumers.may_start(worker, job, now):
                 continue
             if not any(_goes_first(blocked_class, job, shape, worker) for blocked_class in blocked_ahead):
                 self._fill(worker, cls, shape, now, out)

@@ -4,8 +4,8 @@ A consumer is the last unfinished job that needs some value, so that its end may
 crowded worker only while no consumer runs, is on its way to its inputs, or could start now. So nothing waits for what
 waits itself, and what holds something is never held up: jobs of jobs go on, and so does what makes a lost value again.
 
-Nor do jobs start there whose function gave more, so far, than the worker has room for, while another one that could run
-them has room: they would fail, or exceed the store.
+Nor do jobs start at any worker whose function gave more, so far, than that has room for, while another one that could
+run them has room: they would fail, or exceed the store. One whose own value found no room at a worker runs elsewhere.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _StartOn = Callable[[HeadJob, Shape, float], WorkerState | None]
 
 
 class Consumers:
-    """Says which jobs may start at crowded workers. `table` and `rooms` are the scheduler's own, not copies."""
+    """Says which jobs may start at workers that are crowded, or lack room for their values. `table` and `rooms` are the
+    scheduler's own, not copies.
+    """
 
     __slots__ = ("_active", "_rooms", "_start_on", "_table")
 
@@ -42,11 +44,12 @@ class Consumers:
         self._active = None
 
     def may_start(self, worker: WorkerState, job: HeadJob, now: float) -> bool:
-        """Return True if a job may start at a worker, which is crowded."""
-        if self._goes_on(job):
-            return True
-        if self._rooms.has_more_elsewhere(worker, job) is not None:
+        """Return True if a job may start at a worker that is crowded, or may have no room for what the job gives."""
+        if self.where_room_is(worker, job) is not None:
+            self._table.tight[worker.id] = worker
             return False
+        if not worker.crowded or self._goes_on(job):
+            return True
         if self._active is None:
             self._active = self._is_any_active(now)
         return not self._active
@@ -56,8 +59,8 @@ class Consumers:
         return [held for held in reservations if self._goes_on(held.job) or not self._goes_on(job)]
 
     def where_room_is(self, worker: WorkerState, job: HeadJob) -> WorkerState | None:
-        """Return the worker for which a job waits, as this one, which is crowded, has no room for what it gives."""
-        return None if self._goes_on(job) else self._rooms.has_more_elsewhere(worker, job)
+        """Return the worker for which a job waits, as this one has no room for what it gives."""
+        return None if job.tried is None and self._goes_on(job) else self._rooms.has_more_elsewhere(worker, job)
 
     def holds_back(self, job: HeadJob, now: float) -> bool:
         """Return True if a job may not start at a crowded worker, as `may_start` would say, and remember nothing."""

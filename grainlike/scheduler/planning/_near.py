@@ -138,6 +138,9 @@ class NearPlacing:
             self._park(job)
             return True
         near = self._preferred(cls)
+        is_tight = near is not None and (job.fn.gives > near.store_left or job.tried is not None)
+        if near is not None and is_tight and self.rooms.has_more_elsewhere(near, job) is not None:
+            near = None  # it would not take the job
         if near is not None and self.table.missing(inputs, near.id):
             shape = next(shape for shape in cls.shapes if near.fits_ever(shape))
             # Where it would fit now, those behind it that claim room there wait for it.

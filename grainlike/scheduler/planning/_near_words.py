@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from grainlike._shown import bytes_text
 from grainlike.scheduler._records import HeadJob
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._near import NearPlacing
-from grainlike.scheduler.values._bytes_text import bytes_text
 
 __all__ = ["InputsWait", "inputs_wait"]
 

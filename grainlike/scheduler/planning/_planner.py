@@ -160,6 +160,7 @@ class Planner:
         batch: dict[tuple[int, int], list[HeadJob]] = {}
         if waiting.are_few:
             self._all_anew = True
+            self.near.table.tight = {}
             if self.near.table.placed or self.near.transfers.turned:
                 self._resting.skip()
             whole = self._place_few(now, batch, out)
@@ -220,6 +221,8 @@ class Planner:
         kept = self.reserving
         changed = self._to_look_at(reopened)
         self._resting.rouse(changed, now)
+        table = self.near.table
+        tight, table.tight = table.tight, {}
         search = kept.search = Search(
             self.waiting, self._classes, self._workers, kept.by_worker, kept.by_class, changed, kept.kinds, now,
         )  # fmt: skip
@@ -232,6 +235,7 @@ class Planner:
                 del turns[client]
             elif room <= 0 or visits <= 0:
                 search.put_back(job.cls)
+                table.tight.update(tight)
                 return False
             elif search.fits_nowhere(client, job):
                 self.reserving.reserve(job, now)
@@ -264,7 +268,8 @@ class Planner:
         found.update(dict.fromkeys(self._lending.values()))
         found.update(dict.fromkeys(self._workers[number] for number in self.reserving.by_worker))
         found.update(dict.fromkeys(reopened.values()))
-        found.update(dict.fromkeys(self.near.table.crowded.values()))
+        table = self.near.table
+        found.update(dict.fromkeys([*table.crowded.values(), *table.tight.values()]))
         return found
 
     def _note_lent(self, worker: WorkerState) -> None:
@@ -325,7 +330,10 @@ class Planner:
             reservations = self.consumers.heeded_by(job, reservations)
         if reservations is not None and not all(held.admits(job, shape, now) for held in reservations):
             return False
-        return not worker.crowded or self.consumers.may_start(worker, job, now)
+        has_tried = job.rare is not None and job.rare.tried is not None
+        if worker.crowded or has_tried or job.fn.gives > worker.store_left:
+            return self.consumers.may_start(worker, job, now)
+        return True
 
     def _tightest(self, job: HeadJob, shape: Shape, now: float) -> list[WorkerState]:
         """Return the workers to start a job on now: one, or as many as it has nodes; fewer where there is no room for

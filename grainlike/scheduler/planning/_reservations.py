@@ -67,6 +67,9 @@ class Reservations:
             open_to_it = [worker for worker in workers if self._may_reserve(worker, job, patient=patient)]
             if job.cls.near and shape.nodes == 1:
                 open_to_it = [worker for worker in open_to_it if self.near is None or self.near.has_inputs(job, worker)]
+            if self.near is not None and (job.fn.gives or job.tried is not None):
+                rooms = self.near.rooms
+                open_to_it = [worker for worker in open_to_it if rooms.has_more_elsewhere(worker, job) is None]
             reservations = reserve_on(open_to_it, job, shape, now) if len(open_to_it) >= shape.nodes else []
             if reservations:
                 self._keep_for(job, reservations)

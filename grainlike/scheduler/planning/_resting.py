@@ -58,7 +58,8 @@ class Resting:
         """Let a class rest that was looked at in vain, if only what `look` names can help it."""
         passed, dormant = cls.passed_since, self._waiting.dormant
         is_patient = passed is not None and now - passed >= patience_of(job)
-        may = look.is_settled and not (is_patient or cls.root or cls.id in self._reserving.by_class)
+        may = look.is_settled and not self._transfers.table.tight
+        may = may and not (is_patient or cls.root or cls.id in self._reserving.by_class)
         if may and not any(map(self._needs_looks, cls.shapes)):
             look.passed = passed
             self._waiting.let_rest(cls, job, look)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["JobInputs"]
+__all__ = ["JobInputs", "RoomTries"]
 
 
 class JobInputs:
@@ -26,3 +26,13 @@ class JobInputs:
         self.target: int = 0
         self.claim: tuple[tuple[str, int], ...] = ()
         self.lacks: int = 0
+
+
+class RoomTries:
+    """Workers at which the value of a job, of `size` bytes, found no room, with their stores in words."""
+
+    __slots__ = ("size", "workers")
+
+    def __init__(self) -> None:
+        self.size: int = 0
+        self.workers: dict[int, str] = {}

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from grainlike._shown import bytes_text
 from grainlike.scheduler._events import HeadAction
 from grainlike.scheduler._value_events import ReplicasUnfit, ReplicationReached
 from grainlike.scheduler._workers import WorkerState
-from grainlike.scheduler.values._bytes_text import bytes_text
 from grainlike.scheduler.values._leaving import Departures
 from grainlike.scheduler.values._records import ValueState
 from grainlike.scheduler.values._table import ValueTable

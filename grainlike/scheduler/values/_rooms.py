@@ -11,20 +11,18 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from itertools import islice
 
+from grainlike._shown import bytes_text
 from grainlike.scheduler._records import HeadJob, order
 from grainlike.scheduler._states import JobState
-from grainlike.scheduler._workers import WorkerState
-from grainlike.scheduler.values._bytes_text import bytes_text
+from grainlike.scheduler._workers import UNLIMITED, WorkerState
+from grainlike.scheduler.values._inputs import RoomTries
 from grainlike.scheduler.values._records import ReplicaCopy, ValueState
 from grainlike.scheduler.values._table import ValueTable
 
-__all__ = ["Rooms", "packs"]
+__all__ = ["Rooms", "packs", "tries_text"]
 
 LOOKED_AT_MOST = 64
 """Most jobs without room that one pass looks at."""
-
-UNLIMITED = 1 << 62
-"""Bytes of the store of a worker that has not reported its size."""
 
 SUMS_MOST = 4096
 """Most ways to fill shared memory that are tried; with more ways than that, the values count as fitting."""
@@ -131,15 +129,17 @@ class Rooms:
         return widest, f"its inputs are {bytes_text(size)}; {widest.name} has room for {bytes_text(free)} of them now"
 
     def able(self, job: HeadJob) -> list[WorkerState]:
-        """Return the workers that could run a job, and whose empty stores could hold its inputs."""
-        return [worker for worker in self._able(job) if self.could_hold(worker, job.inputs)]
+        """Return the workers that could run a job, and whose empty stores could hold its inputs. If the job's value found
+        no room somewhere, these are the workers where it may find some.
+        """
+        untried = [] if job.tried is None else self._could_give(job, job.tried.size)
+        return untried or [worker for worker in self._able(job) if self.could_hold(worker, job.inputs)]
 
     def fitting_now(self, job: HeadJob) -> tuple[list[WorkerState], WorkerState | None]:
         """Return the workers that could start a job now if its inputs were there and whose empty stores could hold
         them; and the first of these workers that has room now.
         """
-        able = [worker for worker in self._workers.values() if any(map(worker.fits_now, job.cls.shapes))]
-        able = [worker for worker in able if self.could_hold(worker, job.inputs)]
+        able = [worker for worker in self.able(job) if any(map(worker.fits_now, job.cls.shapes))]
         return able, next((worker for worker in able if self.has_room(worker, job)), None)
 
     def _able(self, job: HeadJob) -> list[WorkerState]:
@@ -160,15 +160,68 @@ class Rooms:
         return free
 
     def has_more_elsewhere(self, worker: WorkerState, job: HeadJob) -> WorkerState | None:
-        """Return another worker that could run a job and has room for the largest value of the job's function so far.
-        Return None if this worker has that room, or no worker has.
+        """Return another worker that could run a job and has room for the largest value of the job's function so far,
+        or for the job's own value if that found no room here. Return None if this worker has that room, or none has.
         """
-        gives = job.fn.gives
-        if not gives or self.free(worker) >= gives:
+        tries = job.tried
+        size = job.fn.gives if tries is None else tries.size
+        is_tried = tries is not None and worker.id in tries.workers
+        if not (is_tried or (size and self.free(worker) < size)):
             return None
-        others = (other for other in self._workers.values() if not (other is worker or other.shut or other.over))
-        able = (other for other in others if any(map(other.fits_ever, job.cls.shapes)))
-        return next((other for other in able if self.free(other) >= gives), None)
+        others = (other for other in self._could_give(job, size) if other is not worker)
+        for other in others:
+            if is_tried or not (other.shut or other.over or self._lacks_room(other, job, size)):
+                return other
+        return None
+
+    def _lacks_room(self, worker: WorkerState, job: HeadJob, size: int) -> bool:
+        """Return True if a worker has no room now for so many bytes beside a job's inputs."""
+        return self.free(worker, job.inputs) < size + self._lacking(worker, job)
+
+    # --- what found none ---------------------------------------------------------------------------------------------
+
+    def lacked(self, worker: WorkerState, job: HeadJob, size: int) -> bool:
+        """Record that the value of a job found no room at a worker, and how large it was; return True if the job may
+        run again where it was not tried.
+        """
+        if size <= self.largest():
+            job.fn.gives = max(job.fn.gives, size)
+        extra = job.remembered()
+        tries = extra.tried = extra.tried or RoomTries()
+        tries.size = size
+        tries.workers[worker.id] = f"{worker.name} (store {bytes_text(max(worker.store or (0,)))})"
+        return job.parent is None and job.fn.losses > 0 and bool(self._could_give(job, size))
+
+    def _could_give(self, job: HeadJob, size: int) -> list[WorkerState]:
+        """Return the workers at which a job may give so many bytes, as their stores could hold these beside its inputs,
+        and its value was not without room there.
+        """
+        sizes = [size, *(self._table.values[number].size for number in job.inputs)]
+        others = [worker for worker in self._alone(job) if job.tried is None or worker.id not in job.tried.workers]
+        return [worker for worker in others if worker.store is None or packs(sizes, *worker.store)]
+
+    def why_nowhere(self, job: HeadJob) -> str:
+        """Return in words where the value of a job found no room, and why it is not made elsewhere; empty where the
+        worker that it was made at is the only one.
+        """
+        tries = job.tried
+        others = [] if tries is None else [worker for worker in self._alone(job) if worker.id not in tries.workers]
+        if tries is None or not (others or len(tries.workers) > 1):
+            return ""
+        if not others:
+            return tries_text(tries)
+        if not job.fn.losses:
+            return f"{tries_text(tries)}, and its function may not run again (losses=0)"
+        widest = max(others, key=lambda worker: (max(worker.store or (0,)), -worker.id))
+        store = bytes_text(max(widest.store or (0,)))
+        return f"{tries_text(tries)}; the largest store of all others that could run it, {widest.name}'s, is {store}"
+
+    def _alone(self, job: HeadJob) -> list[WorkerState]:
+        """Return the workers that could run a job by themselves."""
+        shapes = [shape for shape in job.cls.shapes if shape.nodes == 1]
+        return [worker for worker in self._workers.values() if any(map(worker.fits_ever, shapes))]
+
+    # --- room for inputs ---------------------------------------------------------------------------------------------
 
     def has_room(self, worker: WorkerState, job: HeadJob) -> bool:
         """Return True if the inputs that a job lacks at a worker may be sent there, or it may use all of them there."""
@@ -297,6 +350,11 @@ class Rooms:
         values = [self._table.values[number] for number in job.inputs]
         needed = sum(value.size for value in values if worker.id not in value.replicas or value.id in spare)
         return kept + needed - sum(worker.store)
+
+
+def tries_text(tries: RoomTries) -> str:
+    """Return in words where the value of a job found no room."""
+    return f"its value of {bytes_text(tries.size)} found no room at {' and '.join(tries.workers.values())}"
 
 
 def packs(sizes: Iterable[int], memory: int, scratch: int) -> bool:

@@ -38,6 +38,7 @@ class ValueTable:
         bound: number of jobs on their way to a worker that need a value, by value and worker.
         cramped: values with a replica that waits for room, by number.
         crowded: workers with more bytes than `CROWDED_PERCENT` of their stores.
+        tight: workers that had no room for a job's value in the last pass.
         spare: sizes of the replicas that may be evicted, by worker and value.
         primaries: the other replicas, of workers where a job lacked room.
         drops: replicas to be removed, as value and attempt, by worker.
@@ -48,7 +49,7 @@ class ValueTable:
 
     __slots__ = (
         "_workers", "bare", "bound", "cramped", "crowded", "drops", "ended", "filled", "forgotten", "freed", "idle",
-        "moved", "parked", "placed", "primaries", "single", "spare", "stirred", "stored", "unwanted", "values",
+        "moved", "parked", "placed", "primaries", "single", "spare", "stirred", "stored", "tight", "unwanted", "values",
     )  # fmt: skip
 
     def __init__(self, workers: dict[int, WorkerState]) -> None:
@@ -66,6 +67,7 @@ class ValueTable:
         self.bound: dict[tuple[int, int], int] = {}
         self.cramped: dict[int, ValueState] = {}
         self.crowded: dict[int, WorkerState] = {}
+        self.tight: dict[int, WorkerState] = {}
         self.placed: list[int] = []
         self.filled: dict[int, None] = {}
         self.moved: dict[int, ValueState] = {}
@@ -360,7 +362,10 @@ class ValueTable:
         worker = self._workers.get(number)
         if worker is None or worker.store is None:
             self.crowded.pop(number, None)
-        elif worker.note_crowded(100 * self.stored.get(number, 0) > CROWDED_PERCENT * sum(worker.store)):
+            return
+        stored, most = self.stored.get(number, 0), sum(worker.store)
+        worker.store_left = most - stored
+        if worker.note_crowded(100 * stored > CROWDED_PERCENT * most):
             self.crowded[number] = worker
         else:
             self.crowded.pop(number, None)

@@ -5,11 +5,13 @@ import gc
 import re
 import signal
 import stat
-from contextlib import suppress
+import time
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from anyio.lowlevel import checkpoint
 from far import far_workers, head_of
 from limits import LIMIT_S
 from waiting import until
@@ -173,6 +175,65 @@ async def test_values_that_are_spilled_go_to_other_workers(disk: Path, start_wor
         assert len(on_disk(disk)) == 3
         assert [float((await value_).sum()) for value_ in values] == [number * COUNT for number in range(4)]
         assert executor.report().fetched > 3 * SIZE
+
+
+SHORT_OF_MEMORY = "import grainlike_worker.store._replicas as r\nr.spare_memory = lambda: 0"
+"""Code of a worker whose machine has no memory for outputs beyond the budget."""
+
+
+@delayed
+def made_larger(number):
+    return np.full(8 * COUNT, number, dtype=np.float64)
+
+
+@delayed
+def waits_for(path):
+    while not path.exists():
+        time.sleep(0.01)
+
+
+@asynccontextmanager
+async def small_and_large(start_worker):
+    """Open an executor with two workers of one core: n1, whose store can hold no value of `made`, and n2, that holds a
+    few, and alone has `there`. Neither has memory beyond that.
+    """
+    code = {"n1": SHORT_OF_MEMORY}
+    more = ("--store", "100Ki", "--scratch-limit", "0")
+    async with far_workers(start_worker, "n1", resources="cores=1", more=more, first=code) as (executor, _):
+        large, first = ("--store", str(4 * ROOM), "--scratch-limit", "0"), f"{_elsewhere('n2')}\n{SHORT_OF_MEMORY}"
+        start_worker(executor.address, name="n2", resources="cores=1 there=1", more=large, first=first)
+        await executor.wait_for_workers(2)
+        yield executor
+
+
+async def test_a_job_whose_value_finds_no_room_runs_again_where_there_is_some(tmp_path: Path, start_worker) -> None:
+    async with small_and_large(start_worker) as executor:
+        blocker = start((waits_for @ (Cores(1) & Resource("there", 1)))(tmp_path / "go on"))
+        await until(lambda: info(blocker).state == "running")
+        value_ = start((made @ Cores(1))(7))
+        while (found := await executor.explain(value_)).attempt == 1:  # n1 has no room for it
+            await checkpoint()
+        words = r"n1 had none for its value, n2 may have.* its value of 800 KB found no room at n1 \(store 102 KB\)"
+        assert re.search(words, str(found)), str(found)
+        (tmp_path / "go on").touch()
+        assert float((await value_).sum()) == 7 * COUNT
+        assert info(value_).where == ("n2",)
+        (row,) = [row for row in await executor.history() if row.job == info(value_).job]
+        (before,) = row.earlier
+        assert (before.worker, before.outcome, row.worker, row.attempts) == ("n1", "failed", "n2", 2)
+        assert re.fullmatch(
+            r"grainlike.errors.StoreFullError: on worker n1 there is no room for 800,\d+ bytes: .*", before.error
+        )
+
+
+async def test_a_value_for_which_all_stores_are_too_small_fails_and_the_largest_is_named(start_worker) -> None:
+    async with small_and_large(start_worker):
+        with pytest.raises(StoreFullError, match=r"on worker n\d there is no room for 6,40\d,\d+ bytes") as full:
+            await (made_larger @ Cores(1))(1)
+        tried = re.search(
+            r"; its value of 6.4 MB found no room at (n\d) \(.*\); the largest store of all", str(full.value)
+        )
+        assert tried is not None, full.value
 
 
 def _elsewhere(name: str) -> str:

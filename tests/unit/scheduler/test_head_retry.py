@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 from scheduler_cluster import Cluster
 
+from grainlike._retrying import backoff_s
 from grainlike.resources import Cores, offer_of
 from grainlike.scheduler import (
     AssignJobs,
@@ -25,7 +26,6 @@ from grainlike.scheduler import (
     WorkerLost,
     WorkerQuarantined,
     WorkerReported,
-    backoff_s,
 )
 from grainlike.scheduler._quarantine import STRIKES
 from grainlike.wire import Code, Completed, LeaseStart

@@ -5,13 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from grainlike._shown import shown_arguments
-from grainlike.errors import JobCancelledError, ProtocolError
+from grainlike.errors import JobCancelledError, ProtocolError, StoreFullError
 from grainlike.payload import Buffer, Payload, dump_error, plain_arguments, traceback_of_error
 from grainlike.wire import Code, Completed, Parcel, unpack_parcels
 
 __all__ = [
     "NO_VALUE",
     "InputGoneError",
+    "NoRoomError",
     "failed",
     "failure",
     "failure_text",
@@ -33,6 +34,19 @@ class InputGoneError(Exception):
     def __init__(self, values: Sequence[int]) -> None:
         super().__init__(f"no good replica of {', '.join(map(str, values))} is here")
         self.values = values
+
+
+class NoRoomError(StoreFullError):
+    """Raised when there is no room for the value of `job`, of `size` bytes. The job itself raises other types."""
+
+    def __init__(self, why: str, job: int, size: int) -> None:
+        super().__init__(why)
+        self.job = job
+        self.size = size
+
+    def told(self) -> StoreFullError:
+        """Return the exception as whoever awaits the job has it."""
+        return StoreFullError(str(self)).with_traceback(self.__traceback__)
 
 
 def failed(error: BaseException) -> tuple[Code, Payload]:

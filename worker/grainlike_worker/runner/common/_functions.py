@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grainlike.context import JobInfo
-from grainlike.errors import StoreFullError
 from grainlike.joblogging import LogLevels, levels_of
 from grainlike.payload import (
     STAY_BYTES,
@@ -31,7 +30,7 @@ from grainlike.payload import (
     write_replica,
 )
 from grainlike.wire import Buffer, Define, FunctionSpec, Need, Parcel, Room, RoomIs, Setup
-from grainlike_worker.runner.common._failures import InputGoneError
+from grainlike_worker.runner.common._failures import InputGoneError, NoRoomError
 from grainlike_worker.runner.common._outcomes import Stays
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ class LoadedFunctions:
         """Return a job's value as it is told. One that is to stay waits in `ask` for room.
 
         Raises:
-            StoreFullError: there is none.
+            NoRoomError: there is none.
         """
         if not payload.buffers and (not function.stays or len(payload.data) <= STAY_BYTES):
             return payload
@@ -146,10 +145,10 @@ class LoadedFunctions:
         """Return a value that is to stay, written to the room that there is for it; or as it travels, without room.
 
         Raises:
-            StoreFullError: there is none, and will be none.
+            NoRoomError: there is none, and will be none.
         """
         if room.full:
-            raise StoreFullError(f"on worker {self.instance} {room.full}")
+            raise NoRoomError(f"on worker {self.instance} {room.full}", room.job, replica_size(payload))
         if room.path:
             size = write_replica(Path(room.path), replica_path(self.replicas, room.job, room.attempt), payload)
             if size is not None:

@@ -8,7 +8,7 @@ from grainlike.context import JobInfo, JobNode
 from grainlike.payload import Payload
 from grainlike.resources import Allocation, parse_allocation, with_memory
 from grainlike.wire import Buffer, Code, Gang, Parcel, Run, unpack_parcels
-from grainlike_worker.runner.common._failures import NO_VALUE, InputGoneError, failed
+from grainlike_worker.runner.common._failures import NO_VALUE, InputGoneError, NoRoomError, failed
 from grainlike_worker.runner.common._job_directories import JobDirectories
 from grainlike_worker.runner.common._outcomes import OutcomeBatch, Stays
 
@@ -168,6 +168,9 @@ class RunnerLease:
         if type(error) is InputGoneError:
             self.columns.gone += error.values
             return Code.INPUT_GONE, NO_VALUE
+        if type(error) is NoRoomError:
+            self.columns.wanted[error.job] = error.size
+            return failed(error.told())
         return failed(error)
 
     def skip(self) -> None:

@@ -29,12 +29,13 @@ class Stays(NamedTuple):
 class OutcomeBatch:
     """The outcomes of one lease that have not been sent yet, in the order in which its jobs ended.
 
-    `receipt` goes with the next batch, once; `awaited` with all from now on. `gone` takes values that jobs have missed.
+    `receipt` goes with the next batch, once; `awaited` with all from now on. `gone` takes values that jobs have missed,
+    `wanted` the bytes of those for which there was no room, by job.
     """
 
     __slots__ = (
         "_apart", "_attempts", "_begun", "_codes", "_cpu", "_data", "_final", "_jobs", "_sizes", "_wall",
-        "awaited", "gone", "lease", "receipt", "taken_at",
+        "awaited", "gone", "lease", "receipt", "taken_at", "wanted",
     )  # fmt: skip
 
     def __init__(self, lease: int, now: float) -> None:
@@ -137,6 +138,7 @@ class OutcomeBatch:
             final=self._final,
             sizes=[self._sizes.get(row, 0) for row in range(len(data))] if self._sizes else [],
             gone=self.gone,
+            wanted=self.wanted,
         )
         self.receipt = None
         self._clear()
@@ -156,3 +158,4 @@ class OutcomeBatch:
         self._sizes: dict[int, int] = {}
         """The sizes of those rows whose values stay."""
         self.gone: list[int] = []
+        self.wanted: dict[int, int] = {}

@@ -48,7 +48,7 @@ class ValuePlacing:
         """Write a value once there is room for it; cancelled before, it writes nothing.
 
         Raises:
-            StoreFullError: there is none.
+            NoRoomError: there is none.
         """
         asked = Room(info.id, info.attempt, replica_size(payload))
         waiting = self._waiting[info.id, info.attempt] = _AwaitedRoom()
