@@ -20,7 +20,7 @@ FINGERPRINTS = {
     1: "6cee136cdf4ebf836cc4b520ed202edb",
     2: "17c68f0791700168b8fc79d4b26d289b",
     3: "a0a9b1493fbb7133155708a0008746c3",
-    4: "55705ce8cb66e0ace9ad6b20b35b6890",
+    4: "829677f2ea3ead6dec60ad0033875e18",
 }
 """Of each schema. Never change a released one: raise `SCHEMA` in `_schema.py`, add its conversion, and a line here."""
 
