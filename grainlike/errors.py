@@ -68,8 +68,8 @@ class ResourceError(GrainlikeError, RuntimeError):
 
 
 class StoreFullError(ResourceError):
-    """Raised when a job's value found no room, in shared memory or on disk, at any worker that could run the job. Names the
-    last worker, both sizes, whether the store is too small or in use, what would help, and where else the job was tried.
+    """Raised when a job's value found no room, in shared memory or on disk, at any worker that could run the job. Names
+    the last worker, both sizes, whether the store is too small or in use, what would help, and where the job was tried.
     """
 
 

@@ -200,7 +200,7 @@ class ActionExecutor:
     def drop_functions(self, now: float) -> None:
         """Drop functions that can be called no more, here and at workers, if a sweep for such is due."""
         state = self._state
-        if state.functions.sweep_is_due(len(state.scheduler.jobs), state.last_job):
+        if state.functions.sweep_is_due(state.scheduler.jobs, state.last_job):
             dropped = state.functions.sweep(state.jobs, state.scheduler.jobs, state.last_job, state.held_functions)
             if dropped:
                 state.scheduler.handle(FunctionsDropped(dropped), now)

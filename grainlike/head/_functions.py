@@ -16,7 +16,7 @@ cancellations, deadlines and losses are handled; and the head would still have t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sized
 from weakref import ref
 
 from grainlike.errors import ProtocolError
@@ -239,13 +239,13 @@ class FunctionTable:
 
     # --- the end of functions ----------------------------------------------------------------------------------------
 
-    def sweep_is_due(self, live: int, last_job: int) -> bool:
+    def sweep_is_due(self, live: Sized, last_job: int) -> bool:
         """Return True if a sweep may find something, and is worth a walk over all `live` jobs: of those at the last
         one half have ended, or as many have come since.
         """
         if not (self._collected or self._by_job or self._is_over):
             return False
-        return 2 * live <= self._swept_jobs or last_job - self._swept_at >= max(_SWEEP_JOBS, self._swept_jobs)
+        return 2 * len(live) <= self._swept_jobs or last_job - self._swept_at >= max(_SWEEP_JOBS, self._swept_jobs)
 
     @property
     def _is_over(self) -> bool:

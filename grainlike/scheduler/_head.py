@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from grainlike._deferred import RecordTable
 from grainlike.resources import Missing, Request
 from grainlike.scheduler._attempts import RetryPolicy
 from grainlike.scheduler._deadlock_watch import DeadlockWatch
@@ -53,7 +54,7 @@ from grainlike.scheduler._events import (
 from grainlike.scheduler._explain import Explanation, explain, nothing_arrived
 from grainlike.scheduler._gang_events import GangEvents
 from grainlike.scheduler._job_tree import deepest_first
-from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, RequestClass, Shape, note_sizes
+from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, RequestClass, Shape, enter
 from grainlike.scheduler._state import SchedulerState
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import TINY_S
@@ -286,6 +287,10 @@ class HeadScheduler:
             return None
         return explain(found, self.workers.values(), self._planner, self.why_never, now, self.paused, arrived)
 
+    def defer_records(self) -> None:
+        """Make records of jobs as late as can be from now on: for a head whose state is never written down."""
+        self.jobs = self._state.jobs = RecordTable()
+
     def assembles(self, job: int) -> bool:
         """Return True for the job of a gang of which not all workers have granted their slots yet: it does not run."""
         return job in self._gangs.assembling
@@ -305,7 +310,7 @@ class HeadScheduler:
     # --- jobs come and go --------------------------------------------------------------------------------------------
 
     def _submitted(self, event: JobsSubmitted, now: float, out: list[HeadAction]) -> None:
-        parent = self._parent(event)
+        parent = None if event.parent == _NO_PARENT else self._parent(event)
         if parent is None and event.parent != _NO_PARENT:
             out.append(JobsOrphaned(event.jobs))
             return
@@ -321,13 +326,7 @@ class HeadScheduler:
             cls.blocked_since = now
             self._catalogue.doubt(cls)
         self._planner.ahead.fresh.add(cls.id)
-        functions = self._functions
-        jobs = [HeadJob(number, cls, functions[fn], parent) for number, fn in zip(event.jobs, event.fns, strict=True)]
-        if cls.request is not event.request:
-            cls.keep_own(event.request, jobs)
-        self.jobs.update(zip(event.jobs, jobs, strict=True))
-        if event.sizes:
-            note_sizes(jobs, event.sizes)
+        jobs = enter(self.jobs, event, cls, self._functions, parent)
         if event.inputs:
             cls.add(*self._values.admit(jobs, event, out))
         else:
@@ -335,8 +334,7 @@ class HeadScheduler:
         if cls.place is None or root or cls.early:
             self._planner.waiting.touch(cls)
         if parent is not None:
-            for job in jobs:
-                self._job_tree.adopt(parent, job)
+            self._job_tree.adopt(parent, jobs)
 
     def _settle_values(self, out: list[HeadAction]) -> None:
         """Draw what follows for values; cancel the jobs that make again what nobody needs."""

@@ -37,9 +37,9 @@ class JobTree:
         self.trees: dict[int, list[RequestClass]] = {}
         self.orphans: list[int] = []
 
-    def adopt(self, parent: HeadJob, child: HeadJob) -> None:
-        """Record that a job has submitted another."""
-        _family(parent).children[child.id] = child
+    def adopt(self, parent: HeadJob, children: Iterable[HeadJob]) -> None:
+        """Record that a job has submitted others."""
+        _family(parent).children.update((child.id, child) for child in children)
 
     def refused(self, parent: HeadJob, count: int) -> None:
         """Count `count` jobs that were refused at submission, of which the parent is sent the outcomes."""

@@ -8,11 +8,13 @@ Amounts are integers of one billionth (see `grainlike.resources`), so that sums 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from heapq import heapify, heappop, heappush, merge
 
+from grainlike._deferred import CHUNK, DeferredRecords, RecordTable
 from grainlike.resources import MEMORY, UNIT, Request
-from grainlike.scheduler._events import FunctionDefined
+from grainlike.scheduler._events import FunctionDefined, JobsSubmitted
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import RunTimes
 from grainlike.scheduler.planning._class_index import ClassIndex, Entry, Kind
@@ -29,6 +31,7 @@ __all__ = [
     "RequestClass",
     "Shape",
     "arrival",
+    "enter",
     "note_sizes",
     "order",
 ]
@@ -395,9 +398,9 @@ class RequestClass:
     """
 
     __slots__ = (
-        "aged", "blocked_job", "blocked_since", "claim", "client", "could_since", "early", "entry", "id", "in_order",
-        "is_simple", "isolate", "kind", "may_be_ahead", "names", "near", "needs", "passed_since", "place", "priority",
-        "queue", "request", "root", "shapes", "timed", "visits", "warned", "wide_on",
+        "aged", "blocked_job", "blocked_since", "claim", "client", "could_since", "deferred", "early", "entry", "id",
+        "in_order", "is_simple", "isolate", "kind", "may_be_ahead", "names", "near", "needs", "passed_since", "place",
+        "priority", "queue", "request", "root", "shapes", "timed", "visits", "warned", "wide_on",
     )  # fmt: skip
 
     def __init__(
@@ -433,6 +436,8 @@ class RequestClass:
         self.queue: deque[HeadJob] | DeepestFirst = DeepestFirst() if root else deque()
         self.early: list[tuple[int, int, HeadJob]] = []
         """A heap, by age and number, of jobs that go before the last of `queue`; empty for a tree."""
+        self.deferred: DeferredRecords[HeadJob] | None = None
+        """Jobs behind those of `queue` whose records are made later; `queue` is not empty while there are some."""
         self.aged: bool = near != 0
         """True once it had a job of the user's program that is as old as one of its inputs, and for all with inputs at
         workers.
@@ -473,6 +478,8 @@ class RequestClass:
             if not job.cancelled:
                 return job
             queue.popleft()
+            if not queue and self.deferred is not None:
+                self.deferred.make_some()
         return None
 
     def merge(self) -> None:
@@ -514,10 +521,12 @@ class RequestClass:
     @property
     def queued(self) -> int:
         """Number of its jobs that wait, with those that were cancelled meanwhile."""
-        return len(self.queue) + len(self.early)
+        return len(self.queue) + len(self.early) + (0 if self.deferred is None else len(self.deferred))
 
     def live(self) -> list[HeadJob]:
         """Return all queued jobs, in order."""
+        if self.deferred is not None:
+            self.deferred.make_all()
         jobs: Iterable[HeadJob] = self.queue
         if self.early:
             jobs = merge(jobs, (job for _, _, job in sorted(self.early)), key=_by_age)
@@ -531,6 +540,8 @@ class RequestClass:
             heapify(self.early)
         else:
             self.queue.remove(job)
+            if not self.queue and self.deferred is not None:
+                self.deferred.make_some()
 
     def clear(self) -> None:
         """Remove all jobs."""
@@ -552,3 +563,44 @@ class RequestClass:
 
 def _by_age(job: HeadJob) -> tuple[int, int]:
     return job.age, job.id
+
+
+def enter(
+    jobs: dict[int, HeadJob],
+    event: JobsSubmitted,
+    cls: RequestClass,
+    functions: Mapping[int, HeadFunction],
+    parent: HeadJob | None,
+) -> list[HeadJob]:
+    """Enter new jobs of a class into the table of all; return those that have records, which are to be queued."""
+    numbers = event.jobs
+    # Looked at before any call: most batches are of one job.
+    if (len(numbers) > CHUNK or cls.deferred is not None) and isinstance(jobs, RecordTable) and _are_alike(event, cls):
+        at = CHUNK if cls.deferred is None else 0
+        jobs.defer(cls, range(numbers[at], numbers[-1] + 1), functions[event.fns[0]], partial(_made, cls))
+        numbers = numbers[:at]
+    elif cls.deferred is not None:
+        cls.deferred.make_all()
+    fns = event.fns[: len(numbers)]
+    made = [HeadJob(number, cls, functions[fn], parent) for number, fn in zip(numbers, fns, strict=True)]
+    if cls.request is not event.request:
+        cls.keep_own(event.request, made)
+    if event.sizes:
+        note_sizes(made, event.sizes)
+    jobs.update(zip(numbers, made, strict=True))
+    return made
+
+
+def _are_alike(event: JobsSubmitted, cls: RequestClass) -> bool:
+    """Return True for calls of one function, with numbers that follow one another, of which nothing else is told."""
+    jobs, fns = event.jobs, event.fns
+    return (
+        not (cls.root or cls.aged or cls.early or event.ages or event.inputs or event.sizes)
+        and cls.request is event.request
+        and fns.count(fns[0]) == len(fns)
+        and jobs == list(range(jobs[0], jobs[0] + len(jobs)))
+    )
+
+
+def _made(cls: RequestClass, numbers: Sequence[int], fn: HeadFunction) -> list[HeadJob]:
+    return [HeadJob(number, cls, fn) for number in numbers]

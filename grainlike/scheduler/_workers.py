@@ -386,7 +386,7 @@ class WorkerState:
                 cls.merge()
             job = queue[0]
             if job.cancelled:
-                queue.popleft()
+                cls.head()  # which is the next
                 continue
             if job.fn is not fn:
                 fn = job.fn
@@ -402,6 +402,8 @@ class WorkerState:
                     break
                 self.ahead_bytes += job.rare.size
             queue.popleft()
+            if not queue and cls.deferred is not None:
+                cls.deferred.make_some()
             job.state, job.worker, job.shape, job.sent = _AHEAD, self.id, shape, expected
             ahead_s += expected
             held[job.id] = ahead[job.id] = job

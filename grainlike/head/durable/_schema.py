@@ -139,6 +139,7 @@ _MOVES = Conversion(
         "KeptCalls": _put(_readers={}),
         "JobsRevived": _put(by_copy=False),
         "HeadFunction": _put(gives=0),
+        "RequestClass": _put(deferred=None),
         "ValueTable": _put(
             stored={},
             moved={},

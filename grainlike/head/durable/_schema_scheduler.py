@@ -105,9 +105,9 @@ JobTree scheduler._job_tree.JobTree: orphans trees waiting
 Record scheduler._quarantine._Record: kind level strikes until why
 Quarantine scheduler._quarantine.Quarantine: _records _look_at
 DeepestFirst scheduler._records.DeepestFirst: _heap
-RequestClass scheduler._records.RequestClass: aged blocked_job blocked_since claim client could_since early entry id
-    in_order is_simple isolate kind may_be_ahead names near needs passed_since place priority queue request root shapes
-    timed visits warned wide_on
+RequestClass scheduler._records.RequestClass: aged blocked_job blocked_since claim client could_since deferred early
+    entry id in_order is_simple isolate kind may_be_ahead names near needs passed_since place priority queue request
+    root shapes timed visits warned wide_on
 HeadFunction scheduler._records.HeadFunction: backoff gives id losses on_timeout retries times
 HeadJob scheduler._records.HeadJob: age attempt cancelled cls fn id own rare sent shape state worker
 ExtraState scheduler._records.ExtraState: again_at cancelled_at committed data depth failures family losses parent

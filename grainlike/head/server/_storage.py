@@ -84,7 +84,9 @@ class NoStorage:
 
     def make_head(self, outcomes: OutcomeListener, alarm: Callable[[float], None], *, closed: bool) -> Head:
         """Return a new head."""
-        return Head(outcomes, closed=closed, alarm=alarm)
+        head = Head(outcomes, closed=closed, alarm=alarm)
+        head.state.scheduler.defer_records()
+        return head
 
     def open_endpoint(self, listen: str, access: Path | None, *, insecure: bool) -> AbstractContextManager[Endpoint]:
         """Return an endpoint of a new cluster, or of the one of `access`."""

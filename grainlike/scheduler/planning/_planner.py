@@ -367,6 +367,8 @@ class Planner:
     def _assign(self, cls: RequestClass, job: HeadJob, shape: Shape, workers: list[WorkerState], now: float) -> None:
         """Move a job from its queue to the first of these workers; the others hold slots for a gang."""
         cls.queue.popleft()
+        if not cls.queue and cls.deferred is not None:
+            cls.deferred.make_some()
         if cls.near:
             self.near.started(job)
         if self.reserving.by_worker:

@@ -129,8 +129,8 @@ class Rooms:
         return widest, f"its inputs are {bytes_text(size)}; {widest.name} has room for {bytes_text(free)} of them now"
 
     def able(self, job: HeadJob) -> list[WorkerState]:
-        """Return the workers that could run a job, and whose empty stores could hold its inputs. If the job's value found
-        no room somewhere, these are the workers where it may find some.
+        """Return the workers that could run a job, and whose empty stores could hold its inputs. If the job's value
+        found no room somewhere, these are the workers where it may find some.
         """
         untried = [] if job.tried is None else self._could_give(job, job.tried.size)
         return untried or [worker for worker in self._able(job) if self.could_hold(worker, job.inputs)]

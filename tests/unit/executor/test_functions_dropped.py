@@ -175,15 +175,15 @@ def test_a_function_whose_closure_was_rebound_lets_go_of_what_it_was():
 
 def test_a_sweep_walks_over_live_jobs_only_when_half_of_them_ended_or_as_many_came():
     functions = FunctionTable(lambda event: None)
-    assert not functions.sweep_is_due(0, 0)
+    assert not functions.sweep_is_due(range(0), 0)
     sent(functions, b"abc", (1, 0))
     functions.release((1, 0))
-    assert functions.sweep_is_due(0, 0)
+    assert functions.sweep_is_due(range(0), 0)
     functions.sweep({}, {number: Book(1 + number % 3) for number in range(1000)}, 1000)
-    assert not functions.sweep_is_due(1000, 1000)
-    assert not functions.sweep_is_due(501, 1999)
-    assert functions.sweep_is_due(500, 1000)
-    assert functions.sweep_is_due(1000, 2000)
+    assert not functions.sweep_is_due(range(1000), 1000)
+    assert not functions.sweep_is_due(range(501), 1999)
+    assert functions.sweep_is_due(range(500), 1000)
+    assert functions.sweep_is_due(range(1000), 2000)
 
 
 def test_a_program_sends_again_what_it_has_let_go_of():
