@@ -45,6 +45,9 @@ FAULTS := tests/integration/faults
 # Two halves, which wait most of their time.
 FAULTS_FIRST := $(wildcard $(FAULTS)/test_faults_[a-h]*.py)
 FAULTS_REST := $(filter-out $(FAULTS_FIRST),$(wildcard $(FAULTS)/test_*.py))
+# What goes with each half, so that all programs end at about the same time: two that wait now and then do not fill two cores.
+WITH_FIRST := tests/integration/acceptance
+WITH_REST := tests/chaos tests/testing
 # Hypothesis draws from the constants of all modules that are loaded: by itself, a machine of states is every day the same.
 ALONE := tests/machines/test_minds_machine.py
 
@@ -72,13 +75,13 @@ demo: $(VENV)/.demo  ## run the demonstration (ARGS="--help" for its options)
 
 test: check  ## check, then run the tests (ARGS="-k net" for some of them)
 ifeq ($(strip $(ARGS)),)
-	@echo "Running the tests: four programs side by side, some nine minutes on a quiet machine; one shows its progress here,"
+	@echo "Running the tests: four programs side by side, some twelve minutes on a quiet machine; one shows its progress here,"
 	@echo "the others in $(VENV)/integration.log, faults.log and others.log until they have ended."
 	@$(SIDE_BY_SIDE); \
-	beside integration $(BIN)/python -m pytest tests/integration --ignore $(FAULTS); \
-	beside others $(BIN)/python -m pytest $(addprefix --ignore ,tests/integration $(ALONE)); \
-	beside faults $(BIN)/python -m pytest $(FAULTS_REST); \
-	$(BIN)/python -m pytest $(FAULTS_FIRST) || failed=1; \
+	beside integration $(BIN)/python -m pytest tests/integration $(addprefix --ignore ,$(FAULTS) $(WITH_FIRST)); \
+	beside others $(BIN)/python -m pytest $(addprefix --ignore ,tests/integration $(WITH_REST) $(ALONE)); \
+	beside faults $(BIN)/python -m pytest $(FAULTS_REST) $(WITH_REST); \
+	$(BIN)/python -m pytest $(FAULTS_FIRST) $(WITH_FIRST) || failed=1; \
 	$(BIN)/python -m pytest $(ALONE) || failed=1; \
 	finish
 else
