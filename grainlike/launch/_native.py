@@ -10,7 +10,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import IO
 
 import anyio
@@ -19,7 +19,7 @@ from anyio.abc import Process
 from grainlike.dialects import BlockRequest, CommandResult, Dialect, NativeCommand, native_environment
 from grainlike.errors import LaunchError
 
-__all__ = ["NATIVE_S", "ask_each_whether_taken", "ask_whether_taken", "run_native"]
+__all__ = ["NATIVE_S", "ask_each_whether_taken", "ask_whether_taken", "run_native", "start_process"]
 
 NATIVE_S = 30.0
 """Seconds that a native command may take; `sbatch` gives up by itself after 10 s (Slurm's `MessageTimeout`)."""
@@ -57,15 +57,7 @@ async def run_native(
                 return CommandResult(_NOT_ALLOWED, "", f"{command.argv[0]}: {os.strerror(errno.EACCES)}")
             return CommandResult(_NOT_FOUND, "", f"{command.argv[0]}: command not found in {_path(environment)}")
         try:
-            with anyio.CancelScope(shield=True):  # asyncio leaves a process behind whose start is cancelled
-                process = await anyio.open_process(
-                    [*_UNDER_UMASK, *command.argv],
-                    stdin=stdin,
-                    stdout=stdout,
-                    stderr=stderr,
-                    env=dict(environment),
-                    start_new_session=True,
-                )
+            process = await start_process([*_UNDER_UMASK, *command.argv], environment, stdin, stdout, stderr)
         except OSError as error:
             return CommandResult(_NOT_ALLOWED, "", f"{command.argv[0]}: {error.strerror}")
         code = await _ended(process, timeout)
@@ -73,6 +65,26 @@ async def run_native(
     if code is None and not said.stderr:
         return CommandResult(None, said.stdout, f"{command.argv[0]} gave no answer within {timeout:g} s")
     return said
+
+
+async def start_process(
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    stdin: int | IO[bytes],
+    stdout: int | IO[bytes],
+    stderr: int | IO[bytes],
+) -> Process:
+    """Start a process in a session of its own. Cancellation waits until it has started, because asyncio leaves a
+    process behind if its start is cancelled.
+
+    Raises:
+        OSError: the program cannot be run, or no process can be made.
+    """
+    with anyio.CancelScope(shield=True):
+        return await anyio.open_process(
+            argv, stdin=stdin, stdout=stdout, stderr=stderr, env=dict(environment), start_new_session=True
+        )
+    raise AssertionError("nobody cancels this scope")
 
 
 async def _ended(process: Process, timeout: float) -> int | None:

@@ -15,6 +15,7 @@ import anyio
 from anyio.abc import Process, TaskGroup
 
 from grainlike.dialects import NativeCommand, SSHDialect
+from grainlike.launch._native import start_process
 
 __all__ = ["Tunnels"]
 
@@ -69,15 +70,9 @@ class _Tunnel:
         stood = False
         with tempfile.TemporaryFile(buffering=0) as stderr:
             try:
-                with anyio.CancelScope(shield=True):  # asyncio leaves a process behind whose start is cancelled
-                    process = await anyio.open_process(
-                        self.command.argv,
-                        stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE,
-                        stderr=stderr,
-                        env=dict(self.environment),
-                        start_new_session=True,
-                    )
+                process = await start_process(
+                    self.command.argv, self.environment, subprocess.PIPE, subprocess.PIPE, stderr
+                )
             except OSError as error:
                 self._fails(f"{self.command.argv[0]}: {error.strerror}")
                 return False

@@ -398,7 +398,7 @@ def test_jobs_take_every_step_of_the_table_and_no_other(monkeypatch):
                 taken.add((self.state, value))
             super().__setattr__(name, value)
 
-    monkeypatch.setattr("grainlike.scheduler._head.HeadJob", Watched)
+    monkeypatch.setattr("grainlike.scheduler._records.HeadJob", Watched)
     with_values = ValueCluster(Cores(1), Cores(1))
     with_values.function(1)
     value = with_values.call(Cores(1), 0.0, size=MB)
