@@ -104,11 +104,11 @@ class ProgramValues:
 
     def why_lost(self, value: int) -> str:
         """Return why a value is at no worker and can never be made again; empty where it is, or can be."""
-        return self._state.scheduler.values.why_lost(value)
+        return self._state.scheduler.why_lost(value)
 
     def why_few(self, value: int) -> str:
         """Return for which replicas of a value there is no room; empty where it has those that it is to have."""
-        return self._state.scheduler.values.why_few(value)
+        return self._state.scheduler.why_few(value)
 
     # --- from the head -----------------------------------------------------------------------------------------------
 

@@ -242,9 +242,8 @@ class HeadScheduler:
 
     def why_shut(self, worker: int) -> str:
         """Return why a worker gets no jobs, for now or for good; empty for one that does."""
-        worker_state = self.workers[worker]
-        ends = ["it is to end when its jobs have"] if worker_state.draining else []
-        return "; ".join([*worker_state.shut.values(), *ends])
+        ends = ["it is to end when its jobs have"] if self.workers[worker].draining else []
+        return "; ".join([*self.workers[worker].shut.values(), *ends])
 
     @property
     def start_limits(self) -> StartLimits:
@@ -270,10 +269,13 @@ class HeadScheduler:
         """Bytes of the largest value that the store of some worker could hold."""
         return self._state.transfers.rooms.largest()
 
-    @property
-    def values(self) -> Values:
-        """Values that stay at workers."""
-        return self._values
+    def why_lost(self, value: int) -> str:
+        """Return why a value has no replica and cannot be made again; an empty text if it has one, or can."""
+        return self._values.why_lost(value)
+
+    def why_few(self, value: int) -> str:
+        """Return why a value has fewer replicas than it should; an empty text if it has enough."""
+        return self._values.why_few(value)
 
     def pace(self, fn: int) -> float | None:
         """Return the mean seconds of a function whose jobs are known to be tiny and never to wait, else None."""
