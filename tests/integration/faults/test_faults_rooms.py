@@ -140,7 +140,7 @@ async def test_a_replica_waits_for_room_says_so_and_comes_when_there_is_some(sta
         kept = await made_at("n2", 1)
         replicating = asyncio.create_task(replicate(value_, 2))
         why = "its value is 800 KB; n2 has room for 400 KB of it now"
-        await until(lambda: bool(head_of(executor).state.scheduler.values.why_few(value_._node.reference.id)))
+        await until(lambda: bool(head_of(executor).state.scheduler.why_few(value_._node.reference.id)))
         assert str(await executor.explain(value_)).endswith(f"It has fewer replicas than it is to have: {why}.")
         del kept
         gc.collect()

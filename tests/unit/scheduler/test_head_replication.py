@@ -263,14 +263,14 @@ def test_a_worker_whose_store_could_never_hold_a_value_counts_as_none_and_that_i
     assert world.reached == [value]
     assert not world.under_way
     assert told_few(world) == [(value, "its value is 50 MB; n2 has room for 20 MB at most")]
-    assert world.head.values.why_few(value) == "its value is 50 MB; n2 has room for 20 MB at most"
+    assert world.head.why_few(value) == "its value is 50 MB; n2 has room for 20 MB at most"
     replicate(world, other, 0)
     for _ in range(3):
         world.later(100.0)
     assert world.reached == [value, other]
     assert not world.told(FetchReplicas)
     assert len(told_few(world)) == 1  # of its function
-    assert world.head.values.why_few(world.values(1, 5)[0]) == ""  # one is enough
+    assert world.head.why_few(world.values(1, 5)[0]) == ""  # one is enough
 
 
 def test_a_worker_with_a_larger_store_that_joins_gets_the_replica():
@@ -279,7 +279,7 @@ def test_a_worker_with_a_larger_store_that_joins_gets_the_replica():
     replicate(world, value, 2)
     world.join(Cores(1), store=80 * MB)
     assert list(world.under_way) == [(value, 3)]
-    assert world.head.values.why_few(value) == ""
+    assert world.head.why_few(value) == ""
     world.arrive_all()
     assert world.where(value) == [1, 3]
 
@@ -296,7 +296,7 @@ def test_a_replica_waits_until_there_is_room_for_it(how):
     assert world.reached == []
     assert len(world.told(FetchReplicas)) == before
     assert not told_few(world)
-    assert world.head.values.why_few(value) == "its value is 50 MB; n2 has room for 20 MB of it now"
+    assert world.head.why_few(value) == "its value is 50 MB; n2 has room for 20 MB of it now"
     if how == "dropped":
         world.release(filler)
     else:
@@ -304,7 +304,7 @@ def test_a_replica_waits_until_there_is_room_for_it(how):
     world.arrive_all()
     assert world.where(value) == [1, 2 if how == "dropped" else 3]
     assert world.reached == [value]
-    assert world.head.values.why_few(value) == ""
+    assert world.head.why_few(value) == ""
 
 
 def test_a_replica_for_which_there_is_no_room_takes_none_from_others():

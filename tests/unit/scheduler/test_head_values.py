@@ -394,14 +394,14 @@ def test_who_wants_a_value_that_cannot_be_made_again_hears_why(because):
     value = a_value(world, fn=2)
     if because == "lineage":
         world.tell(LineageDropped([value]))
-    assert world.head.values.why_lost(value) == ""  # it is there
+    assert world.head.why_lost(value) == ""  # it is there
     world.lose(1)
-    assert "n1" in world.head.values.why_lost(value)  # before anybody wants it
+    assert "n1" in world.head.why_lost(value)  # before anybody wants it
     world.tell(ValuesWanted([value]))
     ((lost, why),) = world.lost
     assert lost == value
     assert "n1" in why
-    assert world.head.values.why_lost(value) == why
+    assert world.head.why_lost(value) == why
     assert ("losses=0" if because == "losses" else "not kept") in why
 
 
@@ -519,7 +519,7 @@ def test_it_is_told_that_an_input_is_made_again():
     world = cluster()
     value = a_value(world)
     world.lose(1)
-    assert world.head.values.why_lost(value) == ""  # it can be made again
+    assert world.head.why_lost(value) == ""  # it can be made again
     reader = world.call(Cores(1), 1.0, value)
     found = world.head.explain(reader, world.now)
     assert str(found) == f"Job {reader} waits for 1 of its inputs, which is made again (job {value})."
