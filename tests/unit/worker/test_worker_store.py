@@ -24,9 +24,11 @@ from grainlike.payload import (
     replica_size,
     write_replica,
 )
+from grainlike.resources import Cores, offer_of
+from grainlike.scheduler import NodeScheduler
 from grainlike.scheduler.store import Replica
-from grainlike.wire import Code, Completed, Need
-from grainlike_worker.store import _replicas, _rooms
+from grainlike.wire import Code, Completed, Evicted, Message, Need, Stored
+from grainlike_worker.store import _relay, _replicas, _rooms
 from grainlike_worker.store._limits import StoreLimits
 from grainlike_worker.store._replicas import StoreFull, WorkerReplicas
 
@@ -441,3 +443,18 @@ async def test_whoever_asks_again_while_room_is_allocated_has_room_of_its_own(
         assert refused == ["nobody waits for it any more"]
         assert [one.exists() for one in rooms] == [False, True]
         assert room == rooms[1]
+
+
+async def test_an_overdraft_that_ends_is_reported_before_the_replica_whose_eviction_ended_it(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_relay, "TOLD_WITHIN_S", 0.0)
+    said: list[Message] = []
+    async with opened(places, memory=1, scratch=0) as store:
+        _relay.StoreRelay(store.replicas, said.append, NodeScheduler(offer_of(Cores(1), own_cores=[0])), {})
+        for value in range(2):
+            await store.give(value)
+        await until(lambda: said == [Stored(0, "", SIZE)])
+        store.replicas.spare([0], [1], is_spare=True)
+        assert said[1:] == [Stored(0, "", 0), Evicted([0], [1])]
+        store.replicas.drop([1], [1])

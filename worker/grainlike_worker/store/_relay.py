@@ -76,6 +76,7 @@ class StoreRelay:
 
     def _evicted(self, replica: Replica) -> None:
         value, attempt = replica
+        self._report()  # first: without the replica, the head would move another value for an overdraft that has ended
         self._say(Evicted([value], [attempt]))
 
     def _changed(self) -> None:
@@ -86,6 +87,9 @@ class StoreRelay:
     async def _tell(self) -> None:
         await anyio.sleep(TOLD_WITHIN_S)
         self._is_due = False
+        self._report()
+
+    def _report(self) -> None:
         stored = Stored(self._replicas.spilled, self._replicas.lost, self._replicas.over)
         if stored != self._told:
             self._told = stored
