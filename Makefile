@@ -75,7 +75,7 @@ demo: $(VENV)/.demo  ## run the demonstration (ARGS="--help" for its options)
 
 test: check  ## check, then run the tests (ARGS="-k net" for some of them)
 ifeq ($(strip $(ARGS)),)
-	@echo "Running the tests: four programs side by side, some twelve minutes on a quiet machine; one shows its progress here,"
+	@echo "Running the tests: four programs side by side, some sixteen minutes on two cores; one shows its progress here,"
 	@echo "the others in $(VENV)/integration.log, faults.log and others.log until they have ended."
 	@$(SIDE_BY_SIDE); \
 	beside integration $(BIN)/python -m pytest tests/integration $(addprefix --ignore ,$(FAULTS) $(WITH_FIRST)); \
