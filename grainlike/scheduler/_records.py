@@ -168,7 +168,7 @@ class HeadJob:
 
     @property
     def tried(self) -> RoomTries | None:
-        """Where it ran and its value found no room, if it did."""
+        """Workers where it ran and its value found no room; None without any."""
         return None if self.rare is None else self.rare.tried
 
     @property
@@ -248,7 +248,7 @@ class ExtraState:
         """Bytes of its arguments, if they are large."""
         self.data: JobInputs | None = None
         self.tried: RoomTries | None = None
-        """Where it ran and its value found no room, if it did."""
+        """Workers where it ran and its value found no room; None without any."""
 
 
 class ChildJobs:

@@ -23,7 +23,7 @@ TEST_LIMIT_S = int(LIMIT_S)
 """How long one test may take."""
 
 MOST_AGAIN = 2
-"""How often a test runs again that failed by the clock."""
+"""Most times that a test which failed by the clock runs again."""
 
 SUITE_LIMIT_S = 900
 """How long a suite may take: several times what it takes on two cores."""

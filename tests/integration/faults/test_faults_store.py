@@ -87,6 +87,15 @@ def on_disk(disk: Path) -> list[Path]:
     return [file for one in disk.iterdir() for file in one.glob("v*")]
 
 
+def damage(disk: Path) -> Path:
+    """Change a byte of the only file on the disk, and return its path."""
+    (file,) = on_disk(disk)
+    with file.open("r+b") as opened:
+        opened.seek(5000)
+        opened.write(b"x")
+    return file
+
+
 def spilled(executor: Executor) -> list[int]:
     return [worker.spilled for worker in executor.workers()]
 
@@ -295,10 +304,7 @@ async def test_a_damaged_file_on_the_disk_is_a_lost_replica_and_the_value_is_mad
         values = [(made @ Cores(1))(number) for number in range(2)]
         await wait(values[0])
         await wait(values[1])
-        (file,) = on_disk(disk)
-        with file.open("r+b") as opened:
-            opened.seek(5000)
-            opened.write(b"x")
+        damage(disk)
         assert await (total @ Cores(1))(*values) == COUNT
         assert [info(value_).recomputed for value_ in values] == [1, 0]
         assert executor.report().recomputed == 1
@@ -310,10 +316,7 @@ async def test_a_damaged_file_on_the_disk_that_the_program_finds_is_removed_and_
         values = [(made @ Cores(1))(number) for number in range(2)]
         await wait(values[0])
         await wait(values[1])
-        (file,) = on_disk(disk)
-        with file.open("r+b") as opened:
-            opened.seek(5000)
-            opened.write(b"x")
+        file = damage(disk)
         assert float((await values[0]).sum()) == 0
         assert info(values[0]).recomputed == 1
         await until(lambda: not file.exists() and SIZE < spilled(executor)[0] <= ROOM)  # that of the other value

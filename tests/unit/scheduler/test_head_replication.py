@@ -308,7 +308,7 @@ def test_a_replica_waits_until_there_is_room_for_it(how):
 
 
 def test_a_replica_for_which_there_is_no_room_takes_none_from_others():
-    """It is asked for when there is room, and not counted before."""
+    """The replica is asked for when there is room, and not counted before."""
     world = Stores(100, 60)
     (value,) = world.values(1, 50)
     world.values(2, 40)
