@@ -5,6 +5,7 @@ worker.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import astuple
 from functools import lru_cache
 from typing import Any, Literal, overload
 
@@ -150,7 +151,7 @@ async def _copy_to_url(nodes: Iterable[Node], url: str) -> None:
         writes[value] = (write @ least_request(node.request))(delayed_value(value), url, maker)
     copies = dict(zip(writes, await gather(writes.values()), strict=True))
     for value, node in makers.items():
-        reads[value] = (_copying(node.function.name)[1] @ least_request(node.request))(copies[value])
+        reads[value] = (_copying(node.function.name)[1] @ least_request(node.request))(astuple(copies[value]))
     await wait(reads.values())
     for value, read_ in reads.items():
         copy_made(value, _read_back(read_, url), copies[value].url)

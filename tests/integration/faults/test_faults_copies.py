@@ -132,6 +132,8 @@ async def test_the_copy_of_a_named_call_serves_later_programs_of_its_session(sta
             kept_ = program.placeholders()["kept"]
             assert await kept_ == bytearray(LARGE)
             assert len(lines(log)) == 1
+            (path,) = place.iterdir()
+            assert str(await program.explain(kept_)).endswith(f"A copy of it was written to {path.as_uri()}.")
             del kept_
             await program.forget("kept")
         await at_rest(head)
@@ -153,8 +155,11 @@ async def test_a_head_that_was_killed_still_knows_the_copy_of_a_named_call(start
             assert await listens(heads[1]) == address
             start_worker(address, name="n2")
             async with connect(address, session="s") as program:
-                assert await program.placeholders()["kept"] == bytearray(LARGE)
+                kept_ = program.placeholders()["kept"]
+                assert await kept_ == bytearray(LARGE)
                 assert len(lines(log)) == 1
+                (path,) = place.iterdir()
+                assert f"A copy of it was written to {path.as_uri()}." in str(await program.explain(kept_))
     finally:
         for head in heads:
             head.kill()
