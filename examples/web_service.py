@@ -3,7 +3,7 @@
 - One executor lives as long as the service: the lifespan opens it. For workers elsewhere, write
   `connect(wait=60, reconnect=True)` there instead.
 - A client that disconnects has its job cancelled, if it waits and if it runs.
-- `/walk` streams lines as a job makes them. A client that stops reading ends the job.
+- `/walk` streams lines as a job makes them. A client that leaves, or has not read for `STALL_S`, ends the job.
 
 Run it with `uvicorn web_service:app`. It takes `pip install fastapi uvicorn`.
 """
@@ -16,8 +16,12 @@ from typing import Annotated, Any
 import anyio
 from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.responses import StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
 
 from grainlike import Cores, Delayed, Executor, JobTimeoutError, delayed
+
+STALL_S = 30.0
+"""Seconds for which a response waits for a client that does not read."""
 
 
 @delayed
@@ -75,6 +79,24 @@ async def get_pi(request: Request, points: int = 100_000, jobs: int = 2) -> dict
         raise HTTPException(504, str(error)) from error
 
 
+class TimedStreamingResponse(StreamingResponse):
+    """A streaming response that is given up when one of its parts cannot be sent for `STALL_S`.
+
+    A client that reads no more, and has perhaps closed its side, is no disconnect for the server while bytes wait.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with anyio.CancelScope() as response:
+
+            async def send_in_time(message: Message) -> None:
+                with anyio.move_on_after(STALL_S) as limit:
+                    await send(message)
+                if limit.cancelled_caught:
+                    response.cancel()
+
+            await super().__call__(scope, receive, send_in_time)
+
+
 async def places(steps: int = 10, seed: int = 0, pause: float = 0) -> AsyncIterator[AsyncIterator[int]]:
     """Give a stream to a request, and end it when the response has ended, also by a client that leaves."""
     async with aclosing(aiter((walk @ Cores(1))(steps, seed, pause))) as reader:
@@ -87,7 +109,7 @@ async def get_walk(reader: Annotated[AsyncIterator[int], Depends(places)]) -> St
         async for place in reader:
             yield f"{place}\n"
 
-    return StreamingResponse(lines(), media_type="text/plain")
+    return TimedStreamingResponse(lines(), media_type="text/plain")
 
 
 @app.get("/state")

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 from limits import LIMIT_S
+from waiting import until
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -102,15 +103,16 @@ def loaded(name: str) -> ModuleType:
 
 
 @asynccontextmanager
-async def serving(app: Any) -> AsyncIterator[str]:
-    """Address of the service, run as `uvicorn web_service:app` does."""
+async def serving(app: Any) -> AsyncIterator[tuple[str, Any]]:
+    """Address of the service, and its server, run as `uvicorn web_service:app` does."""
     import uvicorn
 
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # connections inherit it, and fill up soon
         task = asyncio.create_task(server.serve(sockets=[listener]))
         try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}", server
         finally:
             server.should_exit = server.force_exit = True
             await task
@@ -132,7 +134,7 @@ async def test_the_service_answers_streams_and_cancels_for_clients_that_leave() 
     service = loaded("web_service")
     async with (
         asyncio.timeout(LIMIT_S),
-        serving(service.app) as address,
+        serving(service.app) as (address, _),
         httpx.AsyncClient(base_url=address, timeout=LIMIT_S) as client,
     ):
         estimate = (await client.get("/pi?points=20000")).json()["pi"]
@@ -154,3 +156,30 @@ async def test_the_service_answers_streams_and_cancels_for_clients_that_leave() 
         writer.transport.abort()
         assert await until_job(events, "job_ended", 5) == "cancelled"
         assert (await client.get("/state")).json() == {"succeeded": 3, "failed": 0, "cancelled": 2}
+
+
+@pytest.mark.asyncio
+async def test_the_service_ends_the_job_of_a_client_that_closes_its_side_and_does_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    need("fastapi", "httpx", "uvicorn")
+    import httpx
+
+    service = loaded("web_service")
+    monkeypatch.setattr(service, "STALL_S", 1.0)
+    async with asyncio.timeout(LIMIT_S), serving(service.app) as (address, server):
+        async with httpx.AsyncClient(base_url=address, timeout=LIMIT_S) as client:
+            await client.get("/state")
+        events = service.app.state.executor.events()
+        host, port = address.removeprefix("http://").split(":")
+        client_socket = socket.socket()
+        client_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # it fills up soon
+        client_socket.connect((host, int(port)))
+        reader, writer = await asyncio.open_connection(sock=client_socket)
+        writer.write(b"GET /walk?steps=1000000000 HTTP/1.1\r\nHost: service\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        writer.transport.pause_reading()
+        await until(lambda: any(one.flow.write_paused for one in server.server_state.connections))
+        writer.write_eof()  # while bytes wait, the server takes no notice of it
+        assert await until_job(events, "job_ended", 1) == "cancelled"
+        writer.transport.abort()
