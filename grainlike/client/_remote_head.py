@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -375,7 +375,8 @@ class RemoteHead:
     async def _know_copy(self, value: object) -> None:
         """Get the URL of the copy of a value, which an earlier program of the session may have asked for."""
         if type(value) is RemoteValue and value.fetcher is self._values.fetcher and not value.copy:
-            value.copy = (await self.client.ask(AskCopy(0, value.id), CopyIs)).url
+            with suppress(RefusedQueryError, HeadLostError):
+                value.copy = (await self.client.ask(AskCopy(0, value.id), CopyIs)).url
 
     async def _explain_job(self, number: int) -> Explanation | None:
         """Return the head's explanation of a job; None for a job that has ended, or never existed."""

@@ -178,7 +178,9 @@ async def test_the_service_ends_the_job_of_a_client_that_closes_its_side_and_doe
         reader, writer = await asyncio.open_connection(sock=client_socket)
         writer.write(b"GET /walk?steps=1000000000 HTTP/1.1\r\nHost: service\r\n\r\n")
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
-        writer.transport.pause_reading()
+        transport = writer.transport
+        assert isinstance(transport, asyncio.Transport)
+        transport.pause_reading()
         await until(lambda: any(one.flow.write_paused for one in server.server_state.connections))
         writer.write_eof()  # while bytes wait, the server takes no notice of it
         assert await until_job(events, "job_ended", 1) == "cancelled"
