@@ -49,7 +49,7 @@ FAULTS_REST := $(filter-out $(FAULTS_FIRST),$(wildcard $(FAULTS)/test_*.py))
 WITH_FIRST := tests/integration/acceptance
 WITH_REST := tests/chaos tests/testing
 # Hypothesis draws from the constants of all modules that are loaded: by itself, a machine of states is every day the same.
-ALONE := tests/machines/test_minds_machine.py
+ALONE := tests/machines/test_schedulers_machine.py
 
 # Programs side by side, each its tests one at a time: they watch what they leave behind. `beside NAME WORDS` begins one, which
 # writes to NAME.log, and `finish` waits for them and shows what they wrote.

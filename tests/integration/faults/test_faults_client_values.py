@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from far import books, far_workers, far_workers_of_client, head_of, replicas
+from far import far_workers, far_workers_of_client, head_of, records, replicas
 from heads import head_process, listens
 from limits import LIMIT_S
 from waiting import until
@@ -60,7 +60,7 @@ def values_of(client: Executor) -> _remote_values.RemoteValues:
 
 async def gone(head: Executor) -> None:
     """Wait until a head and its workers have no value any more."""
-    await until(lambda: not books(head))
+    await until(lambda: not records(head))
     await until(lambda: not replicas(head))
     state = head_of(head).state
     assert not state.owners._owners
@@ -173,8 +173,8 @@ async def test_what_another_program_owns_is_unknown(monkeypatch):
                 await refused_
             assert set(lost.values()) == {"the head knows no such value of this program"}
             assert "make" not in str(told.value)
-            assert mine in books(head)
-        await until(lambda: mine not in books(head))
+            assert mine in records(head)
+        await until(lambda: mine not in records(head))
         assert values_of(client).where(theirs) == info(a_).where != ()
         assert len(await a_) == LARGE
 
