@@ -24,7 +24,7 @@ from grainlike.client._remote_values import RemoteValues
 from grainlike.engine import Engine, Fetcher, explain_unsubmitted, maker_again, retrieved_elsewhere
 from grainlike.errors import GrainlikeError, HeadLostError, SessionError
 from grainlike.eventloop import Changes
-from grainlike.graph import Delayed, Node
+from grainlike.graph import Delayed, Node, RemoteValue
 from grainlike.joblogging import JobLogging
 from grainlike.jobs import (
     Event,
@@ -44,11 +44,13 @@ from grainlike.scheduler import Explanation
 from grainlike.system import import_paths
 from grainlike.wire import (
     LOST_S,
+    AskCopy,
     AskHead,
     AskHistory,
     AskJob,
     AskWorkers,
     ClientRecords,
+    CopyIs,
     FleetIs,
     Forget,
     Frame,
@@ -364,10 +366,16 @@ class RemoteHead:
             # A call without a number waits for other calls. Those of an earlier program are not known here.
             if found is None:
                 return Explanation(0, "inputs", 0, request, words=_WAITS)
+            await self._know_copy(node.reference)
             again = await self._explain_job(maker_again(node, self._values.fetcher))
             return found if again is None else replaced(found, kept=str(again))
         # Without an answer the job has ended meanwhile, and its outcome is on the way here.
         return await self._explain_job(number) or Explanation(number, node.state.label, 0, request)
+
+    async def _know_copy(self, value: object) -> None:
+        """Get the URL of the copy of a value, which an earlier program of the session may have asked for."""
+        if type(value) is RemoteValue and value.fetcher is self._values.fetcher and not value.copy:
+            value.copy = (await self.client.ask(AskCopy(0, value.id), CopyIs)).url
 
     async def _explain_job(self, number: int) -> Explanation | None:
         """Return the head's explanation of a job; None for a job that has ended, or never existed."""

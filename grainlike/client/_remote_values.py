@@ -97,6 +97,8 @@ class RemoteValues:
         self._link = link
         self._counters = counters
         self._jobs: dict[int, Job] = {}
+        self._internal: set[int] = set()
+        """Values of internal jobs."""
         self._workers: dict[int, Sequence[str]] = {}
         """Workers that have each value, by the head's last message."""
         self._lost: dict[int, str] = {}
@@ -117,9 +119,11 @@ class RemoteValues:
 
     # --- from the fetcher --------------------------------------------------------------------------------------------
 
-    def stayed(self, job: Job) -> None:
+    def stayed(self, job: Job, *, internal: bool) -> None:
         """Record that the value of a job stays at its worker."""
         self._jobs[job.id] = job
+        if internal:
+            self._internal.add(job.id)
         self._workers[job.id] = (job.worker or "",)
 
     def want(self, values: Sequence[int]) -> None:
@@ -140,6 +144,7 @@ class RemoteValues:
         """Give up the program's references to these values."""
         for value in values:
             self._jobs.pop(value, None)
+            self._internal.discard(value)
             self._workers.pop(value, None)
             self._lost.pop(value, None)
         for part in split_by_count(list(values)):
@@ -331,5 +336,6 @@ class RemoteValues:
         for value, recomputed, attempt in zip(told.values, told.recomputed, told.attempts, strict=False):
             job = self._jobs.get(value)
             if job is not None and job.placement is not None:
-                self._counters.recomputed += max(0, recomputed - job.recomputed)
+                if value not in self._internal:
+                    self._counters.recomputed += max(0, recomputed - job.recomputed)
                 job.placement.recomputed, job.placement.attempt = recomputed, attempt
