@@ -273,9 +273,9 @@ class HeadScheduler:
         """Return why a value has no replica and cannot be made again; an empty text if it has one, or can."""
         return self._values.why_lost(value)
 
-    def why_few(self, value: int) -> str:
+    def why_few(self, value: int, failure: str = "") -> str:
         """Return why a value has fewer replicas than it should; an empty text if it has enough."""
-        return self._values.why_few(value)
+        return self._values.why_few(value, failure)
 
     def pace(self, fn: int) -> float | None:
         """Return the mean seconds of a function whose jobs are known to be tiny and never to wait, else None."""
