@@ -368,6 +368,7 @@ class RemoteHead:
                 return Explanation(0, "inputs", 0, request, words=_WAITS)
             await self._know_copy(node.reference)
             again = await self._explain_job(maker_again(node, self._values.fetcher))
+            await self._ask_few(node)
             return found if again is None else replaced(found, kept=str(again))
         # Without an answer the job has ended meanwhile, and its outcome is on the way here.
         return await self._explain_job(number) or Explanation(number, node.state.label, 0, request)
@@ -377,6 +378,14 @@ class RemoteHead:
         if type(value) is RemoteValue and value.fetcher is self._values.fetcher and not value.copy:
             with suppress(RefusedQueryError, HeadLostError):
                 value.copy = (await self.client.ask(AskCopy(0, value.id), CopyIs)).url
+
+    async def _ask_few(self, node: Node) -> None:
+        """Ask the head why the value of a node has fewer replicas than it is to have."""
+        value = node.reference
+        if isinstance(value, RemoteValue) and value.fetcher is self._values.fetcher:
+            with suppress(RefusedQueryError, HeadLostError):
+                found = await self.client.ask(AskHistory(0, 1, job=value.id), HistoryIs)
+                self._values.few = {value.id: found.few}
 
     async def _explain_job(self, number: int) -> Explanation | None:
         """Return the head's explanation of a job; None for a job that has ended, or never existed."""

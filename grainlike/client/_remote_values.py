@@ -103,6 +103,8 @@ class RemoteValues:
         """Workers that have each value, by the head's last message."""
         self._lost: dict[int, str] = {}
         """Why values are lost for good, by the head's messages."""
+        self.few: dict[int, str] = {}
+        """Why the value of the last explanation has fewer replicas than it is to have, by its number."""
         self._wanted: set[int] = set()
         self._coming: dict[int, _Arrival] = {}
         self.first = 0
@@ -207,9 +209,9 @@ class RemoteValues:
         """Return why a value can never be made again, if the head has told; it tells only those that needed it."""
         return self._lost.get(value, "")
 
-    def why_few(self, value: int) -> str:  # noqa: ARG002 - as where the head is in this process
-        """Return an empty text: the head warns of replicas for which there is no room."""
-        return ""
+    def why_few(self, value: int) -> str:
+        """Return why a value has fewer replicas than it is to have, if the head's last answer was about this value."""
+        return self.few.get(value, "")
 
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted, by the head's last message."""

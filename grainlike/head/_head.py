@@ -588,7 +588,7 @@ class Head:
         self.state.functions.release((owner, 0), digests)
         self._acting.drop_functions(self._now())
 
-    # --- what the mind says ------------------------------------------------------------------------------------------
+    # --- what the scheduler says -------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         """Pass the moment of the last alarm to the scheduler."""

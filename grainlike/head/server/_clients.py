@@ -527,7 +527,7 @@ class ClientRegistry:
             case AskReport():
                 return ReportIs(ask, self._head.totals(), self._head.view.unended)
             case AskHistory():
-                return self._head.history.page(question)
+                return replace(self._head.history.page(question), few=self._head.program_values.why_few(question.job))
             case AskQueue():
                 return queue_is(question, self._head.state, self._head.view, self._programs())
             case AskMetrics():

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from far import books, far_workers, far_workers_of_client, head_of, lose
+from far import far_workers, far_workers_of_client, head_of, lose, records
 from heads import head_process, listens
 from limits import LIMIT_S
 from test_faults_values import LARGE, at_rest, lines, make, size_of
@@ -78,7 +78,7 @@ async def test_a_copy_that_is_gone_or_damaged_is_no_copy(start_worker, tmp_path,
         assert (len(lines(log)), executor.report().recomputed) == (2, 1)
         with pytest.raises(ValueLostError, match="its copy could not be read, and its function may not run again"):
             await b_
-        assert [value.durable for value in books(executor).values()] == [None, None]
+        assert [value.durable for value in records(executor).values()] == [None, None]
 
 
 async def test_a_second_copy_takes_the_place_of_the_first_in_what_is_read(start_worker, place):

@@ -6,7 +6,7 @@ import gc
 
 import numpy as np
 import pytest
-from far import books, far_workers, far_workers_of_client, head_of, lose
+from far import far_workers, far_workers_of_client, head_of, lose, records
 from test_faults_values import LARGE, make, size_of
 from waiting import until
 
@@ -44,7 +44,7 @@ def ended(totals: Totals) -> tuple[int, int, int]:
 
 def kept(executor: Executor) -> int:
     """Return how many values are at workers."""
-    return sum(bool(value.replicas) for value in books(executor).values())
+    return sum(bool(value.replicas) for value in records(executor).values())
 
 
 async def test_what_a_job_needs_of_a_large_value_is_made_there(far, start_worker):

@@ -27,7 +27,7 @@ def _few(monkeypatch):
 
 
 class Book:
-    """A job of the mind: all that is asked of it is its function."""
+    """A job of the scheduler: all that is asked of it is its function."""
 
     def __init__(self, fn):
         self.fn = HeadFunction(FunctionDefined(fn))
