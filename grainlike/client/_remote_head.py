@@ -44,13 +44,11 @@ from grainlike.scheduler import Explanation
 from grainlike.system import import_paths
 from grainlike.wire import (
     LOST_S,
-    AskCopy,
     AskHead,
     AskHistory,
     AskJob,
     AskWorkers,
     ClientRecords,
-    CopyIs,
     FleetIs,
     Forget,
     Frame,
@@ -366,26 +364,21 @@ class RemoteHead:
             # A call without a number waits for other calls. Those of an earlier program are not known here.
             if found is None:
                 return Explanation(0, "inputs", 0, request, words=_WAITS)
-            await self._know_copy(node.reference)
             again = await self._explain_job(maker_again(node, self._values.fetcher))
-            await self._ask_few(node)
+            await self._ask_about(node.reference)
             return found if again is None else replaced(found, kept=str(again))
         # Without an answer the job has ended meanwhile, and its outcome is on the way here.
         return await self._explain_job(number) or Explanation(number, node.state.label, 0, request)
 
-    async def _know_copy(self, value: object) -> None:
-        """Get the URL of the copy of a value, which an earlier program of the session may have asked for."""
-        if type(value) is RemoteValue and value.fetcher is self._values.fetcher and not value.copy:
-            with suppress(RefusedQueryError, HeadLostError):
-                value.copy = (await self.client.ask(AskCopy(0, value.id), CopyIs)).url
-
-    async def _ask_few(self, node: Node) -> None:
-        """Ask the head why the value of a node has fewer replicas than it is to have."""
-        value = node.reference
+    async def _ask_about(self, value: object) -> None:
+        """Ask the head why a value has fewer replicas than it is to have, and where its durable copy is: an earlier
+        program of the session may have asked for that.
+        """
         if isinstance(value, RemoteValue) and value.fetcher is self._values.fetcher:
             with suppress(RefusedQueryError, HeadLostError):
                 found = await self.client.ask(AskHistory(0, 1, job=value.id), HistoryIs)
                 self._values.few = {value.id: found.few}
+                value.copy = value.copy or found.copy
 
     async def _explain_job(self, number: int) -> Explanation | None:
         """Return the head's explanation of a job; None for a job that has ended, or never existed."""

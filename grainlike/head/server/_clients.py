@@ -36,7 +36,6 @@ from grainlike.wire import (
     MOST_ROWS,
     AskBlockFile,
     AskCancel,
-    AskCopy,
     AskDepart,
     AskDown,
     AskEndBlock,
@@ -63,7 +62,6 @@ from grainlike.wire import (
     Beat,
     Buffer,
     ClientRecords,
-    CopyIs,
     Credit,
     Done,
     DurableCopy,
@@ -113,7 +111,6 @@ _Short = (
     | AskWorkers
     | AskJobs
     | AskJob
-    | AskCopy
     | AskCancel
     | AskDepart
     | AskStop
@@ -514,8 +511,6 @@ class ClientRegistry:
                     return self._no_job(ask, question.job)
                 found = replace(found, pools=self.pools.explain(question.job))
                 return job_is(ask, self._head.view.name_of(question.job), found)
-            case AskCopy():
-                return CopyIs(ask, self._head.state.kept.copy_url(question.value))
             case AskCancel():
                 return Done(ask) if self._cancel(question.job) else self._no_job(ask, question.job)
             case AskDepart():
@@ -527,7 +522,9 @@ class ClientRegistry:
             case AskReport():
                 return ReportIs(ask, self._head.totals(), self._head.view.unended)
             case AskHistory():
-                return replace(self._head.history.page(question), few=self._head.program_values.why_few(question.job))
+                few = self._head.program_values.why_few(question.job)
+                copy = self._head.state.kept.copy_url(question.job)
+                return replace(self._head.history.page(question), few=few, copy=copy)
             case AskQueue():
                 return queue_is(question, self._head.state, self._head.view, self._programs())
             case AskMetrics():
