@@ -19,6 +19,7 @@ __all__ = [
     "fails_once",
     "half",
     "item",
+    "make",
     "needs",
     "slots",
     "square",
@@ -126,3 +127,8 @@ def fails_once(array: Any, marks: str) -> float:
         return float(array[0])
     marker.touch()
     raise ValueError("once")
+
+
+@delayed
+def make(number: int) -> bytes:
+    return bytes([number]) * 300_000
