@@ -15,6 +15,7 @@ used, so that `import grainlike` stays light::
     print(run(main, local=Cores(2)))
 """
 
+import os
 import sys
 from importlib import import_module
 from types import ModuleType
@@ -218,7 +219,8 @@ class _GraphRoom(_Room):
 
 
 class _FrontDoor(_Room):
-    """This package; it makes the graph room callable as soon as the import system binds it here.
+    """This package; it makes the graph room callable as soon as the import system binds it here, and has it remember
+    where calls are made in Python's development mode.
 
     `graph` is a public function and the name of the room that defines it. Binding the function instead of
     the room would break `import grainlike.graph as room`, and the room is bound again by every first import
@@ -228,6 +230,8 @@ class _FrontDoor(_Room):
     def __setattr__(self, name: str, value: object) -> None:
         if name == "graph" and type(value) is ModuleType:
             value.__class__ = _GraphRoom
+            if sys.flags.dev_mode or os.environ.get("PYTHONASYNCIODEBUG"):
+                value.remember_origins()
         super().__setattr__(name, value)
 
 
@@ -238,8 +242,6 @@ def __getattr__(name: str) -> object:
     room = _LAZY.get(name)
     if room is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # The executor is what resolves placeholders: whoever holds one needs it loaded, and it registers itself.
-    import_module(_EXECUTOR)
     module = import_module(room)
     value: object = module if name == "graph" else getattr(module, name)
     setattr(sys.modules[__name__], name, value)

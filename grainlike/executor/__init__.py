@@ -6,15 +6,13 @@ running task uses (`_current`), how the embedded worker is connected (`_embedded
 (`_progress`). The graph is run by `engine`, the jobs by `head` or a backend.
 """
 
-import os
-import sys
 from typing import TYPE_CHECKING
 
 from grainlike._later import later
 from grainlike.executor._current import find, find_for
 from grainlike.executor._executor import Executor
 from grainlike.executor._run import run
-from grainlike.graph import register, remember_origins
+from grainlike.graph import register
 
 if TYPE_CHECKING:
     from grainlike.executor._blocking import result
@@ -48,5 +46,3 @@ if not TYPE_CHECKING:  # else any name would be there
     )
 
 register(find_for)
-if sys.flags.dev_mode or os.environ.get("PYTHONASYNCIODEBUG"):
-    remember_origins()

@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import psutil
 import pytest
+import sharing
 from limits import LIMIT_S
 from waiting import until, until_files
 
@@ -36,11 +37,21 @@ async def square_async(x: int) -> int:
     return x * x
 
 
+anyio_backend, no_leaks = sharing.anyio_backend, sharing.no_leaks
+
+
+@pytest.fixture(scope="module")
+async def shared(anyio_backend: object) -> AsyncIterator[Executor]:
+    async with Executor(local=Cores([0, 1])) as executor:
+        yield executor
+
+
 @pytest.fixture
-async def executor(anyio_backend: Any) -> AsyncIterator[Executor]:
+async def executor(shared: Executor) -> AsyncIterator[Executor]:
+    """An executor with two cores for all tests of this file; each leaves it idle."""
     with anyio.fail_after(2 * LIMIT_S):
-        async with Executor(local=Cores([0, 1])) as executor:
-            yield executor
+        yield shared
+        await until(lambda: not shared._engine._wanted)  # an engine tells nobody that it is idle
 
 
 class Source:

@@ -1,15 +1,13 @@
 """Chains of quick calls travel together, and nobody can tell but by the clock."""
 
-import contextvars
-import os
 from collections.abc import AsyncIterator
 
 import numpy as np
 import pytest
 import pytest_asyncio
+from chain_calls import allow, append_to, die_if, divide, divide_later, double, job_and_cores, plus_one, plus_one_later
 
 from grainlike import (
-    GVAR,
     Cores,
     Executor,
     JobCancelledError,
@@ -26,52 +24,6 @@ from grainlike.head._head import Head
 from grainlike.scheduler import HeadScheduler, JobsSubmitted
 
 pytestmark = pytest.mark.asyncio
-
-MARK: contextvars.ContextVar[int] = contextvars.ContextVar("mark", default=0)
-
-
-def plus_one(x: int) -> int:
-    return x + 1
-
-
-async def plus_one_later(x: int) -> int:
-    return x + 1
-
-
-def job_and_cores(
-    seen: list[tuple[int, int, tuple[int, ...]]], note: int = 0
-) -> list[tuple[int, int, tuple[int, ...]]]:
-    assert GVAR.job is not None
-    mark = MARK.get()
-    MARK.set(mark + 1)
-    return [*seen, (GVAR.job.id, mark, GVAR.res.cores)]
-
-
-def divide(x: int, by: int) -> int:
-    return x // by
-
-
-def die_if(x: int, when: int) -> int:
-    if x == when:
-        os._exit(7)
-    return x + 1
-
-
-def append_to(values: list[int], x: int) -> list[int]:
-    values.append(x)
-    return values
-
-
-def double(a: np.ndarray) -> np.ndarray:
-    a *= 2
-    return a
-
-
-def allow(seconds: float) -> None:
-    """Let the chains of this runner take so long before they give back what they have not begun."""
-    from grainlike_worker.runner.common import _chain
-
-    _chain.LONG_S = seconds
 
 
 @pytest_asyncio.fixture
@@ -287,10 +239,6 @@ async def test_a_value_inside_a_container_is_there_before_the_container_is_made(
     total = delayed(sum) @ Cores(1)
     assert await total([total([1, 2]), 3]) == 6
     assert jobs == [1, 1]
-
-
-async def divide_later(x: int, by: int) -> int:
-    return x // by
 
 
 @pytest.mark.parametrize("function", [divide, divide_later])

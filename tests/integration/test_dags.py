@@ -19,10 +19,10 @@ from typing import Any
 
 import anyio
 import pytest
+from dag_calls import avalue, fail, fail_then_hold, hold, meet, one_more, stay_then_tell, value
 from limits import LIMIT_S
 
 from grainlike import (
-    GVAR,
     Callbacks,
     Cores,
     Dag,
@@ -64,33 +64,6 @@ def fifo():
         path = Path(folder, "fifo")
         os.mkfifo(path)
         yield str(path)
-
-
-def value(x: Any = None, *_: Any) -> Any:
-    return x
-
-
-async def avalue(x: Any = None, *_: Any) -> Any:
-    return x
-
-
-def fail(*_: Any) -> None:
-    raise ValueError("broken on purpose")
-
-
-def one_more(a: int, b: int) -> int:
-    return max(a, b) + 1
-
-
-def meet(path: str, how: str, x: Any) -> Any:
-    with open(path, how):  # noqa: PTH123
-        return x
-
-
-def hold(path: str) -> None:
-    """Say that it runs, then stay."""
-    with open(path, "w"):  # noqa: PTH123
-        signal.pause()
 
 
 def diamond(**requests: Any) -> Dag:
@@ -433,14 +406,6 @@ async def test_r7_callbacks_come_once_for_each_job_in_order(tmp_path, monkeypatc
     assert of(heard, "here") == [("start",), ("complete", 1)]
 
 
-def fail_then_hold(mark: Path, fifo: str) -> None:
-    if mark.exists():
-        with open(fifo, "w"):  # noqa: PTH123
-            signal.pause()
-    mark.touch()
-    raise OSError("the first time it fails")
-
-
 async def test_r5_slots_are_released_after_success_failure_timeout_and_cancellation(fifo, tmp_path):
     heard: list[tuple[Any, ...]] = []
     dag = Dag()
@@ -497,13 +462,6 @@ async def test_a_slow_callback_does_not_outlast_the_runs_timeout(monkeypatch):
         with anyio.fail_after(LIMIT_S):
             report = await dag.run(timeout=2 * LIMIT_S, callbacks=Callbacks(on_complete=too_slow))
     assert [job.status for job in report.values()] == ["succeeded", "timed_out"]
-
-
-def stay_then_tell() -> str:
-    assert GVAR.job is not None
-    if GVAR.job.attempt == 1:
-        signal.pause()
-    return "again"
 
 
 async def test_r5_slots_of_a_lost_worker_are_no_longer_held(tmp_path, monkeypatch):

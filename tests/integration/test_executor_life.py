@@ -40,6 +40,9 @@ from grainlike.net import Link
 
 pytestmark = pytest.mark.anyio
 
+on_one_loop = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+"""For what is the same on both loops, and takes long: graphs of very many nodes, and what happens in a worker."""
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -408,13 +411,14 @@ async def test_g11_10_000_nested_groups_do_not_deadlock():
         assert await group(10_000) == 10_002
 
 
-async def test_g11_10_000_groups_side_by_side_share_few_cores():
+@pytest.mark.parametrize(("anyio_backend", "many"), [("asyncio", 10_000), ("trio", 2_000)], indirect=["anyio_backend"])
+async def test_g11_10_000_groups_side_by_side_share_few_cores(many):
     @delayed
     async def group(i):
         return await (double @ Cores(1))(i)
 
     async with Executor(local=Cores(2)):
-        assert sum(await gather(group(i) for i in range(10_000))) == 2 * sum(range(10_000))
+        assert sum(await gather(group(i) for i in range(many))) == 2 * sum(range(many))
 
 
 async def test_cancelling_2_000_nested_groups():
@@ -435,6 +439,7 @@ async def test_cancelling_2_000_nested_groups():
             await r_
 
 
+@on_one_loop
 async def test_a_tree_of_100_000_calls():
     @delayed
     async def add(a, b):
@@ -448,6 +453,7 @@ async def test_a_tree_of_100_000_calls():
         assert await level[0] == 50_000
 
 
+@on_one_loop
 async def test_g13_a_chain_of_100_000_operators():
     async with Executor(local=Cores(1)):
         s_ = (double @ Cores(1))(0)
@@ -456,6 +462,7 @@ async def test_g13_a_chain_of_100_000_operators():
         assert await s_ == 100_000
 
 
+@on_one_loop
 async def test_a_failure_and_a_cancellation_go_through_100_000_operators():
     async with Executor(local=Cores(1)):
         bad_ = double(0) / 0
@@ -505,6 +512,7 @@ async def test_waiting_for_workers_ends_with_the_executor():
     assert "not open any more" in errors[0]
 
 
+@on_one_loop
 async def test_a_worker_learns_where_a_program_imports_from_however_long_that_is(state, monkeypatch, tmp_path):
     (tmp_path / "homemade.py").write_text("def answer():\n    return 42\n")
     for i in range(200):
@@ -520,6 +528,7 @@ async def test_a_worker_learns_where_a_program_imports_from_however_long_that_is
     assert await anyio.to_thread.run_sync(worker.wait, LIMIT_S) == 0
 
 
+@on_one_loop
 async def test_a_frozen_runner_does_not_stop_the_daemons_heart(state, monkeypatch):
     monkeypatch.setattr("grainlike.head.server._accept.HEARTBEAT_S", 0.05)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -28,10 +27,10 @@ from pathlib import Path
 import psutil
 import pytest
 from limits import LIMIT_S
+from pool_calls import add, divide, hold, later, slots, square, wait_for
 from waiting import until_blocking, until_files_blocking
 
 from grainlike import (
-    GVAR,
     Cores,
     GraphError,
     JobCancelledError,
@@ -72,26 +71,6 @@ def make(request: pytest.FixtureRequest) -> Make:
 def pool(no_leaks: None, request: pytest.FixtureRequest) -> Iterator[Executor]:
     with request.param() as pool:
         yield pool
-
-
-def square(x: int) -> int:
-    return x * x
-
-
-def add(x: int, y: int, *, more: int = 0) -> int:
-    return x + y + more
-
-
-def divide(x: int, y: int) -> float:
-    return x / y
-
-
-def wait_for(path: Path) -> str:
-    """Say that it runs, and go on when somebody lets it."""
-    path.with_suffix(".begun").touch()
-    with path.open("rb", buffering=0) as way:
-        way.read(1)
-    return path.name
 
 
 class Way:
@@ -185,11 +164,6 @@ def test_map_reads_its_source_at_once_and_raises_what_a_call_raises(pool: Execut
     with pytest.raises(ZeroDivisionError):
         next(values)
     assert list(values) == []
-
-
-def hold(path: str) -> None:
-    with open(path, "w"):  # noqa: PTH123
-        signal.pause()
 
 
 def test_calls_that_run_can_be_abandoned(tmp_path: Path) -> None:
@@ -346,15 +320,6 @@ def _children() -> set[psutil.Process]:
 
 
 # --- ours alone ------------------------------------------------------------------------------------------------------
-
-
-def slots() -> tuple[tuple[int, ...], int]:
-    return GVAR.res.cores, GVAR.res.memory
-
-
-async def later(x: int) -> int:
-    await asyncio.sleep(0)
-    return x + 1
 
 
 def test_calls_run_in_the_slots_that_they_ask_for() -> None:

@@ -11,78 +11,30 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 from pickle import PicklingError
 
 import pytest
 from limits import LIMIT_S
+from pool_option_calls import (
+    Plain,
+    fail,
+    initialize,
+    interrupt,
+    leave,
+    make_plain,
+    note_and_die,
+    note_and_fail,
+    pid_of,
+    pid_of_coroutine,
+    pid_when_open,
+    status,
+    status_async,
+    variable,
+)
 
 from grainlike import Cores, ProcessBackend, Retry, ThreadBackend, WorkerLostError
 from grainlike.adapters import GrainlikePool
-
-STATUS: list[object] = []
-variable: ContextVar[str] = ContextVar("variable", default="none")
-
-
-class Plain:
-    """Weakly referable."""
-
-    def method(self) -> None:
-        """Do nothing."""
-
-
-def make_plain() -> Plain:
-    return Plain()
-
-
-def initialize(value: object) -> None:
-    STATUS.append(value)
-
-
-def status() -> tuple[list[object], int]:
-    return STATUS, os.getpid()
-
-
-async def status_async() -> list[object]:
-    return STATUS
-
-
-def pid_of(_: object) -> int:
-    return os.getpid()
-
-
-def pid_when_open(pipe: Path) -> int:
-    pipe.open().close()  # until somebody opens its other end
-    return os.getpid()
-
-
-async def pid_of_coroutine() -> int:
-    return os.getpid()
-
-
-def fail(*_: object) -> None:
-    raise ValueError("broken on purpose")
-
-
-def note_and_die(path: Path) -> None:
-    with path.open("a") as file:
-        file.write("x")
-    os._exit(1)
-
-
-def note_and_fail(path: Path) -> None:
-    with path.open("a") as file:
-        file.write("x")
-    raise ValueError("broken on purpose")
-
-
-def interrupt() -> None:
-    raise KeyboardInterrupt("pressed")
-
-
-def leave() -> None:
-    raise SystemExit(3)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+from plain_calls import half
 
 from grainlike import (
     Cores,
@@ -23,13 +24,6 @@ from grainlike import (
 )
 
 pytestmark = pytest.mark.anyio
-
-
-@delayed
-def half(x: int) -> float:
-    if x < 0:
-        raise ValueError(f"{x} is negative")
-    return x / 2
 
 
 @delayed

@@ -1,31 +1,18 @@
 """What became of each job: asked of an executor, of a head elsewhere, and by the command line."""
 
 import json
-import os
 import re
-import signal
 from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 from limits import LIMIT_S
+from plain_calls import double, triple, unsteady
 
 from grainlike import Cores, Executor, ThreadBackend, UnsatisfiableError, cancel, connect, delayed, gather, info, start
 
 TLS = "tcp://127.0.0.1:0"
-
-
-@delayed
-def double(x):
-    if x == 7:
-        raise ValueError(f"{x} is unlucky\nand more")
-    return 2 * x
-
-
-@delayed
-def triple(x):
-    return 3 * x
 
 
 @pytest.fixture(autouse=True)
@@ -161,19 +148,6 @@ async def test_a_client_and_the_command_line_ask_the_head(told):
             out = (await told("jobs", "--ended", "-n", 1))[1]
             assert "outcome" in out
             assert "there may be more" in out
-
-
-@delayed(retries=3, timeout=600)
-def unsteady(path):
-    tries = len(path.read_text())
-    path.write_text("x" * (tries + 1))
-    if tries != 1:  # the second attempt writes nothing
-        print(f"try {tries}", flush=True)
-    if tries == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    if tries < 3:
-        raise ValueError(f"{tries} is too few\nand more")
-    return tries
 
 
 @pytest.mark.anyio

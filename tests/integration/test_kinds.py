@@ -5,9 +5,9 @@ from __future__ import annotations
 import anyio
 import pytest
 from limits import LIMIT_S
+from plain_calls import endless, needs, slots
 
 from grainlike import (
-    GVAR,
     Cores,
     Executor,
     GPUs,
@@ -27,25 +27,6 @@ from grainlike import (
 )
 
 pytestmark = pytest.mark.asyncio
-
-
-@delayed
-def slots() -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return GVAR.res.cores, GVAR.res.gpus
-
-
-@delayed
-def needs(most: int) -> int:
-    if GVAR.res.memory < most:
-        raise MemoryError("too little")
-    return GVAR.res.memory
-
-
-@delayed
-def endless() -> None:
-    import signal
-
-    signal.pause()
 
 
 async def test_the_body_sees_which_alternative_it_got():

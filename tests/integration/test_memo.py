@@ -12,6 +12,7 @@ import anyio
 import anyio.to_thread
 import pytest
 from limits import LIMIT_S
+from memo_calls import double, double_async, endless, fails, write_down
 
 from grainlike import Cores, Executor, SerializationError, amap, connect, delayed, gather, info, start
 from grainlike.cache._result_cache import _key_of as key_of
@@ -28,33 +29,6 @@ def directory(tmp_path, monkeypatch):
     folder = tmp_path / "cache"
     monkeypatch.setenv("GRAINLIKE_CACHE__DIRECTORY", str(folder))
     return folder
-
-
-def write_down(path, value):
-    with Path(path).open("a") as file:
-        file.write(f"{value}\n")
-    return value
-
-
-@delayed(cache="v1")
-def double(path, x=2, y=2):
-    return [write_down(path, x) * y]
-
-
-@delayed(cache="v1")
-async def double_async(path, x, y=2):
-    return [write_down(path, x) * y]
-
-
-@delayed(cache="v1")
-def fails(path):
-    write_down(path, "ran")
-    raise OSError("no luck")
-
-
-@delayed(cache="v1")
-def endless(n):
-    return (i for i in range(n))
 
 
 def runs(path):

@@ -5,23 +5,17 @@ import importlib.metadata
 import os
 import sys
 import time
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass
 
 import anyio
 import pytest
+from observed_calls import MARK, mark, plain_variable, square, swallowing, variable, with_variable
 from waiting import until
 
 from grainlike import Cores, Executor, amap, cancel, connect, delayed, gather, start
 from grainlike.backends import ThreadBackend
 from grainlike.errors import JobCancelledError, JobTimeoutError
 from grainlike.telemetry import CallObserver, find_observers
-
-
-@delayed
-def square(x, offset=0):
-    return x * x + offset
 
 
 @delayed
@@ -37,38 +31,6 @@ async def slow():
 @delayed
 async def forever():
     await anyio.sleep_forever()
-
-
-@delayed
-def plain_variable(name):
-    return os.environ.get(name)
-
-
-@delayed
-async def variable(name):
-    return os.environ.get(name)
-
-
-@contextmanager
-def with_variable(text):
-    os.environ["OBSERVED"] = text
-    try:
-        yield
-    finally:
-        del os.environ["OBSERVED"]
-
-
-@contextmanager
-def swallowing(text):
-    with suppress(ValueError):
-        yield
-
-
-MARK = ContextVar("mark", default="none")
-
-
-def mark():
-    return MARK.get()
 
 
 class Told(CallObserver):

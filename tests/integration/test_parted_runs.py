@@ -14,6 +14,7 @@ import anyio
 import numpy as np
 import pytest
 from limits import LIMIT_S
+from part_calls import Stays, atotal, fail, heard, hold, meet, same, sort, total
 
 from grainlike import (
     GVAR,
@@ -55,35 +56,6 @@ def fifo():
         path = Path(folder, "fifo")
         os.mkfifo(path)
         yield str(path)
-
-
-def total(*values: Any) -> int:
-    return 1 + sum(sum(value) if isinstance(value, list) else value for value in values)
-
-
-async def atotal(*values: Any) -> int:
-    return total(*values)
-
-
-def fail(*_: Any) -> None:
-    raise ValueError("broken on purpose")
-
-
-def meet(path: str, how: str, *values: Any) -> int:
-    with open(path, how):  # noqa: PTH123
-        return total(*values)
-
-
-def hold(path: str, *_: Any) -> None:
-    """Say that it runs, then stay."""
-    with open(path, "w"):  # noqa: PTH123
-        signal.pause()
-
-
-def heard(path: str, *_: Any) -> None:
-    """Fail once somebody has said that it runs."""
-    with open(path):  # noqa: PTH123
-        raise ValueError("broken on purpose")
 
 
 def chains(count: int, length: int, fn: Any = total) -> Dag:
@@ -132,22 +104,6 @@ async def test_x6_a_run_in_parts_gives_the_same_outcomes_by_every_strategy():
                 with anyio.fail_after(LIMIT_S):
                     parted = await mixed(7, broken=broken).run(on_failure="continue", partition=Partition(4, strategy))
                 assert outcomes(parted) == outcomes(whole), strategy
-
-
-class Stays:
-    """What can be sent nowhere."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("it stays")
-
-
-def sort(values: list[int]) -> list[int]:
-    values.sort()
-    return values
-
-
-def same(one: object, other: object) -> bool:
-    return one is other
 
 
 def changes_and_stays() -> tuple[Dag, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 import pytest
 from limits import LIMIT_S
+from plain_calls import fail, square
 from terminals import Ended, at_terminal
 from waiting import until
 
@@ -30,18 +31,8 @@ pytestmark = pytest.mark.anyio
 
 
 @delayed
-def square(x: int) -> int:
-    return x * x
-
-
-@delayed
 async def add(*values: int) -> int:
     return sum(values)
-
-
-@delayed
-def fail() -> None:
-    raise ValueError("broken on purpose")
 
 
 class Kept(Display):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 import pytest
+from plain_calls import make
 from waiting import until
 
 from grainlike import (
@@ -24,11 +25,6 @@ from grainlike import (
 pytestmark = pytest.mark.anyio
 
 SIZE = 300_000
-
-
-@delayed
-def make(number: int) -> bytes:
-    return bytes([number]) * SIZE
 
 
 @delayed

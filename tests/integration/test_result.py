@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from limits import LIMIT_S
+from plain_calls import half
 
 from grainlike import (
     GVAR,
@@ -40,20 +41,8 @@ def anyio_backend():
 
 
 @delayed
-def half(x: int) -> float:
-    if x < 0:
-        raise ValueError(f"{x} is negative")
-    return x / 2
-
-
-@delayed
 async def forever() -> None:
     await anyio.sleep_forever()
-
-
-@delayed
-def cores_of_a_call() -> tuple[int, ...]:
-    return GVAR.res.cores
 
 
 @both_loops

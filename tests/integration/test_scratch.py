@@ -10,21 +10,12 @@ import anyio
 import anyio.lowlevel
 import pytest
 from limits import LIMIT_S
+from plain_calls import end_somehow, write
 from waiting import until_files
 
 from grainlike import GVAR, Cores, Executor, WorkerLostError, cancel, delayed, gather, start
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody tidies up")]
-
-
-@delayed
-def write(number: int) -> str:
-    path = GVAR.job.scratch
-    assert path == GVAR.job.scratch
-    assert list(path.iterdir()) == []
-    (path / "deep").mkdir()
-    (path / "deep" / "file").write_text(str(number))
-    return str(path)
 
 
 @delayed
@@ -94,14 +85,6 @@ async def test_nothing_is_made_for_jobs_that_do_not_ask(place: Path) -> None:
 
 def inputs(place: Path) -> list[Path]:
     return list(place.rglob("input"))
-
-
-def end_somehow(how: str) -> None:
-    (GVAR.job.scratch / "input").write_text("as it was")
-    if how == "raises":
-        raise ValueError("no convergence")
-    if how == "crashes":
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 async def end_somehow_too(how: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from plain_calls import changed, fails_once, item
 
 from grainlike import Cores, Executor, Retry, delayed, gather, start
 from grainlike.payload import Store
@@ -35,28 +36,10 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     assert not [path for path in paths if path.exists()]
 
 
-def item(array: Any, at: int) -> float:
-    return float(array[at])
-
-
-def changed(array: Any, at: int) -> float:
-    array[:] = -1.0
-    return float(array[at])
-
-
 async def read_and_change(array: Any, at: int) -> float:
     found = float(array[at])
     array[:] = -1.0
     return found
-
-
-def fails_once(array: Any, marks: str) -> float:
-    marker = Path(marks)
-    array[0] += 1.0
-    if marker.exists():
-        return float(array[0])
-    marker.touch()
-    raise ValueError("once")
 
 
 async def test_fifty_jobs_with_one_array_have_one_copy(written: list[int]) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import anyio
 import pytest
 from limits import LIMIT_S
+from stream_calls import dying, failing, large, lines, noted, shy, slow, told, tried, waiting
 from waiting import until_files
 
 from grainlike import (
-    GVAR,
     Cores,
     Executor,
     JobCancelledError,
@@ -32,29 +32,6 @@ from grainlike import (
 from grainlike.wire import WINDOW_ITEMS
 
 pytestmark = pytest.mark.anyio
-
-
-def note(log: Path, what: object) -> None:
-    with log.open("a") as file:
-        file.write(f"{what}\n")
-
-
-async def noted(path: str, n: int) -> AsyncIterator[int]:
-    """Numbers; each is written down before it is given, and so is the end."""
-    log = Path(path)
-    try:
-        for i in range(n):
-            note(log, i)
-            yield i
-    finally:
-        await anyio.lowlevel.checkpoint()
-        note(log, "closed")
-
-
-async def failing(n: int) -> AsyncIterator[int]:
-    for i in range(n):
-        yield i
-    raise KeyError(n)
 
 
 WHERE: dict[str, Callable[[Any], Any]] = {
@@ -85,10 +62,6 @@ async def executor(anyio_backend: Any) -> AsyncIterator[Executor]:
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     return tmp_path / "log"
-
-
-def lines(log: Path) -> list[str]:
-    return log.read_text().split() if log.exists() else []
 
 
 async def items_before(error: type[BaseException], match: str, stream: Any) -> list[Any]:
@@ -149,14 +122,6 @@ async def test_who_leaves_ends_the_generator(executor: Executor, placed: Any, lo
     await until_files(log.parent, lambda: "closed" in lines(log))
     assert info(stream).state == "cancelled"
     assert lines(log)[-1] == "closed"
-
-
-async def waiting(path: str) -> AsyncIterator[int]:
-    try:
-        yield 0
-        await anyio.sleep_forever()
-    finally:
-        note(Path(path), "closed")
 
 
 @everywhere
@@ -253,10 +218,6 @@ async def test_placeholders_are_dependencies(executor: Executor, placed: Any, lo
             pass
 
 
-async def told() -> AsyncIterator[Any]:
-    yield GVAR.res.cores, GVAR.job.name if GVAR.job else None
-
-
 async def test_the_generator_sees_its_job(executor: Executor) -> None:
     (shared,) = [item async for item in WHERE["shared"](told)()]
     (own,) = [item async for item in WHERE["own"](told)()]
@@ -270,23 +231,8 @@ async def test_large_items_travel(executor: Executor, placed: Any) -> None:
     assert sizes == [3_000_000] * 10
 
 
-async def large(n: int) -> AsyncIterator[bytearray]:
-    for _ in range(n):
-        yield bytearray(3_000_000)
-
-
-async def shy() -> AsyncIterator[object]:
-    yield 1
-    yield (i for i in ())
-
-
 async def test_an_item_that_cannot_travel_is_an_error_of_the_stream(executor: Executor) -> None:
     assert await items_before(SerializationError, "the value of shy", WHERE["shared"](shy)()) == [1]
-
-
-async def slow(seconds: float) -> AsyncIterator[int]:
-    yield 1
-    await anyio.sleep(seconds)
 
 
 @everywhere
@@ -296,16 +242,6 @@ async def test_a_timeout_ends_the_whole_of_it(executor: Executor, where: str) ->
     with anyio.fail_after(LIMIT_S):
         got = await items_before(JobTimeoutError, r"its timeout of 0\.1 s", stream)
     assert got == [1] or where == "own"  # it may take its time to start
-
-
-async def tried(path: str, good: int) -> AsyncIterator[int]:
-    """Fails in its first attempt, after `good` items."""
-    note(Path(path), "begun")
-    first = len(lines(Path(path))) == 1
-    for i in range(good if first else 3):
-        yield i
-    if first:
-        raise OSError("the first attempt")
 
 
 @everywhere
@@ -318,17 +254,6 @@ async def test_an_attempt_without_items_is_repeated_and_one_with_items_is_not(
     assert lines(log) == ["begun", "begun"]
     assert await items_before(OSError, "the first attempt", fn(f"{log}2", 2)) == [0, 1]
     assert lines(Path(f"{log}2")) == ["begun"]
-
-
-async def dying(path: str, good: int) -> AsyncIterator[int]:
-    note(Path(path), "begun")
-    if len(lines(Path(path))) == 1:
-        for i in range(good):
-            yield i
-        import os
-
-        os._exit(3)
-    yield 7
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)

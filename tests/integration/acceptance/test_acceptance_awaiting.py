@@ -11,6 +11,7 @@ import traceback
 
 import anyio
 import pytest
+from failing_jobs import OwnError, async_failure, plain_failure
 from stagehands import Stage, appear, appear_blocking
 from waiting import until
 
@@ -34,30 +35,6 @@ from grainlike import (
 )
 
 pytestmark = pytest.mark.anyio
-
-
-class OwnError(Exception):
-    def __init__(self, code, *, hint):
-        super().__init__(code, hint)
-        self.code = code
-        self.hint = hint
-
-    def __reduce__(self):
-        return _own_error, (self.code, self.hint)
-
-
-def _own_error(code, hint):
-    return OwnError(code, hint=hint)
-
-
-def plain_failure(x):
-    values = {}
-    return values[x]  # this line fails
-
-
-async def async_failure(x):
-    await anyio.lowlevel.checkpoint()
-    return plain_failure(x)
 
 
 @pytest.mark.parametrize("function", [plain_failure, async_failure])

@@ -1,0 +1,76 @@
+"""Calls of the tests of chains: a process that runs one imports what it takes, and nothing of the tests."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+from typing import TYPE_CHECKING
+
+from grainlike import GVAR
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "MARK",
+    "allow",
+    "append_to",
+    "die_if",
+    "divide",
+    "divide_later",
+    "double",
+    "job_and_cores",
+    "plus_one",
+    "plus_one_later",
+]
+
+
+MARK: contextvars.ContextVar[int] = contextvars.ContextVar("mark", default=0)
+
+
+def plus_one(x: int) -> int:
+    return x + 1
+
+
+async def plus_one_later(x: int) -> int:
+    return x + 1
+
+
+def job_and_cores(
+    seen: list[tuple[int, int, tuple[int, ...]]], note: int = 0
+) -> list[tuple[int, int, tuple[int, ...]]]:
+    assert GVAR.job is not None
+    mark = MARK.get()
+    MARK.set(mark + 1)
+    return [*seen, (GVAR.job.id, mark, GVAR.res.cores)]
+
+
+def divide(x: int, by: int) -> int:
+    return x // by
+
+
+def die_if(x: int, when: int) -> int:
+    if x == when:
+        os._exit(7)
+    return x + 1
+
+
+def append_to(values: list[int], x: int) -> list[int]:
+    values.append(x)
+    return values
+
+
+def double(a: np.ndarray) -> np.ndarray:
+    a *= 2
+    return a
+
+
+def allow(seconds: float) -> None:
+    """Let the chains of this runner take so long before they give back what they have not begun."""
+    from grainlike_worker.runner.common import _chain
+
+    _chain.LONG_S = seconds
+
+
+async def divide_later(x: int, by: int) -> int:
+    return x // by

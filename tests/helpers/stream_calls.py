@@ -1,0 +1,88 @@
+"""Streams of the tests of streams: a process that runs one imports what it takes, and nothing of the tests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from grainlike import GVAR
+
+__all__ = ["dying", "failing", "large", "lines", "note", "noted", "shy", "slow", "told", "tried", "waiting"]
+
+
+def note(log: Path, what: object) -> None:
+    with log.open("a") as file:
+        file.write(f"{what}\n")
+
+
+async def noted(path: str, n: int) -> AsyncIterator[int]:
+    """Numbers; each is written down before it is given, and so is the end."""
+    log = Path(path)
+    try:
+        for i in range(n):
+            note(log, i)
+            yield i
+    finally:
+        await anyio.lowlevel.checkpoint()
+        note(log, "closed")
+
+
+async def failing(n: int) -> AsyncIterator[int]:
+    for i in range(n):
+        yield i
+    raise KeyError(n)
+
+
+def lines(log: Path) -> list[str]:
+    return log.read_text().split() if log.exists() else []
+
+
+async def waiting(path: str) -> AsyncIterator[int]:
+    try:
+        yield 0
+        await anyio.sleep_forever()
+    finally:
+        note(Path(path), "closed")
+
+
+async def told() -> AsyncIterator[Any]:
+    yield GVAR.res.cores, GVAR.job.name if GVAR.job else None
+
+
+async def large(n: int) -> AsyncIterator[bytearray]:
+    for _ in range(n):
+        yield bytearray(3_000_000)
+
+
+async def shy() -> AsyncIterator[object]:
+    yield 1
+    yield (i for i in ())
+
+
+async def slow(seconds: float) -> AsyncIterator[int]:
+    yield 1
+    await anyio.sleep(seconds)
+
+
+async def tried(path: str, good: int) -> AsyncIterator[int]:
+    """Fails in its first attempt, after `good` items."""
+    note(Path(path), "begun")
+    first = len(lines(Path(path))) == 1
+    for i in range(good if first else 3):
+        yield i
+    if first:
+        raise OSError("the first attempt")
+
+
+async def dying(path: str, good: int) -> AsyncIterator[int]:
+    note(Path(path), "begun")
+    if len(lines(Path(path))) == 1:
+        for i in range(good):
+            yield i
+        import os
+
+        os._exit(3)
+    yield 7
