@@ -75,8 +75,8 @@ def _start(serve: Callable[..., None], *args: object) -> tuple[multiprocessing.P
     return process, told.get(timeout=60)
 
 
-def main() -> None:
-    """Print the medians of some rounds in which both take turns."""
+def measure(rounds: int) -> list[tuple[float, float]]:
+    """Return the seconds of the bare link and of the data server in every round."""
     credentials = make_credentials("bench")["worker"]
     tls = DataTls("bench", credentials)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as home:  # where stores are, too
@@ -87,10 +87,16 @@ def main() -> None:
         servers = [_start(serve_bare, credentials), _start(serve_file, credentials, str(there))]
         said: queue.SimpleQueue[Message] = queue.SimpleQueue()
         puller = Puller(tls, here, said.put, 10.0)
-        rows = [(bare(tls, servers[0][1]), pulled(puller, said, servers[1][1], here)) for _ in range(ROUNDS)]
+        rows = [(bare(tls, servers[0][1]), pulled(puller, said, servers[1][1], here)) for _ in range(rounds)]
         for process, _ in servers:
             process.kill()
             process.join()
+    return rows
+
+
+def main() -> None:
+    """Print the medians of some rounds in which both take turns."""
+    rows = measure(ROUNDS)
     link, data = (statistics.median(row[column] for row in rows) for column in (0, 1))
     ratio = statistics.median(row[0] / row[1] for row in rows)
     print(f"{SIZE / 1e6:.0f} MB over loopback TLS, bare link    {link:8.3f} s {SIZE / link / 1e6:8.0f} MB/s")

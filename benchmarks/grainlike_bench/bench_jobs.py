@@ -94,10 +94,19 @@ async def grain_round(function: Any, figures: Figures) -> None:
 
 
 @asynccontextmanager
-async def daemon(*, insecure: bool) -> AsyncIterator[Executor]:
+async def daemon(*, insecure: bool = False, cores: int = 2) -> AsyncIterator[Executor]:
+    """An executor with a worker's daemon on this machine, over TLS or without."""
     async with Executor(listen="tcp://127.0.0.1:0", insecure=insecure) as executor:
         assert executor.address is not None
-        command = [sys.executable, "-m", "grainlike_worker", "--head", executor.address, "--resources", "cores=2"]
+        command = [
+            sys.executable,
+            "-m",
+            "grainlike_worker",
+            "--head",
+            executor.address,
+            "--resources",
+            f"cores={cores}",
+        ]
         process = await asyncio.create_subprocess_exec(*command, "--log-level", "error", *["--insecure"] * insecure)
         await executor.wait_for_workers(1)
         yield executor

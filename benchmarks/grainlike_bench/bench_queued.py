@@ -15,6 +15,7 @@ import anyio
 import anyio.lowlevel
 
 from grainlike import Cores, Executor, cancel, delayed, gather, start
+from grainlike_bench.bench_jobs import daemon
 
 if TYPE_CHECKING:
     from grainlike.executor._local_head import LocalHead
@@ -31,10 +32,10 @@ def traced() -> int:
     return tracemalloc.get_traced_memory()[0]
 
 
-async def queued(jobs: int) -> float:
-    """Bytes for each of so many, all of which wait."""
+async def queued(jobs: int, *, listening: bool = False) -> float:
+    """Bytes for each of so many, all of which wait; for a worker embedded here, or for the daemon of one."""
     job = delayed(nothing) @ Cores(1)
-    async with Executor(local=Cores(1)) as executor:
+    async with daemon(cores=1) if listening else Executor(local=Cores(1)) as executor:
         held_ = start((delayed(anyio.sleep_forever) @ Cores(1))())
         first_ = start(job(0))
         await has(executor, 2)
@@ -54,11 +55,11 @@ async def has(executor: Executor, jobs: int) -> None:
         await anyio.lowlevel.checkpoint()
 
 
-def measure() -> dict[int, float]:
+def measure(*, listening: bool = False) -> dict[int, float]:
     """Bytes a job, for each number of jobs."""
     tracemalloc.start()
     try:
-        return {jobs: asyncio.run(queued(jobs)) for jobs in NUMBERS}
+        return {jobs: asyncio.run(queued(jobs, listening=listening)) for jobs in NUMBERS}
     finally:
         tracemalloc.stop()
 

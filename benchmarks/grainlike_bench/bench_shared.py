@@ -56,6 +56,11 @@ async def gathered(array: Any) -> tuple[float, int]:
             return time.perf_counter() - begun, most[0]
 
 
+def by_gather(array: Any) -> tuple[float, int]:
+    """The same, from where no loop runs."""
+    return asyncio.run(gathered(array))
+
+
 def by_joblib(backend: str, array: Any, **options: Any) -> tuple[float, int]:
     """Seconds and bytes of calls that joblib makes, with processes that are up."""
     with joblib.parallel_config(backend, n_jobs=2), joblib.Parallel(**options) as parallel, stored() as most:
@@ -65,12 +70,17 @@ def by_joblib(backend: str, array: Any, **options: Any) -> tuple[float, int]:
         return time.perf_counter() - begun, most[0]
 
 
+def array_of(size: int) -> Any:
+    """An array of so many MiB, no two of whose numbers are the same."""
+    return np.arange(size * MIB // 8, dtype=np.float64)
+
+
 def main() -> None:
     register_joblib()
     for size in SIZES:
-        array = np.arange(size * MIB // 8, dtype=np.float64)
+        array = array_of(size)
         rows = {
-            "gather": asyncio.run(gathered(array)),
+            "gather": by_gather(array),
             "joblib, in its file": by_joblib("grainlike", array),
             "joblib, as arguments": by_joblib("grainlike", array, max_nbytes=None),
             "loky, in its file": by_joblib("loky", array),

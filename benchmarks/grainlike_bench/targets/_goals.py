@@ -1,7 +1,9 @@
 """The table of targets as data: the performance page of the design, section "Targets", row by row.
 
 Where a row there has two conditions, or the same one beside several systems, there are as many here, so that each has a
-figure of its own. Two numbers are ours: "flat" is a quarter more at most, and "no growth" one percent.
+figure of its own. Rows of large values are those of the page of large values, and those of the default are of their own
+table. Some numbers are ours: "flat" is a quarter more at most, "no growth" one percent, nothing on the network is a
+thousandth, and a call of ours with a large array takes as long as one of joblib at most.
 """
 
 from __future__ import annotations
@@ -78,6 +80,17 @@ _NOTHING = ""
 """The figure stands for itself."""
 
 GOALS: tuple[Goal, ...] = (
+    _over("default-pool", "W1 10 000 at once, default", _POOL, 8, 6),
+    _over("run-pool", "W1 10 000 at once, `run()`", _POOL, 10, 8),
+    _under("run-trip-pool", "W2 one after another, p50, `run()`", f"{_POOL}, p50", 1, 1.25),
+    _under("default-trip-pool", "W2 one after another, p50, default", f"{_POOL}, p50", 1.75, 2.25),
+    _under("default-trip-hops", "W2 one after another, p50, default", "two bare hops on asyncio, p50", 1.75, 2.25),
+    _over("default-leases-pool", "a lease each, default", _POOL, 1, 0.8),
+    _over("run-leases-pool", "a lease each, `run()`", _POOL, 1, 0.8),
+    _over("default-tree", "W4 tree of 4 095, default", "its own W1", 0.7, 0.6),
+    _over("default-chain", "W4b chain of 1 000, default", "its own W1", 0.7, 0.5),
+    _under("default-sleepers", "100 ms jobs on 128 slots, default: over ideal", _NOTHING, 3, 4, "%"),
+    _under("default-queued", "W1b memory of a job that waits, default", _NOTHING, 400, 450, "bytes"),
     _over("w1-pool", _AT_ONCE, _POOL, 10, 5),
     _over("w1-ray", _AT_ONCE, "Ray", 40),
     _over("w1-dask", _AT_ONCE, "Dask, saturation inf", 40),
@@ -133,6 +146,17 @@ GOALS: tuple[Goal, ...] = (
         (_POOL, "sweep-pool"),
     ),
     _under("sleepers", "100 ms jobs on 128 slots: over ideal", _NOTHING, 3, 5, "%"),
+    _under("spread-program", "50 MB to 8 jobs on 2 nodes: bytes of the program", "the value", 0.01, 0.02),
+    _under("spread-growth", "50 MB to 8 jobs on 2 nodes: the program grows", _NOTHING, 5, 10, "MB"),
+    _under("spread-dask", "50 MB to 8 jobs on 2 nodes: time", "Dask", 1, 1.3),
+    _under("spread-ray", "50 MB to 8 jobs on 2 nodes: time", "Ray", 1, 1.3),
+    _under("spread-array", "the program's 50 MB to 8 jobs: out of it", "the array", 1.02, 1.1),
+    _under("spread-value", "the same as a `delayed_value`: out of it", "the value", 1.02, 1.1),
+    _under("spread-chain-network", "chain of 10 x 20 MB, far worker: on the network", "its values", 0.001, 0.01),
+    _under("spread-chain-ray", "chain of 10 x 20 MB, far worker: time", "Ray", 1, 1.5),
+    _over("data-link", "200 MB from worker to worker, TLS", "the bare link", 0.8, 0.6),
+    _under("shared-joblib", "joblib, 200 MiB to 50 calls: time", "loky", 1),
+    _under("shared-gather", "gather, 8 MiB to 50 calls: time", "joblib on loky", 1),
     Goal("idle-head", "idle head", _NOTHING, "% of a core", Bound("<", 1)),
     Goal("idle-worker", "idle worker", _NOTHING, "% of a core", Bound("<", 1)),
 )

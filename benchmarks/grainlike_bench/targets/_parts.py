@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from grainlike import Cores, Executor
 from grainlike_bench import (
     _dask_mix,
     bench_bare,
+    bench_data,
     bench_idle,
     bench_million,
     bench_mix,
@@ -25,7 +28,10 @@ from grainlike_bench import (
 )
 from grainlike_bench._pairs import in_turn
 
-__all__ = ["PARTS", "Found", "Part"]
+if TYPE_CHECKING:
+    from grainlike_bench.bench_spread import Way
+
+__all__ = ["PARTS", "Found", "Part", "spread_rows"]
 
 Found = dict[str, list[float]]
 """Of each row, its figure of every round."""
@@ -42,6 +48,8 @@ class Part:
     """About how long it takes with three rounds on two cores."""
     needs: tuple[str, ...] = ()
     """Modules without which some of its rows are not measured."""
+    apart: bool = False
+    """Whether it counts what goes over loopback, and so takes a network of its own."""
 
 
 def _ratios(ours: list[float], theirs: list[float]) -> list[float]:
@@ -63,6 +71,10 @@ def _bare(rounds: int) -> Found:
 
 def _queued(_: int) -> Found:
     return {"w1b": list(bench_queued.measure().values())}
+
+
+def _queued_default(_: int) -> Found:
+    return {"default-queued": list(bench_queued.measure(listening=True).values())}
 
 
 def _plain(rounds: int) -> Found:
@@ -143,7 +155,58 @@ def _sweep(rounds: int) -> Found:
 
 
 def _sleepers(_: int) -> Found:
-    return {"sleepers": asyncio.run(bench_sleepers.measure())}
+    return {
+        "sleepers": asyncio.run(bench_sleepers.measure()),
+        "default-sleepers": asyncio.run(bench_sleepers.measure(listening=True)),
+    }
+
+
+def spread_rows(found: dict[str, dict[str, list[Way]]]) -> Found:
+    """The rows of what the systems did with large values."""
+    from grainlike_bench import bench_spread  # it takes numpy
+
+    ours = found["grainlike"]
+    rows: Found = {
+        "spread-program": [way.program / bench_spread.VALUE for way in ours["fan"]],
+        "spread-growth": [way.growth / 1e6 for way in ours["fan"]],
+        "spread-array": [way.program / bench_spread.VALUE for way in ours["own array"]],
+        "spread-value": [way.program / bench_spread.VALUE for way in ours["own value"]],
+        "spread-chain-network": [way.network / (bench_spread.LINK * bench_spread.LINKS) for way in ours["chain"]],
+    }
+    for what, peers in {"fan": ("dask", "ray"), "chain": ("ray",)}.items():
+        name = "spread" if what == "fan" else "spread-chain"
+        for peer in peers:
+            if peer in found:
+                theirs = [way.seconds for way in found[peer][what]]
+                rows[f"{name}-{peer}"] = _ratios([way.seconds for way in ours[what]], theirs)
+    return rows
+
+
+def _spread(rounds: int) -> Found:
+    from grainlike_bench import bench_spread  # it takes numpy
+
+    return spread_rows(bench_spread.measure(rounds))
+
+
+def _link(rounds: int) -> Found:
+    return {"data-link": [bare / pulled for bare, pulled in bench_data.measure(rounds)]}
+
+
+def _shared(rounds: int) -> Found:
+    """One array for many calls, beside joblib's own processes."""
+    from grainlike.adapters import register_joblib
+    from grainlike_bench import bench_shared  # it takes joblib
+
+    register_joblib()
+    found: Found = {"shared-joblib": [], "shared-gather": []}
+    for _ in range(rounds):
+        for row, ours, size in (
+            ("shared-joblib", partial(bench_shared.by_joblib, "grainlike"), 200),
+            ("shared-gather", bench_shared.by_gather, 8),
+        ):
+            array = bench_shared.array_of(size)
+            found[row].append(ours(array)[0] / bench_shared.by_joblib("loky", array)[0])
+    return found
 
 
 def _idle(_: int) -> Found:
@@ -153,17 +216,36 @@ def _idle(_: int) -> Found:
 
 
 PARTS: dict[str, Part] = {
-    "bare": Part(_bare, ("w1-embedded", "amap"), 15, ("joblib",)),
+    "bare": Part(_bare, ("w1-embedded", "amap"), 15, needs=("joblib",)),
     "queued": Part(_queued, ("w1b",), 5),
+    "queued-default": Part(_queued_default, ("default-queued",), 10),
     "plain": Part(_plain, ("plain-with", "plain-without"), 15),
     "mix": Part(_mix, ("w5-random", "w5-widest"), 45),
-    "wide": Part(_wide, ("w6", "w6b-start", "w6b-dask"), 20, ("distributed",)),
+    "wide": Part(_wide, ("w6", "w6b-start", "w6b-dask"), 20, needs=("distributed",)),
     "start": Part(_start, ("w7-embedded", "w7-daemon", "w7b"), 20),
     "graph": Part(_graph, ("graph-chain", "graph-tree", "graph-pairs"), 15),
     "million": Part(_million, ("million-rate", "million-memory"), 20),
     "scheduler": Part(_scheduler, ("scheduler",), 5),
     "simulation": Part(_simulation, ("simulation", "simulation-flat"), 150),
+    "spread": Part(
+        _spread,
+        (
+            "spread-program",
+            "spread-growth",
+            "spread-dask",
+            "spread-ray",
+            "spread-array",
+            "spread-value",
+            "spread-chain-network",
+            "spread-chain-ray",
+        ),
+        150,
+        apart=True,
+        needs=("numpy", "distributed", "ray"),
+    ),
+    "link": Part(_link, ("data-link",), 10),
+    "shared": Part(_shared, ("shared-joblib", "shared-gather"), 40, needs=("numpy", "joblib")),
     "sweep": Part(_sweep, ("sweep",), 30),
-    "sleepers": Part(_sleepers, ("sleepers",), 10),
+    "sleepers": Part(_sleepers, ("sleepers", "default-sleepers"), 25),
     "idle": Part(_idle, ("idle-head", "idle-worker"), 25),
 }

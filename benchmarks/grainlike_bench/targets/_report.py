@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import get_args
 
+from grainlike_bench.targets._beside import side_by_side
 from grainlike_bench.targets._goals import Goal, Verdict
 from grainlike_bench.targets._run import Run
 
@@ -16,7 +17,7 @@ BEGIN, END = "<!-- targets: begin -->", "<!-- targets: end -->"
 """What is between them in the page is written by `--markdown`."""
 
 _HEAD = ("row", "", "measured (min - max)", "beside", "target", "at the least", "")
-_SYSTEM_HEAD = ("at once", "p50", "p99", "tree", "chain", "bulk", "large", "CPU a job", "memory")
+_SYSTEM_HEAD = ("at once", "a lease each", "p50", "p99", "tree", "chain", "bulk", "large", "CPU a job", "memory")
 
 
 def text(goals: Iterable[Goal], run: Run) -> str:
@@ -39,6 +40,9 @@ def markdown(goals: Sequence[Goal], run: Run) -> str:
     parts = [f"Medians of {run.rounds} rounds on {run.day}: {run.machine}. {summary(goals, run)}."]
     parts.append(_grid(_HEAD[1:], [row[1:] for row in _rows(goals, run)], left=1))
     if run.systems:
+        parts.append("As users run it, with the CPU time of a job in each process, in µs:")
+        head, *rows = side_by_side(run.systems["figures"])
+        parts.append(_grid(head, rows, left=1))
         parts.append("Beside others, in the same rounds:")
         parts.append(_grid(("", *map(_with_unit, _SYSTEM_HEAD)), _systems(run), left=1))
     parts += _failures(run)
@@ -94,7 +98,14 @@ def _number(value: float) -> str:
 
 
 def _with_unit(figure: str) -> str:
-    units = {"at once": "jobs/s", "tree": "jobs/s", "chain": "jobs/s", "p50": "µs", "p99": "µs"}
+    units = {
+        "at once": "jobs/s",
+        "a lease each": "jobs/s",
+        "tree": "jobs/s",
+        "chain": "jobs/s",
+        "p50": "µs",
+        "p99": "µs",
+    }
     units |= {"bulk": "MB/s", "large": "MB/s", "CPU a job": "µs", "memory": "MB"}
     names = {"bulk": "8 MB", "large": "200 MB"}
     return f"{names.get(figure, figure)}, {units[figure]}"

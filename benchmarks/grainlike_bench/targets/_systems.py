@@ -2,8 +2,9 @@
 
 All of them come from one interleaved run. A row's figures are ratios within each round.
 
-"Ours" is plain functions on a worker without TLS, that takes itself for one of another machine; it is told apart from
-one of this machine by large arrays alone, which then do not go through shared memory. With TLS is the same with TLS.
+The default is `asyncio.run` with a worker's daemon over TLS. "Ours", in older rows, is plain functions on a worker
+without TLS, that takes itself for one of another machine; it is told apart from one of this machine by large arrays
+alone, which then do not go through shared memory. With TLS is the same with TLS.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from grainlike_bench.compare import SYSTEMS, WORKLOADS, Figures
 
 __all__ = ["ROWS", "Row", "figures_of", "needed"]
 
+_DEFAULT, _RUN = "grainlike-default", "grainlike-embedded"
 _PLAINTEXT, _TLS, _HERE = "grainlike-far-insecure", "grainlike-far", "grainlike"
 _OTHERS = ("pool", "loky", "dask", "parsl", "executorlib", "grain-head")
 """Peers but Ray which serialize, and so carry an array between processes."""
@@ -41,6 +43,15 @@ def _beside(ours: str, figure: str, *others: str) -> Row:
 
 
 ROWS: dict[str, Row] = {
+    "default-pool": _beside(_DEFAULT, "at once", "pool"),
+    "run-pool": _beside(_RUN, "at once", "pool"),
+    "run-trip-pool": _beside(_RUN, "p50", "pool"),
+    "default-trip-pool": _beside(_DEFAULT, "p50", "pool"),
+    "default-trip-hops": _beside(_DEFAULT, "p50", "hops"),
+    "default-leases-pool": _beside(_DEFAULT, "a lease each", "pool"),
+    "run-leases-pool": _beside(_RUN, "a lease each", "pool"),
+    "default-tree": Row((_DEFAULT, "tree"), ((_DEFAULT, "at once"),)),
+    "default-chain": Row((_DEFAULT, "chain"), ((_DEFAULT, "at once"),)),
     "w1-pool": _beside(_PLAINTEXT, "at once", "pool"),
     "w1-ray": _beside(_PLAINTEXT, "at once", "ray"),
     "w1-dask": _beside(_PLAINTEXT, "at once", "dask"),

@@ -1,13 +1,16 @@
 """The table of targets: every row is measured, and what is said of it follows from its figures. Nothing is timed."""
 
+import shutil
+import socket
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from grainlike_bench.bench_spread import LINK, LINKS, VALUE, Way, _program
 from grainlike_bench.compare import SYSTEMS, WORKLOADS, Figures
 from grainlike_bench.targets import main
 from grainlike_bench.targets._goals import GOALS, Bound, Goal, chosen
-from grainlike_bench.targets._parts import PARTS, Part
+from grainlike_bench.targets._parts import PARTS, Part, spread_rows
 from grainlike_bench.targets._report import BEGIN, END, markdown, rewrite, text
 from grainlike_bench.targets._run import Run, run
 from grainlike_bench.targets._systems import ROWS, Row, figures_of, needed
@@ -152,3 +155,60 @@ def test_a_part_runs_in_a_process_of_its_own_and_one_that_fails_says_why(monkeyp
 def test_a_bound_says_itself() -> None:
     assert str(Bound("≥", 50_000)) == "≥ 50,000"
     assert Goal("a", "b", "c", "x", Bound("<", 1)).verdict(1.0) == "missed"
+
+
+def test_the_page_has_what_users_run_side_by_side_with_each_process() -> None:
+    default = {
+        "p50": [300.0, 500.0, 400.0],
+        "trips: caller": [70.0],
+        "trips: daemon": [1000.0],
+        "trips: others": [50.0],
+    }
+    figures = {"grainlike-default": default, "grainlike-embedded": {"p50": [200.0], "trips: caller": [90.0]}}
+    page = markdown([GOAL["w1b"]], Run("2026-01-01", 3, "a machine", FOUND, {"figures": figures}))
+    assert "| | default | program | daemon | runners | `run()` | program | runners |" in page.replace("|  |", "| |")
+    assert "| W2 p50, µs | 400 | 70 | 1,000 | 50 | 200 | 90 |" in page
+
+
+def test_rows_of_large_values_are_ratios_to_the_value_and_to_the_peers_of_the_same_round() -> None:
+    ours = {
+        "fan": [Way(1.0, 0, VALUE // 100, 3_000_000), Way(4.0, 0, 0, 0)],
+        "own array": [Way(1.0, 0, VALUE, 0)],
+        "own value": [Way(1.0, 0, 2 * VALUE, 0)],
+        "chain": [Way(1.0, LINK * LINKS // 2, 0, 0), Way(1.0, 0, 0, 0)],
+    }
+    dask = {"fan": [Way(2.0), Way(2.0)], "own array": [Way(1.0)], "chain": [Way(1.0), Way(1.0)]}
+    found = spread_rows({"grainlike": ours, "dask": dask})
+    assert found == {
+        "spread-program": [0.01, 0.0],
+        "spread-growth": [3.0, 0.0],
+        "spread-array": [1.0],
+        "spread-value": [2.0],
+        "spread-chain-network": [0.5, 0.0],
+        "spread-dask": [0.5, 2.0],
+    }
+    ray = {**dask, "chain": [Way(4.0), Way(0.5)]}
+    assert set(spread_rows({"grainlike": ours, "dask": dask, "ray": ray})) == set(PARTS["spread"].rows)
+    assert spread_rows({"grainlike": ours, "ray": ray})["spread-chain-ray"] == [0.25, 2.0]
+
+
+@pytest.mark.skipif(shutil.which("ss") is None, reason="ss is not installed")
+def test_the_kernel_counts_what_the_connections_of_a_program_carry() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as near:
+        far, _ = server.accept()
+        with far:
+            before = _program()
+            near.sendall(bytes(10_000))
+            left = 10_000
+            while left:
+                left -= len(far.recv(left))
+            assert _program() - before == 20_000  # both ends are of this program
+
+
+def test_a_part_that_takes_a_network_of_its_own_says_what_is_missing_for_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = run([GOAL["spread-array"]], 1, lambda _: None)
+    assert done.failures["spread"] == "unshare is not installed"
+    assert not done.found
