@@ -23,6 +23,7 @@ STEPS ?= 200
 KILLS ?= 5000
 ROUNDS ?= 5
 KERNEL ?= /
+REV :=
 SYSTEMS ?= slurm sge pbs lsf ssh k8s
 # Systems whose tests run side by side, in parts of about the same length.
 LAUNCH_PARTS := slurm sge+ssh pbs+lsf+k8s
@@ -49,7 +50,7 @@ FAULTS_REST := $(filter-out $(FAULTS_FIRST),$(wildcard $(FAULTS)/test_*.py))
 WITH_FIRST := tests/integration/acceptance
 WITH_REST := tests/chaos tests/testing
 # Hypothesis draws from the constants of all modules that are loaded: by itself, a machine of states is every day the same.
-ALONE := tests/machines/test_minds_machine.py
+ALONE := tests/machines/test_schedulers_machine.py
 
 # Programs side by side, each its tests one at a time: they watch what they leave behind. `beside NAME WORDS` begins one, which
 # writes to NAME.log, and `finish` waits for them and shows what they wrote.
@@ -198,8 +199,8 @@ format: $(VENV)/.dev  ## mend style where a machine can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(VENV)/.dev  ## run the benchmarks (ARGS=targets for every row of the table of targets)
-	$(BIN)/python -m grainlike_bench $(ARGS)
+bench: $(VENV)/.dev  ## run the benchmarks (ARGS=targets for every row of the table of targets, ARGS=compare REV=main for what changed since then)
+	$(BIN)/python -m grainlike_bench $(ARGS) $(if $(REV),-- $(REV))
 
 clean:  ## remove what these targets made
 	rm -rf .venv .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -13,8 +13,9 @@ A request may say more than amounts. All of these go together with `&`, and all 
   longer is ended. The scheduler also uses it to see which short jobs can run in front of a wide one.
 - `Nodes(4, each=Cores(32))` is a job on several workers at once: [the fourth tutorial](04_workers.py) has one.
 
-`await executor.explain(r_)` says where a job stands and what it waits for. It asks the books that decide, so what it
-says is what holds. Its answer has fields for programs (`.reason`, `.short`, `.holders`, ...) and reads as a sentence.
+`await executor.explain(r_)` says where a job stands and what it waits for. It asks the scheduler that decides, so what
+it says is what holds. Its answer has fields for programs (`.reason`, `.short`, `.holders`, ...), and reads as a
+sentence.
 
 It prints::
 

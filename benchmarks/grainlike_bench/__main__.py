@@ -1,6 +1,7 @@
 """Runs the benchmarks named on the command line, or all of them: each `bench_NAME.py` here has a `main()`.
 
-`targets` is another thing: it measures the rows of the table of targets, and takes options of its own.
+`targets` and `compare` are other things, with options of their own: the rows of the table of targets, and two revisions
+of grainlike beside each other.
 """
 
 import importlib
@@ -8,14 +9,19 @@ import platform
 import sys
 from pathlib import Path
 
+_COMMANDS = {"targets": "grainlike_bench.targets", "compare": "grainlike_bench.revisions"}
+
 
 def main(names: list[str]) -> int:
-    if names[:1] == ["targets"]:
-        return int(importlib.import_module("grainlike_bench.targets").main(names[1:]))
+    if names and names[0] in _COMMANDS:
+        return int(importlib.import_module(_COMMANDS[names[0]]).main(names[1:]))
     known = sorted(path.stem.removeprefix("bench_") for path in Path(__file__).parent.glob("bench_*.py"))
     unknown = [name for name in names if name not in known]
     if unknown:
-        print(f"no benchmark named {', '.join(unknown)}; there are: targets, {', '.join(known)}", file=sys.stderr)
+        print(
+            f"no benchmark named {', '.join(unknown)}; there are: {', '.join(_COMMANDS)}, {', '.join(known)}",
+            file=sys.stderr,
+        )
         return 2
     print(f"{platform.python_implementation()} {platform.python_version()} on {platform.machine()}")
     missing = [name for name in names or known if not _measured(name)]

@@ -1,7 +1,7 @@
 """Many workers in one process: all of a worker but the processes that run jobs.
 
-Each has a connection of its own, the daemon's own code, and the mind of a node. Its runners live in this process and
-call nothing: they say that jobs are done, at once or after as long as each is to take.
+Each has a connection of its own, the daemon's own code, and the scheduler of a node. Its runners live in this process
+and call nothing: they say that jobs are done, at once or after as long as each is to take.
 
 It does what it reads on standard input, a line each: `seconds X`, how long each job takes from now on, before which
 none ends; `cut`, break all connections; `away`, expect that they break. On standard output it says when all workers

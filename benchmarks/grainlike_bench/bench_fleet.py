@@ -32,15 +32,15 @@ def fleet_of(blocks: int) -> tuple[FleetScheduler, float]:
     pool = FleetPool("cpu", "slurm", max=workers, nodes=NODES, walltime_s=86400.0, cores=16, pending=blocks)
     now = 0.0
     fleet.handle(PoolSet(pool), now)
-    fleet.books.pools["cpu"].proven = True
-    while len(fleet.books.blocks) < blocks:
+    fleet.records.pools["cpu"].proven = True
+    while len(fleet.records.blocks) < blocks:
         now += 1.0
         wanted = Wanted({"cpu": workers}, fleet.version)
         early = Listed("slurm", (), 0.0)  # of before the submissions
         for action in [*fleet.handle(wanted, now), *fleet.handle(early, now)]:
             if isinstance(action, SubmitBlock):
                 fleet.handle(SubmissionAccepted(action.label, f"{action.number}"), now)
-    for label in list(fleet.books.blocks):
+    for label in list(fleet.records.blocks):
         for node in range(NODES):
             fleet.handle(Joined(label, node, 16, idle=False), now)
     return fleet, now

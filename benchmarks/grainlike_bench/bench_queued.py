@@ -1,4 +1,4 @@
-"""Bytes of the caller's memory for each job that waits: its placeholder and the head's books, by `tracemalloc`.
+"""Bytes of the caller's memory for each job that waits: its placeholder and the head's records, by `tracemalloc`.
 
 Bytes are the same on a busy machine as on an idle one. Tables grow by doubling, so several numbers of jobs are counted.
 A job that does not end has the only core.

@@ -1,7 +1,8 @@
-"""Jobs with a request each beside jobs that all ask for the same: what the head's mind takes, and the whole.
+"""Jobs with a request each beside jobs that all ask for the same: what the head's scheduler takes, and the whole.
 
-Mind: a head and four workers of 16 cores, driven without a network; each job ends as soon as it has started, so figures
-are the mind's alone. "tight" are requests of which few fit beside each other, so that each end lets one of many start.
+Scheduler: a head and four workers of 16 cores, driven without a network; each job ends as soon as it has started, so
+figures are the scheduler's alone. "tight" are requests of which few fit beside each other, so that each end lets one of
+many start.
 Whole: an executor with a worker of two cores in the same process, no-op coroutines; "disturbed" is how long a call of
 another function takes meanwhile that asks for nothing but a little memory.
 """
@@ -47,7 +48,7 @@ def tight(i: int) -> Request:
     return Cores(1) & Memory(GIB + (i * 7_919 % 100_003) * 600_000)
 
 
-def mind(jobs: int, ask: Ask) -> tuple[float, float]:
+def scheduler_seconds(jobs: int, ask: Ask) -> tuple[float, float]:
     """Seconds in all, and in the longest single event, from when the jobs are submitted until all have ended."""
     head = HeadScheduler(closed=False)
     head.handle(FunctionDefined(1), 0.0)
@@ -120,9 +121,9 @@ async def whole(jobs: int, ask: Ask) -> tuple[float, list[float]]:
 
 
 def main() -> None:
-    print("mind: seconds in all (the longest event, ms)")
+    print("scheduler: seconds in all (the longest event, ms)")
     for jobs in SIZES:
-        row = {ask.__name__: mind(jobs, ask) for ask in (same, distinct, tight)}
+        row = {ask.__name__: scheduler_seconds(jobs, ask) for ask in (same, distinct, tight)}
         print(f"{jobs:8}", *(f"{name} {all_:7.2f} ({most * 1e3:5.1f})" for name, (all_, most) in row.items()))
     print("whole: seconds in all; ms that other calls take meanwhile, p50 and p99")
     for jobs in SIZES:

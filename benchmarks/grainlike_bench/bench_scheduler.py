@@ -1,4 +1,4 @@
-"""One pass of the head's mind over a long queue: 100 000 jobs in 20 classes on 256 workers of 64 cores.
+"""One pass of the head's scheduler over a long queue: 100 000 jobs in 20 classes on 256 workers of 64 cores.
 
 "Full" is the pass after one job ended while every worker is busy, the common case; "first" places jobs on all the empty
 workers at once.
@@ -20,17 +20,17 @@ JOBS = 100_000
 
 def measure() -> tuple[int, float, list[float]]:
     """How many jobs the first passes placed, in how many seconds; and the seconds of each pass after, sorted."""
-    mind = HeadScheduler(closed=False)
-    mind.handle(FunctionDefined(1), 0.0)
+    scheduler = HeadScheduler(closed=False)
+    scheduler.handle(FunctionDefined(1), 0.0)
     each = JOBS // CLASSES
     for cls in range(CLASSES):
         jobs = list(range(1 + cls * each, 1 + (cls + 1) * each))
-        mind.handle(JobsSubmitted(Cores(1 + cls) & Memory(f"{1 + cls}Gi"), jobs, [1] * each), 0.0)
+        scheduler.handle(JobsSubmitted(Cores(1 + cls) & Memory(f"{1 + cls}Gi"), jobs, [1] * each), 0.0)
     offer = offer_of(Cores(64) & Memory("512Gi"), own_cores=range(64))
     begun = time.perf_counter()
     running: list[tuple[int, int, int]] = []
     for worker in range(1, WORKERS + 1):
-        for action in mind.handle(WorkerJoined(worker, f"n{worker}", offer), 0.0):
+        for action in scheduler.handle(WorkerJoined(worker, f"n{worker}", offer), 0.0):
             if isinstance(action, AssignJobs):
                 running += [(action.worker, action.cls, job) for job in action.jobs]
     placed, first = len(running), time.perf_counter() - begun
@@ -41,7 +41,7 @@ def measure() -> tuple[int, float, list[float]]:
         done = Completed(job, [job], [1], [int(Code.SUCCEEDED)], [0.0], [1.0], [0.0], [0], [b""], [], 0.0)
         event = WorkerReported(worker, [start], [done], [job])
         begun = time.perf_counter()
-        actions = mind.handle(event, 1.0 + number * 1e-3)
+        actions = scheduler.handle(event, 1.0 + number * 1e-3)
         seconds.append(time.perf_counter() - begun)
         for action in actions:
             if isinstance(action, AssignJobs):

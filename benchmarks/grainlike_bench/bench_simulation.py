@@ -1,12 +1,12 @@
-"""What the minds cost, and how well they place: events a second by the number of workers, and benchmarks W5 and W6b.
+"""Cost of the schedulers, and how well they place: events a second by the number of workers, benchmarks W5 and W6b.
 
 An event is whatever happens in a simulated world: a message that arrives, a job that ends, a process that comes up.
-Its cost is that of the minds and of the imitation around them, in CPU seconds. `head` and `node` are what the minds
-take for each event that they are told, timed in a run of its own.
+Its cost is that of the schedulers and of the imitation around them, in CPU seconds. `head` and `node` are what the
+schedulers take for each event that they are told, timed in a run of its own.
 
 Python's cycle collector is off while a world runs, and is asked afterwards what it would have found: nothing, for what
-ends refers to nothing that refers back to it. It would walk again and again over the minds of all workers, which are in
-one process here, and in life in as many as there are workers.
+ends refers to nothing that refers back to it. It would walk again and again over the schedulers of all workers, which
+are in one process here, and in life in as many as there are workers.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Stopwatch:
     def around(self, handle: Callable[[object, object, float], list[A]]) -> Callable[[object, object, float], list[A]]:
         """The same, timed."""
 
-        def timed(mind: object, event: object, now: float) -> list[A]:
+        def timed(scheduler: object, event: object, now: float) -> list[A]:
             began = process_time()
-            actions = handle(mind, event, now)
+            actions = handle(scheduler, event, now)
             self.seconds += process_time() - began
             self.calls += 1
             return actions
@@ -103,7 +103,7 @@ def line(workers: int, jobs: int) -> str:
     )
 
 
-def minds(workers: int, jobs: int) -> str:
+def schedulers(workers: int, jobs: int) -> str:
     """What each of them takes for an event, in microseconds."""
     head, node = Stopwatch(), Stopwatch()
     real = HeadScheduler.handle, NodeScheduler.handle
@@ -117,12 +117,12 @@ def minds(workers: int, jobs: int) -> str:
 
 
 def queued_bytes(jobs: int = 100_000) -> float:
-    """What the head's mind remembers of a job that waits."""
-    mind = HeadScheduler(closed=False)
-    mind.handle(FunctionDefined(1), 0.0)
+    """What the head's scheduler remembers of a job that waits."""
+    scheduler = HeadScheduler(closed=False)
+    scheduler.handle(FunctionDefined(1), 0.0)
     tracemalloc.start()
     try:
-        mind.handle(JobsSubmitted(Cores(1), list(range(1, jobs + 1)), [1] * jobs), 0.0)
+        scheduler.handle(JobsSubmitted(Cores(1), list(range(1, jobs + 1)), [1] * jobs), 0.0)
         return tracemalloc.get_traced_memory()[0] / jobs
     finally:
         tracemalloc.stop()
@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     print(" workers       jobs     events   events/s us/event    CPU s  garbage    ratio")
     for workers, jobs in LARGE if options.large else SIZES:
         print(line(workers, jobs), flush=True)
-    print(f"{'head, node with 100 workers, an event':<42}{minds(100, 20_000)}")
+    print(f"{'head, node with 100 workers, an event':<42}{schedulers(100, 20_000)}")
     print(f"{'a job that waits, in the head':<42}{queued_bytes():.0f} bytes")
     for words, workload, figure in FIGURES:
         print(f"{words:<42}{figures(workload, options.seeds, figure)}")

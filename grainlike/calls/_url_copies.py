@@ -122,14 +122,17 @@ def write_copy(value: Any, url: str, of: str = "") -> UrlCopy:
     return UrlCopy(whole, size, digest.digest(), of)
 
 
-def read_copy(copy: UrlCopy) -> Any:
-    """Return the value of a copy. It runs in a job.
+def read_copy(copy: UrlCopy | tuple[str, int, bytes, str]) -> Any:
+    """Return the value of a copy, or of one with these fields: plain data, of which the head can tell the URL. It runs
+    in a job.
 
     Raises:
         OSError: the copy cannot be read.
         SerializationError: the file is not the one that was written: its size or its digest differs.
         As `check_url`: of this worker's fsspec.
     """
+    if isinstance(copy, tuple):
+        copy = UrlCopy(*copy)
     check_url(copy.url)
     data = memoryview(bytearray(copy.size))
     digest, at = blake2b(digest_size=32), 0

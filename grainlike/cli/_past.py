@@ -159,9 +159,11 @@ async def explain_ended(caller: HeadClient, number: int, *, as_json: bool) -> bo
     found = await caller.ask(AskHistory(0, 1, job=number), HistoryIs)
     for job in found.jobs:
         if as_json:
-            print_json({"state": "ended"} | as_plain(job))
+            print_json({"state": "ended"} | as_plain(job) | ({"few_replicas": found.few} if found.few else {}))
         else:
-            print("\n".join(map(escaped, ended_words(job))))  # noqa: T201 - a command line speaks
+            few = f"  its value has fewer replicas than it is to have: {found.few}" if found.few else ""
+            lines = filter(None, [*ended_words(job), few])
+            print("\n".join(map(escaped, lines)))  # noqa: T201 - a command line speaks
     return bool(found.jobs)
 
 

@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -24,7 +24,7 @@ from grainlike.client._remote_values import RemoteValues
 from grainlike.engine import Engine, Fetcher, explain_unsubmitted, maker_again, retrieved_elsewhere
 from grainlike.errors import GrainlikeError, HeadLostError, SessionError
 from grainlike.eventloop import Changes
-from grainlike.graph import Delayed, Node
+from grainlike.graph import Delayed, Node, RemoteValue
 from grainlike.joblogging import JobLogging
 from grainlike.jobs import (
     Event,
@@ -44,11 +44,13 @@ from grainlike.scheduler import Explanation
 from grainlike.system import import_paths
 from grainlike.wire import (
     LOST_S,
+    AskCopy,
     AskHead,
     AskHistory,
     AskJob,
     AskWorkers,
     ClientRecords,
+    CopyIs,
     FleetIs,
     Forget,
     Frame,
@@ -364,10 +366,25 @@ class RemoteHead:
             # A call without a number waits for other calls. Those of an earlier program are not known here.
             if found is None:
                 return Explanation(0, "inputs", 0, request, words=_WAITS)
+            await self._know_copy(node.reference)
             again = await self._explain_job(maker_again(node, self._values.fetcher))
+            await self._ask_few(node)
             return found if again is None else replaced(found, kept=str(again))
         # Without an answer the job has ended meanwhile, and its outcome is on the way here.
         return await self._explain_job(number) or Explanation(number, node.state.label, 0, request)
+
+    async def _know_copy(self, value: object) -> None:
+        """Get the URL of the copy of a value, which an earlier program of the session may have asked for."""
+        if type(value) is RemoteValue and value.fetcher is self._values.fetcher and not value.copy:
+            value.copy = (await self.client.ask(AskCopy(0, value.id), CopyIs)).url
+
+    async def _ask_few(self, node: Node) -> None:
+        """Ask the head why the value of a node has fewer replicas than it is to have."""
+        value = node.reference
+        if isinstance(value, RemoteValue) and value.fetcher is self._values.fetcher:
+            with suppress(RefusedQueryError, HeadLostError):
+                found = await self.client.ask(AskHistory(0, 1, job=value.id), HistoryIs)
+                self._values.few = {value.id: found.few}
 
     async def _explain_job(self, number: int) -> Explanation | None:
         """Return the head's explanation of a job; None for a job that has ended, or never existed."""

@@ -312,7 +312,7 @@ class RemoteJobs:
                 began = isinstance(job, Job) and job.began is not None
                 if isinstance(job, Job):
                     self._leases.ended(job, "cancelled")
-                self._counters.unwanted(skipped=skipped and not began)
+                self._counters.unwanted(skipped=skipped and not began, internal=node.function.internal)
             elif node.record is None:
                 self._counters.unwanted(skipped=skipped)
         for part in split_by_count(gone):
@@ -464,19 +464,22 @@ class _CountingListener:
         self.values: RemoteValues
 
     def succeeded(self, node: Node, value: object) -> None:
-        self._counters.succeeded += 1
+        self._counters.succeeded += not node.function.internal
         self._leases.told(node.record, "succeeded")
         self._listener.succeeded(node, value)
 
     def stayed(self, node: Node, job: int, size: int) -> None:
-        self._counters.succeeded += 1
+        self._counters.succeeded += not node.function.internal
         self._leases.told(node.record, "succeeded")
         if isinstance(node.record, Job):
-            self.values.stayed(node.record)
+            self.values.stayed(node.record, internal=node.function.internal)
         self._listener.stayed(node, job, size)
 
     def failed(self, node: Node, error: BaseException) -> None:
-        if isinstance(error, JobCancelledError):
+        if node.function.internal:
+            if not isinstance(error, JobCancelledError):
+                self._counters.internal_failed(node)
+        elif isinstance(error, JobCancelledError):
             self._counters.cancelled += 1
         elif isinstance(error, JobTimeoutError):
             self._counters.timed_out += 1

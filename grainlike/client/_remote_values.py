@@ -97,10 +97,14 @@ class RemoteValues:
         self._link = link
         self._counters = counters
         self._jobs: dict[int, Job] = {}
+        self._internal: set[int] = set()
+        """Values of internal jobs."""
         self._workers: dict[int, Sequence[str]] = {}
         """Workers that have each value, by the head's last message."""
         self._lost: dict[int, str] = {}
         """Why values are lost for good, by the head's messages."""
+        self.few: dict[int, str] = {}
+        """Why the value of the last explanation has fewer replicas than it is to have, by its number."""
         self._wanted: set[int] = set()
         self._coming: dict[int, _Arrival] = {}
         self.first = 0
@@ -117,9 +121,11 @@ class RemoteValues:
 
     # --- from the fetcher --------------------------------------------------------------------------------------------
 
-    def stayed(self, job: Job) -> None:
+    def stayed(self, job: Job, *, internal: bool) -> None:
         """Record that the value of a job stays at its worker."""
         self._jobs[job.id] = job
+        if internal:
+            self._internal.add(job.id)
         self._workers[job.id] = (job.worker or "",)
 
     def want(self, values: Sequence[int]) -> None:
@@ -140,6 +146,7 @@ class RemoteValues:
         """Give up the program's references to these values."""
         for value in values:
             self._jobs.pop(value, None)
+            self._internal.discard(value)
             self._workers.pop(value, None)
             self._lost.pop(value, None)
         for part in split_by_count(list(values)):
@@ -202,9 +209,9 @@ class RemoteValues:
         """Return why a value can never be made again, if the head has told; it tells only those that needed it."""
         return self._lost.get(value, "")
 
-    def why_few(self, value: int) -> str:  # noqa: ARG002 - as where the head is in this process
-        """Return an empty text: the head warns of replicas for which there is no room."""
-        return ""
+    def why_few(self, value: int) -> str:
+        """Return why a value has fewer replicas than it is to have, if the head's last answer was about this value."""
+        return self.few.get(value, "")
 
     def where(self, value: int) -> tuple[str, ...]:
         """Return the names of the workers that have a whole replica, sorted, by the head's last message."""
@@ -331,5 +338,6 @@ class RemoteValues:
         for value, recomputed, attempt in zip(told.values, told.recomputed, told.attempts, strict=False):
             job = self._jobs.get(value)
             if job is not None and job.placement is not None:
-                self._counters.recomputed += max(0, recomputed - job.recomputed)
+                if value not in self._internal:
+                    self._counters.recomputed += max(0, recomputed - job.recomputed)
                 job.placement.recomputed, job.placement.attempt = recomputed, attempt

@@ -54,4 +54,4 @@ def least_request(made: Request | None) -> Request:
 
 @lru_cache(maxsize=256)
 def _taking(priority: int, level: int) -> Function:
-    return Function(PICK.callable, Options(priority=priority, level=level), name="part")
+    return Function(PICK.callable, Options(priority=priority, level=level), name="part", internal=True)

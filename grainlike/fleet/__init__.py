@@ -6,7 +6,6 @@ Nothing here waits, runs a command or reads a clock.
 """
 
 from grainlike.fleet._block import Block, BlockPhase, EndedBlock
-from grainlike.fleet._books import Books
 from grainlike.fleet._events import (
     BlockDismissed,
     EndBlocks,
@@ -39,17 +38,18 @@ from grainlike.fleet._events import (
 )
 from grainlike.fleet._fleet import FleetScheduler
 from grainlike.fleet._pool import FleetPool, PoolState
+from grainlike.fleet._records import FleetRecords
 
 __all__ = [
     "Block",
     "BlockDismissed",
     "BlockPhase",
-    "Books",
     "EndBlocks",
     "EndedBlock",
     "FleetAction",
     "FleetEvent",
     "FleetPool",
+    "FleetRecords",
     "FleetScheduler",
     "Joined",
     "Leave",

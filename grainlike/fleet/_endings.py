@@ -37,7 +37,7 @@ def dismiss(turn: Turn, block: Block, reason: str, *, at_once: bool = False) -> 
         return
     if not block.leave_reason:
         block.leave_reason, block.leaving_since = reason, turn.now
-        turn.books.version += 1
+        turn.records.version += 1
     if at_once:
         block.at_once, block.leaving_since = True, turn.now
     for node in block.connected:
@@ -51,7 +51,7 @@ def end_natively(turn: Turn, block: Block) -> None:
     if block.native:
         block.end_asked_at = turn.now
         turn.do(EndBlocks(block.system, (block.native,)))
-    turn.books.system(block.system).hurry(turn.now + 2.0)
+    turn.records.system(block.system).hurry(turn.now + 2.0)
 
 
 def press(turn: Turn, block: Block) -> None:
@@ -75,13 +75,13 @@ def _quiet_since(block: Block) -> float | None:
 
 def close(turn: Turn, block: Block, reason: str) -> None:
     """Record that a block has ended, and draw the conclusions for its pool."""
-    books = turn.books
+    records = turn.records
     if block.headless and not block.joined:
         reason = f"{reason}; no head was there when it began"
     reason = block.leave_reason or reason
-    books.close(block, reason, turn.now)
-    books.version += 1
-    state = books.pools.get(block.pool)
+    records.close(block, reason, turn.now)
+    records.version += 1
+    state = records.pools.get(block.pool)
     if state is None:
         return
     if block.native:
@@ -121,7 +121,7 @@ def pause(turn: Turn, state: PoolState, why: str) -> None:
     """Let a pool submit nothing until it is resumed."""
     if state.paused != why:
         state.paused = why
-        turn.books.version += 1
+        turn.records.version += 1
         turn.do(Pause(state.pool.name, why))
 
 
@@ -129,10 +129,10 @@ def log_read(turn: Turn, event: LogRead) -> None:
     """Find the reason of a block's end in the last lines of its log. A reason that holds for all blocks pauses the
     pool.
     """
-    ended = turn.books.ended.get(event.label)
-    block = turn.books.blocks.get(event.label)
+    ended = turn.records.ended.get(event.label)
+    block = turn.records.blocks.get(event.label)
     record = ended or block
-    state = turn.books.pools.get(record.pool) if record is not None else None
+    state = turn.records.pools.get(record.pool) if record is not None else None
     if record is None or state is None or not state.deaths:
         return
     reason = ended.reason if ended is not None else block.leave_reason if block is not None else ""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from grainlike.fleet._block import Block, EndedBlock
-from grainlike.fleet._books import Books
 from grainlike.fleet._endings import dismiss, log_read, pause
 from grainlike.fleet._events import (
     BlockDismissed,
@@ -32,6 +31,7 @@ from grainlike.fleet._events import (
 )
 from grainlike.fleet._listing import ask, end_strays, listed, listing_failed
 from grainlike.fleet._pool import PoolState
+from grainlike.fleet._records import FleetRecords
 from grainlike.fleet._sizing import SOON, count, hindrance, resize, short_of
 from grainlike.fleet._submissions import accepted, lost_answer, refused, unclear
 from grainlike.fleet._turn import Turn
@@ -48,7 +48,7 @@ class FleetScheduler:
 
     Args:
         digest: of the cluster, 8 hexadecimal digits or more. No other fleet may have it, because block names have it.
-        books: the records of an earlier scheduler of this fleet.
+        records: the records of an earlier scheduler of this fleet.
 
     Example::
 
@@ -58,75 +58,75 @@ class FleetScheduler:
         ['SubmitBlock', 'ListBlocks', 'Wake']
     """
 
-    def __init__(self, digest: str, books: Books | None = None) -> None:
-        self.books: Books = Books(digest) if books is None else books
+    def __init__(self, digest: str, records: FleetRecords | None = None) -> None:
+        self.records: FleetRecords = FleetRecords(digest) if records is None else records
 
     @property
     def version(self) -> int:
         """Number that grows when wanted workers are to be counted again."""
-        return self.books.version
+        return self.records.version
 
     def handle(self, event: FleetEvent, now: float) -> list[FleetAction]:
         """Take an event; return the actions. `now` is in seconds, and never goes back."""
-        turn = Turn(self.books, now)
+        turn = Turn(self.records, now)
         _TAKES[type(event)](turn, event)
         self._go_on(turn)
         return turn.ended()
 
     def room(self, name: str) -> int:
         """Return the most workers that a pool could still use, besides those that have joined."""
-        state = self.books.pools[name]
+        state = self.records.pools[name]
         if state.going or state.paused:
             return 0
-        blocks = self.books.blocks_of(name)
+        blocks = self.records.blocks_of(name)
         total = count(state, blocks, 0.0)
         return max(0, state.pool.max - total.all) + sum(block.nodes - len(block.seen) for block in blocks)
 
     def why(self, name: str, now: float) -> str:
         """Return why a pool does not submit the blocks that it should have; empty if it does, or needs none."""
-        state = self.books.pools[name]
-        total = count(state, self.books.blocks_of(name), now)
+        state = self.records.pools[name]
+        total = count(state, self.records.blocks_of(name), now)
         return self.hindrance(name, now) if state.paused or state.going or short_of(state, total) else ""
 
     def hindrance(self, name: str, now: float) -> str:
         """Return why a pool could not submit one more block now; empty if it could."""
-        state = self.books.pools[name]
-        total = count(state, self.books.blocks_of(name), now)
-        return hindrance(Turn(self.books, now), state, total)
+        state = self.records.pools[name]
+        total = count(state, self.records.blocks_of(name), now)
+        return hindrance(Turn(self.records, now), state, total)
 
     def submits_soon(self, name: str, now: float) -> bool:
         """Return True if a pool is about to submit a block, and waits only for its turn at the batch system."""
-        return self.why(name, now) in SOON if name in self.books.pools else False
+        return self.why(name, now) in SOON if name in self.records.pools else False
 
     def block(self, label: str) -> Block | EndedBlock | None:
         """Return the block with a label, if its record still exists."""
-        return self.books.blocks.get(label) or self.books.ended.get(label)
+        return self.records.blocks.get(label) or self.records.ended.get(label)
 
     def _go_on(self, turn: Turn) -> None:
-        books = self.books
-        of_pool: dict[str, list[Block]] = {name: [] for name in books.pools}
-        for block in list(books.blocks.values()):
+        records = self.records
+        of_pool: dict[str, list[Block]] = {name: [] for name in records.pools}
+        for block in list(records.blocks.values()):
             if block.pool in of_pool:
                 of_pool[block.pool].append(block)
-            attend(turn, block, books.pools.get(block.pool))
-        for system in books.systems.values():
+            attend(turn, block, records.pools.get(block.pool))
+        for system in records.systems.values():
             if system.submitting:
                 lost_answer(turn, system)
-        for name, state in list(books.pools.items()):
+        for name, state in list(records.pools.items()):
             resize(turn, state, of_pool[name])
             if state.going and not of_pool[name]:
-                del books.pools[name]
-        for name in books.spare_systems():
-            del books.systems[name]
-        for system in books.systems.values():
+                del records.pools[name]
+        for name in records.spare_systems():
+            del records.systems[name]
+        for system in records.systems.values():
             ask(turn, system)
 
 
 def _pool_set(turn: Turn, event: PoolSet) -> None:
-    books, pool = turn.books, event.pool
-    state = books.pools.get(pool.name)
+    records, pool = turn.records, event.pool
+    state = records.pools.get(pool.name)
     if state is None:
-        books.pools[pool.name] = PoolState(pool, cores=pool.cores)
+        records.pools[pool.name] = PoolState(pool, cores=pool.cores)
     else:
         if _makes_other_blocks(state.pool, pool):
             state.proven = False
@@ -136,8 +136,8 @@ def _pool_set(turn: Turn, event: PoolSet) -> None:
         state.workers = None
         state.going = state.at_once = False
         state.forget_failures()
-    books.system(pool.system)
-    books.version += 1
+    records.system(pool.system)
+    records.version += 1
 
 
 def _makes_other_blocks(old: Any, new: Any) -> bool:
@@ -145,47 +145,47 @@ def _makes_other_blocks(old: Any, new: Any) -> bool:
 
 
 def _pool_gone(turn: Turn, event: PoolGone) -> None:
-    state = turn.books.pools.get(event.name)
+    state = turn.records.pools.get(event.name)
     if state is None:
         return
     state.going = True
     state.at_once = state.at_once or event.at_once
-    turn.books.version += 1
-    for block in turn.books.blocks_of(event.name):
+    turn.records.version += 1
+    for block in turn.records.blocks_of(event.name):
         dismiss(turn, block, "the pool is taken down", at_once=state.at_once)
 
 
 def _block_dismissed(turn: Turn, event: BlockDismissed) -> None:
-    block = turn.books.blocks.get(event.label)
+    block = turn.records.blocks.get(event.label)
     if block is not None:
         dismiss(turn, block, "it was ended by hand", at_once=event.at_once)
 
 
 def _pool_paused(turn: Turn, event: PoolPaused) -> None:
-    state = turn.books.pools.get(event.name)
+    state = turn.records.pools.get(event.name)
     if state is not None:
         pause(turn, state, event.why)
 
 
 def _pool_resumed(turn: Turn, event: PoolResumed) -> None:
-    state = turn.books.pools.get(event.name)
+    state = turn.records.pools.get(event.name)
     if state is not None:
         state.forget_failures()
-        turn.books.version += 1
+        turn.records.version += 1
 
 
 def _wanted(turn: Turn, event: Wanted) -> None:
-    for name, state in turn.books.pools.items():
+    for name, state in turn.records.pools.items():
         if event.version >= state.joined_at:
             state.workers = event.workers.get(name, 0)
-            state.kept = frozenset(label for label in event.kept if label in turn.books.blocks)
+            state.kept = frozenset(label for label in event.kept if label in turn.records.blocks)
 
 
 def _restored(turn: Turn, event: Restored) -> None:  # noqa: ARG001 - as all that take events
     """Treat everything that was on its way as lost: answers, workers, and wanted counts."""
-    for system in turn.books.systems.values():
+    for system in turn.records.systems.values():
         system.waiting, system.asked_at = False, None
-    for block in turn.books.blocks.values():
+    for block in turn.records.blocks.values():
         if block.joined:
             block.away_since = turn.now
         block.headless = not block.joined
@@ -194,7 +194,7 @@ def _restored(turn: Turn, event: Restored) -> None:  # noqa: ARG001 - as all tha
         block.connected = {}
         if block.answered_at is None:
             unclear(turn, SubmissionUnclear(block.label, "the head ended before the answer"))
-    for state in turn.books.pools.values():
+    for state in turn.records.pools.values():
         state.workers, state.too_many_since, state.joined_at = None, None, 0
 
 

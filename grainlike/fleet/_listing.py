@@ -41,7 +41,7 @@ def ask(turn: Turn, system: SystemState) -> None:
 
 
 def _next_at(turn: Turn, system: SystemState, asked: float) -> float:
-    blocks = [block for block in turn.books.blocks.values() if block.system == system.name]
+    blocks = [block for block in turn.records.blocks.values() if block.system == system.name]
     if system.failing_since is not None:
         return asked + PERIOD_S
     if any(block.leave_reason and not block.connected for block in blocks):
@@ -54,7 +54,7 @@ def _next_at(turn: Turn, system: SystemState, asked: float) -> float:
 
 def listing_failed(turn: Turn, event: ListingFailed) -> None:
     """Keep the reason why a batch system does not list its blocks. Nothing else changes."""
-    _failed(turn, turn.books.system(event.system), event.words)
+    _failed(turn, turn.records.system(event.system), event.words)
 
 
 def _failed(turn: Turn, system: SystemState, words: str) -> None:
@@ -66,22 +66,22 @@ def _failed(turn: Turn, system: SystemState, words: str) -> None:
 
 def listed(turn: Turn, event: Listed) -> None:
     """Compare a listing with the records."""
-    system = turn.books.system(event.system)
+    system = turn.records.system(event.system)
     system.waiting = False
     system.failing_since, system.failing = None, ""
-    blocks = turn.books.numbers(event.system)
+    blocks = turn.records.numbers(event.system)
     rows: dict[int, list[ListedBlock]] = {}
     for row in event.rows:
-        number = turn.books.number_of(row.name)
+        number = turn.records.number_of(row.name)
         if number is None:
             continue
         if number in rows:
             rows[number].append(row)
         else:
             rows[number] = [row]
-    if len(blocks) < len(turn.books.blocks):
+    if len(blocks) < len(turn.records.blocks):
         _move(turn, event, rows, blocks)
-    elsewhere = turn.books.numbers_elsewhere(event.system) if len(blocks) < len(turn.books.blocks) else frozenset()
+    elsewhere = turn.records.numbers_elsewhere(event.system) if len(blocks) < len(turn.records.blocks) else frozenset()
     superfluous: list[str] = []
     strays: list[ListedBlock] = []
     for number, same in rows.items():
@@ -97,14 +97,14 @@ def listed(turn: Turn, event: Listed) -> None:
                 _compare(turn, block, ours, event.asked)
         elif number in elsewhere:
             continue  # the batch system is reached in two ways, and the other way has the block
-        elif number <= turn.books.last_number:
+        elif number <= turn.records.last_number:
             superfluous += [other.native for other in same if other.state not in _GONE and other.native]
         else:
             strays += [other for other in same if other.state not in _GONE and other.native]
     if superfluous:
         turn.do(EndBlocks(event.system, tuple(superfluous)))
         system.hurry(turn.now + YOUNG_PERIOD_S)
-    turn.books.strays[event.system] = tuple(strays)
+    turn.records.strays[event.system] = tuple(strays)
     for number, block in blocks.items():
         if number not in rows:
             _unlisted(turn, block, event.asked)
@@ -116,8 +116,8 @@ def _move(turn: Turn, event: Listed, rows: Mapping[int, Sequence[ListedBlock]], 
     A pool that reaches the same batch system another way, such as through another login node, has another key. The old
     way may not work any more.
     """
-    for block in turn.books.blocks.values():
-        state = turn.books.pools.get(block.pool)
+    for block in turn.records.blocks.values():
+        state = turn.records.pools.get(block.pool)
         if state is None or block.system == event.system or state.pool.system != event.system:
             continue
         if any(row.native == block.native != "" for row in rows.get(block.number, ())):
@@ -127,10 +127,10 @@ def _move(turn: Turn, event: Listed, rows: Mapping[int, Sequence[ListedBlock]], 
 
 def end_strays(turn: Turn, event: StraysGone) -> None:  # noqa: ARG001 - as all that take events
     """End the blocks of this cluster that have no record."""
-    for name, rows in turn.books.strays.items():
+    for name, rows in turn.records.strays.items():
         if rows:
             turn.do(EndBlocks(name, tuple(row.native for row in rows)))
-            turn.books.system(name).hurry(turn.now + 2.0)
+            turn.records.system(name).hurry(turn.now + 2.0)
 
 
 def _row_of(block: Block, rows: Sequence[ListedBlock]) -> ListedBlock | None:
@@ -157,7 +157,7 @@ def _compare(turn: Turn, block: Block, row: ListedBlock, asked: float) -> None:
         return
     if row.state == "running" and not block.running:
         block.running, block.started_at = True, turn.now
-        turn.books.version += 1
+        turn.records.version += 1
     elif row.state == "pending" and not block.connected:
         block.running, block.started_at, block.idle_before = False, None, asked
         block.headless = False
@@ -170,7 +170,7 @@ def _compare(turn: Turn, block: Block, row: ListedBlock, asked: float) -> None:
 
 def _give_up(turn: Turn, block: Block) -> None:
     """End a block that its batch system keeps and does not start."""
-    state = turn.books.pools.get(block.pool)
+    state = turn.records.pools.get(block.pool)
     if not block.leave_reason and state is not None and not block.joined:
         fail(turn, state, block, block.reason)
     else:

@@ -95,7 +95,7 @@ def hindrance(turn: Turn, state: PoolState, total: PoolCount) -> str:
         return "it is going down"
     if state.paused:
         return f"paused: {state.paused}"
-    system = turn.books.system(pool.system)
+    system = turn.records.system(pool.system)
     if system.failing_since is not None:
         return f"{pool.system} does not answer: {system.failing}"
     if total.all + pool.nodes > pool.max:
@@ -135,7 +135,7 @@ def _withdraw(turn: Turn, state: PoolState, total: PoolCount) -> None:
     """Withdraw pending blocks, the youngest first, if there were too many for a while without a break."""
     if state.workers is None:
         return
-    system = turn.books.system(state.pool.system)
+    system = turn.records.system(state.pool.system)
     if system.failing_since is not None:
         return
     needed = max(state.workers, state.pool.min - (total.staying - total.missing), 0)

@@ -18,32 +18,32 @@ LOOKS = 2
 
 def submit(turn: Turn, state: PoolState) -> None:
     """Record a new block, and submit it."""
-    books, pool = turn.books, state.pool
-    books.last_number += 1
-    label = f"{pool.name}-{books.last_number}"
-    books.blocks[label] = Block(
+    records, pool = turn.records, state.pool
+    records.last_number += 1
+    label = f"{pool.name}-{records.last_number}"
+    records.blocks[label] = Block(
         label,
         pool.name,
         pool.system,
-        books.last_number,
+        records.last_number,
         pool.nodes,
         pool.walltime_s,
         pool.cores,
         turn.now,
         idle_before=turn.now,
     )
-    system = books.system(pool.system)
+    system = records.system(pool.system)
     system.submitting, system.submitted_at = label, turn.now
-    books.version += 1
-    turn.do(SubmitBlock(label, pool.name, books.last_number))
+    records.version += 1
+    turn.do(SubmitBlock(label, pool.name, records.last_number))
 
 
 def accepted(turn: Turn, event: SubmissionAccepted) -> None:
     """Take the id of a block. A block that is not wanted any more, or has another id, is ended."""
     block = _answered(turn, event.label)
     if block is None:
-        ended = turn.books.ended.get(event.label)
-        state = turn.books.pools.get(ended.pool) if ended is not None else None
+        ended = turn.records.ended.get(event.label)
+        state = turn.records.pools.get(ended.pool) if ended is not None else None
         if state is not None:
             turn.do(EndBlocks(state.pool.system, (event.native,)))
         return
@@ -51,7 +51,7 @@ def accepted(turn: Turn, event: SubmissionAccepted) -> None:
         turn.do(EndBlocks(block.system, (event.native,)))
         return
     take_native(turn, block, event.native)
-    state = turn.books.pools.get(block.pool)
+    state = turn.records.pools.get(block.pool)
     if state is not None and not state.deaths:
         state.held, state.reason = 0, ""
 
@@ -73,9 +73,9 @@ def refused(turn: Turn, event: SubmissionRefused) -> None:
     block = _answered(turn, event.label)
     if block is None or block.native or block.joined:
         return  # a listing has the block already
-    state = turn.books.pools.get(block.pool)
-    turn.books.close(block, event.words, turn.now)
-    turn.books.version += 1
+    state = turn.records.pools.get(block.pool)
+    turn.records.close(block, event.words, turn.now)
+    turn.records.version += 1
     if state is None or block.leave_reason:
         return
     if event.elsewhere:
@@ -93,12 +93,12 @@ def unclear(turn: Turn, event: SubmissionUnclear) -> None:
     if block is not None and not block.native:
         block.reason = event.words
         block.looked_at = None
-        turn.books.system(block.system).hurry(turn.now + 1.0)
+        turn.records.system(block.system).hurry(turn.now + 1.0)
 
 
 def lost_answer(turn: Turn, system: SystemState) -> None:
     """Treat a submission whose answer does not come as unclear."""
-    block = turn.books.blocks.get(system.submitting)
+    block = turn.records.blocks.get(system.submitting)
     if block is None:
         system.submitting = ""
     elif turn.due(block.submitted_at + ANSWER_S):
@@ -113,21 +113,21 @@ def look_in_vain(turn: Turn, block: Block, asked: float) -> None:
     block.looked_at = asked
     block.looks += 1
     if block.looks < LOOKS:
-        turn.books.system(block.system).hurry(asked + LOOK_S + 1.0)
+        turn.records.system(block.system).hurry(asked + LOOK_S + 1.0)
         return
-    state = turn.books.pools.get(block.pool)
+    state = turn.records.pools.get(block.pool)
     words = block.reason
-    turn.books.close(block, block.leave_reason or f"never arrived: {words}", turn.now)
-    turn.books.version += 1
+    turn.records.close(block, block.leave_reason or f"never arrived: {words}", turn.now)
+    turn.records.version += 1
     if state is not None and not block.leave_reason:
         hold(turn, state, f"block {block.label} never arrived: {words}")
 
 
 def _answered(turn: Turn, label: str) -> Block | None:
-    for system in turn.books.systems.values():
+    for system in turn.records.systems.values():
         if system.submitting == label:
             system.submitting = ""
-    block = turn.books.blocks.get(label)
+    block = turn.records.blocks.get(label)
     if block is not None:
         block.answered_at = turn.now
     return block

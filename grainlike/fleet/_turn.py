@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from grainlike.fleet._books import Books
 from grainlike.fleet._events import FleetAction, Wake
+from grainlike.fleet._records import FleetRecords
 
 __all__ = ["Turn"]
 
@@ -11,10 +11,10 @@ __all__ = ["Turn"]
 class Turn:
     """Actions of one event, on the records, at one time."""
 
-    __slots__ = ("actions", "books", "now", "wake")
+    __slots__ = ("actions", "now", "records", "wake")
 
-    def __init__(self, books: Books, now: float) -> None:
-        self.books = books
+    def __init__(self, records: FleetRecords, now: float) -> None:
+        self.records = records
         self.now = now
         self.actions: list[FleetAction] = []
         self.wake: float | None = None

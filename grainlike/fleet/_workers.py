@@ -13,7 +13,7 @@ __all__ = ["attend", "joined", "left", "working"]
 
 def joined(turn: Turn, event: Joined) -> None:
     """Record a worker of a block, which proves its pool. A worker whose block has no record is told to leave."""
-    block = turn.books.blocks.get(event.label)
+    block = turn.records.blocks.get(event.label)
     if block is None:
         turn.do(Leave(event.label, event.node, "its block has ended", at_once=True))
         return
@@ -27,10 +27,10 @@ def joined(turn: Turn, event: Joined) -> None:
     before = block.connected.get(event.node)
     again = event.node in block.connected and before is not None
     block.connected[event.node] = None if not event.idle else before if again else turn.now
-    state = turn.books.pools.get(block.pool)
-    turn.books.version += 1
+    state = turn.records.pools.get(block.pool)
+    turn.records.version += 1
     if state is not None:
-        state.joined_at, state.workers = turn.books.version, None
+        state.joined_at, state.workers = turn.records.version, None
         state.proven, state.deaths, state.held, state.held_until = True, 0, 0, 0.0
         state.reason = ""
         state.cores = state.cores or event.cores
@@ -43,19 +43,19 @@ def joined(turn: Turn, event: Joined) -> None:
 
 def left(turn: Turn, event: Left) -> None:
     """Forget a worker; its block lives on, until its batch system says that it has ended."""
-    block = turn.books.blocks.get(event.label)
+    block = turn.records.blocks.get(event.label)
     if block is None or event.node not in block.connected:
         return
     del block.connected[event.node]
     if not block.connected:
         block.away_since = turn.now
         block.reason = event.how
-        turn.books.system(block.system).hurry(turn.now + 1.0)
+        turn.records.system(block.system).hurry(turn.now + 1.0)
 
 
 def working(turn: Turn, event: Working) -> None:
     """Record since when a worker has no job."""
-    block = turn.books.blocks.get(event.label)
+    block = turn.records.blocks.get(event.label)
     if block is None or event.node not in block.connected:
         return
     if not event.idle:
@@ -75,7 +75,7 @@ def attend(turn: Turn, block: Block, state: PoolState | None) -> None:
     if block.leave_reason:
         press(turn, block)
         return
-    system = turn.books.systems.get(block.system)
+    system = turn.records.systems.get(block.system)
     if state is None or block.connected or (system is not None and system.failing_since is not None):
         return
     if block.away_since is not None:

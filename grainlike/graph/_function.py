@@ -130,6 +130,8 @@ class Function:
         name: what it is called in listings: `name=`, or the callable's own name.
         is_async: whether a call of it gives a coroutine, or a stream.
         is_stream: whether a call of it gives an asynchronous generator.
+        internal: whether its jobs are internal: the executor submits them for jobs of the program, and no total counts
+            them.
         least: how many positional arguments a call without keywords needs, where that is known.
         many: whether one call stands for many: its one argument is a list of packed arguments.
         most: how many positional arguments a call may have, where that is known.
@@ -143,6 +145,7 @@ class Function:
         "alone",
         "callable",
         "collects",
+        "internal",
         "is_async",
         "is_stream",
         "least",
@@ -158,6 +161,7 @@ class Function:
     callable: Callable[..., Any]
     name: str
     collects: bool
+    internal: bool
     is_async: bool
     is_stream: bool
     least: int
@@ -176,12 +180,14 @@ class Function:
         accepts_errors: bool = False,
         alone: bool = False,
         collects: bool = False,
+        internal: bool = False,
         picks: bool = False,
     ) -> None:
         self.accepts_errors = accepts_errors
         self.alone = alone
         self.callable = callable
         self.collects = collects
+        self.internal = internal
         self.many = many
         self.options = options
         self.picks = picks

@@ -17,6 +17,7 @@ cancellations, deadlines and losses are handled; and the head would still have t
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sized
+from functools import cached_property
 from weakref import ref
 
 from grainlike.errors import ProtocolError
@@ -41,12 +42,19 @@ _SWEEP_JOBS = 64
 Owner = tuple[int, int]
 """A client's number and 0, or 0 and a job's number."""
 
+_PlainKey = tuple[bytes, str, bool, float | None, RetrySpec, bool, bool, tuple[str, ...]]
+
 _Key = (
-    tuple[bytes, str, bool, float | None, RetrySpec, bool, bool, tuple[str, ...]]
+    _PlainKey
     | tuple[bytes, str, bool, float | None, RetrySpec, bool, bool, tuple[str, ...], bool]
+    | tuple[bytes, str, bool, float | None, RetrySpec, bool, bool, tuple[str, ...], bool, bool]
 )
 """Digest, name, whether it is async, timeout, when it is tried again, whether one job is many calls, whether it keeps
-its cores, and where it imports from; and True if its large values stay at workers."""
+its cores, and where it imports from; whether its large values stay at workers, if they do or another field follows;
+and True if its jobs are internal."""
+
+_INTERNAL = 9
+"""Place in a key of whether its jobs are internal."""
 
 _LoggingKey = tuple[_Key, bytes]
 """Key, and the levels of its program's loggers, where those matter: functions of other programs have a `_Key` alone."""
@@ -123,7 +131,7 @@ class FunctionTable:
             options.keep,
             (),
         )
-        key: _Key = (*plain, True) if stays else plain
+        key = _key(plain, stays=stays, internal=function.internal)
         self._hold(blob.digest, blob.data)
         if known is not None:
             self._release(known[0])
@@ -147,7 +155,7 @@ class FunctionTable:
             self._hold(spec.digest, data)
             owned[spec.digest] = None
         plain = (spec.digest, spec.name, spec.is_async, spec.timeout, spec.retry, spec.many, spec.keep, paths)
-        return self._intern((*plain, True) if spec.stays else plain, spec.logs)
+        return self._intern(_key(plain, stays=spec.stays, internal=spec.internal), spec.logs)
 
     def owned_by(self, client: int) -> Container[bytes]:
         """Return the digests of the functions that a client has sent and not released."""
@@ -194,9 +202,13 @@ class FunctionTable:
         """Return how many losses of its worker a function may have and be run again."""
         for key in self._blobs[self._specs[fn][0].digest].keys:
             if self._numbers[key] == fn:
-                fields = key[0] if isinstance(key[0], tuple) else key  # without the levels of loggers
-                return next(field.losses for field in fields if isinstance(field, RetrySpec))
+                return next(field.losses for field in _fields(key) if isinstance(field, RetrySpec))
         raise KeyError(fn)
+
+    @cached_property
+    def internal(self) -> set[int]:
+        """Numbers of the functions of internal jobs, which no total counts."""
+        return {fn for key, fn in self._numbers.items() if _is_internal(key)}
 
     # --- owners ------------------------------------------------------------------------------------------------------
 
@@ -227,13 +239,15 @@ class FunctionTable:
             return fn
         self._last += 1
         fn = self._numbers[whole] = self._last
-        digest, name, is_async, timeout, retry, many, keep, paths, *stays = key
+        digest, name, is_async, timeout, retry, many, keep, paths, *flags = key
         blob = self._blobs[digest]
         blob.keys.append(whole)
         spec = FunctionSpec(
-            fn, digest, name, is_async, timeout, many, keep, paths, retry.on, retry.on_memory, logs, bool(stays)
+            fn, digest, name, is_async, timeout, many, keep, paths, retry.on, retry.on_memory, logs, any(flags[:1])
         )
         self._specs[fn] = spec, blob.data
+        if _is_internal(whole):
+            self.internal.add(fn)
         self._define(FunctionDefined(fn, retry.times, retry.losses, retry.backoff, retry.on_timeout))
         return fn
 
@@ -287,3 +301,20 @@ class FunctionTable:
             number = self._numbers.pop(key)
             del self._specs[number]
             self.large.discard(number)
+            self.internal.discard(number)
+
+
+def _key(plain: _PlainKey, *, stays: bool, internal: bool) -> _Key:
+    """Return the key of a function: what is False of the last fields is left out, as in all earlier journals."""
+    if internal:
+        return *plain, stays, internal
+    return (*plain, stays) if stays else plain
+
+
+def _fields(key: _Key | _LoggingKey) -> tuple[object, ...]:
+    """Return the fields of a key without the levels of loggers."""
+    return key[0] if isinstance(key[0], tuple) else key
+
+
+def _is_internal(key: _Key | _LoggingKey) -> bool:
+    return len(_fields(key)) > _INTERNAL

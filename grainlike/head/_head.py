@@ -302,7 +302,7 @@ class Head:
                 self.history.unwanted([job], skipped=skipped)
                 job.close()
                 numbers.append(job.id)
-                self.counters.unwanted(skipped=skipped and job.began is None)
+                self.counters.unwanted(skipped=skipped and job.began is None, internal=node.function.internal)
             elif job is None or (isinstance(job, Job) and job.node is not None):  # never sent, or along with another
                 self.counters.unwanted(skipped=skipped)
         if numbers:
@@ -316,7 +316,7 @@ class Head:
         if not isinstance(job, RelayedJob):
             return False
         del self.state.jobs[number]
-        self.counters.cancelled += 1
+        self.counters.unwanted(skipped=False, internal=job.fn in self.state.functions.internal)
         job.stopped(self._now())
         self.history.unwanted([job])
         self.state.nested.ended_by(job, JobCancelledError(f"{job.name} was cancelled by an operator"))
@@ -588,7 +588,7 @@ class Head:
         self.state.functions.release((owner, 0), digests)
         self._acting.drop_functions(self._now())
 
-    # --- what the mind says ------------------------------------------------------------------------------------------
+    # --- what the scheduler says -------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         """Pass the moment of the last alarm to the scheduler."""

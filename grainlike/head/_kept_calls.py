@@ -103,6 +103,16 @@ class KeptCalls:
         job, request = self._calls[reader]
         self._readers[value] = Job(job.id, job.fn, None, job.parcel), request
 
+    def copy_url(self, value: int) -> str:
+        """Return the URL of the durable copy of a value; empty for none, and for one that a call of an earlier release
+        reads, whose arguments are not plain.
+        """
+        job, _ = self._readers.get(value, (None, ""))
+        match None if job is None else job.arguments():
+            case ((str(url), *_),), {}:
+                return url
+        return ""
+
     def lose_copy(self, value: int) -> None:
         """Drop the call that reads the durable copy of a value, if there is one."""
         job, _ = self._readers.pop(value, (None, ""))

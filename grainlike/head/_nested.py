@@ -150,7 +150,7 @@ class RelayedJobs:
         else:
             for job in made:
                 del self._jobs[job.id]
-                self._counters.failed += 1
+                self._counters.failed += job.fn not in self._functions.internal
                 self.ended_by(job, error)
         return numbers
 
@@ -172,7 +172,7 @@ class RelayedJobs:
         """End jobs of a client that refer to values which it does not own."""
         for job in jobs:
             del self._jobs[job.id]
-            self._counters.failed += 1
+            self._counters.failed += job.fn not in self._functions.internal
             self.ended_by(job, ValueLostError(f"{job.name} needs a value, and {UNKNOWN}"))
 
     # --- graphs ------------------------------------------------------------------------------------------------------
@@ -366,9 +366,10 @@ class RelayedJobs:
         """A client's jobs are not to be. Their functions are kept, for they are not sent again."""
         self._adopt(message, buffers, (owner, 0), paths)
         for child, at in zip(message.children, message.fns, strict=True):
-            name = message.functions[at].name
-            self._counters.failed += 1
-            self.ended_by(RelayedJob(0, 0, NO_PARCEL, reply_to, (reply_to.number, 0, 0), child, name), error)
+            function = message.functions[at]
+            self._counters.failed += not function.internal
+            attempt_of = reply_to.number, 0, 0
+            self.ended_by(RelayedJob(0, 0, NO_PARCEL, reply_to, attempt_of, child, function.name), error)
 
     def withdraw_all(self, reply_to: ReplyTo) -> list[RelayedJob]:
         """Cancel all jobs of a client that has left, and return them."""
@@ -428,7 +429,8 @@ class RelayedJobs:
         for number in numbers:
             job = self._jobs.get(number)
             if isinstance(job, RelayedJob):
-                self._counters.unwanted(skipped=skipped and job.began is None)
+                internal = job.fn in self._functions.internal
+                self._counters.unwanted(skipped=skipped and job.began is None, internal=internal)
                 self.hand_back(job)
                 gone.append(job)
         return gone

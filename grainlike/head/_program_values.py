@@ -107,8 +107,8 @@ class ProgramValues:
         return self._state.scheduler.why_lost(value)
 
     def why_few(self, value: int) -> str:
-        """Return for which replicas of a value there is no room; empty where it has those that it is to have."""
-        return self._state.scheduler.why_few(value)
+        """Return why a value has fewer replicas than it is to have; empty where it has those."""
+        return self._state.scheduler.why_few(value, self._mover.failures.get(value, ""))
 
     # --- from the head -----------------------------------------------------------------------------------------------
 

@@ -61,6 +61,8 @@ class ResultHandler:
         self._values = values
         self._tell = tell
         self._now = now
+        self._failed_internal: list[Node] = []
+        """Internal jobs of this program that have failed; the calls that need them are not counted yet."""
 
     # --- a worker's word ---------------------------------------------------------------------------------------------
 
@@ -110,6 +112,9 @@ class ResultHandler:
                     self._history.ended(job, "succeeded")
         elif ended:
             self._history.succeeded(peer.name, skew, ended, completed)
+        internal = self._state.functions.internal
+        if internal:
+            gone += len([job for job in ended if job.node is not None and job.fn in internal])
         close_all(ended)
         self._state.counters.succeeded += len(ended) - gone
         return len(ended)
@@ -119,7 +124,7 @@ class ResultHandler:
     ) -> None:
         counters = self._state.counters
         bad, gone, sizes = counters.bad, 0, completed.sizes
-        receipt = peer.receipts.get(completed.lease)
+        receipt, internal = peer.receipts.get(completed.lease), self._state.functions.internal
         jobs, codes, walls, succeeded = self._state.jobs, completed.codes, completed.wall, self._outcomes.succeeded
         for row in rows:
             job = jobs.pop(completed.jobs[row], None)
@@ -137,8 +142,9 @@ class ResultHandler:
             placement.began = began = completed.begun[row] + skew
             placement.ended = began + wall
             code = codes[row]
-            if type(job) is RevivedJob:
+            if job.fn in internal or type(job) is RevivedJob:
                 gone += 1
+            if type(job) is RevivedJob:
                 self._remade(job, _CODES[code], parcels[row])
             elif node is None:
                 self._relay(job, _CODES[code], parcels[row], sizes[row] if sizes else 0)
@@ -161,6 +167,7 @@ class ResultHandler:
                     self._history.ended(job, "succeeded", node=node)
                     succeeded(node, value)
         counters.succeeded += len(rows) - gone - (counters.bad - bad)
+        self._count_needing()
 
     def _stays(self, job: Job, node: Node, size: int) -> None:
         """Settle a job whose value stays at its worker, and keep its call."""
@@ -210,7 +217,7 @@ class ResultHandler:
         job.ends(good=good)
         if good:
             self._values.remade(job)
-        self._state.counters.recomputed += not job.reads_copy
+        self._state.counters.recomputed += not (job.reads_copy or job.fn in self._state.functions.internal)
         words = told_of_error(parcel[0]) if code in (Code.FAILED, Code.OUT_OF_MEMORY) else code.name.lower()
         self._history.ended(job, _OUTCOMES.get(code, "failed"), "" if good else words)
         if job.reads_copy and not good:
@@ -221,20 +228,18 @@ class ResultHandler:
     def _relay(self, job: Job, code: Code, parcel: Parcel, size: int) -> None:
         """Deliver the outcome of a job that came over a link to its submitter."""
         assert isinstance(job, RelayedJob)
-        counters, nested = self._state.counters, self._state.nested
+        nested = self._state.nested
         if size and code is Code.SUCCEEDED:
             self._stays_for_client(job, size)
             return
         if code in (Code.SUCCEEDED, Code.FAILED, Code.OUT_OF_MEMORY):
             good = code is Code.SUCCEEDED
-            counters.failed += not good
+            if not good:
+                self._count_failure(job.fn, code)
             self._history.ended(job, _OUTCOMES.get(code, "failed"), "" if good else told_of_error(parcel[0]))
             nested.ended(job, with_buffers(parcel), good=good)
             return
-        if code is Code.TIMED_OUT:
-            counters.timed_out += 1
-        else:
-            counters.failed += 1
+        self._count_failure(job.fn, code)
         error = stopped(job, job.name, job.timeout, code)
         self._history.ended(job, _OUTCOMES.get(code, "failed"), text_of(error))
         nested.ended_by(job, error)
@@ -264,7 +269,7 @@ class ResultHandler:
     def _unreadable(self, job: Job, node: Node, error: Exception) -> None:
         """Fail a job whose value cannot be unpickled here."""
         error.add_note(job.note(node.function.name))
-        self._state.counters.failed += 1
+        self._count_failure(job.fn, Code.FAILED, node)
         words = f"{type(error).__name__}: its value cannot be read here"  # the text may be the user's own code
         self._history.ended(job, "failed", words, node)
         self._outcomes.failed(node, error)
@@ -279,10 +284,7 @@ class ResultHandler:
                 self._history.ended(job, "succeeded", node=node)
                 self._outcomes.succeeded(node, value)
             return
-        if code is Code.TIMED_OUT:
-            self._state.counters.timed_out += 1
-        else:
-            self._state.counters.failed += 1
+        self._count_failure(job.fn, code, node)
         told = error_of(job, node, code, Payload(parcel[0], tuple(parcel[1])))
         words = told_of_error(parcel[0]) if code in (Code.FAILED, Code.OUT_OF_MEMORY) else text_of(told)
         self._history.ended(job, _OUTCOMES.get(code, "failed"), words, node)
@@ -290,12 +292,31 @@ class ResultHandler:
             told.add_note(job.last_words)
         self._outcomes.failed(node, told)
 
+    def _count_failure(self, fn: int, code: Code, node: Node | None = None) -> None:
+        """Count a job of function `fn` that has no value. An internal one is not counted; this program's calls that
+        need it are, by `_count_needing`.
+        """
+        counters = self._state.counters
+        if fn in self._state.functions.internal:
+            if node is not None:
+                self._failed_internal.append(node)
+        elif code is Code.TIMED_OUT:
+            counters.timed_out += 1
+        else:
+            counters.failed += 1
+
+    def _count_needing(self) -> None:
+        """Count the calls that need internal jobs which have failed."""
+        while self._failed_internal:
+            self._state.counters.internal_failed(self._failed_internal.pop())
+
     # --- the head's own ----------------------------------------------------------------------------------------------
 
     def end(self, numbers: Iterable[int], error_of: Callable[[Job], Exception]) -> None:
         """End jobs that will have no value; those that are wanted no more have ended already."""
         for job in self._ending(numbers):
             self._fail(job, error_of(job))
+        self._count_needing()
 
     def _ending(self, numbers: Iterable[int]) -> Iterator[Job]:
         for number in numbers:
@@ -312,7 +333,7 @@ class ResultHandler:
             error.add_note(job.note(name_of(job)))
         if job.last_words is not None:
             error.add_note(job.last_words)
-        self._state.counters.failed += 1
+        self._count_failure(job.fn, Code.FAILED, node)
         self._history.ended(job, "failed", text_of(error))
         if isinstance(job, RelayedJob):
             job.stopped(self._now())

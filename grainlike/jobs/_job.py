@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from grainlike.graph import Node, Record, State
+from grainlike.graph import Node, Record, RunsIn, State
 from grainlike.payload import MARK, drop, plain_arguments
 from grainlike.resources import Allocation, Receipt, Usage, parse_allocation
 from grainlike.wire import Parcel, ReceiptSpec, Totals
@@ -293,7 +293,7 @@ class FirstOfChain(Job):
 
 
 class JobCounters:
-    """Counts jobs as they end. Successes, the most frequent, are counted by the batch.
+    """Counts jobs as they end, but no internal ones. Successes, the most frequent, are counted by the batch.
 
     `opened` is when that began, on the head's clock. Where it has a journal, the next head continues count and clock.
     """
@@ -315,12 +315,27 @@ class JobCounters:
         """Number of jobs that failed or timed out."""
         return self.failed + self.timed_out
 
-    def unwanted(self, *, skipped: bool) -> None:
-        """Count a job that is wanted no more: skipped because of a failure, or cancelled."""
+    def unwanted(self, *, skipped: bool, internal: bool = False) -> None:
+        """Count a job that is wanted no more, unless it is internal: skipped because of a failure, or cancelled."""
+        if internal:
+            return
         if skipped:
             self.skipped += 1
         else:
             self.cancelled += 1
+
+    def internal_failed(self, node: Node) -> None:
+        """Count the calls with resources that need a failed internal job as failed, in its place: they never start."""
+        waiting = list(node.dependents or ())
+        while waiting:
+            call = waiting.pop()
+            if call.finished or call.function.accepts_errors:
+                continue
+            if call.place is RunsIn.INLINE:
+                waiting += call.dependents or ()
+            elif call.place is RunsIn.REMOTE and call.record is None:
+                self.failed += 1
+                call.record = Job(0, 0, None, NO_PARCEL)  # tells it from calls that are skipped
 
     def totals(self, now: float) -> Totals:
         """The figures at this moment."""

@@ -283,6 +283,7 @@ def _functions(
             is_stream,
             logs,
             stays and not (function.many or is_stream) and options.cache is None,
+            function.internal,
         )
         fns.append(functions.setdefault(spec, len(functions)))
     return list(functions), fns, blobs

@@ -5,6 +5,7 @@ worker.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import astuple
 from functools import lru_cache
 from typing import Any, Literal, overload
 
@@ -12,7 +13,7 @@ import anyio
 
 from grainlike.engine import copy_made, least_request, replicate_values, staying_values
 from grainlike.errors import ResourceError
-from grainlike.graph import Delayed, DelayedFn, Node, RemoteValue, delayed, delayed_value, gather, node_of
+from grainlike.graph import Delayed, DelayedFn, Function, Node, RemoteValue, delayed_value, gather, node_of
 from grainlike.maps._wait import listed, wait
 
 __all__ = ["replicate"]
@@ -130,7 +131,8 @@ def _copying(maker: str) -> tuple[DelayedFn[..., Any], DelayedFn[..., Any]]:
     """Return the functions of jobs that write and read a copy of a value, which a call of `maker` has made."""
     from grainlike.calls import read_copy, write_copy
 
-    return delayed(write_copy, name=f"copy of {maker}"), delayed(read_copy, name=f"reading the copy of {maker}")
+    writing = Function(write_copy, name=f"copy of {maker}", internal=True)
+    return DelayedFn(writing), DelayedFn(Function(read_copy, name=f"reading the copy of {maker}", internal=True))
 
 
 async def _copy_to_url(nodes: Iterable[Node], url: str) -> None:
@@ -149,7 +151,7 @@ async def _copy_to_url(nodes: Iterable[Node], url: str) -> None:
         writes[value] = (write @ least_request(node.request))(delayed_value(value), url, maker)
     copies = dict(zip(writes, await gather(writes.values()), strict=True))
     for value, node in makers.items():
-        reads[value] = (_copying(node.function.name)[1] @ least_request(node.request))(copies[value])
+        reads[value] = (_copying(node.function.name)[1] @ least_request(node.request))(astuple(copies[value]))
     await wait(reads.values())
     for value, read_ in reads.items():
         copy_made(value, _read_back(read_, url), copies[value].url)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from grainlike._later import later
 from grainlike.resources._allocation import NO_ALLOCATION, Allocation, as_allocation, as_request
+from grainlike.resources._fit import fits_tiers
 from grainlike.resources._kinds import KINDS, MEMORY, ResourceKind, amount_text, amount_texts, held_amounts
 from grainlike.resources._offer import logical_cores, offer_of
 from grainlike.resources._parse import parse, parse_allocation
@@ -70,6 +71,7 @@ __all__ = [
     "amount_texts",
     "as_allocation",
     "as_request",
+    "fits_tiers",
     "held_amounts",
     "keep_in_job",
     "keep_unbound",

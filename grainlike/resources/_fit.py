@@ -1,4 +1,4 @@
-"""Comparison of a request with a limit, by its amounts and by its terms."""
+"""Comparison of a request with a limit, by its amounts and by its terms; and of bytes with the tiers of a store."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -7,6 +7,9 @@ from grainlike.resources._mapping import TIME, TOKEN, tags
 from grainlike.resources._quantity import Amount, quantity
 from grainlike.resources._terms import NO_TERMS, Pairs, Terms
 from grainlike.resources._time import duration
+
+SUMS_MOST = 4096
+"""Most ways to fill a tier that are tried; with more ways than that, the values count as fitting."""
 
 
 class Quantified(Protocol):
@@ -81,3 +84,21 @@ def time_fits(asked: Terms, given: Terms) -> bool:
     """Tell whether there is time enough to start; without a time on either side there is."""
     time = asked.walltime if asked.soft is None else asked.soft
     return time is None or given.walltime is None or time <= given.walltime
+
+
+def fits_tiers(sizes: Iterable[int], memory: int, scratch: int) -> bool:
+    """Return True if values of these sizes fit into two tiers together, each value whole in one tier.
+
+    Example::
+
+        fits_tiers([6, 6], 10, 10)       # True
+        fits_tiers([6, 6, 6], 10, 10)    # False
+    """
+    found = sorted(sizes, reverse=True)
+    least = sum(found) - scratch
+    sums = {0}
+    for size in found:
+        if max(sums) >= least or len(sums) > SUMS_MOST:
+            break
+        sums |= {one + size for one in sums if one + size <= memory}
+    return least <= memory and (max(sums) >= least or len(sums) > SUMS_MOST)

@@ -1,4 +1,4 @@
-"""`Ledger`: the books of one node, which say which ids are free and who holds the others."""
+"""`Ledger`: which ids of one node are free, and who holds the others."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -48,7 +48,7 @@ class Grant:
 
 
 class Ledger:
-    """The books of one node: what it has, what is free, and grants of concrete ids.
+    """Ledger of one node: what it has, what is free, and grants of concrete ids.
 
     At any time free and held amounts add up to the capacity, and no id is in two grants (but a device
     that is shared by fractions). A grant and a release cost the size of the request, and with a topology the number of

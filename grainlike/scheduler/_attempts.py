@@ -33,10 +33,10 @@ class RetryPolicy:
         isolated: the connected workers that get nothing new for that reason.
     """
 
-    def __init__(self, books: SchedulerState, *, closed: bool) -> None:
+    def __init__(self, state: SchedulerState, *, closed: bool) -> None:
         self.quarantine = Quarantine()
         self.isolated: dict[int, WorkerState] = {}
-        self._books = books
+        self._state = state
         self._closed = closed
 
     def runs_again(
@@ -55,7 +55,7 @@ class RetryPolicy:
         """
         if code == Code.UNFIT and shape is not None:
             worker.refuse(shape)
-            self._books.lose_members()
+            self._state.lose_members()
         if code in (Code.RETURNED, Code.UNFIT):
             back.append(job)
             return True
@@ -73,7 +73,7 @@ class RetryPolicy:
         if code == Code.CRASHED:
             self.lost(job, worker, completed.details.get(job.id, "its runner died"), now, out, back)
             return True
-        rooms = self._books.transfers.rooms
+        rooms = self._state.transfers.rooms
         wanted = completed.wanted.get(job.id, 0) if code == Code.FAILED else 0
         goes_elsewhere = wanted > 0 and rooms.lacked(worker, job, wanted)
         if job.committed:
@@ -96,7 +96,7 @@ class RetryPolicy:
             return True
         why = rooms.why_nowhere(job) if wanted else ""
         if why:
-            self._books.drop(job)
+            self._state.drop(job)
             out.append(OutputsUnfit([job.id], why))
         return bool(why)
 
@@ -120,17 +120,17 @@ class RetryPolicy:
         if most is None:
             most = job.fn.losses
         if job.losses > most or job.committed:
-            self._books.drop(job)
+            self._state.drop(job)
             out.append(JobsLost([job.id], worker.id, reason, job.losses))
             return
         if suspect:
-            job.cls = self._books.catalogue.like(job.cls, job.request, isolate=True)
+            job.cls = self._state.catalogue.like(job.cls, job.request, isolate=True)
             job.own = None
         self._back_off(job, now, out, back)
 
     def _back_off(self, job: HeadJob, now: float, out: list[HeadAction], back: list[HeadJob]) -> None:
         """Queue a job for its next attempt: after a wait if its function has a backoff, else at once."""
-        seconds = self._books.backoffs.wait(job, now) if job.state is JobState.LEASED else None
+        seconds = self._state.backoffs.wait(job, now) if job.state is JobState.LEASED else None
         if seconds is None:
             back.append(job)
         else:
@@ -141,7 +141,7 @@ class RetryPolicy:
         grown = job.request.grown()
         if grown is None:
             return False
-        catalogue = self._books.catalogue
+        catalogue = self._state.catalogue
         cls = catalogue.like(job.cls, grown, isolate=job.cls.isolate)
         if self._closed and not catalogue.anybody_fits(cls):
             return False

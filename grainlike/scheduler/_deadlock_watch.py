@@ -28,10 +28,10 @@ silent worker is noticed after 15 s (`SUSPECT_S`), so this has to be longer.
 class DeadlockWatch:
     """Looks for deadlocks among the jobs of one head. `wake` is when to look again."""
 
-    __slots__ = ("_books", "_closed", "_look_at", "_stuck_since", "wake")
+    __slots__ = ("_closed", "_look_at", "_state", "_stuck_since", "wake")
 
-    def __init__(self, books: SchedulerState, *, closed: bool) -> None:
-        self._books = books
+    def __init__(self, state: SchedulerState, *, closed: bool) -> None:
+        self._state = state
         self._closed = closed
         self._stuck_since: float | None = None
         self._look_at: float | None = None
@@ -44,7 +44,7 @@ class DeadlockWatch:
         Where a worker might join, a warning (`JobsDeadlocked` with `failed=False`) comes first.
         """
         self.wake = None
-        job_tree, workers = self._books.job_tree, self._books.workers
+        job_tree, workers = self._state.job_tree, self._state.workers
         queued = job_tree.queued()
         if not (queued and job_tree.all_wait(workers.values())):
             if self._look_at is None:
@@ -54,8 +54,8 @@ class DeadlockWatch:
                 return None
         self._look_at = None
         if queued:
-            self._books.planner.plan(now, out, lend_to_all=True)
-            if not self._books.planner.whole:
+            self._state.planner.plan(now, out, lend_to_all=True)
+            if not self._state.planner.whole:
                 self._look_at = self.wake = now
                 return None
         stranded = self._stranded(now)
@@ -78,7 +78,7 @@ class DeadlockWatch:
         layout.
         """
         planned: list[HeadJob] = []
-        for worker in self._books.workers.values():
+        for worker in self._state.workers.values():
             if worker.shut:  # assignments and reports may still be on the way
                 continue
             started = [job for job in worker.held.values() if job.state is JobState.LEASED]

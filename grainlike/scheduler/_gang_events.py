@@ -16,14 +16,14 @@ __all__ = ["GangEvents"]
 
 
 class GangEvents:
-    """Handles the answers of workers that hold slots for gangs. `books` and `attempts` are the scheduler's own."""
+    """Handles the answers of workers that hold slots for gangs. `state` and `attempts` are the scheduler's own."""
 
-    __slots__ = ("_attempts", "_books", "_gangs")
+    __slots__ = ("_attempts", "_gangs", "_state")
 
-    def __init__(self, books: SchedulerState, attempts: RetryPolicy) -> None:
-        self._books = books
+    def __init__(self, state: SchedulerState, attempts: RetryPolicy) -> None:
+        self._state = state
         self._attempts = attempts
-        self._gangs = books.gangs
+        self._gangs = state.gangs
 
     def granted(
         self, worker: WorkerState, start: LeaseStart, now: float, out: list[HeadAction], *, paused: bool
@@ -33,8 +33,8 @@ class GangEvents:
         if hold is None:
             return False
         worker.give(hold.shape)
-        self._books.planner.shares.give(hold.job.cls.client, hold.shape)
-        self._books.take_lease(worker, start.lease, hold.shape, hold.job, now)
+        self._state.planner.shares.give(hold.job.cls.client, hold.shape)
+        self._state.take_lease(worker, start.lease, hold.shape, hold.job, now)
         assignment = self._gangs.granted(hold, start.lease, start.allocation, paused=paused)
         if assignment is not None:
             out.append(self._with_needs(assignment))
@@ -45,8 +45,8 @@ class GangEvents:
         return [self._with_needs(assignment) for assignment in self._gangs.withheld()]
 
     def _with_needs(self, assignment: AssignJobs) -> AssignJobs:
-        job = self._books.jobs[assignment.jobs[0]]
-        return replace(assignment, needs=self._books.planner.near.needs([job])) if job.inputs else assignment
+        job = self._state.jobs[assignment.jobs[0]]
+        return replace(assignment, needs=self._state.planner.near.needs([job])) if job.inputs else assignment
 
     def holds_ended(
         self, worker: WorkerState, completed: Completed, out: list[HeadAction], back: list[HeadJob]
@@ -60,7 +60,7 @@ class GangEvents:
             self._gangs.ended(hold)
             if code == Code.UNFIT:
                 worker.refuse(hold.shape)
-                self._books.lose_members()
+                self._state.lose_members()
             if unasked:
                 self.break_up(hold, f"worker {worker.name} let go of its slots", out, back)
 
@@ -96,7 +96,7 @@ class GangEvents:
 
     def take_apart(self, job: HeadJob, out: list[HeadAction]) -> None:
         """Release all holds of a gang whose job was not assigned yet; the caller queues or drops the job."""
-        self._books.release(self._books.workers[job.worker], job, out)
+        self._state.release(self._state.workers[job.worker], job, out)
 
     def hurry(self, now: float, out: list[HeadAction]) -> None:
         """Release half-assembled gangs that are overdue, so that the one that goes first gets its slots."""
@@ -104,4 +104,4 @@ class GangEvents:
         for job in late:
             self.take_apart(job, out)
             job.attempt += 1
-        self._books.requeue(late, out)
+        self._state.requeue(late, out)

@@ -92,22 +92,22 @@ class HeadScheduler:
         self.closed = closed
         self.late: int = 0
         """Count of answers for attempts that are no longer current, such as those of a worker that was given up."""
-        self._state = books = SchedulerState(seed)
-        self.jobs: dict[int, HeadJob] = books.jobs
-        self.workers: dict[int, WorkerState] = books.workers
-        self.classes: dict[int, RequestClass] = books.catalogue.classes
-        self.shapes: dict[int, Shape] = books.catalogue.shapes
+        self._state = state = SchedulerState(seed)
+        self.jobs: dict[int, HeadJob] = state.jobs
+        self.workers: dict[int, WorkerState] = state.workers
+        self.classes: dict[int, RequestClass] = state.catalogue.classes
+        self.shapes: dict[int, Shape] = state.catalogue.shapes
         """Shapes by number; workers name them by it."""
-        self._catalogue = books.catalogue
-        self._functions = books.functions
-        self._job_tree = books.job_tree
-        self._planner = books.planner
-        self._gangs = books.gangs
-        self._attempts = RetryPolicy(books, closed=closed)
-        self._gang_events = GangEvents(books, self._attempts)
-        self._values = Values(books)
-        self._worker_events = WorkerEvents(books, self._attempts, self._values)
-        self._standstill = DeadlockWatch(books, closed=closed)
+        self._catalogue = state.catalogue
+        self._functions = state.functions
+        self._job_tree = state.job_tree
+        self._planner = state.planner
+        self._gangs = state.gangs
+        self._attempts = RetryPolicy(state, closed=closed)
+        self._gang_events = GangEvents(state, self._attempts)
+        self._values = Values(state)
+        self._worker_events = WorkerEvents(state, self._attempts, self._values)
+        self._standstill = DeadlockWatch(state, closed=closed)
         self._now = 0.0
         self._wake: float | None = None
 
@@ -273,9 +273,9 @@ class HeadScheduler:
         """Return why a value has no replica and cannot be made again; an empty text if it has one, or can."""
         return self._values.why_lost(value)
 
-    def why_few(self, value: int) -> str:
+    def why_few(self, value: int, failure: str = "") -> str:
         """Return why a value has fewer replicas than it should; an empty text if it has enough."""
-        return self._values.why_few(value)
+        return self._values.why_few(value, failure)
 
     def pace(self, fn: int) -> float | None:
         """Return the mean seconds of a function whose jobs are known to be tiny and never to wait, else None."""

@@ -11,10 +11,10 @@ from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._planner import Planner
 from grainlike.scheduler.planning._shares import Shares
 
-__all__ = ["check_common_books"]
+__all__ = ["check_common_records"]
 
 
-def check_common_books(workers: Mapping[int, WorkerState], shapes: Mapping[int, Shape], planner: Planner) -> None:
+def check_common_records(workers: Mapping[int, WorkerState], shapes: Mapping[int, Shape], planner: Planner) -> None:
     """Raise `AssertionError` unless the counts match what is planned, held and leased. For tests: walks over
     everything.
     """

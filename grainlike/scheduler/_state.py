@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from grainlike.scheduler._backoff import BackoffQueue
 from grainlike.scheduler._catalogue import Catalogue
 from grainlike.scheduler._events import HeadAction, JobsRequeued, RetractJobs, ShapesForgotten
-from grainlike.scheduler._invariants import check_common_books
+from grainlike.scheduler._invariants import check_common_records
 from grainlike.scheduler._job_tree import JobTree
 from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, RequestClass, Shape
 from grainlike.scheduler._states import JobState
@@ -290,7 +290,7 @@ class SchedulerState:
         self.planner.waiting.check()
         self.gangs.check(self.jobs.values(), self.workers.values())
         self._check_shapes()
-        check_common_books(self.workers, self.catalogue.shapes, self.planner)
+        check_common_records(self.workers, self.catalogue.shapes, self.planner)
 
     def _check_shapes(self) -> None:
         """Check that each shape that a class or a job needs is known by its number, as workers may name it."""

@@ -17,9 +17,9 @@ LOOKED_AT_MOST = 1024
 """The most classes that one call looks at; the next call, at once, looks at more."""
 
 
-def complain(books: SchedulerState, now: float, out: list[HeadAction]) -> float | None:
+def complain(state: SchedulerState, now: float, out: list[HeadAction]) -> float | None:
     """Warn, once per class, of jobs that no connected worker could run; return when to look again."""
-    catalogue = books.catalogue
+    catalogue = state.catalogue
     doubted = catalogue.doubted
     if not doubted:
         return None
@@ -30,7 +30,7 @@ def complain(books: SchedulerState, now: float, out: list[HeadAction]) -> float 
             due = cls.blocked_since + NOBODY_S
             if now < due and not somebody:
                 return due  # those behind it came later
-            if somebody and books.split(cls):
+            if somebody and state.split(cls):
                 del doubted[cls.id]
                 return now
             cls.warned = True

@@ -25,59 +25,59 @@ class WorkerEvents:
     or other ones.
     """
 
-    __slots__ = ("_attempts", "_books", "_values")
+    __slots__ = ("_attempts", "_state", "_values")
 
-    def __init__(self, books: SchedulerState, attempts: RetryPolicy, values: Values) -> None:
-        self._books = books
+    def __init__(self, state: SchedulerState, attempts: RetryPolicy, values: Values) -> None:
+        self._state = state
         self._attempts = attempts
         self._values = values
 
     def joined(self, event: WorkerJoined, now: float, out: list[HeadAction]) -> None:
         """Accept a worker."""
-        books = self._books
-        columns = event.worker, event.name, event.offer, now, books.planner.log, event.left_s
+        state = self._state
+        columns = event.worker, event.name, event.offer, now, state.planner.log, event.left_s
         store = None if event.store < 0 else (event.store, event.scratch)
-        worker = books.workers[event.worker] = WorkerState(*columns, has_data=event.has_data, store=store)
-        books.planner.reserving.joined(worker)
+        worker = state.workers[event.worker] = WorkerState(*columns, has_data=event.has_data, store=store)
+        state.planner.reserving.joined(worker)
         self._attempts.isolate(worker, now, out)
-        books.leaving.watch(worker, now)
+        state.leaving.watch(worker, now)
         self._values.heard(out)
         self._values.misfits.joined(worker)
 
     def timed(self, event: WorkerTimed, now: float) -> bool:
         """Record how many seconds a worker has left."""
-        worker = self._books.workers.get(event.worker)
+        worker = self._state.workers.get(event.worker)
         if worker is None or not worker.retime(event.left_s, now):
             return False
-        self._books.leaving.retimed(worker, now)
+        self._state.leaving.retimed(worker, now)
         self._values.replenish()
-        self._books.lose_members()
+        self._state.lose_members()
         return True
 
     def leaving(self, event: WorkerLeaving, out: list[HeadAction]) -> bool:
         """Give a worker that stops nothing any more; it gives its values away while it may."""
-        worker = self._books.workers.get(event.worker)
+        worker = self._state.workers.get(event.worker)
         if worker is None:
             return False
         worker.leave()
         self._values.leaving(worker, out, held=False)
-        self._books.lose_members()
+        self._state.lose_members()
         return True
 
     def drained(self, event: WorkerDrained, out: list[HeadAction]) -> bool:
         """Let a worker end its jobs and give its values away, and release it then."""
-        worker = self._books.workers.get(event.worker)
+        worker = self._state.workers.get(event.worker)
         if worker is None or worker.leaving:
             return False
         worker.drain()
         self._values.leaving(worker, out, held=True)
-        self._books.lose_members()
-        self._books.planner.ahead.recall_all(worker, out)
+        self._state.lose_members()
+        self._state.planner.ahead.recall_all(worker, out)
         return True
 
     def stored(self, event: WorkerStored, out: list[HeadAction]) -> bool:
         """Record by how much what a worker keeps exceeds its store; True if that is smaller from now on."""
-        worker = self._books.workers.get(event.worker)
+        worker = self._state.workers.get(event.worker)
         if worker is None:
             return False
         if worker.over or event.over:
@@ -85,13 +85,13 @@ class WorkerEvents:
         if not event.lost or worker.store is None or not worker.store[1]:
             return False
         worker.store = worker.store[0], 0
-        self._books.values.look_at_room(worker.id)
+        self._state.values.look_at_room(worker.id)
         self._values.replenish()
         return True
 
     def suspected(self, event: WorkerSuspected, now: float, out: list[HeadAction]) -> None:
         """Give a suspected worker nothing new. Jobs sent ahead to it are taken back if others have room."""
-        worker = self._books.workers.get(event.worker)
+        worker = self._state.workers.get(event.worker)
         if worker is not None:
             worker.shut_for("suspect", "its link has broken" if event.broke else "it is silent")
             self._values.replenish()
@@ -100,7 +100,7 @@ class WorkerEvents:
 
     def heard(self, event: WorkerHeard, now: float, out: list[HeadAction]) -> None:
         """Let a suspected worker go on."""
-        worker = self._books.workers.get(event.worker)
+        worker = self._state.workers.get(event.worker)
         if worker is not None:
             worker.heard_again(now)
             self._values.heard(out)

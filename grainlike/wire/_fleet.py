@@ -158,7 +158,7 @@ class BlockRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class UpIs(BaseMessage, frozen=True, tag=131):
-    """A pool is in the books, and its first block was taken; label and id are empty where none is to be submitted."""
+    """A pool is in the records, and its first block was taken; label and id are empty where none is to be submitted."""
 
     ask: int
     label: str

@@ -156,7 +156,8 @@ class AskHistory(BaseMessage, frozen=True, tag=134):
 
 class HistoryIs(BaseMessage, frozen=True, tag=135):
     """A page of ended jobs. `before` is where the next one begins, 0 after the last; `kept` counts all that the head
-    has. `earlier` are the attempts so far of the one job that was asked for, where that has not ended.
+    has. `earlier` are the attempts so far of the one job that was asked for, where that has not ended. `few` says why
+    the value of that one job has fewer replicas than it is to have; empty where it has those.
     """
 
     ask: int
@@ -164,6 +165,7 @@ class HistoryIs(BaseMessage, frozen=True, tag=135):
     before: int
     kept: int
     earlier: list[EndedAttempt] = msgspec.field(default_factory=list)
+    few: str = ""
 
 
 def checked_pattern(name: str | None) -> str:

@@ -45,7 +45,7 @@ class SubmittedFunction(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     With `here`, its serialized form comes with the message: the first time that the job, or the client, sends it. After
     that the head knows it by its digest, until the job has ended, or the client has left or sent `ReleaseFunctions`.
-    `logs` and `stays`: see `FunctionSpec`.
+    `logs` and `stays`: see `FunctionSpec`. The jobs of an `internal` one are counted in no total.
     """
 
     digest: bytes
@@ -59,6 +59,7 @@ class SubmittedFunction(msgspec.Struct, frozen=True, array_like=True, gc=False):
     stream: bool = False
     logs: bytes = b""
     stays: bool = False
+    internal: bool = False
 
 
 class Submit(BaseMessage, frozen=True, tag=40):

@@ -37,6 +37,7 @@ __all__ = [
     "MOST_ROWS",
     "Answer",
     "AskCancel",
+    "AskCopy",
     "AskDepart",
     "AskHead",
     "AskJob",
@@ -49,6 +50,7 @@ __all__ = [
     "AskWanted",
     "AskWorkers",
     "Began",
+    "CopyIs",
     "Done",
     "EndSessions",
     "Enough",
@@ -118,6 +120,13 @@ class AskJob(BaseMessage, frozen=True, tag=83):
 
     ask: int
     job: int
+
+
+class AskCopy(BaseMessage, frozen=True, tag=200):
+    """Ask where the durable copy of the value of a job is; answered by `CopyIs`."""
+
+    ask: int
+    value: int
 
 
 class AskCancel(BaseMessage, frozen=True, tag=84):
@@ -279,6 +288,13 @@ class JobIs(BaseMessage, frozen=True, tag=93):
     pools: str = ""
 
 
+class CopyIs(BaseMessage, frozen=True, tag=201):
+    """URL of the durable copy of a value; empty for none, and for one whose URL the head does not know."""
+
+    ask: int
+    url: str
+
+
 class SessionRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A named session. `client` is its number, as in `JobRow`. `jobs` counts the jobs that have not ended, `names` the
     named calls, `outcomes` and `kept_bytes` what is kept of them. `attached` is the program that uses it now, empty for
@@ -424,6 +440,7 @@ Question = (
     | AskWorkers
     | AskJobs
     | AskJob
+    | AskCopy
     | AskCancel
     | AskDepart
     | AskLogs
@@ -454,6 +471,7 @@ Answer = (
     | StoresAre
     | JobsAre
     | JobIs
+    | CopyIs
     | LogsAre
     | Matched
     | WantedIs

@@ -191,14 +191,18 @@ _STATUSES = ("succeeded", "failed", "skipped", "timed_out", "cancelled")
 class Totals:
     """Number of jobs by outcome, and their times. `print` shows it in a line.
 
+    Internal jobs, which take parts of large values, or write and read copies at URLs, are not counted. If one fails,
+    the jobs that need it count as failed.
+
     Attributes:
         succeeded: jobs that gave a value.
-        failed: jobs that raised, were lost with their workers, or could not be sent.
+        failed: jobs that raised, were lost with their workers, or could not be sent; or needed an internal job that
+            failed.
         skipped: jobs that never started, for what they needed did not succeed, or their graph had failed.
         timed_out: jobs that were ended because they ran past a limit.
         cancelled: jobs that were cancelled or had no awaiter left, and those that ran when their graph failed.
         total_seconds: from beginning to end; of a head with a journal, from its first start.
-        run_seconds: the times that all jobs ran, added up.
+        run_seconds: the times that all jobs ran, internal ones too, added up.
         moved: bytes of values that were copied from worker to worker.
         relayed: those of them that passed through the head.
         sent: bytes of arguments that went from programs to workers, other than through shared memory.

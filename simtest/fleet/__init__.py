@@ -1,4 +1,4 @@
-"""Simulated fleets: the fleet scheduler in worlds with bad batch systems, and a judge with books of its own."""
+"""Simulated fleets: the fleet scheduler in worlds with bad batch systems, and a judge with records of its own."""
 
 from simtest.fleet._simulate import FleetOutcome, simulate_fleet
 

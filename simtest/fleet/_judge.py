@@ -1,4 +1,4 @@
-"""Judge of a fleet: the ten rules of docs/internals.md, checked from books of its own."""
+"""Judge of a fleet: the ten rules of docs/internals.md, checked from records of its own."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class FleetJudge:
             self._forget_deaths(name)
         elif isinstance(event, PoolResumed):
             self._forget_deaths(event.name)
-        elif isinstance(event, Joined) and event.label in fleet.books.blocks:
+        elif isinstance(event, Joined) and event.label in fleet.records.blocks:
             self._forget_deaths(event.label.rpartition("-")[0])
         elif isinstance(event, Restored):
             self._ending.clear()  # nobody could be told meanwhile
@@ -75,7 +75,7 @@ class FleetJudge:
         told = {row.native for row in event.rows} if isinstance(event, Listed) else set[str]()
         return {
             block.label
-            for block in fleet.books.blocks.values()
+            for block in fleet.records.blocks.values()
             if block.system in self._failing and block.label != spared and block.native not in told
         }
 
@@ -87,7 +87,7 @@ class FleetJudge:
         there = {row.native for row in event.rows if row.state != "ended"}
         self._seen_pending |= {row.native for row in event.rows if row.state == "pending"}
         for job in system.jobs.values():
-            block = fleet.books.blocks.get(job.label)
+            block = fleet.records.blocks.get(job.label)
             if block is None or block.native != job.native or block.joined or block.leave_reason:
                 continue
             if (
@@ -111,7 +111,7 @@ class FleetJudge:
         now: float,
     ) -> None:
         """Check what an event led to."""
-        for label in must - set(fleet.books.blocks):
+        for label in must - set(fleet.records.blocks):
             self.blame(8, now, f"{label} was closed while its batch system does not answer ({event})")
         if isinstance(event, Listed):
             self._look_for_unknown(event, fleet, now)
@@ -133,13 +133,15 @@ class FleetJudge:
         self, actions: Sequence[FleetAction], fleet: FleetScheduler, systems: dict[str, BatchSystem], now: float
     ) -> None:
         """Blame pauses for early deaths that are none: of blocks whose workers found no head."""
-        for label in fleet.books.ended.keys() - self._known_ended:
+        for label in fleet.records.ended.keys() - self._known_ended:
             self._known_ended.add(label)
-            ended = fleet.books.ended[label]
+            ended = fleet.records.ended[label]
             headless = any(job.headless for system in systems.values() for job in system.of_label(label))
             self._may_count[ended.pool] = self._may_count.get(ended.pool, 0) + (not ended.joined and not headless)
         for pause in [action for action in actions if isinstance(action, Pause) and "in a row" in action.why]:
-            failing = [block for block in fleet.books.blocks_of(pause.pool) if block.leave_reason and not block.joined]
+            failing = [
+                block for block in fleet.records.blocks_of(pause.pool) if block.leave_reason and not block.joined
+            ]
             if self._may_count.get(pause.pool, 0) + len(failing) < _DEATHS:
                 self.blame(7, now, f"{pause.pool} is paused, and had too few early deaths: {pause.why}")
 
@@ -149,12 +151,12 @@ class FleetJudge:
         self._numbers.add(action.number)
         if self._deaths.get(action.pool, 0) >= _DEATHS:
             self.blame(7, now, f"{action.label} after {self._deaths[action.pool]} early deaths")
-        if fleet.books.pools[action.pool].pool.system in self._failing:
+        if fleet.records.pools[action.pool].pool.system in self._failing:
             self.blame(8, now, f"{action.label} is submitted while its batch system does not answer")
 
     def _look_for_unknown(self, event: Listed, fleet: FleetScheduler, now: float) -> None:
         """Blame jobs that listings have shown for long although no block has them."""
-        known = {block.native for block in fleet.books.blocks.values()}
+        known = {block.native for block in fleet.records.blocks.values()}
         for row in event.rows:
             if row.state == "ended" or row.native in known:
                 self._unknown.pop(row.native, None)
@@ -165,7 +167,7 @@ class FleetJudge:
 
     def _look_for_ending(self, event: Listed, fleet: FleetScheduler, now: float) -> None:
         """Blame jobs that listings have shown for long although their block is to end and has no workers."""
-        ending = {block.native for block in fleet.books.blocks.values() if block.leave_reason and not block.connected}
+        ending = {block.native for block in fleet.records.blocks.values() if block.leave_reason and not block.connected}
         for row in event.rows:
             if row.state == "ended" or row.native not in ending:
                 self._ending.pop(row.native, None)
@@ -190,7 +192,7 @@ class FleetJudge:
             if count > self._most.get(pool, 0):
                 self.blame(2, now, f"{pool} has {count} workers, more than {self._most.get(pool, 0)}")
         if fleet is not None:
-            for name, state in fleet.books.pools.items():
+            for name, state in fleet.records.pools.items():
                 budget = state.pool.budget
                 if budget is not None:
                     self._budget(name, budget, systems[state.pool.system], now)
@@ -204,7 +206,7 @@ class FleetJudge:
         """Check a world that had time to settle, before its pools are taken down."""
         for system in systems.values():
             for job in system.alive():
-                block = fleet.books.blocks.get(job.label)
+                block = fleet.records.blocks.get(job.label)
                 if block is None or block.native != job.native:
                     self.blame(3, now, f"{job.native} ({job.name}) belongs to no block")
         for item in work.items.values():
@@ -216,8 +218,8 @@ class FleetJudge:
         left: list[NativeJob] = [job for system in systems.values() for job in system.alive()]
         for job in left:
             self.blame(4, now, f"{job.native} ({job.name}) is left after `down`")
-        if fleet.books.blocks or fleet.books.pools:
-            self.blame(4, now, f"{list(fleet.books.pools)} with {list(fleet.books.blocks)} are left after `down`")
+        if fleet.records.blocks or fleet.records.pools:
+            self.blame(4, now, f"{list(fleet.records.pools)} with {list(fleet.records.blocks)} are left after `down`")
 
 
 def _shown_since(shown: dict[str, list[float]], native: str, now: float) -> float | None:

@@ -129,7 +129,7 @@ class FleetWorld:
         return give
 
     def end_head(self) -> None:
-        """End the head; another one takes its books after a while."""
+        """End the head; another one takes its records after a while."""
         if not self.alive:
             return
         self.alive = False
@@ -139,7 +139,7 @@ class FleetWorld:
         self.later(self.dice.between(0.5, self.weather.down_s), self.begin_head)
 
     def begin_head(self) -> None:
-        """Begin the next head, on the books of the last."""
+        """Begin the next head, on the records of the last."""
         self.alive = True
         self.heads += 1
         self._wake = None
@@ -165,7 +165,7 @@ class FleetWorld:
             return
         self.place()
         version = self.fleet.version
-        known = [pool for pool in self.pools if pool.name in self.fleet.books.pools]
+        known = [pool for pool in self.pools if pool.name in self.fleet.records.pools]
         room = {pool.name: self.fleet.room(pool.name) for pool in known}
         workers, kept = self.work.wanted(known, room, list(self.workers.values()), self.now)
         self.tell(Wanted(workers, version, kept))
@@ -186,7 +186,7 @@ class FleetWorld:
         elif isinstance(action, Leave):
             self.later(self.wait(0.05), self._leaves(action))
         elif isinstance(action, ReadLog):
-            block = self.fleet.books.ended.get(action.label)
+            block = self.fleet.records.ended.get(action.label)
             broken = block is not None and not block.joined
             tail = "bash: /nonexistent: No such file or directory\nexit code 127" if broken else "ended"
             event = LogRead(action.label, tail if self.dice.chance(0.5) else None, "/home/log")
@@ -206,7 +206,7 @@ class FleetWorld:
     def _submit(self, action: SubmitBlock) -> None:
         weather, dice = self.weather, self.dice
         self.submissions += 1
-        pool = self.fleet.books.pools[action.pool].pool
+        pool = self.fleet.records.pools[action.pool].pool
         takes = self.wait(weather.mean_answer)
         after = takes + self.wait(weather.mean_answer)
         if not self.calm and dice.chance(weather.limited):
@@ -488,7 +488,7 @@ class FleetWorld:
     def _operator(self) -> None:
         """Resume pools that failures have paused, once the environment is mended."""
         if self.alive and not self.weather.is_broken(self.now):
-            for name, state in self.fleet.books.pools.items():
+            for name, state in self.fleet.records.pools.items():
                 if state.paused and "core-hours" not in state.paused:
                     self.tell(PoolResumed(name))
         self.later(1500.0, self._operator)

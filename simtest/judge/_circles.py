@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from grainlike.resources import Allocation
 from grainlike.simulation import JobPlan
-from simtest.judge._books import NodeBooks
 from simtest.judge._loans import Waiting
+from simtest.judge._records import NodeRecords
 
 __all__ = ["Circles"]
 
@@ -17,7 +17,7 @@ __all__ = ["Circles"]
 class Circles:
     """Children of jobs, and jobs at workers. `plans`, `outcome` and `nodes` are the judge's own mappings."""
 
-    def __init__(self, plans: dict[int, JobPlan], outcome: dict[int, str], nodes: dict[int, NodeBooks]) -> None:
+    def __init__(self, plans: dict[int, JobPlan], outcome: dict[int, str], nodes: dict[int, NodeRecords]) -> None:
         self._plans = plans
         self._outcome = outcome
         self._nodes = nodes
@@ -58,10 +58,10 @@ class Circles:
 
     def _could_start(self, job: int, left: set[Waiting], held: Callable[[Waiting], Allocation]) -> bool:
         wanted = self._plans[job].request
-        for worker, books in self._nodes.items():
+        for worker, records in self._nodes.items():
             taken = [held(key) for key in left if key[0] == worker]
             # Shares may be spread over devices so that no whole one is left, which amounts do not show.
             hidden = "gpus" in wanted and any("gpus" in allocation for allocation in taken)
-            if not hidden and books.fits_beside(taken, wanted):
+            if not hidden and records.fits_beside(taken, wanted):
                 return True
         return False

@@ -35,7 +35,7 @@ that reach awaiters; and raises `AssertionError` when one of these promises is b
 21. A worker whose link is broken, or that is silent for long, or in quarantine, gets nothing new; and messages that
     were on the way when a link broke that is opened again arrive once, in order. (That it costs no attempt is checked
     by the tests of such worlds.)
-22. What `_value_books` says of values that stay at workers, and `_store_books` of those with limits.
+22. What `_value_records` says of values that stay at workers, and `_store_records` of those with limits.
 
 `Patience` measures how long jobs were passed over; each test decides how long that may be.
 """
@@ -49,17 +49,17 @@ from grainlike.scheduler import AssembleGang, AssignJobs, CancelJobs, Deadlock, 
 from grainlike.simulation import Clock, FunctionPlan, JobPlan
 from grainlike.wire import Code, Completed, LeaseStart, LeaseWait
 from simtest.judge._aftermath import Aftermath
-from simtest.judge._books import NodeBooks
 from simtest.judge._circles import Circles
 from simtest.judge._endings import Endings
-from simtest.judge._gang_books import GangBooks
+from simtest.judge._gang_records import GangRecords
 from simtest.judge._loans import Loans
 from simtest.judge._order import Order
 from simtest.judge._patience import Patience
 from simtest.judge._rationing import Rationing, first_of
-from simtest.judge._replica_books import ReplicaBooks
-from simtest.judge._store_books import StoreBooks
-from simtest.judge._value_books import ValueBooks
+from simtest.judge._records import NodeRecords
+from simtest.judge._replica_records import ReplicaRecords
+from simtest.judge._store_records import StoreRecords
+from simtest.judge._value_records import ValueRecords
 from simtest.judge._value_witness import ValueWitness
 
 __all__ = ["Referee"]
@@ -89,8 +89,8 @@ class Referee(ValueWitness):
         self.warned: set[Request] = set()
         self._functions = functions
         self._closed = closed
-        self._nodes: dict[int, NodeBooks] = {}
-        self._gangs = GangBooks()
+        self._nodes: dict[int, NodeRecords] = {}
+        self._gangs = GangRecords()
         self._gone: set[int] = set()
         self._leases: dict[tuple[int, int], _Lease] = {}
         self._lease_of: dict[tuple[int, int], _Lease] = {}
@@ -124,17 +124,17 @@ class Referee(ValueWitness):
         """Times before which jobs may not be assigned."""
         self._endings = Endings(clock, self.plans, functions)
         self._aftermath = Aftermath(clock)
-        self._values = ValueBooks(clock, self.plans, functions, self.outcome)
-        self._room = StoreBooks(
+        self._values = ValueRecords(clock, self.plans, functions, self.outcome)
+        self._room = StoreRecords(
             clock, self.plans, functions, self._values, self._fits, self._is_spare, lambda: self._is_calm
         )
-        self._replicas = ReplicaBooks(clock, self._values, self._room.over)
+        self._replicas = ReplicaRecords(clock, self._values, self._room.over)
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
     def joined(self, worker: int, offer: Allocation) -> None:
         """Record a new worker and its offer."""
-        self._nodes[worker] = NodeBooks(offer)
+        self._nodes[worker] = NodeRecords(offer)
         self._values.joined(worker)
         self._until[worker] = self.clock.now + (offer.walltime or float("inf"))
         self._replicas.joined(worker, self._until[worker])
@@ -333,10 +333,10 @@ class Referee(ValueWitness):
 
     def _fits(self, worker: int, job: int) -> bool:
         """Return True if a job is promised to run on this worker: no walltime, limit or rate may keep it waiting."""
-        books, request = self._nodes.get(worker), self.plans[job].request
-        if books is None or not books.fits_ever(request) or first_of(request).limits or first_of(request).rates:
+        records, request = self._nodes.get(worker), self.plans[job].request
+        if records is None or not records.fits_ever(request) or first_of(request).limits or first_of(request).rates:
             return False
-        return books.offer.walltime is None or all(option.walltime_soft is None for option in request.options)
+        return records.offer.walltime is None or all(option.walltime_soft is None for option in request.options)
 
     def _is_spare(self, worker: int, value: int) -> bool:
         return self._replicas.is_spare(worker, value)
@@ -610,11 +610,11 @@ class Referee(ValueWitness):
         assert not self._running, f"still running: {list(self._running)}"
         assert not self._leases, f"still held: {list(self._leases)}"
         self._gangs.check_empty()
-        for worker, books in self._nodes.items():
-            books.check_empty(worker)
+        for worker, records in self._nodes.items():
+            records.check_empty(worker)
         for job, plan in self.plans.items():
             if job not in self.outcome and not self._values.waits_for_ever(job, self._can_run):
-                fits = [worker for worker, books in self._nodes.items() if books.fits_ever(plan.request)]
+                fits = [worker for worker, records in self._nodes.items() if records.fits_ever(plan.request)]
                 enough = len(fits) >= first_of(plan.request).nodes
                 assert not enough, f"job {job} never ended, and worker {fits[0]} could have run it"
                 assert plan.request in self.warned, f"job {job} waits for ever, and there was no warning"
@@ -626,4 +626,4 @@ class Referee(ValueWitness):
 
     def _can_run(self, job: int) -> bool:
         request = self.plans[job].request
-        return sum(books.fits_ever(request) for books in self._nodes.values()) >= first_of(request).nodes
+        return sum(records.fits_ever(request) for records in self._nodes.values()) >= first_of(request).nodes

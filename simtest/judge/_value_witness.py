@@ -1,4 +1,4 @@
-"""Part of the judge that sees what becomes of values, and has its books checked (`_value_books`)."""
+"""Part of the judge that sees what becomes of values, and has its records checked (`_value_records`)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from grainlike.scheduler import ReplicasDropped, ReplicasSpared
 from grainlike.simulation import Witness
-from simtest.judge._replica_books import ReplicaBooks
-from simtest.judge._store_books import StoreBooks
-from simtest.judge._value_books import ValueBooks
+from simtest.judge._replica_records import ReplicaRecords
+from simtest.judge._store_records import StoreRecords
+from simtest.judge._value_records import ValueRecords
 
 __all__ = ["ValueWitness"]
 
@@ -16,9 +16,9 @@ __all__ = ["ValueWitness"]
 class ValueWitness(Witness):
     """Passes what happens to values on to `_values` and `_replicas`, which a subclass makes."""
 
-    _values: ValueBooks
-    _replicas: ReplicaBooks
-    _room: StoreBooks
+    _values: ValueRecords
+    _replicas: ReplicaRecords
+    _room: StoreRecords
 
     def needs(self, job: int, values: Sequence[int]) -> None:
         """Record which values a job needs."""

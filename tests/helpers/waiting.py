@@ -6,7 +6,7 @@
 | a file is made, written, moved or removed, by any process | `until_files` |
 | a process ends, whose child it may be | `until_ended` |
 | a function of this process is called, in any thread | `until_called` |
-| what tells nobody: books of the kernel, /proc, another head's answers | `until` |
+| what tells nobody: records of the kernel, /proc, another head's answers | `until` |
 
 Each returns when its condition holds, and fails a test that has waited for `LIMIT_S`. Those named `..._blocking` are
 for tests without an event loop.

@@ -84,7 +84,7 @@ async def executor() -> AsyncIterator[Executor]:
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many jobs the mind was told of, batch by batch."""
+    """How many jobs the scheduler was told of, batch by batch."""
     told: list[int] = []
     tell = Head._tell
 

@@ -31,7 +31,7 @@ def chain(broken_at: int = -1) -> Dag:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of the jobs that the mind was told of."""
+    """The numbers of the jobs that the scheduler was told of."""
     numbers: list[int] = []
     tell = Head._tell
 

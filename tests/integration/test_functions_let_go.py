@@ -69,7 +69,7 @@ async def of_coroutines():
 
 
 def of_daemon():
-    """How many functions the worker in this process holds, and its mind."""
+    """How many functions the worker in this process holds, and its scheduler."""
     [daemon] = _own(_Daemon)
     return len(daemon._functions), len(daemon._scheduler._functions)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -12,19 +11,15 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import joblib
-import numpy as np
 import pytest
-import threadpoolctl
 from joblib import Parallel
 from joblib import delayed as later
 from joblib.parallel import BatchCompletionCallBack
+from joblib_calls import fail, fail_beside, given, hold, initialize, inner, slots_and_widths, square, warn
 from limits import LIMIT_S
-from sklearn.datasets import make_classification
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
 from waiting import until_ended_blocking
 
-from grainlike import GVAR, Cores
+from grainlike import Cores
 from grainlike.adapters import GrainlikePool, register_joblib
 from grainlike.adapters._future import here
 from grainlike.adapters._joblib import GrainlikeBackend
@@ -34,32 +29,6 @@ from grainlike.subprocesses import open_core_locks
 
 register_joblib()
 
-GIVEN: list[str] = []
-
-
-def square(x: int) -> int:
-    return x * x
-
-
-def slots_and_widths(_: int) -> tuple[int, int, set[int]]:
-    """The cores of the call, those that its process may use, and the widths of its thread pools."""
-    np.ones((2, 2)) @ np.ones((2, 2))
-    widths = {pool["num_threads"] for pool in threadpoolctl.threadpool_info()}
-    return len(GVAR.res.cores), len(os.sched_getaffinity(0)), widths
-
-
-def inner(_: int) -> tuple[int, int, int]:
-    """How wide a `Parallel` inside a call is: as it is, asked for all there is, and asked for less."""
-    return tuple(
-        joblib.effective_n_jobs(n_jobs) if n_jobs else Parallel(n_jobs=None)._effective_n_jobs()
-        for n_jobs in (None, -1, 1)
-    )
-
-
-def warn(x: int) -> int:
-    warnings.warn("careful", UserWarning, stacklevel=1)
-    return x
-
 
 def test_warnings_of_calls_are_given_to_the_caller_by_its_own_filters() -> None:
     with pytest.warns(UserWarning, match="careful"):
@@ -68,23 +37,6 @@ def test_warnings_of_calls_are_given_to_the_caller_by_its_own_filters() -> None:
         warnings.simplefilter("error")
         with pytest.raises(UserWarning, match="careful"):
             Parallel(n_jobs=2, backend="grainlike")(later(warn)(x) for x in range(3))
-
-
-def fail(x: int) -> int:
-    raise ValueError(f"broken on purpose: {x}")
-
-
-def hold(path: str) -> None:
-    """Say who runs, then stay longer than anybody waits."""
-    with open(path, "w") as file:  # noqa: PTH123
-        file.write(str(os.getpid()))
-    signal.pause()
-
-
-def fail_beside(path: str, told: str) -> None:
-    """Fail once `hold` runs, and leave word of who does."""
-    Path(told).write_text(Path(path).read_text())
-    raise ValueError("broken on purpose")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -98,14 +50,6 @@ def no_leaks(watch_leaks: Callable[[], AbstractContextManager[None]]) -> Iterato
 def pool(no_leaks: None) -> Iterator[GrainlikePool]:
     with GrainlikePool(Cores(1), local=Cores([0, 1])) as pool:
         yield pool
-
-
-def initialize(word: str) -> None:
-    GIVEN.append(word)
-
-
-def given(_: int) -> tuple[int, tuple[str, ...]]:
-    return os.getpid(), tuple(GIVEN)
 
 
 def test_parallels_with_the_same_options_share_a_pool_that_is_kept() -> None:
@@ -265,6 +209,10 @@ def test_options_are_for_pools_that_it_opens(pool: GrainlikePool) -> None:
 
 
 def test_a_grid_search_finds_what_it_finds_without(pool: GrainlikePool) -> None:
+    from sklearn.datasets import make_classification
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV
+
     x, y = make_classification(n_samples=60, n_features=8, random_state=0)
     search = GridSearchCV(LogisticRegression(), {"C": [0.01, 1.0]}, cv=3)
     alone = search.fit(x, y).cv_results_["mean_test_score"]

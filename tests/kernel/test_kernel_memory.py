@@ -89,7 +89,7 @@ class Starter:
         for process in self.running:
             process.kill()
             process.wait()
-        until_blocking(lambda: not self.unit.is_populated())  # the kernel's books
+        until_blocking(lambda: not self.unit.is_populated())  # the kernel's records
 
 
 @delayed
@@ -213,7 +213,7 @@ async def test_a_killed_worker_leaves_its_cgroup_fit_for_the_next(unit: Cgroup, 
         first = worker(executor)
         await (take @ LIMITED)(MB)
         first.kill()
-        await until(lambda: not unit.is_populated())  # the kernel's books
+        await until(lambda: not unit.is_populated())  # the kernel's records
         assert unit.below() == []
         worker(executor, "n2")
         r_ = (take @ LIMITED)(MB)

@@ -169,7 +169,7 @@ def home(ssh):
 
 async def blocks_up(head):
     """Return the rows of a head's blocks, if all of them are up, and have their workers: the next head has their state
-    from the books.
+    from the records.
     """
     rows = json.loads(await head.command("blocks", "--json") or "[]")
     return rows if rows and all((row["state"], row["workers"]) == ("up", 1) and row["native"] for row in rows) else None

@@ -1,4 +1,4 @@
-"""Plant bugs, of the minds, the recovery of a head, its door and the fleet, in copies of the sources; see each caught.
+"""Plant bugs, of schedulers, recovery of a head, its listener and the fleet, in copies of the sources; see each caught.
 
 For each it runs the suite that must see it, and prints a row of a table.
 

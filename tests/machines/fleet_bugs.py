@@ -13,12 +13,12 @@ _SUBMISSIONS, _WORKERS, _FLEET = "fleet/_submissions.py", "fleet/_workers.py", "
 _BLOCK = "fleet/_block.py"
 
 _CLOSES_ALL = """event.words)
-    for block in turn.books.numbers(event.system).values():
+    for block in turn.records.numbers(event.system).values():
         _unlisted(turn, block, turn.now)
 
 
 """
-_LOWEST_NUMBER = "    books.last_number = 1 + max((block.number for block in books.blocks.values()), default=0)\n"
+_LOWEST_NUMBER = "    records.last_number = 1 + max((block.number for block in records.blocks.values()), default=0)\n"
 _LATE_WORKERS_STAY = (_WORKERS, "    if block.leave_reason:\n        turn.do(", "    if not block:\n        turn.do(")
 
 
@@ -71,7 +71,7 @@ FLEET_BUGS: tuple[Bug, ...] = (
     _bug(
         "late_arrivals_are_strangers",
         "a block that was taken after it was given up belongs to nobody",
-        (_LISTING, "elif number <= turn.books.last_number:", "elif False:"),
+        (_LISTING, "elif number <= turn.records.last_number:", "elif False:"),
         suite="blocks",  # in worlds, its workers are told to leave as soon as they join
     ),
     _bug(
@@ -186,7 +186,7 @@ FLEET_BUGS: tuple[Bug, ...] = (
     _bug(
         "numbers_come_again",
         "a label is submitted twice",
-        (_SUBMISSIONS, "    books.last_number += 1\n", _LOWEST_NUMBER),
+        (_SUBMISSIONS, "    records.last_number += 1\n", _LOWEST_NUMBER),
     ),
     _bug(
         "answers_on_their_way_are_awaited_for_ever",

@@ -45,7 +45,7 @@ class NaiveJob:
 
 
 class NaiveHead:
-    """Is told what the mind is told, and what it answered. `outcome`: how each job ended, once and for all."""
+    """Is told what the scheduler is told, and what it answered. `outcome`: how each job ended, once and for all."""
 
     def __init__(self) -> None:
         self.jobs: dict[int, NaiveJob] = {}

@@ -48,7 +48,7 @@ class NaiveLoans:
         self.wanting = [lease for lease in self.wanting if self.rows[lease].runner != runner]
 
     def told(self, wait: LeaseWait, holds: Allocation) -> None:
-        """The mind says what a lease waits for, and what it holds meanwhile."""
+        """The scheduler says what a lease waits for, and what it holds meanwhile."""
         row = self.rows[wait.lease]
         before, row.waits = row.waits, Wait(wait.waits)
         if row.waits is Wait.CHILDREN:

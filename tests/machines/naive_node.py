@@ -1,4 +1,4 @@
-"""A node's body for a machine that decides what happens next, and what the node's mind must never do, said naively."""
+"""Driver of a node for a machine that decides what happens next, and what the node's scheduler must never do."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class NaiveRunner:
 
 
 class NaiveNode:
-    """Carries messages to the mind and its actions to runners that somebody else moves."""
+    """Carries messages to the scheduler and its actions to runners that somebody else moves."""
 
     def __init__(self, number: int, offer: Allocation, keeps: frozenset[int]) -> None:
         self.number = number
@@ -98,7 +98,7 @@ class NaiveNode:
         self._stopped: set[tuple[int, int]] = set()
 
     def tell(self, event: NodeEvent, now: float) -> None:
-        """Let the mind answer, and do what it says."""
+        """Let the scheduler answer, and do what it says."""
         if isinstance(event, Assign) and not event.ahead:
             self._planned += event.jobs
         if isinstance(event, Cancel):
@@ -319,7 +319,7 @@ class NaiveNode:
                 self.say(number, lease, rows, now)
 
     def idle(self) -> bool:
-        """Nothing is here, by either's books."""
+        """Nothing is here, by either's records."""
         return self.scheduler.idle and not self._loans.rows
 
 

@@ -1,8 +1,8 @@
-"""Bugs made by hand in the minds, each as a change of their source, and the suite that must go red for it.
+"""Bugs made by hand in the schedulers, each as a change of their source, and the suite that must go red for it.
 
 A suite that stays green whatever is broken proves nothing, so this table is to the tests what the tests are to the
 code. `catch_bugs.py` plants each in a copy of the sources and runs the suite; a bug that is not seen is a hole in the
-suite. Where a change of the minds touches a line below, the bug moves along: it must still be the same mistake.
+suite. Where a change of the schedulers touches a line below, the bug moves along: it must still be the same mistake.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ SUITES = {
     "laws": "tests/simulation/test_worlds.py::test_every_promise_is_kept",
     "waits": "tests/simulation/test_policy.py",
     "replay": "tests/simulation/test_replay.py",
-    "machine": "tests/machines/test_minds_machine.py::TestMinds",
-    "lenders": "tests/machines/test_minds_machine.py::TestLenders",
+    "machine": "tests/machines/test_schedulers_machine.py::TestMinds",
+    "lenders": "tests/machines/test_schedulers_machine.py::TestLenders",
 }
-"""What to run. In those of `JUDGED` the judge is alone: the minds' own laws are not looked at."""
+"""What to run. In those of `JUDGED` the judge is alone: the schedulers' own laws are not looked at."""
 
 JUDGED = ("judge", "nested", "orphans", "values")
 
@@ -288,7 +288,7 @@ BUGS: tuple[Bug, ...] = (
         (_HEAD, "                self._planner.shares.give(worker_state.client, worker_state.shape)\n", ""),
     ),
     _bug(
-        "place_by_stale_books",
+        "place_by_stale_records",
         HEAD,
         "a worker counts as roomy that has been filled since",
         "judge",

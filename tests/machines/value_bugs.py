@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - lines of the sources stand here as they are
-"""Bugs made by hand in what the head's mind does with values that stay at workers; see `seeded_bugs`."""
+"""Bugs made by hand in what the head's scheduler does with values that stay at workers; see `seeded_bugs`."""
 
 from __future__ import annotations
 

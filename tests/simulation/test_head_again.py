@@ -1,4 +1,4 @@
-"""A head's mind that is put away as an image and read again decides as it would have, in every world."""
+"""A head's scheduler that is put away as an image and read again decides as it would have, in every world."""
 
 import os
 

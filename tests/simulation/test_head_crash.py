@@ -101,7 +101,7 @@ def test_what_waits_on_a_node_never_starts():
 
 
 def run_on(patch):
-    """The node's mind ends nothing when its head is gone."""
+    """The node's scheduler ends nothing when its head is gone."""
     patch(NodeScheduler, "_stop_all", lambda self, now, out: None)
 
 

@@ -1,4 +1,4 @@
-"""Worlds of jobs that await jobs: every promise is kept, and a mind that breaks one is seen by the judge alone."""
+"""Worlds of jobs that await jobs: every promise is kept, and a scheduler that breaks one is seen by the judge alone."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_the_command_fails_where_a_promise_is_broken(capsys, monkeypatch):
 
 
 def test_what_ends_leaves_nothing_for_the_cycle_collector():
-    """Thousands of minds in one process would have it walk over all of them, for nothing."""
+    """Thousands of schedulers in one process would have it walk over all of them, for nothing."""
     plans = tuple(JobPlan(at % 2, Cores(1), 0.002, at=0.001 * at, awaits=bool(at % 2)) for at in range(300))
     workload = Workload("small", (FunctionPlan("plain"), FunctionPlan("coroutine", is_async=True)), plans)
     world = Trial(0, workload, equal_nodes(2, Cores(2)), judged=False)

@@ -1,4 +1,4 @@
-"""The simulation holds no policy: a rule that is taken out of the minds is missed in its outcomes."""
+"""The simulation holds no policy: a rule that is taken out of the schedulers is missed in its outcomes."""
 
 from __future__ import annotations
 

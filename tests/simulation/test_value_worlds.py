@@ -9,7 +9,7 @@ from grainlike.scheduler.planning import _planner, _resting, _waiting
 from grainlike.simulation import CALM, Clock
 from simtest import simulate
 from simtest._policies import compare
-from simtest.judge._value_books import ValueBooks
+from simtest.judge._value_records import ValueRecords
 
 SEEDS = int(os.environ.get("GRAINLIKE_TEST_SEEDS", "300"))
 BLOCK = 25
@@ -111,9 +111,9 @@ def test_waiting_as_long_as_moving_takes_is_never_far_from_the_best_of_all_polic
 
 
 @pytest.fixture
-def books():
+def records():
     """Records of a worker on which job 2 uses the first replica of value 1."""
-    made = ValueBooks(Clock(), {}, (), {})
+    made = ValueRecords(Clock(), {}, (), {})
     made.joined(1)
     made.stored(1, 1, 1)
     made.needs(2, (1,))
@@ -121,12 +121,12 @@ def books():
     return made
 
 
-def test_the_judge_sees_that_a_replica_is_removed_which_a_job_uses(books):
+def test_the_judge_sees_that_a_replica_is_removed_which_a_job_uses(records):
     with pytest.raises(AssertionError, match=r"worker 1 removed value 1, which job \[2\] uses there"):
-        books.removed(1, 1, 1)
+        records.removed(1, 1, 1)
 
 
-def test_a_replica_that_came_after_a_job_began_may_be_removed(books):
-    books.damaged(1, 1, 1)
-    books.stored(1, 1, 2)
-    books.removed(1, 1, 2)
+def test_a_replica_that_came_after_a_job_began_may_be_removed(records):
+    records.damaged(1, 1, 1)
+    records.stored(1, 1, 2)
+    records.removed(1, 1, 2)

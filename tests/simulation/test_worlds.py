@@ -14,8 +14,8 @@ from simtest import WORKLOADS, simulate
 SEEDS = int(os.environ.get("GRAINLIKE_TEST_SEEDS", "2000"))
 BLOCK = 50
 
-# Seeds that once showed a fault, of the minds or of the judge. A world changes with the dice that are drawn for it, so
-# a fault of the minds gets a test of its own as well.
+# Seeds that once showed a fault, of the schedulers or of the judge. A world changes with the dice that are drawn for
+# it, so a fault of the schedulers gets a test of its own as well.
 REGRESSIONS = [(1319, "any"), (1955, "any"), (2321, "any"), (2454, "any"), (2953, "any"), (3561, "any")]
 REGRESSIONS += [(0, "any"), (868, "any"), (1288, "any"), (2499, "any"), (3793, "any")]
 

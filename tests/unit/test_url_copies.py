@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import astuple
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -68,6 +69,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert np.array_equal(again["a"], value["a"])
     assert (again["b"], again["c"]) == (value["b"], None)
     again["a"][0] = 5  # it is the job's own
+    assert read_copy(astuple(copy))["b"] == value["b"]  # as jobs have it
     file = Path(fsspec.core.url_to_fs(copy.url)[1]).stat()
     assert (file.st_size, file.st_mode & 0o777) == (copy.size, 0o600)
 

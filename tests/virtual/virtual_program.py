@@ -1,7 +1,7 @@
 """The whole program in one event loop on a virtual clock: head, workers, jobs, and what happens to their network.
 
 Real are the executor with its engine, head and door, the workers' daemons with their runners of coroutines, both
-minds, the links, sessions and frames. Only the clock and the sockets are not.
+schedulers, the links, sessions and frames. Only the clock and the sockets are not.
 """
 
 from __future__ import annotations

@@ -14,18 +14,23 @@ from grainlike_bench.compare._measure import Figures, measure
 from grainlike_bench.compare._picture import picture
 from grainlike_bench.compare._system import Session, System
 from grainlike_bench.compare._table import facts, table
-from grainlike_bench.compare._workloads import WORKLOADS, Measurement
+from grainlike_bench.compare._usage import PARTS, Spent
+from grainlike_bench.compare._workloads import LESS_IS_BETTER, WORKLOADS, Measurement, detail
 from grainlike_bench.compare.systems import SYSTEMS, installed
 
 __all__ = [
+    "LESS_IS_BETTER",
+    "PARTS",
     "SYSTEMS",
     "WORKLOADS",
     "ChoiceError",
     "Figures",
     "Measurement",
     "Session",
+    "Spent",
     "System",
     "bench",
+    "detail",
     "facts",
     "installed",
     "measure",

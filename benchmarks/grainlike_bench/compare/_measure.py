@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+
+from grainlike_bench._child import MeasurementError, figures_of, with_scripts
 
 __all__ = ["Figures", "measure"]
 
@@ -59,44 +57,10 @@ def measure(
 def _run(figures: Figures, sizes: Mapping[str, int], limit_s: float) -> None:
     command = [sys.executable, "-m", "grainlike_bench.compare", figures.system]
     command += [f"{name}={size}" for name, size in sizes.items()]
-    code, said, complaints = _output(command, limit_s)
-    if code is None:
-        figures.failure = f"not done after {limit_s:g} s"
-    elif code:
-        figures.failure = (complaints.strip().splitlines() or [f"exit code {code}"])[-1]
-    else:
-        try:
-            found = json.loads(said.splitlines()[-1])
-        except (ValueError, IndexError):
-            figures.failure = "it printed no figures"
-            return
-        for name, value in found.items():
-            figures.rounds.setdefault(name, []).append(value)
-
-
-def _output(command: list[str], limit_s: float) -> tuple[int | None, str, str]:
-    """Run in a session of its own, so that a system that is given up goes with all its processes; None for its code."""
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "PATH": _with_scripts()},
-    ) as process:
-        try:
-            said, complaints = process.communicate(timeout=limit_s)
-        except BaseException as error:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
-            process.communicate()
-            return None, "", ""
-    return process.returncode, said, complaints
-
-
-def _with_scripts() -> str:
-    """Return the search path with this interpreter's own scripts first: some systems start theirs by name."""
-    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    try:
+        found = figures_of(command, limit_s, environment={**os.environ, "PATH": with_scripts(Path(sys.executable))})
+    except MeasurementError as error:
+        figures.failure = str(error)
+        return
+    for name, value in found.items():
+        figures.rounds.setdefault(name, []).append(value)

@@ -23,9 +23,16 @@ class Session(ABC):
     largest: float = inf
     """Bytes that a value may have; workloads with larger ones are left out."""
 
+    daemon: int | None = None
+    """The process of the worker's daemon, where it is one of its own: its CPU time is told apart."""
+
     @abstractmethod
     async def at_once(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
         """Submit one job for each item before waiting for any, and return the values in order."""
+
+    async def alone(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
+        """Do the same for jobs of which each is placed by itself; by default all jobs are."""
+        return await self.at_once(function, items)
 
     async def one(self, function: Callable[..., Any], item: Any) -> Any:
         """Submit one job and wait for its value."""

@@ -5,5 +5,6 @@ is a measurement, not a check: it ends with 0 whatever was found.
 """
 
 from grainlike_bench.targets._command import main
+from grainlike_bench.targets._goals import GOALS
 
-__all__ = ["main"]
+__all__ = ["GOALS", "main"]

@@ -20,6 +20,7 @@ Output wire._flows.Output: job attempt streams data follower caught_up last_word
 LargeBuffer wire._large.LargeBuffer: _aside _at _base _counted _length _most _wanted data kept passed
 RetrySpec wire._nested.RetrySpec: times losses backoff on on_timeout on_memory
 SubmittedFunction wire._nested.SubmittedFunction: digest name is_async timeout retry many keep here stream logs stays
+    internal
 Submit wire._nested.Submit: parent attempt request priority isolate functions children fns data counts names
     ages sizes inputs needs goes_on
 OutcomesHeard wire._nested.OutcomesHeard: children

@@ -25,14 +25,14 @@ Growth resources._terms.Growth: factor most
 Terms resources._terms.Terms: walltime soft group tokens limits rates nodes pack growth
 NumaNode resources._topology.NumaNode: number socket cores gpus
 Topology resources._topology.Topology: nodes
-RetryPolicy scheduler._attempts.RetryPolicy: quarantine isolated _books _closed
+RetryPolicy scheduler._attempts.RetryPolicy: quarantine isolated _books=_state _closed
 BackoffQueue scheduler._backoff.BackoffQueue: _heap _jobs _seed
 Catalogue scheduler._catalogue.Catalogue: classes shapes doubted may_be_full _workers _trees _class_ids _last_class
     _last_shape _options _trees_most _at_work _groups _shape_ids _alike _near_ids
 Holder scheduler._events.Holder: job worker held waits_for
 Deadlock scheduler._events.Deadlock: job request holders
 Simulation scheduler._deadlock._Simulation: queued stranded waiting _free _workers _limits
-DeadlockWatch scheduler._deadlock_watch.DeadlockWatch: _books _closed _look_at _stuck_since wake
+DeadlockWatch scheduler._deadlock_watch.DeadlockWatch: _books=_state _closed _look_at _stuck_since wake
 Ticked scheduler._events.Ticked:
 WakeAt scheduler._events.WakeAt: at
 FunctionDefined scheduler._events.FunctionDefined: fn retries losses backoff on_timeout
@@ -123,7 +123,7 @@ WorkerState scheduler._workers.WorkerState: _fits _log ahead ahead_bytes ahead_i
     shut store store_left tokens until using version
 SchedulerState scheduler._state.SchedulerState: backoffs catalogue functions gangs homes job_tree jobs leaving
     overdrafts planner relocations replication spares transfers values workers
-GangEvents scheduler._gang_events.GangEvents: _attempts _books _gangs
+GangEvents scheduler._gang_events.GangEvents: _attempts _books=_state _gangs
 JobState scheduler._states.JobState: 0 1 2 3 4 5
 RunTimes scheduler._statistics.RunTimes: awaits count mean memory variance
 AheadPlanner scheduler.planning._ahead.AheadPlanner: fresh left _workers _classes _waiting _reserving _shares near
@@ -160,10 +160,10 @@ Dormancy scheduler.planning._dormant.Dormancy: cls job look number
 DormantClasses scheduler.planning._dormant.DormantClasses: _classes _dues _ends _last _of_fn _of_rates _of_room
     _of_shape _of_turn _of_value _of_worker
 Resting scheduler.planning._resting.Resting: _known _log _read _reserving _transfers _version _waiting _workers
-Misfits scheduler.values._misfits.Misfits: _books _rooms _table
-Values scheduler.values._values.Values: _books _leaving _replication _spares _table _transfers
+Misfits scheduler.values._misfits.Misfits: _books=_state _rooms _table
+Values scheduler.values._values.Values: _books=_state _leaving _replication _spares _table _transfers
     _unseen misfits revived room_wake
-WorkerEvents scheduler._worker_events.WorkerEvents: _attempts _books _values
+WorkerEvents scheduler._worker_events.WorkerEvents: _attempts _books=_state _values
 Patience scheduler.planning._patience.Patience: _classes _is_first passed unpassed _due _pushed
 Planner scheduler.planning._planner.Planner: _job_tree _lend_to_all log start_limits shares gangs wake whole waiting
     reserving near ahead consumers _blocked _all_anew _lending _workers _classes _candidates _read _resting

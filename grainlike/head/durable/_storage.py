@@ -57,7 +57,7 @@ class JournalStorage:
 
     @property
     def fleet_file(self) -> Path:
-        """Path of the books of pools and blocks, beside the journal."""
+        """Path of the records of pools and blocks, beside the journal."""
         return self._directory / "fleet.json"
 
     def make_head(self, outcomes: OutcomeListener, alarm: Callable[[float], None], *, closed: bool) -> Head:  # noqa: ARG002 - workers may come back

@@ -44,7 +44,7 @@ from grainlike.fleet import (
     Working,
 )
 from grainlike.head import Head
-from grainlike.head.fleet._books_file import BooksFile
+from grainlike.head.fleet._records_file import RecordsFile
 from grainlike.head.fleet._state import FleetState
 from grainlike.head.fleet._view import FleetView, place_of
 from grainlike.launch import POOL_NAME, FilePart, Submission, WorkerPool, sweep_blocks
@@ -77,11 +77,11 @@ CLOSE_S = 60.0
 class FleetDriver:
     """Fleet of `head`, whose workers connect with the access file `access`.
 
-    `file` keeps the books for the next head; None where they end with this one. `changes` is notified when a block or
+    `file` keeps the records for the next head; None where they end with this one. `changes` is notified when a block or
     a pool has changed, and `shown` is called then, at most once a second.
 
     Raises:
-        JournalError: the books in the file are damaged.
+        JournalError: the records in the file are damaged.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class FleetDriver:
         head: Head,
         access: Path,
         changes: Changes,
-        file: BooksFile | None = None,
+        file: RecordsFile | None = None,
         shown: Callable[[], None] = lambda: None,
     ) -> None:
         self._head = head
@@ -98,7 +98,7 @@ class FleetDriver:
         self._changes = changes
         self._state = FleetState(access, file)
         self._scheduler = self._state.scheduler
-        self._books = self._scheduler.books
+        self._records = self._scheduler.records
         self.view: FleetView = FleetView(self._state, head)
         self._known: dict[tuple[str, int], tuple[int, bool]] = {}
         """Workers of blocks that the scheduler knows of: number at the head, and whether it has no job."""
@@ -142,7 +142,7 @@ class FleetDriver:
         if old is None or type(old) is not type(pool) or old.scaled(pool.min, pool.max) != pool:
             self._state.offers.pop(name, None)  # what its workers offered says nothing of those to come
         self._state.pools[name] = pool
-        before = self._books.last_number
+        before = self._records.last_number
         self._tell(PoolSet(self._state.numbers(name, pool)))
         try:
             self._count()
@@ -175,20 +175,20 @@ class FleetDriver:
 
     def _first_answer(self, name: str, before: int) -> tuple[str, str, str] | None:
         """Return label, id and refusal of the first submission of a pool since number `before`; None: not answered."""
-        books = self._books
-        for block in books.blocks.values():
+        records = self._records
+        for block in records.blocks.values():
             if block.pool == name and block.number > before:
                 answered = block.native or block.joined or block.answered_at is not None
                 return (block.label, block.native, "") if answered else None
-        for ended in reversed(books.ended.values()):
+        for ended in reversed(records.ended.values()):
             if ended.pool == name and ended.number > before:
                 if not ended.native and self._scheduler.submits_soon(name, self._state.time()):
                     return None  # one machine refused it, and another is about to be asked
-                refused = not ended.native and name in books.pools and books.pools[name].paused
+                refused = not ended.native and name in records.pools and records.pools[name].paused
                 return ended.label, ended.native, ended.reason if refused else ""
         if self._scheduler.submits_soon(name, self._state.time()):
             return None
-        return "", "", books.pools[name].paused if name in books.pools else "it was taken down"
+        return "", "", records.pools[name].paused if name in records.pools else "it was taken down"
 
     def scale(self, name: str, least: int, most: int) -> None:
         """Change how many workers a pool has.
@@ -202,13 +202,13 @@ class FleetDriver:
         self._tell(PoolSet(self._state.numbers(name, changed)))
 
     def down(self, names: Iterable[str], *, at_once: bool = False) -> list[str]:
-        """Take pools down; without names, all of them, and the jobs of this cluster that no book knows."""
+        """Take pools down; without names, all of them, and the jobs of this cluster without a record."""
         chosen = list(names)
-        unknown = [name for name in chosen if name not in self._books.pools]
+        unknown = [name for name in chosen if name not in self._records.pools]
         if unknown:
             raise LookupError(self._no_pool(unknown[0]))
         if not chosen:
-            chosen = list(self._books.pools)
+            chosen = list(self._records.pools)
             self._tell(StraysGone())
         for name in chosen:
             self._tell(PoolGone(name, at_once))
@@ -229,8 +229,8 @@ class FleetDriver:
         Raises:
             LookupError: there is no such block, or it has ended.
         """
-        if label not in self._books.blocks:
-            ended = self._books.ended.get(label)
+        if label not in self._records.blocks:
+            ended = self._records.ended.get(label)
             why = f"there is no block {label}" if ended is None else f"block {label} has ended: {ended.reason}"
             raise LookupError(why)
         self._tell(BlockDismissed(label, at_once))
@@ -249,12 +249,12 @@ class FleetDriver:
         return await self._state.client(block.pool).read_part(self._state.name_of(block), file, start)
 
     def _pool(self, name: str) -> WorkerPool:
-        if name not in self._books.pools:
+        if name not in self._records.pools:
             raise LookupError(self._no_pool(name))
         return self._state.pools[name]
 
     def _no_pool(self, name: str) -> str:
-        known = ", ".join(self._books.pools)
+        known = ", ".join(self._records.pools)
         return f"there is no pool {name}: {f'there are {known}' if known else 'no pool is up'}"
 
     # --- events ------------------------------------------------------------------------------------------------------
@@ -286,17 +286,17 @@ class FleetDriver:
 
     def _learn(self, label: str, offer: Allocation) -> None:
         """Keep what a worker of a pool of whole nodes offers."""
-        block = self._books.blocks.get(label)
+        block = self._records.blocks.get(label)
         if block is not None and block.pool in self._state.pools and self._state.pools[block.pool].offer is None:
             self._state.offers[block.pool] = str(offer.request)
 
     def _count(self) -> None:
         """Count the workers that would be of use, of all pools together."""
-        books = self._books
-        if not books.pools:
+        records = self._records
+        if not records.pools:
             return
         version = self._scheduler.version
-        names = list(books.pools)
+        names = list(records.pools)
         pools = [PoolOffer(self._state.usable(name), self._scheduler.room(name)) for name in names]
         scheduler = self._head.state.scheduler
         counts, kept = wanted_in_pools(scheduler, pools, WITHIN_S, self._trials.look(scheduler, self._head.now()))
@@ -306,7 +306,7 @@ class FleetDriver:
     async def _look(self) -> None:
         """Look from time to time at what waits and who is idle; with that, time passes for the scheduler."""
         while True:
-            if not self._state.is_empty or self._books.systems:
+            if not self._state.is_empty or self._records.systems:
                 began = time.monotonic()
                 self.workers_changed()
                 self._count()
@@ -328,7 +328,7 @@ class FleetDriver:
     # --- actions -----------------------------------------------------------------------------------------------------
 
     async def _act(self) -> None:
-        """Perform actions, after the books that have them are on disk."""
+        """Perform actions, after the records that have them are on disk."""
         self._drives = True
         try:
             while True:
@@ -343,15 +343,15 @@ class FleetDriver:
             self._drives = False
 
     async def _save(self) -> str:
-        """Write the books where they outlive this head; return why that failed."""
+        """Write the records where they outlive this head; return why that failed."""
         data = self._state.unwritten()
         if data is None:
             return ""
         try:
             await anyio.to_thread.run_sync(self._state.write, data)
         except OSError as error:
-            logger.error("the books of the pools cannot be written: %s", error)
-            return f"the head cannot write its books: {error}"
+            logger.error("the records of the pools cannot be written: %s", error)
+            return f"the head cannot write its records: {error}"
         return ""
 
     def _perform(self, action: FleetAction, why_not: str) -> None:
@@ -385,7 +385,7 @@ class FleetDriver:
             self._tell(failed)
 
     async def _submit(self, action: SubmitBlock) -> None:
-        name = native_name(self._books.digest, action.number)
+        name = native_name(self._records.digest, action.number)
         said = await self._state.client(action.pool).submit(name, action.label)
         self._submissions = {action.label: said}
         answer = said.answer
@@ -414,7 +414,7 @@ class FleetDriver:
     async def _end(self, action: EndBlocks) -> None:
         client = self._state.client_of_system(action.system)
         if client is not None:
-            blocks = {block.native: block for block in self._books.blocks.values()}
+            blocks = {block.native: block for block in self._records.blocks.values()}
             found = [blocks.get(native) for native in action.natives]
             late = self._state.time() - _KILL_S
             kill = all(block is not None and block.leave_reason and block.leaving_since < late for block in found)
@@ -433,7 +433,7 @@ class FleetDriver:
             self._tell(LogRead(label, await client.read_log(name), client.log(name)))
 
     def _tell_time_left(self, action: TellTimeLeft) -> None:
-        block = self._books.blocks.get(action.label)
+        block = self._records.blocks.get(action.label)
         pool = None if block is None else self._state.pools.get(block.pool)
         if pool is None:
             return
@@ -448,7 +448,7 @@ class FleetDriver:
         """Take all pools down, and wait until nothing is left of them, for `CLOSE_S` at most."""
         self.down((), at_once=True)
         with anyio.move_on_after(CLOSE_S):
-            await self._changes.until(lambda: not (self._drives and self._books.blocks))
+            await self._changes.until(lambda: not (self._drives and self._records.blocks))
         left = [
             f"{row.label} ({row.native or 'no id yet'}): {row.reason or row.state}" for row in self.view.block_rows()
         ]

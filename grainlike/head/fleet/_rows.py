@@ -72,14 +72,14 @@ def block_row(block: Block | EndedBlock, kind: str, log: str, now: float, hosts:
 
 
 def stray_row(row: ListedBlock, kind: str) -> BlockRow:
-    """Return the row of a job that has a name of this cluster, and belongs to no pool of its books."""
+    """Return the row of a job that has a name of this cluster, and belongs to no pool of its records."""
     return BlockRow(
         label=row.name,
         pool="",
         kind=kind,
         native=row.native,
         state="pending" if row.state == "pending" else "starting",
-        reason="it is in no books of this head; `grainlike down` ends it",
+        reason="this head has no record of it; `grainlike down` ends it",
         nodes=",".join(row.nodes),
         workers=0,
         submitted_s=0.0,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from grainlike.dialects import native_name
 from grainlike.fleet import Block, EndedBlock, FleetPool, FleetScheduler
-from grainlike.head.fleet._books_file import BooksFile
+from grainlike.head.fleet._records_file import RecordsFile
 from grainlike.launch import LaunchContext, PoolClient, WorkerPool, client_of, system_key
 from grainlike.net import state_directory
 from grainlike.resources import UNIT, Allocation, offer_of, parse
@@ -22,13 +22,13 @@ START_S = 60.0
 class FleetState:
     """State of a fleet whose workers connect with the access file `access`.
 
-    `file` has the books of the head before, if there was one; None: they end with this head.
+    `file` has the records of the head before, if there was one; None: they end with this head.
 
     Raises:
-        JournalError: the books in the file are damaged.
+        JournalError: the records in the file are damaged.
     """
 
-    def __init__(self, access: Path, file: BooksFile | None) -> None:
+    def __init__(self, access: Path, file: RecordsFile | None) -> None:
         self.pools: dict[str, WorkerPool] = {}
         self.offers: dict[str, str] = {}
         """Offers of workers of pools of whole nodes, as text, once one has joined."""
@@ -41,28 +41,28 @@ class FleetState:
         if kept is None:
             self.scheduler: FleetScheduler = FleetScheduler(secrets.token_hex(4))
         else:
-            books, self.pools, self.offers, self._now = kept
-            self.scheduler = FleetScheduler(books.digest, books)
-        self.context: LaunchContext = LaunchContext(state_directory(), access, self.scheduler.books.digest)
+            records, self.pools, self.offers, self._now = kept
+            self.scheduler = FleetScheduler(records.digest, records)
+        self.context: LaunchContext = LaunchContext(state_directory(), access, self.scheduler.records.digest)
 
     @property
     def is_empty(self) -> bool:
         """True if there is no pool and no block."""
-        return not self.scheduler.books.pools and not self.scheduler.books.blocks
+        return not self.scheduler.records.pools and not self.scheduler.records.blocks
 
     def time(self) -> float:
-        """Return the time in seconds since 1970, which never goes back: books outlive a machine's uptime."""
+        """Return the time in seconds since 1970, which never goes back: records outlive a machine's uptime."""
         self._now = max(self._now, time.time())
         return self._now
 
     def unwritten(self) -> bytes | None:
-        """Return the text of the file of books; None if it has it already, or there is no file."""
+        """Return the text of the file of records; None if it has it already, or there is no file."""
         if self._file is None:
             return None
-        return self._file.encode(self.scheduler.books, self.pools, self.offers, self._now)
+        return self._file.encode(self.scheduler.records, self.pools, self.offers, self._now)
 
     def write(self, data: bytes) -> None:
-        """Replace the file of books.
+        """Replace the file of records.
 
         Raises:
             OSError: the disk refuses.
@@ -72,13 +72,13 @@ class FleetState:
 
     def name_of(self, block: Block | EndedBlock) -> str:
         """Return the native name of a block."""
-        return native_name(self.scheduler.books.digest, block.number)
+        return native_name(self.scheduler.records.digest, block.number)
 
     def client(self, pool: str) -> PoolClient:
         """Return the client of a pool's batch system."""
         known = self._clients.get(pool)
         if known is None or known.pool is not self.pools[pool]:
-            blocks = self.scheduler.books.blocks_of(pool)
+            blocks = self.scheduler.records.blocks_of(pool)
             known = self._clients[pool] = client_of(self.pools[pool], self.context, known)
             known.remember((self.name_of(block), block.native, block.place) for block in blocks)
             self._systems[system_key(known.pool, pool)] = known

@@ -23,24 +23,24 @@ class FleetView:
     def __init__(self, state: FleetState, head: Head) -> None:
         self._state = state
         self._scheduler = state.scheduler
-        self._books = state.scheduler.books
+        self._records = state.scheduler.records
         self._head = head
 
     def pool_rows(self) -> list[PoolRow]:
         """Return the pools."""
         rows = []
-        for name, state in self._books.pools.items():
+        for name, state in self._records.pools.items():
             pool = self._state.pools[name]
             offer = str(pool.offer) if pool.offer is not None else self._state.offers.get(name, "")
             why = self._scheduler.why(name, self._state.time())
-            rows.append(pool_row(state, self._books.blocks_of(name), pool, offer, why))
+            rows.append(pool_row(state, self._records.blocks_of(name), pool, offer, why))
         return rows
 
     def block_rows(self, *, ended: bool = False) -> list[BlockRow]:
         """Return the blocks, the oldest first; those that have ended, too, if asked for."""
         now = self._state.time()
-        over = list(self._books.ended.values()) if ended else []
-        live = list(self._books.blocks.values())
+        over = list(self._records.ended.values()) if ended else []
+        live = list(self._records.blocks.values())
         both: list[Block | EndedBlock] = [*over, *live]
         found = sorted(both, key=lambda block: block.number)
         hosts = self._hosts(live)
@@ -48,7 +48,7 @@ class FleetView:
             block_row(block, self._kind(block.pool), self._log_of(block), now, hosts.get(block.label, ""))
             for block in found
         ]
-        strays = self._books.strays.items()
+        strays = self._records.strays.items()
         return [*rows, *(stray_row(row, system) for system, found in strays for row in found)]
 
     def _hosts(self, blocks: Iterable[Block]) -> dict[str, str]:
@@ -93,7 +93,7 @@ class FleetView:
     def _nearest(self, record: HeadJob) -> tuple[str, str]:
         """Return the pool that could serve a job, or the one that lacks least, with the words for that."""
         nearest: tuple[int, str, str] | None = None
-        for name, state in self._books.pools.items():
+        for name, state in self._records.pools.items():
             usable = self._state.usable(name)
             short = () if usable is None else lacks(record.cls, usable, state.pool.max)
             if state.going:
@@ -107,7 +107,7 @@ class FleetView:
     def _progress(self, name: str) -> str:
         """Return what a pool's blocks wait for, or what keeps it from submitting one."""
         why = self._scheduler.hindrance(name, self._state.time())
-        if self._books.pools[name].paused:
+        if self._records.pools[name].paused:
             return f"it is {why}"
         titles = {"intent": "being submitted to", "pending": "pending at", "starting": "starting at"}
         rows = [row for row in self.block_rows() if row.pool == name and row.state in titles]
@@ -120,7 +120,7 @@ class FleetView:
 
     def refusal_of(self, label: str) -> str | None:
         """Return why a worker of a block is not let in; None if it is."""
-        ended = self._books.ended.get(label)
+        ended = self._records.ended.get(label)
         return None if ended is None else f"block {label} has ended: {ended.reason}"
 
 

@@ -36,6 +36,7 @@ from grainlike.wire import (
     MOST_ROWS,
     AskBlockFile,
     AskCancel,
+    AskCopy,
     AskDepart,
     AskDown,
     AskEndBlock,
@@ -62,6 +63,7 @@ from grainlike.wire import (
     Beat,
     Buffer,
     ClientRecords,
+    CopyIs,
     Credit,
     Done,
     DurableCopy,
@@ -111,6 +113,7 @@ _Short = (
     | AskWorkers
     | AskJobs
     | AskJob
+    | AskCopy
     | AskCancel
     | AskDepart
     | AskStop
@@ -511,6 +514,8 @@ class ClientRegistry:
                     return self._no_job(ask, question.job)
                 found = replace(found, pools=self.pools.explain(question.job))
                 return job_is(ask, self._head.view.name_of(question.job), found)
+            case AskCopy():
+                return CopyIs(ask, self._head.state.kept.copy_url(question.value))
             case AskCancel():
                 return Done(ask) if self._cancel(question.job) else self._no_job(ask, question.job)
             case AskDepart():
@@ -522,7 +527,7 @@ class ClientRegistry:
             case AskReport():
                 return ReportIs(ask, self._head.totals(), self._head.view.unended)
             case AskHistory():
-                return self._head.history.page(question)
+                return replace(self._head.history.page(question), few=self._head.program_values.why_few(question.job))
             case AskQueue():
                 return queue_is(question, self._head.state, self._head.view, self._programs())
             case AskMetrics():

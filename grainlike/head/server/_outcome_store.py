@@ -2,7 +2,7 @@
 
 Files are written and read in threads, one at a time, while the head continues; until a file is whole its outcome
 stays in memory, and so it does where the disk refuses. With a journal the files are part of it: a head that is
-started again finds them by the names and checksums in its books.
+started again finds them by the names and checksums in its records.
 """
 
 from __future__ import annotations

@@ -206,15 +206,15 @@ class HeadService:
 
         Raises:
             ValueError: it does not listen, so that no worker could connect.
-            JournalError: the books of the head before are damaged.
+            JournalError: the records of the head before are damaged.
         """
         if self._fleet is None:
-            from grainlike.head.fleet import BooksFile, FleetDriver  # heads without pools do without
+            from grainlike.head.fleet import FleetDriver, RecordsFile  # heads without pools do without
 
             if self._endpoint is None or self._tasks is None:
                 raise ValueError("workers of a pool connect to an address: open the executor with listen=, or launch=")
             path = self._storage.fleet_file
-            file = None if path is None else BooksFile(path)
+            file = None if path is None else RecordsFile(path)
             access = self._endpoint.worker_access
             self._fleet = FleetDriver(self.head, access, self._changes, file, self._fleet_changed)
             self._clients.pools.driver = self._fleet

@@ -32,7 +32,7 @@ class HeadStorage(Protocol):
 
     @property
     def fleet_file(self) -> Path | None:
-        """Path of the books of pools and blocks; None where they end with the head."""
+        """Path of the records of pools and blocks; None where they end with the head."""
         ...
 
     def make_head(self, outcomes: OutcomeListener, alarm: Callable[[float], None], *, closed: bool) -> Head:

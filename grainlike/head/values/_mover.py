@@ -92,6 +92,8 @@ class ValueMover:
         """Record of copies for traces; None if nobody records."""
         self.answers: list[HeadEvent | GivenValue | _ReplicaFile] = []
         """Events for the scheduler, and values for this process, that the next `flush` passes on, in order."""
+        self.failures: dict[int, str] = {}
+        """Why the last copy of a value between workers failed, by value; nothing where it did not."""
         self._state = state
         self._object_store = object_store
         self._tell = tell
@@ -222,8 +224,10 @@ class ValueMover:
         transfer = self.links.find(worker, value) or self.direct.find(worker, value)
         return 0 if transfer is None else transfer.written
 
-    def forget(self, values: Iterable[int]) -> None:
+    def forget(self, values: Sequence[int]) -> None:
         """Let workers remove the bytes of unfinished copies of values that nobody needs."""
+        for value in values if self.failures else ():
+            self.failures.pop(value, None)
         if self._state.begun:
             self.direct.forget(values)
 
@@ -249,8 +253,16 @@ class ValueMover:
                     given = []
                 self._told(gift)
                 self.told(gift)
+                if isinstance(gift, ReplicasFailed | ReplicasArrived):
+                    self._remember(gift)
             if given:
                 self._told(ValuesGiven(given))
+
+    def _remember(self, event: ReplicasFailed | ReplicasArrived) -> None:
+        for value in event.values:
+            self.failures.pop(value, None)
+            if isinstance(event, ReplicasFailed) and self._state.workers_with(value):
+                self.failures[value] = event.why
 
     def _drop(self, action: ReplicasDropped) -> None:
         for value, attempt in zip(action.values, action.attempts, strict=True):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from grainlike.scheduler.store._books import StoreBooks, StoredReplica
 from grainlike.scheduler.store._events import (
     CopyLeft,
     EvictReplica,
@@ -37,6 +36,7 @@ from grainlike.scheduler.store._events import (
     StoreEvent,
     Tier,
 )
+from grainlike.scheduler.store._records import StoredReplica, StoreRecords
 
 __all__ = ["StoreScheduler"]
 
@@ -63,16 +63,16 @@ class StoreScheduler:
         store = StoreScheduler(memory=1 << 30, scratch=0, slots=2)
         store.handle(RoomAsked((7, 1), 200_000, is_output=True))      # [GiveRoom((7, 1), 200000, Tier.MEMORY)]
         store.handle(ReplicaWritten((7, 1)))                          # []
-        store.books.memory                                            # 200000
+        store.records.memory                                            # 200000
     """
 
-    __slots__ = ("_asks", "_given", "_granted", "_machine", "_spills", "books", "memory", "scratch", "slots")
+    __slots__ = ("_asks", "_given", "_granted", "_machine", "_spills", "memory", "records", "scratch", "slots")
 
     def __init__(self, *, memory: int, scratch: int, slots: int, machine: int = 0) -> None:
         self.memory: int = memory
         self.scratch: int = scratch
         self.slots: int = slots
-        self.books: StoreBooks = StoreBooks()
+        self.records: StoreRecords = StoreRecords()
         self._machine = machine
         self._granted = 0
         self._asks: dict[Replica, _Ask] = {}
@@ -91,7 +91,7 @@ class StoreScheduler:
     @property
     def over(self) -> int:
         """Bytes by which outputs exceed the shared memory that the store may have."""
-        return max(0, self.books.memory - self.limit) if self.books.overdrafts else 0
+        return max(0, self.records.memory - self.limit) if self.records.overdrafts else 0
 
     def handle(self, event: StoreEvent) -> list[StoreAction]:
         """Take an event; return the actions, in order."""
@@ -110,8 +110,8 @@ class StoreScheduler:
                 self._left(replica)
             case ReplicaWritten(replica=replica):
                 if self._given.pop(replica, None) is not None:
-                    self.books.replicas[replica].is_whole = True
-                    self.books.touch(self.books.replicas[replica])
+                    self.records.replicas[replica].is_whole = True
+                    self.records.touch(self.records.replicas[replica])
             case ReplicaFound():
                 self._found(event)
             case ReplicasUsed() | ReplicasUnused():
@@ -122,7 +122,7 @@ class StoreScheduler:
             case SpareTold():
                 for record in self._known(event.replicas):
                     if record.is_whole:
-                        self.books.touch(record, is_spare=event.is_spare)
+                        self.records.touch(record, is_spare=event.is_spare)
             case SpillEnded():
                 self._spilled(event, out)
             case ScratchLost():
@@ -137,7 +137,7 @@ class StoreScheduler:
     def _answer(self, ask: _Ask, out: list[StoreAction]) -> None:
         """Give room, begin to make room, or refuse it."""
         event, size = ask.event, ask.event.size
-        if self.books.overdrafts and not event.is_output:
+        if self.records.overdrafts and not event.is_output:
             self._refuse(event, out)
             return
         if Tier.MEMORY not in ask.unfit:
@@ -151,7 +151,7 @@ class StoreScheduler:
             self._give(ask, Tier.SCRATCH, out)
         elif Tier.MEMORY not in ask.unfit and self._may_exceed(event):
             self._give(ask, Tier.MEMORY, out)
-            self.books.overdrafts.add(event.replica)
+            self.records.overdrafts.add(event.replica)
         else:
             self._refuse(event, out)
 
@@ -161,30 +161,30 @@ class StoreScheduler:
     def _give(self, ask: _Ask, tier: Tier, out: list[StoreAction]) -> None:
         event = ask.event
         self._given[event.replica] = ask
-        self.books.add(StoredReplica(event.replica, event.size, tier))
+        self.records.add(StoredReplica(event.replica, event.size, tier))
         out.append(GiveRoom(event.replica, event.size, tier))
 
     def _fits(self, size: int) -> bool:
         """Return True if `size` bytes of shared memory are free, and enough remains for demands that wait."""
-        room = self.limit - self.books.memory
-        return size <= min(room, room + self.books.spilling - self._waited_for())
+        room = self.limit - self.records.memory
+        return size <= min(room, room + self.records.spilling - self._waited_for())
 
     def _waited_for(self) -> int:
         return sum(ask.event.size for ask in self._asks.values())
 
     def _may_exceed(self, event: RoomAsked) -> bool:
         """Return True if an output may have shared memory beyond the budget."""
-        return event.is_output and len(self.books.overdrafts) < self.slots and event.size <= event.free
+        return event.is_output and len(self.records.overdrafts) < self.slots and event.size <= event.free
 
     def _has_scratch(self, size: int, out: list[StoreAction]) -> bool:
         """Return True if `size` bytes of scratch are free, if need be after evicting spare replicas there."""
-        return self.books.scratch + size <= self.scratch or self._evict(Tier.SCRATCH, size, out)
+        return self.records.scratch + size <= self.scratch or self._evict(Tier.SCRATCH, size, out)
 
     def _unfit(self, replica: Replica, out: list[StoreAction]) -> None:
         ask = self._given.pop(replica, None)
         if ask is not None:
-            record = self.books.replicas[replica]
-            self.books.remove(record)
+            record = self.records.replicas[replica]
+            self.records.remove(record)
             ask.unfit.add(record.tier)
             self._answer(ask, out)
 
@@ -192,19 +192,19 @@ class StoreScheduler:
 
     def _left(self, replica: Replica) -> None:
         if self._given.pop(replica, None) is not None:
-            record = self.books.replicas[replica]
+            record = self.records.replicas[replica]
             record.is_left = True
-            self.books.touch(record, is_spare=True)
+            self.records.touch(record, is_spare=True)
         elif replica in self._asks:
             self._forget(replica)
 
     def _goes_on(self, event: RoomAsked, out: list[StoreAction]) -> bool:
         """Give a copy the room that an unfinished copy of the same replica has left, if there is one."""
-        record = self.books.replicas.get(event.replica)
+        record = self.records.replicas.get(event.replica)
         if record is None or not record.is_left or record.size != event.size:
             return False
         record.is_left = False
-        self.books.touch(record, is_spare=False)
+        self.records.touch(record, is_spare=False)
         self._given[event.replica] = _Ask(event)
         out.append(GiveRoom(record.name, record.size, record.tier))
         return True
@@ -213,15 +213,15 @@ class StoreScheduler:
 
     def _evict(self, tier: Tier, size: int, out: list[StoreAction]) -> bool:
         """Evict spare replicas so that `size` bytes of a tier are free. If they do not suffice, return False."""
-        books = self.books
+        records = self.records
         if tier is Tier.MEMORY:
-            lacking = books.memory + size + max(0, self._waited_for() - books.spilling) - self.limit
+            lacking = records.memory + size + max(0, self._waited_for() - records.spilling) - self.limit
         else:
-            lacking = books.scratch + size - self.scratch
+            lacking = records.scratch + size - self.scratch
             if size > self.scratch:
                 return False
         chosen: list[StoredReplica] = []
-        for spare in books.idle(tier, is_spare=True):
+        for spare in records.idle(tier, is_spare=True):
             if lacking <= 0:
                 break
             chosen.append(spare)
@@ -233,17 +233,17 @@ class StoreScheduler:
 
     def _evict_all(self, chosen: Iterable[StoredReplica], out: list[StoreAction]) -> None:
         for spare in chosen:
-            self.books.remove(spare)
+            self.records.remove(spare)
             out.append(EvictReplica(spare.name))
 
     def _spill(self, size: int, out: list[StoreAction]) -> bool:
         """Begin to free `size` bytes of shared memory: evict spare replicas, and copy others to scratch. If that is not
         enough, do nothing and return False.
         """
-        books = self.books
-        lacking = books.memory - books.spilling + self._waited_for() + size - self.limit
+        records = self.records
+        lacking = records.memory - records.spilling + self._waited_for() + size - self.limit
         spare: list[StoredReplica] = []
-        for one in books.idle(Tier.MEMORY, is_spare=True):
+        for one in records.idle(Tier.MEMORY, is_spare=True):
             if lacking <= 0:
                 break
             spare.append(one)
@@ -261,13 +261,13 @@ class StoreScheduler:
         """
         chosen: list[StoredReplica] = []
         freed = 0
-        for one in self.books.idle(Tier.MEMORY, is_spare=False):
+        for one in self.records.idle(Tier.MEMORY, is_spare=False):
             if freed >= lacking:
                 break
             if (
                 not one.is_stuck
                 and one.name not in self._spills
-                and self.books.scratch + freed + one.size <= self.scratch
+                and self.records.scratch + freed + one.size <= self.scratch
             ):
                 chosen.append(one)
                 freed += one.size
@@ -275,7 +275,7 @@ class StoreScheduler:
 
     def _begin_spills(self, chosen: Iterable[StoredReplica], out: list[StoreAction]) -> None:
         for one in chosen:
-            self.books.begin_spill(one)
+            self.records.begin_spill(one)
             self._spills[one.name] = one
             out.append(SpillReplica(one.name, one.size))
 
@@ -283,10 +283,10 @@ class StoreScheduler:
         record = self._spills.pop(event.replica, None)
         if record is None:
             return
-        is_here = self.books.replicas.get(record.name) is record
+        is_here = self.records.replicas.get(record.name) is record
         is_kept = event.is_whole and is_here and not record.uses
         record.is_stuck = not event.is_whole
-        self.books.end_spill(record, is_kept=is_kept)
+        self.records.end_spill(record, is_kept=is_kept)
         if event.is_whole:
             out.append(SpillKept(record.name) if is_kept else SpillDiscarded(record.name))
 
@@ -295,43 +295,43 @@ class StoreScheduler:
     def _settle(self, out: list[StoreAction]) -> None:
         """Give room to demands that wait, and free the bytes that exceed the budget."""
         for replica, ask in list(self._asks.items()):
-            if ask.event.size <= self.limit - self.books.memory:
+            if ask.event.size <= self.limit - self.records.memory:
                 del self._asks[replica]
                 self._give(ask, Tier.MEMORY, out)
-            elif not self.books.spilling:  # the spills for it have ended, but freed less than expected
+            elif not self.records.spilling:  # the spills for it have ended, but freed less than expected
                 del self._asks[replica]
                 ask.has_waited = True
                 self._answer(ask, out)
-        books = self.books
-        lacking = books.memory - books.spilling - self.limit
+        records = self.records
+        lacking = records.memory - records.spilling - self.limit
         if lacking > 0:
-            for spare in books.idle(Tier.MEMORY, is_spare=True):
+            for spare in records.idle(Tier.MEMORY, is_spare=True):
                 if lacking > 0:
                     self._evict_all([spare], out)
                     lacking -= spare.size
             self._begin_spills(self._to_spill(lacking)[0], out)
-        if books.memory <= self.limit:
-            books.overdrafts.clear()
+        if records.memory <= self.limit:
+            records.overdrafts.clear()
 
     # --- replicas ----------------------------------------------------------------------------------------------------
 
     def _forget(self, replica: Replica) -> None:
         self._asks.pop(replica, None)
         self._given.pop(replica, None)
-        record = self.books.replicas.get(replica)
+        record = self.records.replicas.get(replica)
         if record is not None:
-            self.books.remove(record)
+            self.records.remove(record)
 
     def _found(self, event: ReplicaFound) -> None:
-        if event.replica not in self.books.replicas and event.replica not in self._asks:
+        if event.replica not in self.records.replicas and event.replica not in self._asks:
             record = StoredReplica(event.replica, event.size, Tier.MEMORY)
             record.is_found = record.is_whole = True
-            self.books.add(record)
+            self.records.add(record)
 
     def _use(self, replicas: Iterable[Replica], count: int) -> None:
         for record in self._known(replicas):
             record.uses = max(0, record.uses + count)
-            self.books.touch(record)
+            self.records.touch(record)
 
     def _known(self, replicas: Iterable[Replica]) -> list[StoredReplica]:
-        return [self.books.replicas[replica] for replica in replicas if replica in self.books.replicas]
+        return [self.records.replicas[replica] for replica in replicas if replica in self.records.replicas]

@@ -18,21 +18,21 @@ __all__ = ["Misfits"]
 
 
 class Misfits:
-    """Misfits of one head. `books` is the scheduler's state."""
+    """Misfits of one head. `state` is the scheduler's state."""
 
-    __slots__ = ("_books", "_rooms", "_table")
+    __slots__ = ("_rooms", "_state", "_table")
 
-    def __init__(self, books: SchedulerState) -> None:
-        self._books = books
-        self._table = books.values
-        self._rooms = books.transfers.rooms
+    def __init__(self, state: SchedulerState) -> None:
+        self._state = state
+        self._table = state.values
+        self._rooms = state.transfers.rooms
 
     def joined(self, worker: WorkerState) -> None:
         """Look at the jobs that only a new worker could run: before, they were misfits of no worker's store."""
         if worker.store is None or not self._table.values:
             return
-        others = [other for other in self._books.workers.values() if other is not worker]
-        shapes = [shape for shape in self._books.catalogue.shapes.values() if worker.fits_ever(shape)]
+        others = [other for other in self._state.workers.values() if other is not worker]
+        shapes = [shape for shape in self._state.catalogue.shapes.values() if worker.fits_ever(shape)]
         alone = {shape.id for shape in shapes if not any(other.fits_ever(shape) for other in others)}
         if alone:
             self.doubt(alone)
@@ -43,7 +43,7 @@ class Misfits:
         known: dict[tuple[tuple[int, ...], tuple[int, ...]], bool] = {}
         for value in self._table.values.values():
             for job in (value.users or {}).values():
-                if job.worker or self._books.jobs.get(job.id) is not job:
+                if job.worker or self._state.jobs.get(job.id) is not job:
                     continue
                 if shapes is not None and not any(shape.id in shapes for shape in job.cls.shapes):
                     continue
@@ -61,7 +61,7 @@ class Misfits:
         misfits, rooms.misfits = rooms.misfits, {}
         travel = InputsTravel([], [], [])
         for job in misfits.values():
-            if self._books.jobs.get(job.id) is not job or job.worker or not rooms.is_misfit(job):
+            if self._state.jobs.get(job.id) is not job or job.worker or not rooms.is_misfit(job):
                 continue
             own = self._travelling(job)
             if own:
@@ -70,13 +70,13 @@ class Misfits:
                 travel.others.append([number for number in job.inputs if number not in own])
             elif closed:
                 out.append(InputsUnfit([job.id], rooms.why_misfit(job), failed=True))
-                self._books.withdraw(job)
+                self._state.withdraw(job)
             elif job.fn.id not in rooms.told:
                 rooms.told.add(job.fn.id)
                 out.append(InputsUnfit([job.id], rooms.why_misfit(job), failed=False))
         if travel.jobs:
             out.append(travel)
-            self._let_go([self._books.jobs[number] for number in travel.jobs], travel.values, out)
+            self._let_go([self._state.jobs[number] for number in travel.jobs], travel.values, out)
 
     def _travelling(self, job: HeadJob) -> list[int]:
         """Return the own values that travel with a job. A client's job that has failed or was lost before gets none,
@@ -95,11 +95,11 @@ class Misfits:
         stay: list[HeadJob] = []
         for job, own in zip(jobs, values, strict=True):
             if self._table.values[own[0]].origin != PROGRAM:
-                self._books.withdraw(job)
+                self._state.withdraw(job)
                 continue
             note_sizes([job], [job.size + self._table.total(own)])
-            self._books.transfers.unclaim(job)
+            self._state.transfers.unclaim(job)
             self._rooms.parked.pop(job.id, None)
             self._table.needs_less(job, own)
             stay.append(job)
-        self._books.queue_anew(stay, out)
+        self._state.queue_anew(stay, out)

@@ -59,6 +59,10 @@ class Reach:
         rest = self._rests.get((source, target))
         return rest[0] if rest is not None and rest[0] > now else 0.0
 
+    def has_failed(self, source: int, target: int) -> bool:
+        """Return True if the last copy of a pair failed."""
+        return (source, target) in self._rests
+
     def is_direct(self, source: int, target: int, now: float) -> bool:
         """Return True if a copy can go between the data servers of two workers, as far as is known."""
         if not (self._workers[source].has_data and self._workers[target].has_data):

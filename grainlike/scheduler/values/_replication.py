@@ -150,14 +150,21 @@ class Replication:
             self.told.add(fn)
             out.append(ReplicasUnfit(value.id, self._too_little(value, workers)))
 
-    def why_few(self, value: ValueState) -> str:
-        """Return in words which room is lacking for replicas that a value is to have; empty where none is."""
+    def why_few(self, value: ValueState, failure: str) -> str:
+        """Return in words which room is lacking for replicas that a value is to have, or which copy has failed, with
+        its `failure`; empty where no room is lacking, and none has failed.
+        """
         able = [worker for worker in self._workers.values() if self._leaving.is_able(worker)]
         others = [worker for worker in able if worker.id not in value.replicas]
-        new = [worker for worker in others if (value.id, worker.id) not in self._transfers.known]
-        if not (new and value.replicas) or len(value.replicas) + len(others) - len(new) >= value.copies:
+        coming = [worker for worker in others if (value.id, worker.id) in self._transfers.known]
+        new = [worker for worker in others if worker not in coming]
+        if not value.replicas or len(value.replicas) >= value.copies:
             return ""
-        return self._too_little(value, new)
+        if new and len(value.replicas) + len(coming) < value.copies:
+            return self._too_little(value, new)
+        failed = [worker.name for worker in coming if self._transfers.has_failed(value, worker.id)]
+        why = f": {failure}" if failure else ""
+        return f"a copy to {failed[0]} has failed, and is tried again{why}" if failed else ""
 
     def _too_little(self, value: ValueState, workers: list[WorkerState]) -> str:
         rooms = self._transfers.rooms

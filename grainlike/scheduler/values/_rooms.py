@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Mapping
 from itertools import islice
 
 from grainlike._shown import bytes_text
+from grainlike.resources import fits_tiers
 from grainlike.scheduler._records import HeadJob, order
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import UNLIMITED, WorkerState
@@ -19,13 +20,10 @@ from grainlike.scheduler.values._inputs import RoomTries
 from grainlike.scheduler.values._records import ReplicaCopy, ValueState
 from grainlike.scheduler.values._table import ValueTable
 
-__all__ = ["Rooms", "packs", "tries_text"]
+__all__ = ["Rooms", "tries_text"]
 
 LOOKED_AT_MOST = 64
 """Most jobs without room that one pass looks at."""
-
-SUMS_MOST = 4096
-"""Most ways to fill shared memory that are tried; with more ways than that, the values count as fitting."""
 
 
 class Rooms:
@@ -67,7 +65,7 @@ class Rooms:
         values = [self._table.values[number] for number in inputs]
         if all(worker.id in value.replicas for value in values):
             return True
-        return packs([value.size for value in values], *worker.store)
+        return fits_tiers([value.size for value in values], *worker.store)
 
     def is_misfit(self, job: HeadJob) -> bool:
         """Return True if some worker could run a job, and no such worker's empty store could hold the inputs."""
@@ -198,7 +196,7 @@ class Rooms:
         """
         sizes = [size, *(self._table.values[number].size for number in job.inputs)]
         others = [worker for worker in self._alone(job) if job.tried is None or worker.id not in job.tried.workers]
-        return [worker for worker in others if worker.store is None or packs(sizes, *worker.store)]
+        return [worker for worker in others if worker.store is None or fits_tiers(sizes, *worker.store)]
 
     def why_nowhere(self, job: HeadJob) -> str:
         """Return in words where the value of a job found no room, and why it is not made elsewhere; empty where the
@@ -355,21 +353,3 @@ class Rooms:
 def tries_text(tries: RoomTries) -> str:
     """Return in words where the value of a job found no room."""
     return f"its value of {bytes_text(tries.size)} found no room at {' and '.join(tries.workers.values())}"
-
-
-def packs(sizes: Iterable[int], memory: int, scratch: int) -> bool:
-    """Return True if values of these sizes fit into two tiers together, each value whole in one tier.
-
-    Example::
-
-        packs([6, 6], 10, 10)       # True
-        packs([6, 6, 6], 10, 10)    # False
-    """
-    found = sorted(sizes, reverse=True)
-    least = sum(found) - scratch
-    sums = {0}
-    for size in found:
-        if max(sums) >= least or len(sums) > SUMS_MOST:
-            break
-        sums |= {one + size for one in sums if one + size <= memory}
-    return least <= memory and (max(sums) >= least or len(sums) > SUMS_MOST)

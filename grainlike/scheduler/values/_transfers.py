@@ -285,6 +285,10 @@ class Transfers:
         ends = [self.reach.rests_until(number, target, now) for number in sources]
         return min(ends, default=0.0)
 
+    def has_failed(self, value: ValueState, target: int) -> bool:
+        """Return True if the last copies to a worker failed, from whatever worker that has a value."""
+        return all(self.reach.has_failed(number, target) for number in value.replicas)
+
     # --- how they end ------------------------------------------------------------------------------------------------
 
     def arrived(self, worker: int, number: int, attempt: int, now: float) -> list[HeadJob]:

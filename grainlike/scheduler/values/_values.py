@@ -50,7 +50,7 @@ ROUND_S = 0.02
 
 
 class Values:
-    """Handles events about values. `books` is the scheduler's state.
+    """Handles events about values. `state` is the scheduler's state.
 
     Attributes:
         misfits: jobs whose inputs no store could hold.
@@ -59,22 +59,30 @@ class Values:
     """
 
     __slots__ = (
-        "_books", "_leaving", "_replication", "_spares", "_table", "_transfers", "_unseen", "misfits", "revived",
+        "_leaving",
+        "_replication",
+        "_spares",
+        "_state",
+        "_table",
+        "_transfers",
+        "_unseen",
+        "misfits",
+        "revived",
         "room_wake",
     )  # fmt: skip
 
-    def __init__(self, books: SchedulerState) -> None:
+    def __init__(self, state: SchedulerState) -> None:
         self.revived = False
         self.room_wake: float | None = None
         self._unseen = 0
         """Number of jobs that wait for room and were not looked at since the last event."""
-        self._books = books
-        self._table = books.values
-        self._transfers = books.transfers
-        self._leaving = books.leaving
-        self._replication = books.replication
-        self._spares = books.spares
-        self.misfits = Misfits(books)
+        self._state = state
+        self._table = state.values
+        self._transfers = state.transfers
+        self._leaving = state.leaving
+        self._replication = state.replication
+        self._spares = state.spares
+        self.misfits = Misfits(state)
 
     def handle(self, event: ValueEvent, now: float, out: list[HeadAction]) -> None:
         """Handle an event about values."""
@@ -93,7 +101,7 @@ class Values:
             case ReplicasFailed():
                 self._failed(event, now, out)
             case ReplicasGone():
-                worker = self._books.workers.get(event.worker)
+                worker = self._state.workers.get(event.worker)
                 if worker is not None:
                     known = table.values
                     rows = zip(event.values, event.attempts, strict=True)
@@ -117,13 +125,13 @@ class Values:
     def _arrived(self, event: ReplicasArrived, now: float, out: list[HeadAction]) -> None:
         """Record copies that are whole; queue the jobs that waited for them, and give the values to readers outside."""
         ready: list[HeadJob] = []
-        if event.worker in self._books.workers:
+        if event.worker in self._state.workers:
             for number, attempt in zip(event.values, event.attempts, strict=True):
                 ready += self._transfers.arrived(event.worker, number, attempt, now)
                 ready += self._parked_for(number)
                 self._give(number, out)
-                if self._books.relocations.under_way:
-                    self._books.relocations.arrived(number, event.worker)
+                if self._state.relocations.under_way:
+                    self._state.relocations.arrived(number, event.worker)
                 self._came(number, event.worker, now)
         self._queue_again(ready, out)
 
@@ -153,18 +161,18 @@ class Values:
                 others.append(job)
                 their_ages.append(age)
             elif unknown:
-                self._books.drop(job)
+                self._state.drop(job)
                 out.append(InputsLost([job.id], unknown, _NOT_KEPT))
             else:
                 job.inherit(age)
                 self._table.need(job, inputs)
                 mine.append(job)
-        self._books.queue_new(mine)
+        self._state.queue_new(mine)
         return others, their_ages
 
     def records(self, worker: WorkerState, completed: Completed) -> list[HeadJob | None]:
         """Return the job of each attempt in a report that has values; None for an attempt that does not count."""
-        current = self._books.current
+        current = self._state.current
         return [current(worker, *row) for row in zip(completed.jobs, completed.attempts, strict=True)]
 
     def born(
@@ -204,7 +212,7 @@ class Values:
         for job in moving:
             self._table.parked.pop(job.id, None)
             self._transfers.rooms.parked.pop(job.id, None)
-        self._books.requeue(moving, out)
+        self._state.requeue(moving, out)
 
     # --- readers outside the workers ---------------------------------------------------------------------------------
 
@@ -224,7 +232,7 @@ class Values:
         value = self._table.values.get(number)
         if value is None or not (value.asked and value.replicas) or not self._table.can_be_had(value):
             return
-        shut = {worker: "suspect" in self._books.workers[worker].shut for worker in value.replicas}
+        shut = {worker: "suspect" in self._state.workers[worker].shut for worker in value.replicas}
         giver = next(worker for worker in value.replicas if not shut[worker])
         out += [GiveValues(giver, [number], [value.attempt], [value.size]) for _ in range(value.asked)]
         value.givers += (giver,) * value.asked
@@ -257,7 +265,7 @@ class Values:
         value = self._table.values.get(number)
         if value is not None:
             self._leaving.has(value, worker)
-            self._leaving.watch(self._books.workers[worker], now)
+            self._leaving.watch(self._state.workers[worker], now)
             self._replication.look_at(value)
 
     # --- workers -----------------------------------------------------------------------------------------------------
@@ -267,7 +275,7 @@ class Values:
         table = self._table
         table.drops.pop(worker.id, None)
         self._leaving.lost(worker.id)
-        self._books.overdrafts.lost(worker.id)
+        self._state.overdrafts.lost(worker.id)
         if not (table.values or self._transfers.known):
             return
         for value in list(table.values.values()):
@@ -296,7 +304,7 @@ class Values:
     def exceeded(self, worker: WorkerState, over: int, out: list[HeadAction]) -> None:
         """Record by how many bytes a worker's values exceed its store. Nothing is sent there while they do."""
         began = over and not worker.over
-        self._books.overdrafts.changed(worker, over)
+        self._state.overdrafts.changed(worker, over)
         if began:
             self._queue_again(self._transfers.turn_away(worker.id), out)
         if began or not over:
@@ -313,14 +321,14 @@ class Values:
 
     def rehome(self, worker: int, out: list[HeadAction]) -> None:
         """Queue again the jobs that wait near a worker that is gone."""
-        books = self._books
-        for cls in [cls for cls in books.catalogue.classes.values() if cls.near == worker]:
+        state = self._state
+        for cls in [cls for cls in state.catalogue.classes.values() if cls.near == worker]:
             jobs = cls.live()
             cls.clear()
             for job in jobs:
-                books.planner.reserving.release(job)
-            books.planner.waiting.touch(cls)
-            books.requeue(jobs, out)
+                state.planner.reserving.release(job)
+            state.planner.waiting.touch(cls)
+            state.requeue(jobs, out)
 
     def heard(self, out: list[HeadAction]) -> None:
         """Record that a suspected worker is back, or that one has joined; values that only it has can be had again."""
@@ -335,7 +343,7 @@ class Values:
         """Record the inputs that jobs did not find at the worker where they were to begin."""
         known, gone = self._table.values, set(completed.gone)
         for number, attempt, code in zip(completed.jobs, completed.attempts, completed.codes, strict=True):
-            job = self._books.current(worker, number, attempt) if code == Code.INPUT_GONE else None
+            job = self._state.current(worker, number, attempt) if code == Code.INPUT_GONE else None
             if job is not None and job.data is not None:
                 needed = zip(job.inputs, job.data.attempts, strict=True)
                 lost = [value for value, needed in needed if value in gone and known[value].attempt == needed]
@@ -352,7 +360,7 @@ class Values:
             self._give(number, out)
             self._ask_origin(value, out)
             here = [job for job in (value.users or {}).values() if job.data is not None]
-            self._books.retract([job for job in here if job.worker == worker.id], worker, out)
+            self._state.retract([job for job in here if job.worker == worker.id], worker, out)
             self._queue_again([job for job in here if job.data is not None and job.data.target == worker.id], out)
 
     def _ask_origin(self, value: ValueState, out: list[HeadAction]) -> None:
@@ -381,13 +389,13 @@ class Values:
             self._unseen = len(rooms.parked)
         self._unseen -= LOOKED_AT_MOST
         self.room_wake = now + ROUND_S if self._unseen > 0 else None
-        self._books.requeue(rooms.take_ready(), out)
+        self._state.requeue(rooms.take_ready(), out)
 
     def make_room(self, now: float) -> None:
         """Move at most one value for jobs that will have room nowhere; look again soon if that makes room at once."""
         rooms = self._transfers.rooms
         jobs, rooms.cramped = rooms.cramped, {}
-        if self._books.relocations.make_room(jobs.values(), now):
+        if self._state.relocations.make_room(jobs.values(), now):
             self.look_soon(now)
 
     def next_look(self, now: float) -> float | None:
@@ -429,7 +437,7 @@ class Values:
         if unwanted:
             return unwanted
         for worker, rows in table.drops.items():
-            if worker in self._books.workers:
+            if worker in self._state.workers:
                 out.append(ReplicasDropped(worker, [number for number, _ in rows], [attempt for _, attempt in rows]))
         if table.moved:
             self._spares.tell(out)
@@ -440,8 +448,8 @@ class Values:
         if table.forgotten:
             self._replication.forget(table.forgotten)
             out.append(ValuesForgotten(table.forgotten))
-        if self._books.overdrafts.workers:
-            self._books.overdrafts.pay_back()
+        if self._state.overdrafts.workers:
+            self._state.overdrafts.pay_back()
         table.drops, table.freed, table.forgotten, table.stirred = {}, [], [], bool(self._replication.with_room())
         return []
 
@@ -451,8 +459,8 @@ class Values:
         self._transfers.rooms.parked.pop(job.id, None)
         self._transfers.unclaim(job)
         table.needs_no_more(job)
-        if job.id in self._books.relocations.jobs:
-            self._books.relocations.ended(job)
+        if job.id in self._state.relocations.jobs:
+            self._state.relocations.ended(job)
         value = table.values.get(job.id)
         if value is not None and value.maker is job:
             value.maker, value.last = None, max(value.last, job.attempt)
@@ -485,16 +493,16 @@ class Values:
         job.age, job.attempt = value.age, max(value.attempt, value.last) + 1
         job.remembered().losses = 1
         self._table.need(job, value.inputs if made is value else (), remakes=True)
-        value.maker = self._books.jobs[job.id] = job
+        value.maker = self._state.jobs[job.id] = job
         self.revived = True
         out.append(JobsRevived([job.id], by_copy=made is not value))
-        self._books.requeue([job], out)
+        self._state.requeue([job], out)
 
     def _is_lacking(self, value: ValueState) -> bool:
         """Return True if a value has no replica, nobody makes it, and somebody needs it who does not have it yet."""
         if value.replicas or value.origin or value.maker is not None:
             return False
-        here = self._books.jobs
+        here = self._state.jobs
         users = (value.users or {}).values()
         return bool(value.asked or value.unreached) or any(not job.worker and here.get(job.id) is job for job in users)
 
@@ -506,10 +514,12 @@ class Values:
         why = "" if value.replicas or value.origin or value.maker is not None else self._why_not(value)
         return f"{value.why}, and {why}" if why else ""
 
-    def why_few(self, number: int) -> str:
-        """Return for which replicas of a value there is no room, in words; empty where it has those that it is to."""
+    def why_few(self, number: int, failure: str) -> str:
+        """Return in words why a value has fewer replicas than it is to have; empty where it has those. `failure` tells
+        why its last copy failed.
+        """
         value = self._table.values.get(number)
-        return "" if value is None else self._replication.why_few(value)
+        return "" if value is None else self._replication.why_few(value, failure)
 
     def _why_not(self, value: ValueState) -> str:
         """Return why a value cannot be made again; an empty text if it can."""
@@ -521,7 +531,7 @@ class Values:
             return "its function may not run again (losses=0)"
         if not value.is_kept:
             return "the call that made it was not kept"
-        if self._books.functions.get(value.fn.id) is not value.fn:
+        if self._state.functions.get(value.fn.id) is not value.fn:
             return "its function is not known any more"
         return ""
 
@@ -530,11 +540,11 @@ class Values:
         if value.asked or value.givers or value.unreached:
             value.asked, value.givers, value.unreached = 0, (), False
             out.append(ValuesLost([value.id], why))
-        here = self._books.jobs
+        here = self._state.jobs
         jobs = [job for job in (value.users or {}).values() if not job.worker and here.get(job.id) is job]
         if jobs:
             for job in jobs:
-                self._books.withdraw(job)
+                self._state.withdraw(job)
             out.append(InputsLost([job.id for job in jobs], value.id, why))
         self._table.look_at(value)
 

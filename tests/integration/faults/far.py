@@ -14,7 +14,7 @@ from waiting import until
 
 from grainlike import Executor, connect
 
-__all__ = ["books", "far_workers", "far_workers_of_client", "head_of", "lose", "replicas"]
+__all__ = ["far_workers", "far_workers_of_client", "head_of", "lose", "records", "replicas"]
 
 _heads: WeakKeyDictionary[Executor, Any] = WeakKeyDictionary()
 """Heads of those executors that are clients of one in this process."""
@@ -63,7 +63,7 @@ def head_of(executor: Executor) -> Any:
     return _heads.get(executor) or executor._service.head
 
 
-def books(executor: Executor) -> dict[int, Any]:
+def records(executor: Executor) -> dict[int, Any]:
     """The values that the scheduler knows, by number."""
     values: dict[int, Any] = head_of(executor).state.scheduler._values._table.values
     return values

@@ -73,7 +73,7 @@ async def test_each_runner_has_a_cgroup_and_so_have_its_children_and_all_go_with
         os.kill(runner, signal.SIGKILL)
         again, _, _, other = await (where @ Cores(1))()
         assert (Path(again).parent, other != runner) == (Path(path).parent, True)
-        await until(lambda: not Path(path).exists())  # the kernel's books, which tell nobody
+        await until(lambda: not Path(path).exists())  # the kernel's records, which tell nobody
     assert of_worker(os.getpid()) == []
 
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from far import books, far_workers, far_workers_of_client, head_of, replicas
+from far import far_workers, far_workers_of_client, head_of, records, replicas
 from heads import head_process, listens
 from limits import LIMIT_S
 from waiting import until
@@ -21,6 +21,7 @@ from grainlike import (
     GVAR,
     Cores,
     Executor,
+    Resource,
     ValueLostError,
     cancel,
     connect,
@@ -60,7 +61,7 @@ def values_of(client: Executor) -> _remote_values.RemoteValues:
 
 async def gone(head: Executor) -> None:
     """Wait until a head and its workers have no value any more."""
-    await until(lambda: not books(head))
+    await until(lambda: not records(head))
     await until(lambda: not replicas(head))
     state = head_of(head).state
     assert not state.owners._owners
@@ -173,8 +174,8 @@ async def test_what_another_program_owns_is_unknown(monkeypatch):
                 await refused_
             assert set(lost.values()) == {"the head knows no such value of this program"}
             assert "make" not in str(told.value)
-            assert mine in books(head)
-        await until(lambda: mine not in books(head))
+            assert mine in records(head)
+        await until(lambda: mine not in records(head))
         assert values_of(client).where(theirs) == info(a_).where != ()
         assert len(await a_) == LARGE
 
@@ -358,6 +359,66 @@ async def test_values_outlive_a_head_with_a_journal(start_worker, tmp_path):
                 assert len(log.read_text().split()) == 2
                 assert sum(path.stat().st_size for path in journal.rglob("*") if path.is_file()) < 1_000_000
                 await until(lambda: info(a_).where == ("n1",))  # the program hears in a moment that it is there again
+    finally:
+        for head in heads:
+            head.kill()
+            head.communicate()
+
+
+SHORT_OF_MEMORY = """
+import grainlike.payload as p, grainlike_worker.store._replicas as r
+p.memory_id = lambda: {name!r}
+r.spare_memory = lambda: 0
+"""
+"""Code of a worker of a machine of its own, which has no memory for outputs beyond the budget."""
+
+
+@delayed
+def waits_for(path):
+    with path.open("rb") as fifo:
+        fifo.read(1)
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["head lives", "head is killed"])
+async def test_a_job_whose_value_found_no_room_runs_elsewhere_once(start_worker, tmp_path, is_killed):
+    """Also if the head is killed between its two runs: the next one knows where there was none."""
+    log, journal, go_on = tmp_path / "log", tmp_path / "journal", tmp_path / "go on"
+    os.mkfifo(go_on)
+    heads = [head_process(journal)]
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            address = await listens(heads[0])
+            for name, store, resources in (("n1", 100_000, "cores=1"), ("n2", 4 * LARGE, "cores=1 there=1")):
+                more = ("--store", str(store), "--scratch-limit", "0")
+                start_worker(
+                    address, name=name, resources=resources, more=more, first=SHORT_OF_MEMORY.format(name=name)
+                )
+            async with connect(address) as client:
+                await client.wait_for_workers(2)
+                blocker = start((waits_for @ (Cores(1) & Resource("there", 1)))(go_on))
+                await until(lambda: info(blocker).state == "running")
+                value_ = start((make @ Cores(1))(LARGE, str(log)))
+                before = "It ran before: its value of 5 MB found no room at n1 (store 100 KB)."
+
+                async def waits_for_n2():
+                    return str(await client.explain(value_)).endswith(f"n2 may have. {before}")
+
+                await until(waits_for_n2)
+                if is_killed:
+                    heads[0].kill()
+                    heads[0].communicate()
+                    heads.append(head_process(journal))
+                    assert await listens(heads[1]) == address
+                    await until(waits_for_n2)
+                with go_on.open("r+b", buffering=0) as fifo:  # it waits for no reader
+                    fifo.write(b"x")
+                    await wait(blocker)
+                assert await value_ == bytearray(LARGE)
+                assert len(log.read_text().split()) == 2
+                (row,) = [row for row in await client.history() if row.job == info(value_).job]
+                assert (row.worker, row.attempts, row.outcome) == ("n2", 2, "succeeded")
+                assert [(one.worker, one.outcome) for one in row.earlier] == [("n1", "failed")]
+                assert "StoreFullError: on worker n1 there is no room for 5,00" in row.earlier[0].error
     finally:
         for head in heads:
             head.kill()

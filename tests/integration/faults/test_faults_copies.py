@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from far import books, far_workers, far_workers_of_client, head_of, lose
+from far import far_workers, far_workers_of_client, head_of, lose, records
 from heads import head_process, listens
 from limits import LIMIT_S
 from test_faults_values import LARGE, at_rest, lines, make, size_of
@@ -39,6 +39,7 @@ async def test_a_copy_outlives_all_workers_and_is_read_by_jobs_and_the_program(f
         assert len(list(place.iterdir())) == 2
         report = executor.report()
         assert (report.fetched, report.relayed) == (0, 0)  # no byte of it passed the head
+        assert (report.succeeded, head_of(executor).totals().succeeded) == (2, 2)  # jobs that copy are not counted
         made = len(lines(log))
         for name in ("n1", "n2"):
             await lose(executor, workers, name)
@@ -77,7 +78,7 @@ async def test_a_copy_that_is_gone_or_damaged_is_no_copy(start_worker, tmp_path,
         assert (len(lines(log)), executor.report().recomputed) == (2, 1)
         with pytest.raises(ValueLostError, match="its copy could not be read, and its function may not run again"):
             await b_
-        assert [value.durable for value in books(executor).values()] == [None, None]
+        assert [value.durable for value in records(executor).values()] == [None, None]
 
 
 async def test_a_second_copy_takes_the_place_of_the_first_in_what_is_read(start_worker, place):
@@ -102,6 +103,8 @@ async def test_where_nothing_can_be_written_the_error_says_so_and_the_value_stay
         assert str(told.value).endswith("; the value stays as it is")
         assert "write_copy" not in "".join(told.value.__notes__)
         assert info(a_).where == ("n1",)
+        assert (executor.report().succeeded, executor.report().failed) == (1, 0)
+        assert [job.name for job in await executor.history(outcomes=("failed",))] == ["copy of make"]
         assert len(await a_) == LARGE
         del a_, told  # its traceback has the value, too
         await at_rest(executor)
@@ -129,6 +132,8 @@ async def test_the_copy_of_a_named_call_serves_later_programs_of_its_session(sta
             kept_ = program.placeholders()["kept"]
             assert await kept_ == bytearray(LARGE)
             assert len(lines(log)) == 1
+            (path,) = place.iterdir()
+            assert str(await program.explain(kept_)).endswith(f"A copy of it was written to {path.as_uri()}.")
             del kept_
             await program.forget("kept")
         await at_rest(head)
@@ -150,8 +155,11 @@ async def test_a_head_that_was_killed_still_knows_the_copy_of_a_named_call(start
             assert await listens(heads[1]) == address
             start_worker(address, name="n2")
             async with connect(address, session="s") as program:
-                assert await program.placeholders()["kept"] == bytearray(LARGE)
+                kept_ = program.placeholders()["kept"]
+                assert await kept_ == bytearray(LARGE)
                 assert len(lines(log)) == 1
+                (path,) = place.iterdir()
+                assert f"A copy of it was written to {path.as_uri()}." in str(await program.explain(kept_))
     finally:
         for head in heads:
             head.kill()

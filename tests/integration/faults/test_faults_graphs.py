@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import numpy as np
 import pytest
-from far import books, head_of, lose
+from far import head_of, lose, records
 from heads import head_process, listens
 from limits import LIMIT_S
 from waiting import until, until_called
@@ -292,14 +292,14 @@ async def test_large_inner_values_stay_until_they_are_used_and_come_back_after_a
                 assert visitor.name == expected
                 if expected == "big":
                     visitor.release()
-        await until(lambda: len(books(head)) == 1)  # kept for the call that waits, though no program refers to it
+        await until(lambda: len(records(head)) == 1)  # kept for the call that waits, though no program refers to it
         first.process.kill()
         start_worker(head.address, name="n2", resources="cores=1")
         gate.release_all()
         async with connect(session="sweep") as ex:
             assert await ex.placeholders()["total"] == 100_000 * 99_999 // 2 + 2
             await ex.forget("total")
-        await until(lambda: not books(head))
+        await until(lambda: not records(head))
         owners = head_of(head).state.owners
         assert (owners.pins, owners.unreferred, owners._owners) == ({}, {}, {})
 
@@ -389,11 +389,11 @@ async def test_a_large_outcome_stays_at_its_worker_and_is_had_by_the_next_progra
             assert ex.report().fetched == 0
             assert (await array_).sum() == 100_000 * 99_999 // 2
             del array_
-        assert len(books(head)) == 1
+        assert len(records(head)) == 1
         async with connect(session="sweep") as ex:
             assert (await ex.placeholders()["array"])[-1] == 99_999
             await ex.forget("array")
-            await until(lambda: not books(head))  # now, and not when the program has left
+            await until(lambda: not records(head))  # now, and not when the program has left
         owners = head_of(head).state.owners
         assert (owners.pins, owners.unreferred, owners._owners) == ({}, {}, {})
         assert gate.visits == 1

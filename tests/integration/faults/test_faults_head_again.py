@@ -178,8 +178,8 @@ def told(head, clients):
 
 def same(now, again):
     """Acknowledgements alone are not written down, so the one that was made again may keep more."""
-    (said, *state), (said_again, *books_again) = now, again
-    assert state == books_again
+    (said, *state), (said_again, *records_again) = now, again
+    assert state == records_again
     assert said.keys() == said_again.keys()
     for number, (received, sent, frames) in said.items():
         assert (received, sent) == said_again[number][:2]

@@ -9,7 +9,7 @@ import logging
 
 import numpy as np
 import pytest
-from far import books, far_workers, far_workers_of_client, head_of
+from far import far_workers, far_workers_of_client, head_of, records
 from limits import LIMIT_S
 from waiting import until
 
@@ -51,7 +51,7 @@ def at(name: str):
 
 def own(executor) -> list[int]:
     """The values of programs' own that the head knows."""
-    return [value.id for value in books(executor).values() if value.fn is None]
+    return [value.id for value in records(executor).values() if value.fn is None]
 
 
 async def test_what_no_store_could_hold_travels_with_the_calls(far, start_worker, caplog):
@@ -80,7 +80,7 @@ async def test_it_travels_to_a_worker_with_too_small_a_store_and_stays_at_others
         assert executor.report().sent > 6 * SIZE
         del beside_, calls, given
         gc.collect()
-        await until(lambda: not books(executor))
+        await until(lambda: not records(executor))
 
 
 async def test_it_travels_where_the_first_worker_comes_later_and_has_no_room(start_worker):
@@ -96,7 +96,7 @@ async def test_it_travels_where_the_first_worker_comes_later_and_has_no_room(sta
         assert client.report().succeeded == 4
         del calls, given
         gc.collect()
-        await until(lambda: not books(head))
+        await until(lambda: not records(head))
 
 
 async def test_a_call_that_cannot_travel_so_fails_alone(start_worker, monkeypatch):
@@ -142,6 +142,6 @@ async def test_the_worker_of_the_program_has_it_in_shared_memory(opened, start_w
         assert len(own(head)) == 2
         del given
         gc.collect()
-        await until(lambda: not books(head))
+        await until(lambda: not records(head))
         store = head_of(head).object_store.directory
         await until(lambda: not list(store.glob("[aev][0-9]*")))

@@ -6,11 +6,12 @@ import gc
 
 import numpy as np
 import pytest
-from far import books, far_workers, far_workers_of_client, lose
+from far import far_workers, far_workers_of_client, head_of, lose, records
 from test_faults_values import LARGE, make, size_of
 from waiting import until
 
 from grainlike import Cores, Executor, JobCancelledError, cancel, delayed, gather, info, replicate, start, wait
+from grainlike.wire import Totals
 
 pytestmark = pytest.mark.asyncio
 
@@ -36,9 +37,14 @@ def halves(size: int) -> tuple[bytes, bytes]:
     return b"l" * size, b"r" * size
 
 
+def ended(totals: Totals) -> tuple[int, int, int]:
+    """Return how many jobs have a value, have failed, and were skipped or cancelled."""
+    return totals.succeeded, totals.failed + totals.timed_out, totals.skipped + totals.cancelled
+
+
 def kept(executor: Executor) -> int:
     """Return how many values are at workers."""
-    return sum(bool(value.replicas) for value in books(executor).values())
+    return sum(bool(value.replicas) for value in records(executor).values())
 
 
 async def test_what_a_job_needs_of_a_large_value_is_made_there(far, start_worker):
@@ -86,7 +92,7 @@ async def test_a_part_that_is_lost_is_taken_again_of_a_value_that_is_made_again(
         await lose(executor, workers, "n1")
         start_worker(executor.address, name="n2")
         assert await left_ == b"l" * LARGE
-        assert executor.report().recomputed == 2
+        assert (executor.report().recomputed, info(left_).recomputed) == (1, 1)  # the part is no call of the program
 
 
 async def test_parts_that_no_job_needs_are_taken_in_the_program(start_worker):
@@ -96,11 +102,29 @@ async def test_parts_that_no_job_needs_are_taken_in_the_program(start_worker):
         assert executor.report().succeeded == 1
 
 
-async def test_fewer_parts_than_were_promised_are_an_error_of_the_job_that_needs_one(start_worker):
-    async with far_workers(start_worker, "n1"):
-        first_, _, _ = (delayed(halves.function.callable, nout=3) @ Cores(1))(LARGE)
+async def test_fewer_parts_than_were_promised_are_an_error_of_the_job_that_needs_one(far, start_worker):
+    async with far(start_worker, "n1") as (executor, _):
+        first_, second_, _ = (delayed(halves.function.callable, nout=3) @ Cores(1))(LARGE)
         with pytest.raises(ValueError, match="nout=3 was promised, but there are 2 values"):
             await (size_of @ Cores(1))(first_)
+        assert ended(executor.report()) == (1, 1, 0)
+        with pytest.raises(ValueError, match="nout=3 was promised"):
+            await (size_of @ Cores(1))([second_, 1 + (size_of @ Cores(1))(second_)])
+        assert ended(executor.report()) == (
+            1,
+            3,
+            0,
+        )  # each that needs the part; the part itself is no job of the user's
+        failed = await executor.history(outcomes=("failed",))
+        assert [job.name for job in failed] == ["part"] * 2
+
+
+async def test_parts_of_values_are_no_jobs_of_the_report(far, start_worker):
+    async with far(start_worker, "n1") as (executor, _):
+        left_, right_ = (halves @ Cores(1))(LARGE)
+        assert await gather((size_of @ Cores(1))(left_), (size_of @ Cores(1))(right_)) == [LARGE, LARGE]
+        assert ended(executor.report()) == ended(head_of(executor).totals()) == (3, 0, 0)
+        assert [job.name for job in await executor.history()].count("part") == 2
 
 
 async def test_an_operators_error_is_the_jobs_and_that_of_who_awaits_it(far, start_worker):

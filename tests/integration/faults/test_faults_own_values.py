@@ -8,7 +8,7 @@ import gc
 
 import numpy as np
 import pytest
-from far import books, far_workers, far_workers_of_client, head_of, lose, replicas
+from far import far_workers, far_workers_of_client, head_of, lose, records, replicas
 from heads import head_process, listens
 from limits import LIMIT_S
 from waiting import until
@@ -58,12 +58,12 @@ def total(array: np.ndarray, at: int = 0) -> tuple[str, float]:
 
 def own(executor: Executor) -> list[int]:
     """The values of programs' own that the head knows."""
-    return [value.id for value in books(executor).values() if value.fn is None]
+    return [value.id for value in records(executor).values() if value.fn is None]
 
 
 async def at_rest(executor: Executor) -> None:
     gc.collect()
-    await until(lambda: not books(executor))
+    await until(lambda: not records(executor))
     await until(lambda: not replicas(executor))
     assert not head_of(executor).state.jobs
     await until(lambda: not kept(executor))  # a client hears of it in a moment
@@ -99,7 +99,7 @@ async def test_an_array_of_many_calls_leaves_the_program_once(far, start_worker,
         assert set(await collected) == {SIZE / 8}
         assert SIZE < executor.report().sent < 1.02 * SIZE + 50_000
         (value,) = own(executor)
-        size = books(executor)[value].size
+        size = records(executor)[value].size
         moved = head_of(executor).totals()
         assert (moved.moved, moved.relayed) == (2 * size, 0)  # from worker to worker
         before = executor.report().sent
@@ -250,7 +250,7 @@ async def test_what_shares_memory_with_the_program_maps_it(opened, tmp_path, mon
         assert (await model_)["weights"][0] == 1.0
         del model_
         gc.collect()
-        await until(lambda: not books(head))
+        await until(lambda: not records(head))
         await until(lambda: not replicas(head))
         await until(lambda: not getattr(executor._engine.fetcher.source, "_own", head_of(head).values.own).sizes)
         directory = getattr(executor._engine.fetcher.source, "_directory", None)
@@ -274,7 +274,7 @@ async def test_it_goes_on_where_it_was_after_the_link_of_its_program_broke(start
             weather.closed = False
             assert await waiting == [size]
             assert client.report().sent <= size + 2 * 4_194_304  # what was under way is sent again
-        await until(lambda: not books(head))
+        await until(lambda: not records(head))
         await until(lambda: not replicas(head))
 
 
@@ -285,7 +285,7 @@ async def test_a_program_that_leaves_in_the_middle_leaves_nothing_at_the_head(st
             job = start((delayed(len) @ Cores(1))(model_))
             await until(lambda: client.report().sent > 2_000_000)
         state = head_of(head).state
-        await until(lambda: not (books(head) or state.transfers or state.origins or state.owners._owners))
+        await until(lambda: not (records(head) or state.transfers or state.origins or state.owners._owners))
         await until(lambda: not replicas(head))
         assert not state.jobs
         with pytest.raises(JobCancelledError):
@@ -301,7 +301,7 @@ async def test_a_program_cannot_have_the_numbers_of_others(start_worker):
         await until(lambda: link.closed)
         with pytest.raises(HeadLostError):
             await (total @ Cores(1))(numbers())
-        assert not books(client)
+        assert not records(client)
 
 
 async def test_jobs_of_a_session_take_their_arguments_along(start_worker):

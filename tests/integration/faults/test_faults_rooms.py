@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import logging
 import re
 
@@ -10,7 +11,7 @@ import pytest
 from far import far_workers, far_workers_of_client, head_of
 from waiting import until
 
-from grainlike import Cores, Resource, delayed, info, replicate, start, wait
+from grainlike import Cores, Memory, Resource, Retry, delayed, info, replicate, start, wait
 from grainlike.payload import memory_id
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.skipif(not memory_id(), reason="no shared memory in the file system")]
@@ -26,6 +27,16 @@ ELSEWHERE = "import grainlike.payload as p\np.memory_id = lambda: {name!r}"
 @delayed
 def made(number):
     return np.full(COUNT, number, dtype=np.float64)
+
+
+@delayed(retries=Retry(losses=0))
+def made_once(number):
+    return np.full(COUNT, number, dtype=np.float64)
+
+
+@delayed
+def wait_at(visit):
+    visit("here")
 
 
 @delayed
@@ -146,3 +157,54 @@ async def test_a_replica_waits_for_room_says_so_and_comes_when_there_is_some(sta
         gc.collect()
         await replicating
         assert info(value_).where == ("n1", "n2")
+
+
+LITTLE = ("--store", str(SIZE + SIZE // 2), "--scratch-limit", "0")
+"""Room for one value and a half."""
+
+
+async def test_the_second_replica_of_a_value_that_may_not_be_made_again_waits_for_room_and_all_are_told(
+    start_worker, told
+) -> None:
+    async with far_workers_of_client(start_worker, "n1", "n2", resources="cores=1 {name}=4", more=LITTLE) as (mine, _):
+        kept = await made_at("n2", 1)
+        value_ = start((made_once @ at("n1"))(1))
+        await wait(value_)
+        scheduler, number = head_of(mine).state.scheduler, info(value_).job
+        why = "its value is 800 KB; n2 has room for 400 KB of it now"
+        assert scheduler.why_few(number) == why
+        assert str(await mine.explain(value_)).endswith(f"It has fewer replicas than it is to have: {why}.")
+        code, out, *_ = await told("explain", number, "--head", mine.address)
+        assert (code, out.splitlines()[-1]) == (0, f"  its value has fewer replicas than it is to have: {why}")
+        assert json.loads((await told("explain", number, "--json", "--head", mine.address))[1])["few_replicas"] == why
+        assert head_of(mine).state.last_transfer == 0  # nobody tries
+        del kept
+        gc.collect()
+        await until(lambda: info(value_).where == ("n1", "n2"))
+        assert "fewer replicas" not in str(await mine.explain(value_))
+        assert "few_replicas" not in json.loads((await told("explain", number, "--json", "--head", mine.address))[1])
+
+
+async def test_a_copy_for_which_a_worker_has_less_room_than_the_head_counts_is_tried_again_and_why_is_told(
+    gates, start_worker
+) -> None:
+    """Memory that is granted to jobs is not the store's."""
+    more = ("--store", str(2 * ROOM), "--scratch-limit", "0")
+    resources = "cores=1 memory=1G {name}=4"
+    async with (
+        gates() as gate,
+        far_workers(start_worker, "n1", "n2", resources=resources, more=more) as (executor, _),
+    ):
+        job_ = start((wait_at @ (at("n2") & Memory("1G")))(gate.visit))
+        await gate.arrival()
+        (value_,) = await made_at("n1", 1)
+        replicating = asyncio.create_task(replicate(value_, 2))
+        scheduler, number = head_of(executor).state.scheduler, info(value_).job
+        await until(lambda: scheduler.why_few(number))
+        found = str(await executor.explain(value_))
+        assert "a copy to n2 has failed, and is tried again: n2: there is no room for 800," in found
+        gate.release_all()
+        await replicating
+        assert info(value_).where == ("n1", "n2")
+        assert "fewer replicas" not in str(await executor.explain(value_))
+        await job_

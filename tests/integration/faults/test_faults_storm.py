@@ -195,7 +195,7 @@ def judge(outcomes):
 
 
 async def assert_all_is_free(executor):
-    """No job, no slot and no limit is held: by the head's books, and by what the nodes still give."""
+    """No job, no slot and no limit is held: by the head's records, and by what the nodes still give."""
     scheduler = executor._service.head.state.scheduler
     busy = lambda: scheduler.jobs or any(worker.leases for worker in scheduler.workers.values())  # noqa: E731
     await until_called(HeadScheduler, "handle", lambda: not busy())

@@ -10,7 +10,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from far import books, far_workers, far_workers_of_client, head_of, lose, replicas
+from far import far_workers, far_workers_of_client, head_of, lose, records, replicas
 from limits import LIMIT_S
 from waiting import until
 
@@ -77,7 +77,7 @@ def lines(path: Path) -> list[list[str]]:
 async def at_rest(executor: Executor) -> None:
     """Wait until nothing of any value is left, at the head or at workers."""
     gc.collect()
-    await until(lambda: not books(executor))
+    await until(lambda: not records(executor))
     await until(lambda: not replicas(executor))
     assert len(head_of(executor).state.kept) == 0
     assert not head_of(executor).state.jobs
@@ -132,7 +132,7 @@ async def test_a_chain_stays_on_its_worker_while_others_are_idle(far, start_work
         def reported(*args):
             nonlocal most
             report(*args)
-            most = max(most, sum(bool(value.replicas) for value in books(executor).values()))
+            most = max(most, sum(bool(value.replicas) for value in records(executor).values()))
 
         monkeypatch.setattr(head, "_report", reported)
         log = tmp_path / "log"

@@ -10,7 +10,7 @@ def test_an_unknown_benchmark_is_refused_with_those_that_there_are(capsys: pytes
     assert main(["job"]) == 2
     told = capsys.readouterr().err
     assert "no benchmark named job" in told
-    assert "targets, bare" in told
+    assert "targets, compare, bare" in told
 
 
 def test_a_benchmark_that_misses_a_module_says_which(

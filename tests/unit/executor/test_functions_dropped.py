@@ -9,10 +9,12 @@ from grainlike.graph import Function
 from grainlike.head import _functions
 from grainlike.head._functions import FunctionTable
 from grainlike.head._nested import RelayedJobs
+from grainlike.head.durable._schema import records
 from grainlike.head.values._owners import ValueOwners
 from grainlike.jobs._job import NO_PARCEL, FirstOfChain, JobCounters
 from grainlike.jobs._job import Job as HeadJob
 from grainlike.jobs._shipped import Shipped
+from grainlike.journal import draw_image, read_image
 from grainlike.scheduler import FunctionDefined
 from grainlike.scheduler._records import HeadFunction
 from grainlike.wire import RetrySpec, Submit, SubmittedFunction
@@ -25,14 +27,16 @@ def _few(monkeypatch):
 
 
 class Book:
-    """A job of the mind: all that is asked of it is its function."""
+    """A job of the scheduler: all that is asked of it is its function."""
 
     def __init__(self, fn):
         self.fn = HeadFunction(FunctionDefined(fn))
 
 
-def spec(letter, *, here=True, name="f"):
-    return SubmittedFunction(letter * 16, name, False, None, RetrySpec(), False, False, here)
+def spec(letter, *, here=True, name="f", logs=b"", stays=False, internal=False):
+    return SubmittedFunction(
+        letter * 16, name, False, None, RetrySpec(losses=1), False, False, here, False, logs, stays, internal
+    )
 
 
 def sent(functions, letters, owner):
@@ -59,6 +63,28 @@ def test_what_a_client_sent_is_dropped_when_it_has_left_but_for_a_few():
     functions.release((1, 0))
     assert swept(functions) == numbers[:3]
     assert functions.count == 2
+
+
+@pytest.mark.parametrize("logs", [b"", b"levels"])
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_function_of_internal_jobs_has_a_number_of_its_own(logs, stays):
+    functions = FunctionTable(lambda event: None)
+    users, internal = (
+        functions.adopt(spec(b"a", logs=logs, stays=stays, internal=mark), b"a", (1, 0)) for mark in (False, True)
+    )
+    assert users != internal
+    assert functions.internal == {internal}
+    assert [functions.shipment(fn)[0].stays for fn in (users, internal)] == [stays, stays]
+    assert functions.losses(internal) == 1
+    named = {name: records()[name] for name in ("FunctionTable", "Blob", "FunctionSpec", "RetrySpec")}
+    image = draw_image(functions, named, lambda thing: ("define", ()) if thing is functions._define else None)
+    restored = read_image(image, named, {"define": lambda: print})
+    assert restored.internal == {internal}
+    functions.release((1, 0))
+    sent(functions, b"bcd", (1, 0))
+    functions.release((1, 0))
+    assert users in swept(functions)
+    assert functions.internal == set()
 
 
 def test_bytes_without_an_owner_are_bounded_too(monkeypatch):

@@ -8,16 +8,19 @@ import anyio
 import pytest
 from msgspec.structs import astuple
 
-from grainlike.errors import ProtocolError
+from grainlike.errors import ProtocolError, StoreFullError
 from grainlike.head.durable._clients import DurableClients
 from grainlike.head.durable._clock import PersistentClock
 from grainlike.head.durable._head import DurableHead
 from grainlike.head.durable._snapshot import began_here, draw_head, read_head, read_title
 from grainlike.net import ClosedLink
+from grainlike.payload import dump_error
 from grainlike.resources import Cores, offer_of
 from grainlike.scheduler import HeadScheduler, Ticked, WorkerHeard, WorkerLost, WorkerSuspected
 from grainlike.wire import (
     PROTOCOL,
+    AskHistory,
+    Code,
     Completed,
     DropReplicas,
     Fetched,
@@ -66,6 +69,7 @@ class Life:
 
     def __init__(self, look_s=1.0):
         self.head = DurableHead(Nobody(), began_here(1), PersistentClock(count(0.0, look_s).__next__), lambda at: None)
+        self.head.calendar = 0.0  # a journal says what it was
         self.clients = DurableClients(self.head, "c1", bool, bool, lambda: None)
         self.log = Log()
 
@@ -74,8 +78,8 @@ class Life:
         later = Life()
         if image:
             title, *rest = draw_head(self.head, self.clients, began_here(1), self.head.now())
-            read_title(title)
             read_head(iter(rest), later.head, later.clients)
+            assert later.head.history.restore(read_title(title).history)
         else:
             assert later.head.replay(self.log.records, later.clients)
         later.head.keep(later.log)
@@ -221,3 +225,95 @@ async def test_a_reader_that_left_before_the_death_is_not_told_again_that_it_did
     assert later.worker.follows == {}
     assert later.log.records == []
     assert later.head.state.next_listener() == 2
+
+
+# --- a job whose value found no room ---------------------------------------------------------------------------------
+
+
+class Rerun:
+    """A client's job at two workers with small stores, whose value finds no room at the first: what the head hears, one
+    thing after another, and what it knows.
+    """
+
+    def __init__(self):
+        self.life = Life()
+        self.life.head.keep(self.life.log)
+        for name in ("n1", "n2"):
+            hello = Hello("worker", PROTOCOL, PROTOCOL, "3", {}, name, name, 1, "", [], received=0, replicas=f"/{name}",
+                          store=1_000_000, scratch=0)  # fmt: skip
+            self.life.head.join(hello, offer_of(Cores([0]), own_cores=(0,)), name, ClosedLink(name, "here"))
+        hello = Hello("client", PROTOCOL, PROTOCOL, "3", {}, "c", "c", 1, "", [], received=0)
+        self.number = self.life.clients.join(hello, ClosedLink("c", "here"), None).number
+
+    @property
+    def client(self):
+        return self.life.clients.here[self.number]
+
+    def submit(self):
+        function = SubmittedFunction(b"digest", "f", False, None, RetrySpec(), False, False, True, stays=True)
+        submitted = Submit(0, 0, "cores=1", 0, False, [function], [1], [0], [b"a"], [])
+        self.life.clients.hear(self.client, [Frame(submitted, [b"code"])])
+
+    def report(self, *, begins=False, code=None, sizes=(), wanted=0, data=b""):
+        """The worker that has the job says that it began, or that it ended."""
+        head = self.life.head
+        (job,) = head.state.scheduler.jobs.values()
+        lease = LeaseStart(1, job.shape.id, "cores=[0]", [job.id], [job.attempt], 1.0)
+        columns = [job.id], [job.attempt], [code], [1.0], [0.1], [0.1], [1], [data], []
+        ended = Completed(1, *columns, 1.0, sizes=list(sizes), wanted={job.id: wanted} if wanted else {})
+        starts, ends = ([lease], []) if begins else ([], [ended])
+        head.hear(head.peers[job.worker], [Frame(Report(1.0, starts, ends, [] if begins else [1], []))])
+
+    def finds_no_room(self):
+        full = bytes(dump_error(StoreFullError("there is no room for 800,000 bytes"))[0])
+        self.report(code=int(Code.FAILED), wanted=800_000, data=full)
+
+    def knows(self):
+        """All that the head knows of the job, and all that it has said."""
+        head = self.life.head
+        jobs = head.state.scheduler.jobs.values()
+        tries = [(job.id, job.attempt, job.worker, job.state, job.losses, job.failures, tried(job)) for job in jobs]
+        explained = [str(head.view.explain_job(job.id)) for job in jobs]
+        page = head.history.page(AskHistory(0, 1, job=1))
+        values = {number: (value.attempt, value.replicas) for number, value in table(head).items()}
+        gives = [fn.gives for fn in head.state.scheduler._functions.values()]
+        told = [said(peer) for peer in (*head.peers.values(), self.client)]
+        return tries, explained, page.jobs, page.earlier, values, gives, told
+
+
+def tried(job):
+    return None if job.tried is None else (job.tried.size, job.tried.workers)
+
+
+def table(head):
+    return head.state.scheduler._state.values.values
+
+
+@pytest.mark.parametrize("image", [False, True], ids=["records", "image"])
+@pytest.mark.parametrize("dies_after", range(5))
+@pytest.mark.parametrize("has_room", [True, False], ids=["there", "nowhere"])
+async def test_a_job_that_runs_elsewhere_as_its_value_found_no_room_is_as_it_was(dies_after, image, has_room):
+    """Whenever the head dies: the next one knows at which worker there was none, and lets nobody run the job again."""
+    rerun = Rerun()
+    steps = [
+        rerun.submit,
+        lambda: rerun.report(begins=True),
+        rerun.finds_no_room,
+        lambda: rerun.report(begins=True),
+        lambda: rerun.report(code=0, sizes=[800_000]) if has_room else rerun.finds_no_room(),
+    ]
+    for done, step in enumerate(steps):
+        step()
+        if done == dies_after:
+            before = rerun.knows()
+            rerun.life = rerun.life.again(image=image)
+            assert rerun.knows() == before
+    _, _, (job,), _, values, gives, (first, second, _) = rerun.knows()
+    assert (job.attempts, [attempt.worker for attempt in job.earlier]) == (2, ["n1"])
+    assert gives == [800_000]
+    if has_room:
+        assert (job.outcome, job.worker, values) == ("succeeded", "n2", {1: (2, (2,))})
+    else:
+        assert (job.outcome, values) == ("failed", {})
+        assert "its value of 800 KB found no room at n1 (store 1 MB) and n2 (store 1 MB)" in job.error
+    assert [sum(b"digest" in one for one in told) for told in (first, second)] == [1, 1], "sent to each worker once"

@@ -11,7 +11,12 @@ from grainlike.head.durable._records import Input, TimeCame, WorkerSaid, pack_in
 from grainlike.wire import Credit, Frame, Hello, Leaving, Submit
 
 NUMBERS = st.integers(-(2**63), 2**63)
-BY_TYPE = {int: NUMBERS, list[int]: st.lists(NUMBERS), float: st.floats(allow_nan=False)}
+BY_TYPE = {
+    int: NUMBERS,
+    int | str: NUMBERS | st.text(),
+    list[int]: st.lists(NUMBERS),
+    float: st.floats(allow_nan=False),
+}
 
 
 def made(kind):

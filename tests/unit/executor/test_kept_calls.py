@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from grainlike.calls import UrlCopy
 from grainlike.graph import Function
 from grainlike.head import _kept_calls
 from grainlike.head._functions import FunctionTable
 from grainlike.head._kept_calls import CALL_MOST, KeptCalls
 from grainlike.jobs import Job, Placement
-from grainlike.payload import dump_plain_arguments
+from grainlike.payload import dump_plain_arguments, dump_value
 
 
 def called(x: Any) -> Any:
@@ -47,6 +48,17 @@ def test_a_kept_call_runs_again_with_its_arguments_and_name(functions: FunctionT
     again.placement = Placement("n2", 2)
     again.ends(good=True)
     assert (first.worker, first.attempt, first.recomputed, first.size) == ("n2", 2, 1, 1_000_000)
+
+
+def test_the_url_of_a_copy_is_that_which_its_call_reads(functions: FunctionTable, fn: int) -> None:
+    kept = KeptCalls(functions)
+    for number, copy in ((7, ("file:///a/b", 5, b"digest", "make")), (8, UrlCopy("file:///c", 5, b""))):
+        kept.keep(job(number, fn, bytes(dump_value(((copy,), {})).data)), "", again=True)
+    kept.read_by(1, 7)
+    kept.read_by(2, 8)  # of an earlier release
+    assert [kept.copy_url(value) for value in (1, 2, 3)] == ["file:///a/b", "", ""]
+    kept.lose_copy(1)
+    assert kept.copy_url(1) == ""
 
 
 def test_a_run_that_gives_no_value_changes_nothing_of_the_record(functions: FunctionTable, fn: int) -> None:

@@ -1,4 +1,4 @@
-"""`ResourcePool`: exact books, waiting, quotas, and the timeline, on both event loops."""
+"""`ResourcePool`: exact records, waiting, quotas, and the timeline, on both event loops."""
 
 import asyncio
 import copy

@@ -208,7 +208,7 @@ class Pool(RuleBasedStateMachine):
         self.after_serving()
 
     @invariant()
-    def the_books_are_exact(self) -> None:
+    def the_records_are_exact(self) -> None:
         if not hasattr(self, "model"):
             return
         free = self.model.free()

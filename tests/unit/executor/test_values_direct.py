@@ -218,7 +218,7 @@ def test_a_lost_source_ends_a_copy_and_the_next_goes_on(world: World, source: Pe
     assert world.told == []
 
 
-def test_a_lost_target_leaves_nothing_in_the_books(world: World, source: Peer, target: Peer) -> None:
+def test_a_lost_target_leaves_nothing_in_the_records(world: World, source: Peer, target: Peer) -> None:
     fetch(world, source, target)
     heard(target)
     says(world, target, Unsent(1, "cut", at=5_000_000, unreachable=True))

@@ -1,4 +1,4 @@
-"""Stores of workers after any order of events: no file is left that no book knows."""
+"""Stores of workers after any order of events: no file is left without a record."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_at_rest_there_is_no_file_that_no_book_knows(seed: int, tmp_path: Path) 
     for peer in trial.peers:
         assert peer.replicas.path is not None
         assert [path.name for path in peer.replicas.path.iterdir()] == []
-        assert peer.replicas._mind.books.replicas == {}
+        assert peer.replicas._scheduler.records.replicas == {}
         assert (peer.replicas.rooms, peer.replicas.begun, peer.replicas.sizes) == ({}, {}, {})
     assert trial.world.state.begun == {}
     assert trial.world.at_rest()

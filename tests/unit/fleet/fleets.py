@@ -38,8 +38,8 @@ def a_row(number, state="running", native="", **facts):
 class Fleet:
     """The scheduler, its clock, and what it asked for."""
 
-    def __init__(self, *pools, books=None):
-        self.scheduler = FleetScheduler(DIGEST, books)
+    def __init__(self, *pools, records=None):
+        self.scheduler = FleetScheduler(DIGEST, records)
         self.now = 0.0
         self.actions = []
         self.silent = ""
@@ -48,11 +48,11 @@ class Fleet:
             self(PoolSet(pool))
 
     @property
-    def books(self):
-        return self.scheduler.books
+    def records(self):
+        return self.scheduler.records
 
     def state(self, name="cpu"):
-        return self.books.pools[name]
+        return self.records.pools[name]
 
     def __call__(self, event, at=None):
         if at is not None:
@@ -89,7 +89,7 @@ class Fleet:
             return
         rows = [
             a_row(block.number, "running" if block.running else "pending", block.native, reason=block.reason)
-            for block in self.books.blocks.values()
+            for block in self.records.blocks.values()
             if block.native and block.system == system
         ]
         self.list(*rows, system=system)
@@ -117,7 +117,7 @@ class Fleet:
         self(Working(label, node, idle))
 
     def restart(self):
-        """Go on with the books in a head that begins now."""
+        """Go on with the records in a head that begins now."""
         self.actions = []
-        self.scheduler = FleetScheduler(DIGEST, self.books)
+        self.scheduler = FleetScheduler(DIGEST, self.records)
         self(Restored())

@@ -35,14 +35,14 @@ def with_blocks(count=1, **numbers):
     fleet.now = 1.0
     fleet(Tick())
     fleet.accept_all()
-    assert len(fleet.books.blocks) == count
+    assert len(fleet.records.blocks) == count
     return fleet
 
 
 def test_a_block_goes_through_its_phases():
     fleet = Fleet(a_pool(min=1))
     (submission,) = fleet.take(SubmitBlock)
-    block = fleet.books.blocks[submission.label]
+    block = fleet.records.blocks[submission.label]
     assert (submission.label, block.phase) == ("cpu-1", "intent")
     fleet(SubmissionAccepted("cpu-1", "77"))
     assert block.phase == "pending"
@@ -56,14 +56,14 @@ def test_a_block_goes_through_its_phases():
     fleet(Left("cpu-1", 0))
     fleet.now += 5
     fleet.list()
-    assert not fleet.books.blocks
-    assert not fleet.books.pools
-    assert fleet.books.ended["cpu-1"].reason == "the pool is taken down"
+    assert not fleet.records.blocks
+    assert not fleet.records.pools
+    assert fleet.records.ended["cpu-1"].reason == "the pool is taken down"
 
 
 def test_a_block_that_runs_is_not_where_it_was_expected_to_start():
     fleet = with_blocks()
-    (block,) = fleet.books.blocks.values()
+    (block,) = fleet.records.blocks.values()
     expected = a_row(1, "pending", native=block.native, start="2026-07-29T10:00:00")
     fleet.list(expected)
     assert block.place == "2026-07-29T10:00:00"
@@ -106,10 +106,10 @@ def test_a_submission_without_a_clear_answer_is_found_by_its_name():
     fleet = Fleet(a_pool(min=1))
     fleet.take(SubmitBlock)
     fleet(SubmissionUnclear("cpu-1", "Socket timed out on send/recv operation"))
-    assert fleet.books.blocks["cpu-1"].phase == "intent"
+    assert fleet.records.blocks["cpu-1"].phase == "intent"
     fleet.now = 3.0
     fleet.list(a_row(1, "pending", native="88"))
-    assert fleet.books.blocks["cpu-1"].native == "88"
+    assert fleet.records.blocks["cpu-1"].native == "88"
     fleet.later(120)
     assert not fleet.take(SubmitBlock)
 
@@ -122,11 +122,11 @@ def test_one_that_is_looked_for_twice_in_vain_never_arrived_and_is_ended_if_it_d
     fleet.list()
     fleet.now = 12.0
     fleet.list()  # too soon to count
-    assert "cpu-1" in fleet.books.blocks
+    assert "cpu-1" in fleet.records.blocks
     assert not fleet.take(SubmitBlock)
     fleet.now = 33.0
     fleet.list()
-    assert fleet.books.ended["cpu-1"].reason == "never arrived: Socket timed out"
+    assert fleet.records.ended["cpu-1"].reason == "never arrived: Socket timed out"
     assert fleet.state().deaths == 0
     fleet.later(40)
     assert [submission.label for submission in fleet.take(SubmitBlock)] == ["cpu-2"]
@@ -139,10 +139,10 @@ def test_a_submission_that_shows_between_two_looks_is_kept():
     fleet(SubmissionUnclear("cpu-1", "Socket timed out"))
     fleet.now = 2.0
     fleet.list()
-    assert fleet.books.blocks["cpu-1"].phase == "intent"
+    assert fleet.records.blocks["cpu-1"].phase == "intent"
     fleet.now = 33.0
     fleet.list(a_row(1, "pending", native="88"))
-    assert fleet.books.blocks["cpu-1"].native == "88"
+    assert fleet.records.blocks["cpu-1"].native == "88"
     assert not fleet.take(EndBlocks)
 
 
@@ -151,25 +151,25 @@ def test_a_listing_that_was_asked_before_the_answer_finds_nothing_missing():
     fleet.now = 5.0
     fleet(SubmissionAccepted("cpu-1", "77"))
     fleet.list(asked=4.0)
-    assert "cpu-1" in fleet.books.blocks
+    assert "cpu-1" in fleet.records.blocks
     fleet.now = 15.0
     fleet.list()
-    assert "cpu-1" not in fleet.books.blocks
+    assert "cpu-1" not in fleet.records.blocks
 
 
 def test_an_answer_that_never_comes_is_an_unclear_one():
     fleet = Fleet(a_pool(min=1))
     fleet.later(125)
     fleet.list(a_row(1, "running"))
-    assert fleet.books.blocks["cpu-1"].phase == "starting"
-    assert fleet.books.systems["slurm"].submitting == ""
+    assert fleet.records.blocks["cpu-1"].phase == "starting"
+    assert fleet.records.systems["slurm"].submitting == ""
 
 
 def test_of_two_rows_of_one_name_the_other_is_ended():
     fleet = with_blocks()
     fleet.list(a_row(1, native="5", state="pending"), a_row(1), a_row(1, native="6"))
     assert fleet.take(EndBlocks) == [EndBlocks("slurm", ("5", "6"))]
-    assert fleet.books.blocks["cpu-1"].native == "id1"
+    assert fleet.records.blocks["cpu-1"].native == "id1"
     fleet.list(a_row(1), a_row(1, native="6", state="ended"))
     assert not fleet.take(EndBlocks)
 
@@ -178,7 +178,7 @@ def test_one_that_was_taken_twice_is_kept_where_it_runs():
     fleet = Fleet(a_pool(min=1))
     fleet(SubmissionUnclear("cpu-1", "Socket timed out"))
     fleet.list(a_row(1, "pending", native="5"), a_row(1, native="6"))
-    assert fleet.books.blocks["cpu-1"].native == "6"
+    assert fleet.records.blocks["cpu-1"].native == "6"
     assert fleet.take(EndBlocks) == [EndBlocks("slurm", ("5",))]
 
 
@@ -188,22 +188,22 @@ def test_names_that_are_not_ours_are_left_alone():
         row = a_row(1)
         fleet.list(a_row(1), type(row)("9", name, "running"))
     assert not fleet.take(EndBlocks)
-    assert not fleet.books.strays["slurm"]
+    assert not fleet.records.strays["slurm"]
 
 
 def test_strays_are_shown_and_ended_when_asked():
     fleet = with_blocks()
     fleet.list(a_row(1), a_row(70, native="9"))
-    assert [row.native for row in fleet.books.strays["slurm"]] == ["9"]
+    assert [row.native for row in fleet.records.strays["slurm"]] == ["9"]
     assert not fleet.take(EndBlocks)
     fleet(StraysGone())
     assert fleet.take(EndBlocks) == [EndBlocks("slurm", ("9",))]
     fleet(PoolGone("cpu"))
     fleet.list(a_row(70, native="9"))
-    assert "slurm" in fleet.books.systems  # it is asked until they are gone
+    assert "slurm" in fleet.records.systems  # it is asked until they are gone
     fleet.list()
     fleet(Tick())
-    assert not fleet.books.systems
+    assert not fleet.records.systems
 
 
 def test_a_block_with_a_connected_worker_lives_whatever_a_listing_says():
@@ -212,11 +212,11 @@ def test_a_block_with_a_connected_worker_lives_whatever_a_listing_says():
     fleet.now += 20
     fleet.list()
     fleet.list(a_row(1, "ended", reason="TIMEOUT"))
-    assert "cpu-1" in fleet.books.blocks
+    assert "cpu-1" in fleet.records.blocks
     fleet(Left("cpu-1", 0))
     fleet.now += 20
     fleet.list(a_row(1, "ended", reason="TIMEOUT"))
-    assert fleet.books.ended["cpu-1"].reason == "TIMEOUT"
+    assert fleet.records.ended["cpu-1"].reason == "TIMEOUT"
     assert fleet.state().deaths == 0
 
 
@@ -229,9 +229,9 @@ def test_a_block_that_could_not_be_started_is_an_early_death_and_is_taken_out():
     fleet.now += 3
     fleet.list(a_row(1, "stuck", reason="state Eqw"))
     assert fleet.state().deaths == 1, "it is the same"
-    assert "cpu-1" in fleet.books.blocks, "as long as it is there"
+    assert "cpu-1" in fleet.records.blocks, "as long as it is there"
     fleet.list()
-    assert fleet.books.ended["cpu-1"].reason == "state Eqw"
+    assert fleet.records.ended["cpu-1"].reason == "state Eqw"
     assert fleet.state().deaths == 1
 
 
@@ -245,7 +245,7 @@ def test_while_listings_fail_nothing_is_submitted_or_closed_and_the_limit_to_joi
     fleet.later(2000)
     assert not fleet.take(SubmitBlock)
     assert not fleet.take(EndBlocks)
-    assert {block.phase for block in fleet.books.blocks.values()} == {"starting"}
+    assert {block.phase for block in fleet.records.blocks.values()} == {"starting"}
     assert "Unable to contact" in fleet.scheduler.why("cpu", fleet.now)
     fleet.list(a_row(1), a_row(2))
     fleet(Tick())
@@ -316,8 +316,8 @@ def test_pending_blocks_of_a_pool_that_goes_are_ended_by_their_batch_system_unti
     assert fleet.take(EndBlocks) == both, "told again, as often as it did not hear"
     fleet.list()
     fleet(Tick())
-    assert not fleet.books.blocks
-    assert not fleet.books.pools
+    assert not fleet.records.blocks
+    assert not fleet.records.pools
 
 
 def test_a_pending_block_that_starts_before_its_end_is_heard_has_its_worker_leave():
@@ -374,7 +374,7 @@ def test_a_worker_that_joins_after_the_listing_hears_when_its_block_ends():
 def test_an_unknown_word_leaves_a_block_as_it_was():
     fleet = with_blocks()
     fleet.list(a_row(1, "unknown", reason="FROZEN"))
-    block = fleet.books.blocks["cpu-1"]
+    block = fleet.records.blocks["cpu-1"]
     assert (block.phase, block.reason) == ("pending", "FROZEN")
 
 
@@ -399,7 +399,7 @@ def test_a_refusal_by_one_machine_neither_pauses_nor_holds_as_another_may_take_t
     (first,) = fleet.take(SubmitBlock)
     fleet(SubmissionRefused(first.label, "n1: Permission denied (publickey).", elsewhere=True))
     assert fleet.scheduler.submits_soon("cpu", fleet.now)
-    assert fleet.books.ended[first.label].reason == "n1: Permission denied (publickey)."
+    assert fleet.records.ended[first.label].reason == "n1: Permission denied (publickey)."
     fleet.later(1.5)
     (second,) = fleet.take(SubmitBlock)
     assert (second.label, fleet.take(Pause), fleet.state().paused) == ("cpu-2", [], "")
@@ -410,7 +410,7 @@ def test_blocks_move_to_the_key_of_their_pool_once_a_listing_shows_them_there():
     fleet(PoolSet(a_pool(min=2, max=8, system="slurm via login2")))
     fleet(ListingFailed("slurm", "login1: Connection refused"), 10.0)
     fleet.list(a_row(1), a_row(2, native="another's"), system="slurm via login2")
-    assert [block.system for block in fleet.books.blocks.values()] == ["slurm via login2", "slurm"]
+    assert [block.system for block in fleet.records.blocks.values()] == ["slurm via login2", "slurm"]
     fleet.take(EndBlocks)
     fleet(BlockDismissed("cpu-1"))
     assert fleet.take(EndBlocks) == [EndBlocks("slurm via login2", ("id1",))]
@@ -442,7 +442,7 @@ def test_a_row_of_a_block_that_another_system_has_is_left_alone():
     fleet.bring_up("cpu-1", idle=False)
     fleet.list(a_row(1), system="slurm via ssh b")
     assert not fleet.take(EndBlocks)
-    assert not fleet.books.strays["slurm via ssh b"]
+    assert not fleet.records.strays["slurm via ssh b"]
 
 
 def test_rows_without_an_id_are_not_told_to_end():
@@ -460,7 +460,7 @@ def test_of_two_machines_that_list_one_block_the_one_on_which_it_runs_is_right(f
     fleet = with_blocks()
     rows = [a_row(1, "ended"), a_row(1, "running")]
     fleet.list(*(rows if first == "ended" else reversed(rows)))
-    assert fleet.books.blocks["cpu-1"].phase == "starting"
+    assert fleet.records.blocks["cpu-1"].phase == "starting"
     assert not fleet.take(EndBlocks)
 
 
@@ -468,7 +468,7 @@ def test_a_pool_without_blocks_goes_on_under_the_next_head():
     fleet = with_blocks()
     fleet.bring_up("cpu-1")
     fleet.state().pool = a_pool()
-    fleet.books.version = 0  # as in books that were read from a file
+    fleet.records.version = 0  # as in records that were read from a file
     fleet.restart()
     fleet.want(cpu=2)
     fleet.later(5)
@@ -478,10 +478,10 @@ def test_a_pool_without_blocks_goes_on_under_the_next_head():
 def test_a_block_that_has_joined_does_not_say_any_more_why_it_waited():
     fleet = Fleet(a_pool(min=1))
     fleet.accept_all()
-    fleet.list(a_row(1, "pending", fleet.books.blocks["cpu-1"].native, reason="PartitionDown"))
-    assert fleet.books.blocks["cpu-1"].reason == "PartitionDown"
+    fleet.list(a_row(1, "pending", fleet.records.blocks["cpu-1"].native, reason="PartitionDown"))
+    assert fleet.records.blocks["cpu-1"].reason == "PartitionDown"
     fleet(Joined("cpu-1", 0, 4, idle=True))
-    assert fleet.books.blocks["cpu-1"].reason == ""
+    assert fleet.records.blocks["cpu-1"].reason == ""
 
 
 @pytest.mark.parametrize("seen_running", [True, False])
@@ -493,7 +493,7 @@ def test_a_block_that_began_while_no_head_was_there_is_no_early_death_and_is_rep
     fleet.now += 20.0
     fleet.list(a_row(1, "ended", reason="COMPLETED"))
     assert fleet.state().deaths == 0
-    assert fleet.books.ended["cpu-1"].reason == "COMPLETED; no head was there when it began"
+    assert fleet.records.ended["cpu-1"].reason == "COMPLETED; no head was there when it began"
     fleet.want(cpu=1)
     assert [action.label for action in fleet.take(SubmitBlock)] == ["cpu-2"]
 
@@ -505,7 +505,7 @@ def test_a_block_that_began_when_the_next_head_was_there_is_an_early_death():
     fleet.now += 20.0
     fleet.list(a_row(1, "ended", reason="FAILED"))
     assert fleet.state().deaths == 1
-    assert fleet.books.ended["cpu-1"].reason == "FAILED"
+    assert fleet.records.ended["cpu-1"].reason == "FAILED"
 
 
 def test_a_worker_of_a_block_that_runs_has_the_time_to_join_from_the_next_heads_beginning():
@@ -516,9 +516,9 @@ def test_a_worker_of_a_block_that_runs_has_the_time_to_join_from_the_next_heads_
     begun = fleet.now
     fleet.list(a_row(1))
     fleet(Tick(), begun + 299.0)
-    assert fleet.books.blocks["cpu-1"].leave_reason == ""
+    assert fleet.records.blocks["cpu-1"].leave_reason == ""
     fleet(Tick(), begun + 300.0)
-    assert fleet.books.blocks["cpu-1"].leave_reason == "no worker joined within 300 s of its start"
+    assert fleet.records.blocks["cpu-1"].leave_reason == "no worker joined within 300 s of its start"
     assert fleet.state().deaths == 1
 
 

@@ -17,10 +17,10 @@ def fleet():
     for _ in range(BLOCKS):
         fleet.accept_all()
         fleet.later(1.0)
-    for label in list(fleet.books.blocks):
+    for label in list(fleet.records.blocks):
         fleet.bring_up(label, nodes=NODES, idle=False)
-    assert len(fleet.books.blocks) == BLOCKS
-    assert {block.phase for block in fleet.books.blocks.values()} == {"up"}
+    assert len(fleet.records.blocks) == BLOCKS
+    assert {block.phase for block in fleet.records.blocks.values()} == {"up"}
     return fleet
 
 

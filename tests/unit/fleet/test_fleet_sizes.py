@@ -35,7 +35,7 @@ from grainlike.fleet._turn import Turn
 
 def proven(*pools):
     fleet = Fleet(*pools)
-    for state in fleet.books.pools.values():
+    for state in fleet.records.pools.values():
         state.proven = True
     return fleet
 
@@ -135,7 +135,7 @@ def test_pending_blocks_are_withdrawn_after_a_minute_without_a_break_the_younges
     fleet.later(2)
     assert [action.natives for action in fleet.take(EndBlocks)] == [("id3",), ("id2",)]
     fleet.list(a_row(1, "pending"))
-    assert list(fleet.books.blocks) == ["cpu-1"]
+    assert list(fleet.records.blocks) == ["cpu-1"]
     assert fleet.state().deaths == 0
 
 
@@ -354,10 +354,10 @@ def test_a_budget_counts_blocks_in_full_until_they_end_and_then_what_they_took()
 
 def test_who_asks_changes_nothing_and_a_full_pool_says_so():
     fleet = proven(a_pool(max=1, budget=1.0, walltime_s=3600.0))  # a block would be 4 core-hours
-    before = copy.deepcopy(fleet.books)
+    before = copy.deepcopy(fleet.records)
     fleet.state().workers = before.pools["cpu"].workers = 3
     assert "core-hours spent" in fleet.scheduler.why("cpu", fleet.now)
-    assert fleet.books == before
+    assert fleet.records == before
     full = proven(a_pool(max=1))
     full.want(cpu=1)
     run_up(full)
@@ -371,7 +371,7 @@ def test_a_block_keeps_the_price_it_had():
     fleet.want(cpu=1)
     run_up(fleet)
     fleet(PoolSet(a_pool(max=9, budget=10.0, walltime_s=60.0)))
-    (block,) = fleet.books.blocks.values()
+    (block,) = fleet.records.blocks.values()
     assert block.price(4) == 4.0
 
 
@@ -391,7 +391,7 @@ def test_a_hold_never_gets_shorter():
     early_deaths(fleet, 2)
     until = fleet.state().held_until
     fleet.state().held = 0
-    hold(Turn(fleet.books, fleet.now - 1), fleet.state(), "again")
+    hold(Turn(fleet.records, fleet.now - 1), fleet.state(), "again")
     assert fleet.state().held_until >= until
 
 
@@ -411,7 +411,7 @@ def test_pools_of_one_system_share_its_listing_and_its_numbers():
     fleet = proven(a_pool("a"), a_pool("b"))
     fleet.want(a=1, b=1)
     assert run_up(fleet) == ["a-1", "b-2"]
-    assert list(fleet.books.systems) == ["slurm"]
+    assert list(fleet.records.systems) == ["slurm"]
 
 
 def test_events_about_what_nobody_knows_change_nothing():

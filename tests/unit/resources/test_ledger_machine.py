@@ -1,4 +1,4 @@
-"""A ledger under any sequence of grants, loans and releases, against books kept by hand."""
+"""A ledger under any sequence of grants, loans and releases, against records kept by hand."""
 
 from collections import Counter
 from math import ceil
@@ -36,7 +36,7 @@ def check_place(cores, pack, free):
         assert max(shares) == len(cores)
 
 
-class Books(RuleBasedStateMachine):
+class FleetRecords(RuleBasedStateMachine):
     grants = Bundle("grants")
     gone = Bundle("gone")
 
@@ -137,5 +137,5 @@ class Books(RuleBasedStateMachine):
         assert {name: free + held[name] for name, free in self.ledger.free.items()} == dict(self.offer.units)
 
 
-TestBooks = Books.TestCase
-TestBooks.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestRecords = FleetRecords.TestCase
+TestRecords.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

@@ -1,4 +1,4 @@
-"""A waiting job lends its cores, and takes as many again, with exact books all the while."""
+"""A waiting job lends its cores, and takes as many again, with exact records all the while."""
 
 import pytest
 

@@ -54,7 +54,7 @@ def test_without_ids_it_is_an_allocation_all_the_same(what):
     assert type(offer) is Allocation
 
 
-def test_every_offer_can_be_kept_books_of():
+def test_every_offer_can_be_kept_records_of():
     offer = offer_of(Node(3, 5) & GPUs(1) & Resource("foo", 1), own_cores=OWN)
     assert Ledger(offer).fits_now(Cores(3) & GPUs(1))
 

@@ -1,4 +1,4 @@
-"""Gangs in the head's mind: all of a gang's workers or none, nobody starves, and nothing stays held for nobody."""
+"""Gangs in the head's scheduler: all of a gang's workers or none, nobody starves, and nothing stays held for nobody."""
 
 from __future__ import annotations
 

@@ -94,12 +94,12 @@ def test_a_drained_worker_that_dies_loses_its_jobs_and_one_that_ends_them_does_n
     job = cluster.submit(Cores(1), 10)
     _, _, worker, cls, attempt = cluster.take_running(job)
     cluster.tell(WorkerReported(worker, [LeaseStart(1, cls, "", [job], [attempt], 0.0)], [], []))
-    book = cluster.head.jobs[job]
+    record = cluster.head.jobs[job]
     cluster.tell(WorkerDrained(1))
     if said_so:
         cluster.tell(WorkerLeaving(1))
     cluster.tell(WorkerLost(1, "its link has ended"))
-    assert book.losses == losses
+    assert record.losses == losses
     assert job in cluster.head.jobs
 
 

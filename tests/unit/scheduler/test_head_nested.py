@@ -1,4 +1,4 @@
-"""Jobs that jobs submit, in the head's mind: whose they are, who may have lent cores, who waits in a circle."""
+"""Jobs that jobs submit, in the head's scheduler: whose they are, who may have lent cores, who waits in a circle."""
 
 from itertools import count
 
@@ -166,7 +166,7 @@ def test_its_own_go_before_strangers_that_end_soon():
     assert quick not in town.place
 
 
-def test_what_ends_while_it_lends_leaves_the_books_even():
+def test_what_ends_while_it_lends_leaves_the_records_even():
     town = Town(Cores(2))
     parent = town.submit(Cores(2))
     town.waits(parent)

@@ -361,3 +361,43 @@ def test_a_replica_waits_for_room_that_a_copy_for_a_job_does_not_need_any_more(h
     world.arrive_all()
     assert world.where(value) == [1, 2]
     assert world.reached == [value]
+
+
+@pytest.mark.parametrize("how", ["dropped", "joined"])
+def test_the_second_replica_of_a_value_that_may_not_be_made_again_waits_for_room_without_trying(how):
+    world = Stores(100, 60)
+    world.tell(FunctionDefined(2, losses=0))
+    (filler,) = world.values(2, 40)
+    before = len(world.told(FetchReplicas))
+    value = world.call(Cores(1), 0.0, fn=2, size=50 * MB)
+    world.run(world.now)
+    assert world.where(value) == [1]
+    for _ in range(5):
+        world.later(100.0)
+    assert len(world.told(FetchReplicas)) == before
+    assert not told_few(world)
+    assert world.head.why_few(value) == "its value is 50 MB; n2 has room for 20 MB of it now"
+    if how == "dropped":
+        world.release(filler)
+    else:
+        world.join(Cores(1), store=80 * MB)
+    world.arrive_all()
+    assert world.where(value) == [1, 2 if how == "dropped" else 3]
+    assert world.head.why_few(value) == ""
+
+
+def test_a_copy_that_fails_is_tried_again_and_why_is_told_meanwhile():
+    """A worker may have less room than the head counts, as jobs there have been granted its memory."""
+    world = Stores(100, 100)
+    (value,) = world.values(1, 50)
+    replicate(world, value, 2)
+    assert world.head.why_few(value, "no room") == ""  # it is under way
+    world.fail(value, 2)
+    assert world.head.why_few(value) == "a copy to n2 has failed, and is tried again"
+    assert world.head.why_few(value, "n2: no room") == "a copy to n2 has failed, and is tried again: n2: no room"
+    world.later(1.1)
+    assert list(world.under_way) == [(value, 2)]
+    assert world.head.why_few(value) == "a copy to n2 has failed, and is tried again"
+    world.arrive_all()
+    assert world.head.why_few(value) == ""
+    assert world.reached == [value]

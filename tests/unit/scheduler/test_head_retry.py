@@ -49,7 +49,7 @@ def end(cluster: Cluster, job: int, code: Code, *, final: bool = False) -> None:
 
 
 def wait(cluster: Cluster) -> float:
-    """Let the time come for which the mind asked last; how long that took."""
+    """Let the time come for which the scheduler asked last; how long that took."""
     at = min(action.at for action in cluster.told(WakeAt) if action.at > cluster.now)
     seconds, cluster.now = at - cluster.now, at
     cluster.tell(Ticked())

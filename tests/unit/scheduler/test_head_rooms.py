@@ -3,9 +3,9 @@
 import pytest
 from value_cluster import MB, Stores
 
-from grainlike.resources import Cores, Resource
+from grainlike.resources import Cores, Resource, fits_tiers
 from grainlike.scheduler import InputsUnfit, ReplicationAsked, WorkerStored
-from grainlike.scheduler.values._rooms import LOOKED_AT_MOST, packs
+from grainlike.scheduler.values._rooms import LOOKED_AT_MOST
 
 FOREVER = 1e6
 
@@ -26,7 +26,7 @@ FOREVER = 1e6
     ],
 )
 def test_values_are_packed_into_two_tiers_whole(sizes, memory, scratch, fits):
-    assert packs(sizes, memory, scratch) is fits
+    assert fits_tiers(sizes, memory, scratch) is fits
 
 
 def test_a_job_whose_inputs_fit_into_no_store_fails_where_no_worker_may_come():

@@ -1,4 +1,4 @@
-"""What a node's mind does with the cores of jobs that await jobs of their own."""
+"""What a node's scheduler does with the cores of jobs that await jobs of their own."""
 
 from grainlike.resources import Cores, GPUs, Memory, offer_of
 from grainlike.scheduler import (
@@ -18,7 +18,7 @@ LENDS, KEEPS = 1, 2
 
 
 class Node:
-    """A node's mind whose runners do as they are told. Jobs are named by their numbers, and are leases of their own."""
+    """A node's scheduler whose runners do as they are told. Jobs go by their numbers, and are leases of their own."""
 
     def __init__(self, offer):
         self.scheduler = NodeScheduler(offer_of(offer, own_cores=range(16)))

@@ -12,7 +12,7 @@ from grainlike.wire import Assign, ClassSpec, Define, FunctionSpec
 
 
 def lines_of(do: Callable[[], object]) -> int:
-    """How many lines of the minds something takes."""
+    """How many lines of the schedulers something takes."""
     count = 0
 
     def trace(frame: FrameType, event: str, _: object) -> Callable[..., object] | None:

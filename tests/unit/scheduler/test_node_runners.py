@@ -1,4 +1,4 @@
-"""Which runner a node's mind gives a job to."""
+"""Which runner a node's scheduler gives a job to."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The store's mind: where room comes from, in which order, and what it may never do, judged over random histories."""
+"""The store's scheduler: where room comes from, in which order, and what it may never do, over random histories."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def asked(store: StoreScheduler, replica: Replica, size: int, *, free: int = 0) 
 def test_free_budget_comes_first() -> None:
     store = store_with((A, 60))
     assert asked(store, B, 40) == [GiveRoom(B, 40, Tier.MEMORY)]
-    assert store.books.memory == 100
+    assert store.records.memory == 100
 
 
 def test_spare_replicas_make_way_least_recently_used_first_and_no_more_of_them_than_needed() -> None:
@@ -80,7 +80,7 @@ def test_primaries_are_spilled_and_whoever_asked_waits_for_that_alone() -> None:
     store = store_with((A, 60), (B, 40))
     assert asked(store, C, 30) == [SpillReplica(A, 60)]
     assert store.handle(SpillEnded(A, is_whole=True)) == [SpillKept(A), GiveRoom(C, 30, Tier.MEMORY)]
-    assert (store.books.memory, store.books.scratch) == (70, 60)
+    assert (store.records.memory, store.records.scratch) == (70, 60)
 
 
 def test_whoever_waited_in_vain_does_not_wait_for_other_replicas() -> None:
@@ -88,18 +88,18 @@ def test_whoever_waited_in_vain_does_not_wait_for_other_replicas() -> None:
     assert asked(store, C, 30) == [SpillReplica(A, 50)]
     store.handle(ReplicasUsed([A]))
     assert store.handle(SpillEnded(A, is_whole=True)) == [SpillDiscarded(A), GiveRoom(C, 30, Tier.SCRATCH)]
-    assert (store.books.memory, store.books.spilling, store.books.scratch) == (100, 0, 30)
+    assert (store.records.memory, store.records.spilling, store.records.scratch) == (100, 0, 30)
 
 
 def test_what_is_said_too_late_of_room_that_was_given_changes_nothing() -> None:
     store = store_with((A, 60))
     assert store.handle(RoomReturned(A)) == []  # it is whole, so its room is not to be had back
-    assert (store.books.memory, store.books.replicas[A].is_whole) == (60, True)
+    assert (store.records.memory, store.records.replicas[A].is_whole) == (60, True)
     asked(store, B, 40)
     store.handle(ReplicasRemoved([B]))
     for late in (ReplicaWritten(B), RoomUnfit(B), RoomReturned(B)):
         assert store.handle(late) == []
-    assert store.books.memory == 60
+    assert store.records.memory == 60
 
 
 def test_what_is_used_is_not_spilled_and_the_output_goes_to_scratch() -> None:
@@ -113,7 +113,7 @@ def test_a_replica_that_is_used_while_it_is_spilled_stays_and_the_output_goes_to
     asked(store, B, 30)
     store.handle(ReplicasUsed([A]))
     assert store.handle(SpillEnded(A, is_whole=True)) == [SpillDiscarded(A), GiveRoom(B, 30, Tier.SCRATCH)]
-    assert (store.books.memory, store.books.scratch) == (100, 30)
+    assert (store.records.memory, store.records.scratch) == (100, 30)
 
 
 def test_a_replica_that_is_removed_while_it_is_spilled_leaves_nothing() -> None:
@@ -121,7 +121,7 @@ def test_a_replica_that_is_removed_while_it_is_spilled_leaves_nothing() -> None:
     asked(store, B, 30)
     assert store.handle(ReplicasRemoved([A])) == [GiveRoom(B, 30, Tier.MEMORY)]
     assert store.handle(SpillEnded(A, is_whole=True)) == [SpillDiscarded(A)]
-    assert (store.books.memory, store.books.scratch) == (30, 0)
+    assert (store.records.memory, store.records.scratch) == (30, 0)
 
 
 def test_a_small_output_does_not_take_what_a_large_one_waits_for() -> None:
@@ -175,7 +175,7 @@ def test_where_the_file_system_has_no_room_the_output_goes_on_to_scratch() -> No
     asked(store, B, 30)
     assert store.handle(RoomUnfit(B)) == [GiveRoom(B, 30, Tier.SCRATCH)]
     assert store.handle(RoomUnfit(B)) == [RefuseRoom(B, 30, 100, 100)]
-    assert (store.books.memory, store.books.scratch) == (10, 0)
+    assert (store.records.memory, store.records.scratch) == (10, 0)
 
 
 def test_a_disk_that_is_lost_is_a_tier_no_more_and_its_spill_is_not_tried_again() -> None:
@@ -183,7 +183,7 @@ def test_a_disk_that_is_lost_is_a_tier_no_more_and_its_spill_is_not_tried_again(
     asked(store, B, 30, free=FREE)
     store.handle(ScratchLost())
     assert store.handle(SpillEnded(A, is_whole=False)) == [GiveRoom(B, 30, Tier.MEMORY)]
-    assert store.books.scratch == 0
+    assert store.records.scratch == 0
 
 
 def test_a_spill_that_failed_is_not_tried_again() -> None:
@@ -201,7 +201,7 @@ def test_values_give_way_to_memory_that_is_granted_to_jobs() -> None:
     assert store.handle(MemoryGranted(20)) == []
     assert store.handle(MemoryGranted(60)) == [SpillReplica(A, 50)]
     store.handle(SpillEnded(A, is_whole=True))
-    assert store.books.memory == 50
+    assert store.records.memory == 50
     assert asked(store, C, 20)[0] == SpillReplica(B, 50)
 
 
@@ -213,7 +213,7 @@ def test_room_is_returned_whatever_became_of_it() -> None:
     asked(store, C, 30)
     store.handle(RoomReturned(C))
     store.handle(RoomReturned(A))  # whole: nobody is to write it
-    assert (store.books.memory, store.books.scratch) == (0, 100)
+    assert (store.records.memory, store.records.scratch) == (0, 100)
 
 
 def test_what_a_copy_has_left_makes_way_and_until_then_the_next_goes_on_there() -> None:
@@ -226,9 +226,9 @@ def test_what_a_copy_has_left_makes_way_and_until_then_the_next_goes_on_there() 
     store.handle(SpillEnded(A, is_whole=False))
     assert store.handle(CopyLeft(B)) == []
     store.handle(SpareTold([B], is_spare=False))
-    assert store.books.memory == 100
+    assert store.records.memory == 100
     assert store.handle(copy) == [GiveRoom(B, 40, Tier.MEMORY)]
-    assert store.books.memory == 100
+    assert store.records.memory == 100
     assert asked(store, C, 30) == [GiveRoom(C, 30, Tier.SCRATCH)]
     store.handle(CopyLeft(B))
     assert asked(store, D, 30) == [EvictReplica(B), GiveRoom(D, 30, Tier.MEMORY)]
@@ -246,7 +246,7 @@ def test_a_copy_goes_on_in_the_tier_where_its_bytes_are() -> None:
     assert store.handle(copy) == [GiveRoom(B, 40, Tier.SCRATCH)]
     store.handle(CopyLeft(B))
     assert store.handle(RoomAsked(B, 41, is_output=False)) == [GiveRoom(B, 41, Tier.MEMORY)]  # another attempt's
-    assert (store.books.memory, store.books.scratch) == (41, 0)
+    assert (store.records.memory, store.records.scratch) == (41, 0)
 
 
 def test_a_copy_that_is_broken_off_before_it_had_room_waits_for_none() -> None:
@@ -254,14 +254,14 @@ def test_a_copy_that_is_broken_off_before_it_had_room_waits_for_none() -> None:
     assert store.handle(RoomAsked(B, 30, is_output=False)) == [SpillReplica(A, 100)]
     store.handle(CopyLeft(B))
     assert store.handle(SpillEnded(A, is_whole=True)) == [SpillKept(A)]
-    assert store.books.memory == 0
+    assert store.records.memory == 0
 
 
 # --- random histories ------------------------------------------------------------------------------------------------
 
 
 class World:
-    """A worker that does what the mind says, knows what is truly where, and judges each step."""
+    """A worker that does what the scheduler says, knows what is truly where, and judges each step."""
 
     def __init__(self, memory: int, scratch: int, slots: int) -> None:
         self.store = StoreScheduler(memory=memory, scratch=scratch, slots=slots)
@@ -317,14 +317,14 @@ class World:
             names.discard(replica)
 
     def _judge(self) -> None:
-        books = self.store.books
-        assert sum(self.memory.values()) == books.memory
-        assert sum(self.scratch.values()) + sum(size for _, size in self.spills) == books.scratch
+        records = self.store.records
+        assert sum(self.memory.values()) == records.memory
+        assert sum(self.scratch.values()) + sum(size for _, size in self.spills) == records.scratch
         found = sum(self.memory.get(replica, 0) for replica in self.found)
         beyond = sorted(self.memory.values(), reverse=True)[: self.slots]
         assert sum(self.memory.values()) <= self.store.memory + found + sum(beyond)
-        assert books.scratch <= max(self.store.scratch, self.most_scratch)
-        assert len(books.overdrafts) <= self.slots
+        assert records.scratch <= max(self.store.scratch, self.most_scratch)
+        assert len(records.overdrafts) <= self.slots
         assert not self.asked or self.spills, "somebody waits for nothing"
 
     @property
@@ -421,8 +421,14 @@ class World:
             self.tell(ReplicasRemoved([replica]) if is_whole else RoomReturned(replica))
         while self.spills:
             self.end_spill(0, is_whole=False)
-        books = self.store.books
-        assert (books.memory, books.scratch, books.spilling, books.replicas, books.overdrafts) == (0, 0, 0, {}, set())
+        records = self.store.records
+        assert (records.memory, records.scratch, records.spilling, records.replicas, records.overdrafts) == (
+            0,
+            0,
+            0,
+            {},
+            set(),
+        )
 
 
 STEPS = st.lists(st.tuples(st.integers(0, 23), st.integers(0, 239), st.integers(1, 60)), max_size=60)

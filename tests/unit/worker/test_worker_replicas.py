@@ -299,7 +299,7 @@ def test_a_copy_that_is_stopped_before_it_asks_for_room_gets_none(
     waiting.pop()()
     assert not waiting
     assert files(target.replicas) == []
-    assert target.replicas._mind.books.replicas == {}
+    assert target.replicas._scheduler.records.replicas == {}
     assert target.take() == []
 
 

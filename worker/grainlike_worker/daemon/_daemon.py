@@ -1,8 +1,8 @@
-"""The body of one node: carries messages to the mind and its actions to runners. It decides nothing, and never runs or
-unpickles user code.
+"""Driver of one node: carries messages to the scheduler and its actions to runners. It decides nothing, and never runs
+or unpickles user code.
 
-One loop, all of it synchronous but the waiting: a batch of frames from the head or a runner goes in, the mind answers,
-runners are served first, and then one report tells the head of everything at once.
+One loop, all of it synchronous but the waiting: a batch of frames from the head or a runner goes in, the scheduler
+answers, runners are served first, and then one report tells the head of everything at once.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ FAREWELL_S = 1.0
 async def serve_embedded(link: Link, offer: Allocation, *, name: str, show: Show | None, limits: StoreLimits) -> None:
     """Be a worker inside a user's process, with coroutines in the calling loop. `show` shows what jobs write."""
     warn_of_unknown_keep()
-    mind = NodeScheduler(offer, topology(), killable=False)
+    scheduler = NodeScheduler(offer, topology(), killable=False)
     rooms = open_replicas(limits, in_program=True)
     with claimed_cgroups(move=False) as cgroups, closing(core_locks(name, offer)) as locks, rooms as replicas:
         async with open_keeper(cgroups) as keeper:
@@ -159,14 +159,14 @@ async def serve_embedded(link: Link, offer: Allocation, *, name: str, show: Show
             hello = introduction(name, offer, tier, here=here)
             make = partial(runner_at_home, processes(keeper, offered_devices(offer).option), show=show)
             made = partial(_Daemon, locks=locks, keeper=keeper, replicas=replicas)
-            await made(link, mind, hello, make, show=show, in_program=True).run()
+            await made(link, scheduler, hello, make, show=show, in_program=True).run()
 
 
 class _Daemon:
     def __init__(
         self,
         link: Link,
-        mind: NodeScheduler,
+        scheduler: NodeScheduler,
         hello: Hello,
         make_runner: RunnerMaker,
         *,
@@ -179,7 +179,7 @@ class _Daemon:
         data: DataProcess | None = None,
     ) -> None:
         self._link = link
-        self._scheduler = mind
+        self._scheduler = scheduler
         self._locks = locks if locks is not None else NoCoreLocks()
         self._in_program = in_program
         self._keeper = keeper
@@ -206,7 +206,7 @@ class _Daemon:
         self._outputs = Outputs(self._say, self._parcels, show)
         self._replicas = replicas if replicas is not None else WorkerReplicas(None)
         self._transfers = ReplicaTransfers(self._replicas, self._say, data)
-        self._store = StoreRelay(self._replicas, self._say, mind, self._parcels)
+        self._store = StoreRelay(self._replicas, self._say, scheduler, self._parcels)
         self._records = RecordRelay(self._say, link.unacknowledged, in_program=in_program)
         self._idle: anyio.Event | None = None
         self._idle_timer: IdleTimer | None = None
@@ -274,7 +274,7 @@ class _Daemon:
             self._say(Leaving("it was told to stop" if over is None else "its time is over"))
             self._tell(NodeStopped(grace_s, StopReason.UNSAID if over is None else StopReason.WALLTIME))
             self._flush()
-            # The mind kills what does not end within its grace time; this only bounds what nobody foresaw.
+            # The scheduler kills what does not end within its grace time; this only bounds what nobody foresaw.
             with anyio.move_on_after(grace_s + FAREWELL_S):
                 await idle.wait()
             await self._link.drain(FAREWELL_S)
@@ -341,7 +341,7 @@ class _Daemon:
                 raise ProtocolError(f"{type(message).__name__} is nothing that a head says to a worker")
 
     def _undefine(self, message: Undefine) -> None:
-        """Drop functions, here and in the runners that were told of them, and request classes, which the mind has."""
+        """Drop functions, here and in the runners that have them, and request classes, which the scheduler has."""
         for fn in message.functions:
             self._functions.pop(fn, None)
         self._tell(message)
@@ -409,7 +409,7 @@ class _Daemon:
         if runner in self._runners:
             self._runners[runner].post(message)
 
-    # --- what the mind says ------------------------------------------------------------------------------------------
+    # --- what the scheduler says -------------------------------------------------------------------------------------
 
     def _tell(self, event: NodeEvent, buffers: Sequence[Buffer] = ()) -> None:
         for action in self._scheduler.handle(event, time.monotonic()):
@@ -518,7 +518,7 @@ class _Daemon:
         self._link.post(message, buffers)
 
     def _look_at_cores(self) -> None:
-        """Let the mind know which cores other programs use, if that has changed."""
+        """Let the scheduler know which cores other programs use, if that has changed."""
         self._looked = self._heard
         taken = self._locks.others()
         if taken != self._taken:

@@ -61,7 +61,7 @@ async def serve_daemon(
     from grainlike.net import ReconnectingLink  # an embedded worker needs none of what waits on sockets
 
     warn_of_unknown_keep()
-    mind = NodeScheduler(offer, topology())
+    scheduler = NodeScheduler(offer, topology())
     key = secrets.token_bytes(16)
     with (
         claimed_cgroups(move=True) as cgroups,
@@ -80,7 +80,7 @@ async def serve_daemon(
             if server is not None:
                 hello = replace(hello, data=server.address, data_key=key)
             made = partial(_Daemon, locks=locks, keeper=keeper, replicas=replicas, data=server)
-            daemon = made(link, mind, hello, make, show=show_all if echo else None, context=context)
+            daemon = made(link, scheduler, hello, make, show=show_all if echo else None, context=context)
             if isinstance(link, ReconnectingLink):
                 link.returned = daemon.link_returned
             daemon.stops_by(idle, end)

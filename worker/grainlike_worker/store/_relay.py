@@ -23,21 +23,21 @@ Say = Callable[[Message], object]
 
 class StoreRelay:
     """Messages of the store `replicas` to the head (`say`), and its answers to runners of the `jobs` that are here.
-    `mind` is the node scheduler, which grants memory to jobs.
+    `scheduler` is that of the node, which grants memory to jobs.
 
     Example::
 
-        relay = StoreRelay(replicas, link.post, mind, jobs)
+        relay = StoreRelay(replicas, link.post, scheduler, jobs)
         relay.give_room(Room(job=7, attempt=1, size=200_064), runner.post)      # posts a RoomIs, at once or later
     """
 
-    def __init__(self, replicas: WorkerReplicas, say: Say, mind: NodeScheduler, jobs: Container[int]) -> None:
+    def __init__(self, replicas: WorkerReplicas, say: Say, scheduler: NodeScheduler, jobs: Container[int]) -> None:
         self._jobs = jobs
         self._replicas = replicas
         self._say = say
         self._told = Stored(0)
         self._is_due = False
-        replicas.granted = lambda: mind.granted_memory
+        replicas.granted = lambda: scheduler.granted_memory
         replicas.evicted = self._evicted
         replicas.changed = self._changed
 

@@ -113,7 +113,7 @@ class WorkerReplicas:
         self._files = RoomFiles(path, limits.place, scratch, held, spare)
         self._held: dict[Replica, Path] = {}
         """Memory of whole replicas that this process holds."""
-        self._mind = StoreScheduler(
+        self._scheduler = StoreScheduler(
             memory=limits.memory, scratch=limits.scratch, slots=limits.slots, machine=limits.machine
         )
         self._told: dict[Replica, ReplicaRoom] = {}
@@ -135,17 +135,17 @@ class WorkerReplicas:
     @property
     def spilled(self) -> int:
         """Bytes on disk."""
-        return self._mind.books.scratch
+        return self._scheduler.records.scratch
 
     @property
     def budget(self) -> tuple[int, int]:
         """Bytes of shared memory and of disk that replicas may take."""
-        return self._mind.memory, self._mind.scratch
+        return self._scheduler.memory, self._scheduler.scratch
 
     @property
     def over(self) -> int:
         """Bytes by which outputs exceed the budget of shared memory."""
-        return self._mind.over
+        return self._scheduler.over
 
     def file(self, value: int, attempt: int) -> Path:
         """Return the path of a replica, whether or not it exists."""
@@ -161,7 +161,7 @@ class WorkerReplicas:
             StoreFull: there is no room for it.
         """
         self.make_way()
-        free = 0 if self._mind.books.memory + size <= self._mind.limit else spare_memory()
+        free = 0 if self._scheduler.records.memory + size <= self._scheduler.limit else spare_memory()
         return await self._room(RoomAsked((value, attempt), size, is_output=True, free=free))
 
     async def room_for_copy(self, value: int, attempt: int, size: int) -> tuple[Path, int]:
@@ -223,7 +223,7 @@ class WorkerReplicas:
             if room.path is not None:
                 return room.path
             try:
-                free = self._mind.limit - self._mind.books.memory
+                free = self._scheduler.limit - self._scheduler.records.memory
                 path = await self._files.allocate(self.file(*event.replica), event.size, room.answer, free)
             except OSError as error:
                 self._misfit(room, event.replica, room.answer, error)
@@ -353,10 +353,10 @@ class WorkerReplicas:
     # --- the store scheduler -----------------------------------------------------------------------------------------
 
     def _tell(self, event: StoreEvent) -> None:
-        before = self._mind.books.scratch, self._mind.over
-        for action in self._mind.handle(event):
+        before = self._scheduler.records.scratch, self._scheduler.over
+        for action in self._scheduler.handle(event):
             self._act(action)
-        if (self._mind.books.scratch, self._mind.over) != before:
+        if (self._scheduler.records.scratch, self._scheduler.over) != before:
             self.changed()
 
     def _act(self, action: StoreAction) -> None:
@@ -364,8 +364,8 @@ class WorkerReplicas:
             case GiveRoom(replica=replica, tier=tier):
                 self._answer(replica, tier)
             case RefuseRoom():
-                books = self._mind.books
-                self._answer(action.replica, _why_full(action, (books.memory, books.scratch), self.lost))
+                records = self._scheduler.records
+                self._answer(action.replica, _why_full(action, (records.memory, records.scratch), self.lost))
                 del self.rooms[action.replica]
             case EvictReplica(replica=replica):
                 self._evict(replica)

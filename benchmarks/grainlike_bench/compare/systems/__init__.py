@@ -11,6 +11,7 @@ from grainlike_bench.compare.systems._grain import Grain, GrainHead
 from grainlike_bench.compare.systems._grainlike import (
     DaemonAsync,
     DaemonPlain,
+    Default,
     EmbeddedAsync,
     EmbeddedPlain,
     FarInsecure,
@@ -29,6 +30,7 @@ SYSTEMS: dict[str, type[System]] = {
     "hops": Hops,
     "limit-uvloop": LimitUvloop,
     "hops-uvloop": HopsUvloop,
+    "grainlike-default": Default,
     "grainlike": DaemonPlain,
     "grainlike-async": DaemonAsync,
     "grainlike-far": FarPlain,

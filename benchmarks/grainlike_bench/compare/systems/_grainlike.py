@@ -3,38 +3,51 @@
 *Far* is a worker that behaves as if on another machine: it shares no memory with the program.
 
 Plain functions run in processes pinned to their core, `async` ones share the worker's event loop. Slots are granted,
-recorded and enforced as always; nothing is switched off to be measured. The event loop is that of `run`.
+recorded and enforced as always; nothing is switched off to be measured. The event loop is that of `run`, but for
+`Default`: that is asyncio's own loop with a worker daemon over TLS, as a program has it that says nothing about either.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import cache, partial
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from functools import cache
+from typing import Any, Protocol
 
 import anyio
 
 from grainlike.eventloop import loop_options
-from grainlike.executor import Executor
+from grainlike.executor import Executor, run
 from grainlike.graph import DelayedFn, delayed, gather
 from grainlike.resources import Cores
 from grainlike_bench.compare._system import SLOTS, Drive, Session, System
 
-__all__ = ["DaemonAsync", "DaemonPlain", "EmbeddedAsync", "EmbeddedPlain", "FarInsecure", "FarPlain"]
+__all__ = ["DaemonAsync", "DaemonPlain", "Default", "EmbeddedAsync", "EmbeddedPlain", "FarInsecure", "FarPlain"]
 
 _FAR = "import grainlike.payload as p; p.memory_id = str; from grainlike_worker.__main__ import main; main()"
 
 
+class _Make(Protocol):
+    """Makes a function delayed."""
+
+    def __call__(self, function: Callable[..., Any], *, isolate: bool = False) -> DelayedFn[..., Any]: ...
+
+
 class _OurSession(Session):
-    def __init__(self, made: Callable[[Callable[..., Any]], DelayedFn[..., Any]]) -> None:
+    def __init__(self, made: _Make, daemon: int | None) -> None:
+        self.daemon = daemon
         self._of = made
 
     async def at_once(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
         """Await one `gather`."""
         later = self._of(function)
+        return await gather([later(item) for item in items])
+
+    async def alone(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
+        """Await one `gather` of jobs that are isolated, and so have a lease each."""
+        later = self._of(function, isolate=True)
         return await gather([later(item) for item in items])
 
     async def one(self, function: Callable[..., Any], item: Any) -> Any:
@@ -58,60 +71,77 @@ class _OurSession(Session):
         return await level[0]
 
 
+_Main = Callable[[int | None], Coroutine[Any, Any, None]]
+"""The measurement; takes the process of the worker's daemon, None for one in the calling process."""
+
+
 @cache
-def _plain(function: Callable[..., Any]) -> DelayedFn[..., Any]:
-    later: DelayedFn[..., Any] = delayed(function)
+def _plain(function: Callable[..., Any], *, isolate: bool = False) -> DelayedFn[..., Any]:
+    later: DelayedFn[..., Any] = delayed(function, isolate=isolate)
     return later @ Cores(1)
 
 
 @cache
-def _coroutine(function: Callable[..., Any]) -> DelayedFn[..., Any]:
+def _coroutine(function: Callable[..., Any], *, isolate: bool = False) -> DelayedFn[..., Any]:
     async def later(item: Any) -> Any:
         return function(item)
 
-    return delayed(later, name=function.__name__) @ Cores(1)
+    return delayed(later, name=function.__name__, isolate=isolate) @ Cores(1)
 
 
 @asynccontextmanager
-async def _daemon(*, far: bool = False, insecure: bool = False) -> AsyncIterator[None]:
+async def _daemon(*, far: bool = False, insecure: bool = False) -> AsyncIterator[int]:
+    """A worker's daemon, as long as the block runs; its process."""
     async with Executor(listen="tcp://127.0.0.1:0", insecure=insecure) as executor:
         command = [sys.executable, *(["-c", _FAR] if far else ["-m", "grainlike_worker"])]
         command += ["--head", str(executor.address), *(["--insecure"] if insecure else [])]
         command += ["--resources", f"cores={SLOTS}", "--log-level", "error" if insecure else "warning"]
         process = await asyncio.create_subprocess_exec(*command)
         await executor.wait_for_workers(1)
-        yield
+        yield process.pid
     await process.wait()
 
 
-@asynccontextmanager
-async def _embedded() -> AsyncIterator[None]:
-    async with Executor(local=Cores(SLOTS)):
-        yield
+def _by_run(main: _Main) -> None:
+    """`run`, with the worker in this process."""
+    run(main, None, local=Cores(SLOTS))
 
 
-def _ours(
-    title: str,
-    place: Callable[[], AbstractAsyncContextManager[None]],
-    made: Callable[[Callable[..., Any]], DelayedFn[..., Any]],
-) -> type[System]:
+def _by_asyncio(main: _Main) -> None:
+    """Standard library's `asyncio.run`, and a worker's daemon over TLS: what `listen=` gives without options."""
+
+    async def inside() -> None:
+        async with _daemon() as daemon:
+            await main(daemon)
+
+    asyncio.run(inside())
+
+
+def _beside(*, far: bool = False, insecure: bool = False) -> Callable[[_Main], None]:
+    """The loop of `run`, and a worker's daemon."""
+
+    async def inside(main: _Main) -> None:
+        async with _daemon(far=far, insecure=insecure) as daemon:
+            await main(daemon)
+
+    return lambda main: anyio.run(inside, main, backend_options=loop_options())
+
+
+def _ours(title: str, opened: Callable[[_Main], None], made: _Make) -> type[System]:
     class Ours(System):
         name = title
 
         def run(self, drive: Drive) -> None:
             """Open, measure, close."""
-            anyio.run(self._run, drive, backend_options=loop_options())
-
-        async def _run(self, drive: Drive) -> None:
-            async with place():
-                await drive(_OurSession(made))
+            opened(lambda daemon: drive(_OurSession(made, daemon)))
 
     return Ours
 
 
-DaemonPlain = _ours("grainlike, TCP worker", _daemon, _plain)
-DaemonAsync = _ours("grainlike, TCP worker, async jobs", _daemon, _coroutine)
-FarPlain = _ours("grainlike, TCP worker of another machine", partial(_daemon, far=True), _plain)
-FarInsecure = _ours("grainlike, the same without TLS", partial(_daemon, far=True, insecure=True), _plain)
-EmbeddedPlain = _ours("grainlike, embedded worker", _embedded, _plain)
-EmbeddedAsync = _ours("grainlike, embedded worker, async jobs", _embedded, _coroutine)
+Default = _ours("grainlike, asyncio.run and TLS worker", _by_asyncio, _plain)
+DaemonPlain = _ours("grainlike, TCP worker", _beside(), _plain)
+DaemonAsync = _ours("grainlike, TCP worker, async jobs", _beside(), _coroutine)
+FarPlain = _ours("grainlike, TCP worker of another machine", _beside(far=True), _plain)
+FarInsecure = _ours("grainlike, the same without TLS", _beside(far=True, insecure=True), _plain)
+EmbeddedPlain = _ours("grainlike, embedded worker", _by_run, _plain)
+EmbeddedAsync = _ours("grainlike, embedded worker, async jobs", _by_run, _coroutine)

@@ -1,4 +1,4 @@
-"""Both minds under any sequence of events that links, processes and clocks allow, against a naive model.
+"""Both schedulers under any sequence of events that links, processes and clocks allow, against a naive model.
 
 The machine decides what happens next: which message is delivered (each link keeps its order, none waits for another),
 which process ends its job, dies or obeys, how much time passes. The models (`naive_head`, `naive_node`) say what a head
@@ -122,7 +122,7 @@ class Minds(RuleBasedStateMachine):
     def tell(
         self, event: HeadEvent, settled: Sequence[int] = (), given_up: Sequence[int] = (), refused: Sequence[int] = ()
     ) -> None:
-        """Let the head's mind answer: nobody is said to have ended but these, and what goes with its parent."""
+        """Let the head's scheduler answer: nobody is said to have ended but these, and what goes with its parent."""
         settled, given_up, refused = [*settled], [*given_up], [*refused]
         assigned: list[AssignJobs] = []
         said: dict[type, list[int]] = {JobsSettled: [], JobsLost: [], JobsOrphaned: []}
@@ -510,7 +510,7 @@ class Minds(RuleBasedStateMachine):
 class Lenders(Minds):
     """One worker, jobs that wait for jobs, and quick strangers that are sent ahead: who gets the cores that are lent.
 
-    Among all that may happen to both minds, this hardly ever comes together.
+    Among all that may happen to both schedulers, this hardly ever comes together.
     """
 
     cancel = say_again = stop = lose = crash = obey = end_nested = None  # type: ignore[assignment]

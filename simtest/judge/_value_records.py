@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from grainlike.scheduler import PROGRAM, ReplicasDropped
 from grainlike.simulation import Clock, FunctionPlan, JobPlan
 
-__all__ = ["ValueBooks"]
+__all__ = ["ValueRecords"]
 
 _SMALL_BYTES = 1 << 20
 _WHOLE = 16
@@ -32,7 +32,7 @@ _SILENT_S = 60.0
 """Seconds after which it is gone, where links stand still."""
 
 
-class ValueBooks:
+class ValueRecords:
     """Records of all values. `outcome` has the jobs that have one, `trouble` is True once links may stand still."""
 
     def __init__(

@@ -18,9 +18,9 @@ from collections.abc import Set as AbstractSet
 
 from grainlike.scheduler import PROGRAM
 from grainlike.simulation import Clock
-from simtest.judge._value_books import ValueBooks
+from simtest.judge._value_records import ValueRecords
 
-__all__ = ["ReplicaBooks"]
+__all__ = ["ReplicaRecords"]
 
 _FOREVER = float("inf")
 _BLOCKED_S = 60.0
@@ -28,12 +28,12 @@ _REST_S = 61.0
 """Seconds for which a pair rests after a failure at most, and a moment."""
 
 
-class ReplicaBooks:
+class ReplicaRecords:
     """Records of what the client asked for, and of workers that leave. `values` are the judge's records of values;
     `over` those workers that have more than they may keep.
     """
 
-    def __init__(self, clock: Clock, values: ValueBooks, over: AbstractSet[int]) -> None:
+    def __init__(self, clock: Clock, values: ValueRecords, over: AbstractSet[int]) -> None:
         self._clock = clock
         self._over = over
         self._values = values

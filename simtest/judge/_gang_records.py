@@ -8,7 +8,7 @@ from grainlike.resources import Allocation
 from grainlike.scheduler import AssembleGang, AssignJobs, CancelJobs
 from grainlike.wire import Completed, LeaseStart
 
-__all__ = ["GangBooks"]
+__all__ = ["GangRecords"]
 
 
 class _Hold:
@@ -20,7 +20,7 @@ class _Hold:
         self.allocation = allocation
 
 
-class GangBooks:
+class GangRecords:
     """Attempts of gangs by job and attempt; holds by worker and lease. Raises `AssertionError` for a violation."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Books of a fleet on disk, for the head that comes after this one."""
+"""Records of a fleet on disk, for the head that comes after this one."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 import msgspec
 
 from grainlike.errors import JournalError
-from grainlike.fleet import Block, Books, EndedBlock, PoolState
+from grainlike.fleet import Block, EndedBlock, FleetRecords, PoolState
 from grainlike.launch import WorkerPool, pool_from
 
-__all__ = ["BooksFile"]
+__all__ = ["RecordsFile"]
 
 _FORMAT = 1
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """Form of the file: the books, and each pool as settings would have it."""
+    """Form of the file: the records, and each pool as settings would have it."""
 
     format: int
     at: float
@@ -32,8 +32,8 @@ class _Kept(msgspec.Struct, frozen=True):
     ended: dict[str, EndedBlock]
 
 
-class BooksFile:
-    """File at `path` with the books of a fleet. It is replaced as a whole, synced, so that it is old or new.
+class RecordsFile:
+    """File at `path` with the records of a fleet. It is replaced as a whole, synced, so that it is old or new.
 
     A journal would keep each event; this is small, and says what is there without a replay.
     """
@@ -42,8 +42,8 @@ class BooksFile:
         self._path = path
         self._written = b""
 
-    def read(self) -> tuple[Books, dict[str, WorkerPool], dict[str, str], float] | None:
-        """Return the books, the pools, what their workers offer, and the time of the last event; None without a file.
+    def read(self) -> tuple[FleetRecords, dict[str, WorkerPool], dict[str, str], float] | None:
+        """Return the records, the pools, what their workers offer, and the time of the last event; None without a file.
 
         Raises:
             JournalError: the file is damaged, or of another release.
@@ -59,29 +59,31 @@ class BooksFile:
             if kept.format != _FORMAT:
                 raise ValueError(f"it has format {kept.format}, and {_FORMAT} is read here")
             pools = {name: pool_from(keys, name) for name, keys in kept.pools.items()}
-            books = Books(kept.digest, last_number=kept.last_number)
+            records = FleetRecords(kept.digest, last_number=kept.last_number)
         except (msgspec.MsgspecError, ValueError) as error:
             words = f"{self._path}, which has the blocks of workers of the head before, cannot be read: {error}"
             raise JournalError(words) from error
-        books.pools, books.blocks, books.ended = kept.states, kept.blocks, kept.ended
+        records.pools, records.blocks, records.ended = kept.states, kept.blocks, kept.ended
         for state in kept.states.values():
-            books.system(state.pool.system)
+            records.system(state.pool.system)
         for block in kept.blocks.values():
-            books.system(block.system)
-        return books, pools, kept.offers, kept.at
+            records.system(block.system)
+        return records, pools, kept.offers, kept.at
 
-    def encode(self, books: Books, pools: dict[str, WorkerPool], offers: dict[str, str], at: float) -> bytes | None:
+    def encode(
+        self, records: FleetRecords, pools: dict[str, WorkerPool], offers: dict[str, str], at: float
+    ) -> bytes | None:
         """Return the text of the file; None where it says what the last one did, but for the time."""
         kept = _Kept(
             _FORMAT,
             0.0,
-            books.digest,
-            books.last_number,
+            records.digest,
+            records.last_number,
             {name: pool.settings() for name, pool in pools.items()},
-            books.pools,
+            records.pools,
             offers,
-            books.blocks,
-            books.ended,
+            records.blocks,
+            records.ended,
         )
         same = msgspec.json.encode(kept)
         if same == self._written:

@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from grainlike.simulation import Clock, FunctionPlan, JobPlan
-from simtest.judge._value_books import ValueBooks
+from simtest.judge._value_records import ValueRecords
 
-__all__ = ["StoreBooks"]
+__all__ = ["StoreRecords"]
 
 _SLOWEST = 2.5e8
 """Bytes of a copy in a second, at the least, where two go into a worker and two out of one."""
@@ -29,7 +29,7 @@ _MOMENT_S = 2.0
 """Seconds for messages, processes to start, and a refusal."""
 
 
-class StoreBooks:
+class StoreRecords:
     """Records of the workers with limits. `values` are the judge's records of values; `could_run(worker, job)` returns
     True if a worker has what a job asks for; `is_spare(worker, value)` if it was told so. `is_calm` returns True until
     the first fault.
@@ -40,7 +40,7 @@ class StoreBooks:
         clock: Clock,
         plans: Mapping[int, JobPlan],
         functions: Sequence[FunctionPlan],
-        values: ValueBooks,
+        values: ValueRecords,
         could_run: Callable[[int, int], bool],
         is_spare: Callable[[int, int], bool],
         is_calm: Callable[[], bool],

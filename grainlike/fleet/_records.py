@@ -11,14 +11,14 @@ from grainlike.fleet._block import Block, EndedBlock
 from grainlike.fleet._pool import PoolState
 from grainlike.fleet._system import SystemState
 
-__all__ = ["Books"]
+__all__ = ["FleetRecords"]
 
 KEPT_ENDED = 1000
 """Most ended blocks that are kept to be shown. Their numbers are never used again."""
 
 
 @dataclass(slots=True)
-class Books:
+class FleetRecords:
     """All records of the fleet scheduler.
 
     Attributes:
@@ -59,7 +59,7 @@ class Books:
 
         Example::
 
-            >>> Books("1a2b3c4d").number_of("gl1a2b3c4d-7"), Books("1a2b3c4d").number_of("gl1a2b3c4d-old")
+            >>> FleetRecords("1a2b3c4d").number_of("gl1a2b3c4d-7"), FleetRecords("1a2b3c4d").number_of("gl1a2b3c4d-old")
             (7, None)
         """
         return _number_of(name, self._prefix)

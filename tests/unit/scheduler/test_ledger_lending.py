@@ -1,4 +1,4 @@
-"""A worker's book while cores are lent: what is free, and whose it is."""
+"""A ledger of a node while cores are lent: what is free, and whose it is."""
 
 from __future__ import annotations
 

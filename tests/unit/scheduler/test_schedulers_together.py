@@ -1,7 +1,7 @@
-"""Both minds joined by hand, driven by seeded chance: every law after every step, every job told of exactly once.
+"""Both schedulers joined by hand, driven by seeded chance: every law after every step, every job told of exactly once.
 
 The world here holds what bodies hold: links that keep their order and take their time, runner processes that end jobs,
-hand jobs back, or die. It decides nothing about placement; all of that is the minds'.
+hand jobs back, or die. It decides nothing about placement; all of that is the schedulers'.
 """
 
 from __future__ import annotations
@@ -362,9 +362,9 @@ def test_every_job_is_told_of_exactly_once_whatever_happens(seed, monkeypatch):
         assert world.outcomes[job] == (0 if job in world.cancelled else 1), job
     for node in world.nodes.values():
         if node.number in world.head.workers:
-            book = world.head.workers[node.number]
-            assert book.free == book.capacity
-            assert not book.held
+            record = world.head.workers[node.number]
+            assert record.free == record.capacity
+            assert not record.held
             assert node.scheduler.idle
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from grainlike.scheduler.store._events import Replica, Tier
 
-__all__ = ["StoreBooks", "StoredReplica"]
+__all__ = ["StoreRecords", "StoredReplica"]
 
 
 class StoredReplica:
@@ -37,14 +37,14 @@ class StoredReplica:
         self.is_found: bool = False
 
 
-class StoreBooks:
+class StoreRecords:
     """Replicas by name, and bytes by tier. A replica that is being spilled counts in both tiers.
 
     Example::
 
-        books = StoreBooks()
-        books.add(StoredReplica((7, 1), 200_000, Tier.MEMORY))
-        books.memory                                               # 200000
+        records = StoreRecords()
+        records.add(StoredReplica((7, 1), 200_000, Tier.MEMORY))
+        records.memory                                               # 200000
     """
 
     __slots__ = ("_lines", "memory", "overdrafts", "replicas", "scratch", "spilling")

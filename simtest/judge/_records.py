@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from grainlike.resources import Allocation, Request
 
-__all__ = ["NodeBooks"]
+__all__ = ["NodeRecords"]
 
 _WHOLE = 1_000_000_000
 
 
-class NodeBooks:
+class NodeRecords:
     """Grants of a node, by lease."""
 
     def __init__(self, offer: Allocation) -> None:
