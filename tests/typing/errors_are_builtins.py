@@ -1,4 +1,6 @@
-"""Checked by mypy and pyright, never run: each error is caught as the built-in that a caller would name."""
+"""Checked by `make check`, never run: each error is caught as the built-in that a caller would name."""
+
+# pyright: reportUnnecessaryTypeIgnoreComment=error
 
 from concurrent.futures import CancelledError
 
