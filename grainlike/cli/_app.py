@@ -9,19 +9,14 @@ from collections.abc import Callable
 from copy import copy
 from enum import Enum
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import typer
 
-import grainlike.cli._commands_cluster
-import grainlike.cli._commands_learn
-import grainlike.cli._commands_look
-import grainlike.cli._commands_pools
-import grainlike.cli._commands_worker
-import grainlike.cli.completion._command  # noqa: F401 - each adds its commands
 from grainlike.cli._exits import OK, UNREAD, USAGE
-from grainlike.cli._root import app
+from grainlike.cli._root import MODULES, app, whole_app
 from grainlike.errors import SettingsError
 from grainlike.subprocesses import reserve_standard_descriptors
 
@@ -56,11 +51,19 @@ def _program(words: list[str]) -> Any:
     A word that is no command, and none, get all: for the help, and for what was meant.
     """
     word = next((word for word in words if not word.startswith("-")), None)
+    module = next((module for module, commands in MODULES.items() if word in commands), None)
+    if module is None and words != ["--version"]:
+        return _converting(whole_app())
+    if module is not None:
+        import_module(f"grainlike.cli.{module}")
     typed = copy(app)
     typed.registered_commands = [command for command in app.registered_commands if command.name == word]
     typed.registered_groups = [group for group in app.registered_groups if group.name == word]
-    is_enough = typed.registered_commands or typed.registered_groups or words == ["--version"]
-    program = typer.main.get_command(typed if is_enough else app)
+    return _converting(typed)
+
+
+def _converting(typed: typer.Typer) -> Any:
+    program = typer.main.get_command(typed)
     _convert_less(program)
     return program
 
