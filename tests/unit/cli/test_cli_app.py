@@ -13,7 +13,7 @@ import typer
 from grainlike import __version__
 from grainlike.cli import main
 from grainlike.cli._bench import load_benchmarks
-from grainlike.cli._root import KeepScratch, LogLevel, whole_app
+from grainlike.cli._root import MODULES, KeepScratch, LogLevel, whole_app
 from grainlike.net import accesses_for, make_credentials, publish_access, read_access
 from grainlike_worker.__main__ import _parser
 
@@ -375,3 +375,17 @@ def test_access_files_of_nonsense_are_not_made(
     assert main(["access", "generate", "--directory", str(tmp_path / "c"), *options]) == 2
     assert words in " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert not (tmp_path / "c").exists()
+
+
+def test_each_command_is_looked_for_in_the_module_that_adds_it() -> None:
+    added: dict[str, set[str]] = {}
+    program = whole_app()
+    for command in program.registered_commands:
+        assert command.callback is not None
+        added.setdefault(command.callback.__module__, set()).add(str(command.name))
+    for group in program.registered_groups:
+        assert group.typer_instance is not None
+        for command in group.typer_instance.registered_commands:
+            assert command.callback is not None
+            added.setdefault(command.callback.__module__, set()).add(str(group.name))
+    assert {f"grainlike.cli.{module}": set(words) for module, words in MODULES.items()} == added
