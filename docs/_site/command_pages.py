@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from grainlike.cli._app import app
+from grainlike.cli._root import whole_app
 
 __all__ = ["command_pages"]
 
@@ -25,7 +25,7 @@ def command_pages() -> dict[str, str]:
     Raises:
         KeyError: a command is in a panel without a page.
     """
-    program: Any = typer.main.get_command(app)
+    program: Any = typer.main.get_command(whole_app())
     texts: dict[str, list[str]] = {panel: [] for panel in _PANELS}
     rows = []
     for name, command in sorted(program.commands.items()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sys
@@ -9,23 +10,21 @@ from collections.abc import Callable
 from copy import copy
 from enum import Enum
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 import typer
+from typer.models import CommandInfo, TyperInfo
 
-import grainlike.cli._commands_cluster
-import grainlike.cli._commands_learn
-import grainlike.cli._commands_look
-import grainlike.cli._commands_pools
-import grainlike.cli._commands_worker
-import grainlike.cli.completion._command  # noqa: F401 - each adds its commands
 from grainlike.cli._exits import OK, UNREAD, USAGE
-from grainlike.cli._root import app
+from grainlike.cli._root import MODULES, app, whole_app
 from grainlike.errors import SettingsError
 from grainlike.subprocesses import reserve_standard_descriptors
 
 __all__ = ["read_value", "run_app", "with_pause"]
+
+Command = TypeVar("Command", CommandInfo, TyperInfo)
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
@@ -56,11 +55,46 @@ def _program(words: list[str]) -> Any:
     A word that is no command, and none, get all: for the help, and for what was meant.
     """
     word = next((word for word in words if not word.startswith("-")), None)
+    module = next((module for module, commands in MODULES.items() if word in commands), None)
+    if module is None and words != ["--version"]:
+        return _converting(_contents(whole_app()))
+    if module is not None:
+        import_module(f"grainlike.cli.{module}")
     typed = copy(app)
     typed.registered_commands = [command for command in app.registered_commands if command.name == word]
     typed.registered_groups = [group for group in app.registered_groups if group.name == word]
-    is_enough = typed.registered_commands or typed.registered_groups or words == ["--version"]
-    program = typer.main.get_command(typed if is_enough else app)
+    return _converting(typed)
+
+
+def _contents(program: typer.Typer) -> typer.Typer:
+    """Return the program for its help, or to say that there is no such command: commands without their parameters, as
+    to look at all of those takes longer than all else.
+    """
+    shown = copy(program)
+    shown.registered_commands = [_without_parameters(command) for command in program.registered_commands]
+    shown.registered_groups = [copy(group) for group in program.registered_groups]
+    for group in shown.registered_groups:
+        group.typer_instance = commands = copy(group.typer_instance)
+        assert commands is not None
+        commands.registered_commands = []
+        if commands.registered_callback is not None:
+            commands.registered_callback = _without_parameters(commands.registered_callback)
+    return shown
+
+
+def _without_parameters(command: Command) -> Command:
+    shown = copy(command)
+    shown.help = command.help or inspect.getdoc(command.callback)
+    shown.callback = _nothing
+    return shown
+
+
+def _nothing() -> None:
+    """Do nothing: it stands for a command of which only the help is shown."""
+
+
+def _converting(typed: typer.Typer) -> Any:
+    program = typer.main.get_command(typed)
     _convert_less(program)
     return program
 

@@ -6,9 +6,9 @@ Queries about jobs that have ended are in `_past`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
-import anyio
 from msgspec.structs import replace
 
 from grainlike.cli._exits import FAILED, OK, REFUSED, USAGE, is_of_output
@@ -22,7 +22,7 @@ from grainlike.cli._words import (
     print_table,
     seconds,
 )
-from grainlike.client import HeadClient, RefusedQueryError, call
+from grainlike.client import Asker, BlockingClient, RefusedQueryError, call_blocking, completed
 from grainlike.errors import GrainlikeError, SettingsError
 from grainlike.wire import (
     AskCancel,
@@ -64,22 +64,22 @@ _NEARLY = 0.8
 """Part of what sessions may keep from which a warning about little room is printed."""
 
 
-def asking(head: str | None, insecure: bool, ask: Callable[[HeadClient], Awaitable[int]]) -> int:
+def asking(head: str | None, insecure: bool, ask: Callable[[BlockingClient], Coroutine[Any, Any, int]]) -> int:
     """Query a head; return the exit code, with the reason printed if it is not 0: 1 when it cannot answer, 3 when
-    there is none.
+    there is none. No event loop runs, for it takes longer to load than most answers take: `ask` awaits queries alone.
     """
 
-    async def main() -> int:
-        async with call(head, insecure=insecure) as caller:
-            return await ask(caller)
+    def main() -> int:
+        with call_blocking(head, insecure=insecure) as caller:
+            return completed(ask(caller))
 
     return with_reasons(main)
 
 
-def with_reasons(main: Callable[[], Awaitable[int]]) -> int:
+def with_reasons(main: Callable[[], int]) -> int:
     """Run queries to a head; return the exit code as `asking` does."""
     try:
-        return anyio.run(main)
+        return main()
     except RefusedQueryError as error:
         code, why = FAILED, str(error)
     except BrokenPipeError:
@@ -109,7 +109,7 @@ _WORKER_COLUMNS = [
 ]
 
 
-async def list_workers(caller: HeadClient, *, as_json: bool, most: int | None = None) -> int:
+async def list_workers(caller: Asker, *, as_json: bool, most: int | None = None) -> int:
     """Print the workers; with `most`, so many of them at most to people."""
     found = await caller.ask(AskWorkers(0), WorkersAre)
     if as_json:
@@ -149,7 +149,7 @@ async def list_workers(caller: HeadClient, *, as_json: bool, most: int | None = 
     return OK
 
 
-async def end_workers(caller: HeadClient, patterns: list[str], *, kill: bool, as_json: bool) -> int:
+async def end_workers(caller: Asker, patterns: list[str], *, kill: bool, as_json: bool) -> int:
     """Let workers go, and print which; 1 if there is none of such a name."""
     found = await caller.ask(AskDepart(0, patterns, kill), Matched)
     if as_json:
@@ -161,7 +161,7 @@ async def end_workers(caller: HeadClient, patterns: list[str], *, kill: bool, as
     return OK if found.workers else FAILED
 
 
-async def list_jobs(caller: HeadClient, *, most: int, as_json: bool) -> int:
+async def list_jobs(caller: Asker, *, most: int, as_json: bool) -> int:
     """Print the oldest jobs that have not ended."""
     found = await caller.ask(AskJobs(0, most), JobsAre)
     if as_json:
@@ -175,7 +175,7 @@ async def list_jobs(caller: HeadClient, *, most: int, as_json: bool) -> int:
     return OK
 
 
-async def explain_job(caller: HeadClient, job: int, *, as_json: bool) -> int:
+async def explain_job(caller: Asker, job: int, *, as_json: bool) -> int:
     """Print where a job stands and what it waits for, or what became of it."""
     try:
         found = await caller.ask(AskJob(0, job), JobIs)
@@ -197,14 +197,14 @@ async def explain_job(caller: HeadClient, job: int, *, as_json: bool) -> int:
     return OK
 
 
-async def cancel_job(caller: HeadClient, job: int) -> int:
+async def cancel_job(caller: Asker, job: int) -> int:
     """Cancel a job for all its awaiters."""
     await caller.ask(AskCancel(0, job), Done)
     print(f"job {job} is cancelled")  # noqa: T201
     return OK
 
 
-async def list_sessions(caller: HeadClient, *, as_json: bool) -> int:
+async def list_sessions(caller: Asker, *, as_json: bool) -> int:
     """Print the named sessions."""
     found = await caller.ask(AskSessions(0), SessionsAre)
     if as_json:
@@ -228,27 +228,27 @@ async def list_sessions(caller: HeadClient, *, as_json: bool) -> int:
     return OK
 
 
-async def end_session(caller: HeadClient, name: str) -> int:
+async def end_session(caller: BlockingClient, name: str) -> int:
     """End a session: its jobs, and what is kept of it."""
     found = await caller.ask(AskSessions(0), SessionsAre)
     if name not in [session.name for session in found.sessions]:
         raise RefusedQueryError(f"there is no session {name!r}")
-    caller.link.post(EndSessions([name]))
+    caller.post(EndSessions([name]))
     await caller.ask(AskHead(0), HeadIs)  # it is heard in order
     print(f"session {escaped(name)} is ended")  # noqa: T201
     return OK
 
 
-async def show_head(caller: HeadClient, *, as_json: bool) -> int:
+async def show_head(caller: BlockingClient, *, as_json: bool) -> int:
     """Print the head's identity, and how many workers, clients and jobs it has."""
     found = await caller.ask(AskHead(0), HeadIs)
     found = replace(found, clients=found.clients - 1)  # without this command
     if as_json:
-        print_json({"address": caller.link.peer, **as_plain(found)})
+        print_json({"address": caller.peer, **as_plain(found)})
         return OK
     jobs = ", ".join(f"{count} {state}" for state, count in found.jobs.items()) or "none"
     print(  # noqa: T201
-        escaped(f"head of cluster {found.cluster} at {caller.link.peer}, process {found.pid}, up {seconds(found.up_s)}")
+        escaped(f"head of cluster {found.cluster} at {caller.peer}, process {found.pid}, up {seconds(found.up_s)}")
     )
     print(escaped(f"  grainlike {found.version}, Python {found.python}"))  # noqa: T201
     print(escaped(f"  workers: {found.workers}; clients: {found.clients}; jobs: {jobs}"))  # noqa: T201
@@ -257,7 +257,7 @@ async def show_head(caller: HeadClient, *, as_json: bool) -> int:
     return OK
 
 
-async def show_wanted(caller: HeadClient, offer: str, *, most: int, within_s: float, as_json: bool) -> int:
+async def show_wanted(caller: Asker, offer: str, *, most: int, within_s: float, as_json: bool) -> int:
     """Print how many more workers with this offer would help."""
     found = await caller.ask(AskWanted(0, offer, most, within_s), WantedIs)
     if as_json:

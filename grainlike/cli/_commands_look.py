@@ -22,7 +22,7 @@ from grainlike.cli._root import (
 )
 
 if TYPE_CHECKING:
-    from grainlike.client import HeadClient
+    from grainlike.client import Asker
     from grainlike.wire import AskHistory
 
 JournalDirectory = Annotated[
@@ -164,7 +164,7 @@ def _ls(head: Head = None, watch: Watch = None, as_json: Json = False, insecure:
     from grainlike.cli._ask import list_workers
     from grainlike.cli.screens._watch import list_or_watch
 
-    async def listing(caller: HeadClient, room: int | None) -> int:
+    async def listing(caller: Asker, room: int | None) -> int:
         return await list_workers(caller, as_json=as_json, most=room)
 
     exit_with(lambda: list_or_watch(head, insecure, listing, watch, as_json=as_json))
@@ -209,7 +209,7 @@ def _jobs(
             words = "--name, --error, --worker and --since are of ended jobs"
             raise typer.BadParameter(f"{words}: say --ended, --failed or --all, too")
 
-        async def live(caller: HeadClient, room: int | None) -> int:
+        async def live(caller: Asker, room: int | None) -> int:
             return await list_jobs(caller, most=min(most, room or most), as_json=as_json)
 
         exit_with(lambda: list_or_watch(head, insecure, live, watch, as_json=as_json, changes=RedrawOn.JOBS))
@@ -226,7 +226,7 @@ def _jobs(
     except ValueError as wrong:
         raise typer.BadParameter(str(wrong)) from None
 
-    async def listing(caller: HeadClient, room: int | None) -> int:
+    async def listing(caller: Asker, room: int | None) -> int:
         if by_reason:
             every = replace(asked(most), most=KEPT_JOBS)
             return await list_reasons(caller, every, most=min(most, room or most), as_json=as_json)

@@ -10,7 +10,7 @@ from grainlike.cli._exits import NO_HEAD, epilog
 from grainlike.cli._root import Head, Insecure, Json, Watch, app, blocks_app, exit_with, pools_app
 
 if TYPE_CHECKING:
-    from grainlike.client import HeadClient
+    from grainlike.client import Asker, BlockingClient
 
 __all__: list[str] = []
 
@@ -120,7 +120,7 @@ def _up(
         exit_with(lambda: show_dry(pool, as_json=as_json))
     changed = is_up is not None
 
-    async def ask(caller: HeadClient) -> int:
+    async def ask(caller: BlockingClient) -> int:
         return await bring_up(caller, name, pool, changed=changed, wait=wait, as_json=as_json)
 
     exit_with(lambda: asking(head, insecure, ask))
@@ -184,7 +184,7 @@ def _pools(
     from grainlike.cli._pools import list_pools
     from grainlike.cli.screens._watch import list_or_watch
 
-    async def listing(caller: HeadClient, room: int | None) -> int:
+    async def listing(caller: Asker, room: int | None) -> int:
         return await list_pools(caller, as_json=as_json, most=room)
 
     if context.invoked_subcommand is None:
@@ -222,7 +222,7 @@ def _blocks(
     from grainlike.cli._pools import list_blocks
     from grainlike.cli.screens._watch import list_or_watch
 
-    async def listing(caller: HeadClient, room: int | None) -> int:
+    async def listing(caller: Asker, room: int | None) -> int:
         return await list_blocks(caller, ended=ended, as_json=as_json, most=room)
 
     if context.invoked_subcommand is None:

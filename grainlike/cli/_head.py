@@ -28,7 +28,7 @@ from anyio.abc import TaskStatus
 from grainlike.cli._exits import OK, REFUSED, USAGE
 from grainlike.cli._head_log import HeadLog, open_log
 from grainlike.cli._words import escaped_line
-from grainlike.client import HeadClient
+from grainlike.client import BlockingClient
 from grainlike.errors import GrainlikeError
 from grainlike.eventloop import loop_options
 from grainlike.head.durable import HeadDaemon
@@ -200,7 +200,7 @@ def _reasons(log: Path) -> list[str]:
     return []
 
 
-async def stop_head(caller: HeadClient) -> int:
+async def stop_head(caller: BlockingClient) -> int:
     """Stop a head, and wait until it has exited."""
     await caller.ask(AskStop(0), Done)
     await caller.gone()

@@ -26,7 +26,7 @@ from grainlike.cli._words import (
     print_table,
     seconds,
 )
-from grainlike.client import HeadClient
+from grainlike.client import Asker, BlockingClient
 from grainlike.jobs import ended_jobs
 from grainlike.observe import Depth, FunctionUsage, failures_by_reason, spans_from_rows, trace, usage_by_function
 from grainlike.system import LateFile
@@ -87,7 +87,7 @@ def _moment(text: str) -> float:
         ) from None
 
 
-async def list_ended(caller: HeadClient, asked: AskHistory, *, unended: bool, as_json: bool) -> int:
+async def list_ended(caller: Asker, asked: AskHistory, *, unended: bool, as_json: bool) -> int:
     """Print what became of jobs that have ended, the latest first; with `unended`, the others before them."""
     live = await caller.ask(AskJobs(0, asked.most), JobsAre) if unended else None
     jobs = [] if live is None else [job for job in live.jobs if fnmatchcase(job.name, asked.name or "*")]
@@ -107,7 +107,7 @@ async def list_ended(caller: HeadClient, asked: AskHistory, *, unended: bool, as
     return OK
 
 
-async def list_reasons(caller: HeadClient, asked: AskHistory, *, most: int, as_json: bool) -> int:
+async def list_reasons(caller: Asker, asked: AskHistory, *, most: int, as_json: bool) -> int:
     """Print the failures that `asked` means by reason, at most so many of them, the most frequent first."""
     jobs = await ended_jobs(partial(caller.ask, answer=HistoryIs), asked)
     groups = failures_by_reason(jobs)
@@ -154,7 +154,7 @@ def _ended_row(job: EndedJob) -> tuple[str, ...]:
     )
 
 
-async def explain_ended(caller: HeadClient, number: int, *, as_json: bool) -> bool:
+async def explain_ended(caller: Asker, number: int, *, as_json: bool) -> bool:
     """Print what became of a job; return False if the head does not remember that it has ended."""
     found = await caller.ask(AskHistory(0, 1, job=number), HistoryIs)
     for job in found.jobs:
@@ -217,13 +217,13 @@ def receipt_words(receipt: ReceiptRow) -> str:
     return "; ".join([*parts, tier])
 
 
-async def earlier_words(caller: HeadClient, job: int) -> list[str]:
+async def earlier_words(caller: Asker, job: int) -> list[str]:
     """Return a line for each attempt so far of a job that has not ended."""
     found = await caller.ask(AskHistory(0, 1, job=job), HistoryIs)
     return list(map(attempt_words, found.earlier))
 
 
-async def show_report(caller: HeadClient, asked: AskHistory, *, as_json: bool) -> int:
+async def show_report(caller: Asker, asked: AskHistory, *, as_json: bool) -> int:
     """Print how jobs have ended, and what those that `asked` means used of what they asked for, by function."""
     found = await caller.ask(AskReport(0), ReportIs)
     usage = usage_by_function(await ended_jobs(partial(caller.ask, answer=HistoryIs), asked))
@@ -268,7 +268,7 @@ def _usage_row(usage: FunctionUsage) -> tuple[str, ...]:
     )
 
 
-async def write_trace(caller: HeadClient, path: Path) -> int:
+async def write_trace(caller: BlockingClient, path: Path) -> int:
     """Draw what the head has recorded."""
     spans: list[SpanRow] = []
     depths: list[Depth] = []

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,7 +16,7 @@ import anyio
 
 from grainlike.cli._exits import FAILED, OK
 from grainlike.cli._words import amounts, as_plain, escaped, escaped_line, print_json, print_table, seconds
-from grainlike.client import HeadClient, RefusedQueryError, call
+from grainlike.client import Asker, BlockingClient, RefusedQueryError, call_blocking, completed
 from grainlike.errors import GrainlikeError, LaunchError, SettingsError
 from grainlike.launch import LAUNCHERS, WorkerPool, pool_from
 from grainlike.settings import read_settings
@@ -96,16 +97,13 @@ def pool_for(name: str, flags: Mapping[str, object], is_up: Mapping[str, Any] | 
 def keys_at_head(head: str | None, insecure: bool, name: str) -> dict[str, Any] | None:
     """Return the keys of a pool that is up; None if there is none of that name, or no head that says so."""
 
-    async def main() -> dict[str, Any] | None:
-        async with call(head, insecure=insecure) as caller:
-            found = await caller.ask(AskFleet(0, ended=False), FleetIs)
-        row = next((row for row in found.pools if row.pool == name and row.settings), None)
-        return None if row is None else json.loads(row.settings)
-
     try:
-        return anyio.run(main)
+        with call_blocking(head, insecure=insecure) as caller:
+            found = completed(caller.ask(AskFleet(0, ended=False), FleetIs))
     except (GrainlikeError, OSError, ValueError):
         return None  # whoever asks for more of the head says what is wrong
+    row = next((row for row in found.pools if row.pool == name and row.settings), None)
+    return None if row is None else json.loads(row.settings)
 
 
 def numbers_of(text: str) -> tuple[int, int]:
@@ -148,9 +146,11 @@ def show_dry(pool: WorkerPool, *, as_json: bool) -> int:
     return OK if taken else FAILED
 
 
-async def bring_up(caller: HeadClient, name: str, pool: WorkerPool, *, changed: bool, wait: bool, as_json: bool) -> int:
+async def bring_up(
+    caller: BlockingClient, name: str, pool: WorkerPool, *, changed: bool, wait: bool, as_json: bool
+) -> int:
     """Set a pool, and print label and id of its first block; of one that is `changed`, what it is now."""
-    began = anyio.current_time()
+    began = time.monotonic()
     try:
         answer = await caller.ask(AskUp(0, name, json.dumps(pool.settings())), UpIs)
     except LaunchError as error:
@@ -168,7 +168,7 @@ async def bring_up(caller: HeadClient, name: str, pool: WorkerPool, *, changed: 
     return OK
 
 
-async def _first_block(caller: HeadClient, name: str, answer: UpIs) -> str:
+async def _first_block(caller: BlockingClient, name: str, answer: UpIs) -> str:
     """Return what has become of the first block of a pool, or why there is none."""
     if answer.label:
         native = answer.native or "its answer was not clear: it is looked for by its name"
@@ -179,17 +179,17 @@ async def _first_block(caller: HeadClient, name: str, answer: UpIs) -> str:
     return "its blocks are submitted when jobs want them"
 
 
-async def _pool(caller: HeadClient, name: str) -> PoolRow | None:
+async def _pool(caller: BlockingClient, name: str) -> PoolRow | None:
     found = await caller.ask(AskFleet(0, ended=False), FleetIs)
     return next((row for row in found.pools if row.pool == name), None)
 
 
-async def _until_up(caller: HeadClient, name: str, least: int, began: float) -> int:
+async def _until_up(caller: BlockingClient, name: str, least: int, began: float) -> int:
     """Wait until a pool has so many workers; print what becomes of its blocks meanwhile, and why it never will."""
     said: dict[str, str] = {}
     while True:
         found = await caller.ask(AskFleet(0, ended=True), FleetIs)
-        age = anyio.current_time() - began
+        age = time.monotonic() - began
         row = next((row for row in found.pools if row.pool == name), None)
         news = {"": f"pool {name}: {row.why}"} if row is not None and row.why and not row.paused else {}
         blocks = [one for one in found.blocks if one.pool == name and (one.state != "ended" or one.submitted_s <= age)]
@@ -200,7 +200,7 @@ async def _until_up(caller: HeadClient, name: str, least: int, began: float) -> 
             return FAILED
         if row.up >= least:
             return OK
-        await anyio.sleep(LOOK_S)
+        await caller.pause(LOOK_S)
 
 
 def _told(block: BlockRow) -> str:
@@ -224,14 +224,14 @@ def escaped_lines(text: str) -> str:
 # --- changes ---------------------------------------------------------------------------------------------------------
 
 
-async def scale_pool(caller: HeadClient, name: str | None, least: int, most: int) -> int:
+async def scale_pool(caller: BlockingClient, name: str | None, least: int, most: int) -> int:
     """Change how many workers a pool has; without a name, the only one."""
     chosen = name or await _only_pool(caller)
     await caller.ask(AskScale(0, chosen, least, most), Done)
     return OK
 
 
-async def _only_pool(caller: HeadClient) -> str:
+async def _only_pool(caller: BlockingClient) -> str:
     found = await caller.ask(AskFleet(0, ended=False), FleetIs)
     if len(found.pools) != 1:
         names = ", ".join(row.pool for row in found.pools)
@@ -239,31 +239,31 @@ async def _only_pool(caller: HeadClient) -> str:
     return found.pools[0].pool
 
 
-async def pause_pool(caller: HeadClient, name: str, *, on: bool) -> int:
+async def pause_pool(caller: BlockingClient, name: str, *, on: bool) -> int:
     """Pause a pool, or resume it."""
     await caller.ask(AskPause(0, name, on), Done)
     return OK
 
 
-async def take_down(caller: HeadClient, names: Sequence[str], *, now: bool) -> int:
+async def take_down(caller: BlockingClient, names: Sequence[str], *, now: bool) -> int:
     """Take pools down, and wait until nothing is left of them; print what is."""
     told = await caller.ask(AskDown(0, list(names), now), Matched)
     going = {*told.workers, *([] if names else [""])}  # those of our name that no pool has belong to none
     left: list[BlockRow] = []
-    with anyio.move_on_after(DOWN_S):
-        while True:
-            found = await caller.ask(AskFleet(0, ended=False), FleetIs)
-            left = [row for row in found.blocks if row.pool in going]
-            if not left:
-                return OK
-            await anyio.sleep(LOOK_S)
+    until = time.monotonic() + DOWN_S
+    while time.monotonic() < until:
+        found = await caller.ask(AskFleet(0, ended=False), FleetIs)
+        left = [row for row in found.blocks if row.pool in going]
+        if not left:
+            return OK
+        await caller.pause(LOOK_S)
     for row in left:
         words = f"{row.label} ({row.native or 'no id yet'}) is {row.state}: {row.reason}"
         print(f"grainlike: {escaped(words)}", file=sys.stderr)  # noqa: T201 - a command line speaks
     return FAILED
 
 
-async def end_block(caller: HeadClient, label: str, *, now: bool) -> int:
+async def end_block(caller: BlockingClient, label: str, *, now: bool) -> int:
     """End a block."""
     await caller.ask(AskEndBlock(0, label, now), Done)
     return OK
@@ -272,7 +272,7 @@ async def end_block(caller: HeadClient, label: str, *, now: bool) -> int:
 # --- looking ---------------------------------------------------------------------------------------------------------
 
 
-async def list_pools(caller: HeadClient, *, as_json: bool, most: int | None = None) -> int:
+async def list_pools(caller: Asker, *, as_json: bool, most: int | None = None) -> int:
     """Print the pools; with `most`, so many of them at most to people."""
     found = await caller.ask(AskFleet(0, ended=False), FleetIs)
     if as_json:
@@ -305,7 +305,7 @@ def _pool_cells(row: PoolRow, note: str) -> tuple[str, ...]:
     return (row.pool, row.kind, amounts(row.offer) or "whole nodes", *counts, note or "-")
 
 
-async def list_blocks(caller: HeadClient, *, ended: bool, as_json: bool, most: int | None = None) -> int:
+async def list_blocks(caller: Asker, *, ended: bool, as_json: bool, most: int | None = None) -> int:
     """Print the blocks; with `most`, so many of them at most to people."""
     found = await caller.ask(AskFleet(0, ended=ended), FleetIs)
     if as_json:
@@ -325,7 +325,7 @@ def _block_cells(row: BlockRow) -> tuple[str, ...]:
     return (*facts, str(row.workers), seconds(row.submitted_s), left)
 
 
-async def _block(caller: HeadClient, label: str) -> BlockRow:
+async def _block(caller: BlockingClient, label: str) -> BlockRow:
     found = await caller.ask(AskFleet(0, ended=True), FleetIs)
     row = next((row for row in found.blocks if row.label == label), None)
     if row is None:
@@ -333,26 +333,26 @@ async def _block(caller: HeadClient, label: str) -> BlockRow:
     return row
 
 
-async def print_script(caller: HeadClient, label: str) -> int:
+async def print_script(caller: BlockingClient, label: str) -> int:
     """Print the script of a block, as it was submitted."""
     row = await _block(caller, label)
     await _print_file(caller, row, 0, script=True)
     return OK
 
 
-async def follow_log(caller: HeadClient, label: str, *, follow: bool) -> int:
+async def follow_log(caller: BlockingClient, label: str, *, follow: bool) -> int:
     """Print the log of a block, and with `follow` what is written to it until it has ended."""
     row = await _block(caller, label)
     at = await _print_file(caller, row, 0, missing_is_fine=follow)
     while follow and row.state != "ended":
-        await anyio.sleep(LOOK_S)
+        await caller.pause(LOOK_S)
         row = await _block(caller, label)
         at = await _print_file(caller, row, at, missing_is_fine=True)
     return OK
 
 
 async def _print_file(
-    caller: HeadClient, row: BlockRow, at: int, *, script: bool = False, missing_is_fine: bool = False
+    caller: BlockingClient, row: BlockRow, at: int, *, script: bool = False, missing_is_fine: bool = False
 ) -> int:
     """Print a file of a block from a place on; return where it ended. What this machine does not have the head gets
     from where it is.

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from enum import StrEnum
+from importlib import import_module
 from typing import Annotated, NoReturn
 
 import typer
@@ -14,6 +15,7 @@ from grainlike import __version__
 from grainlike.cli._exits import FAILED, INTERRUPTED, UNREAD
 
 __all__ = [
+    "MODULES",
     "Head",
     "Insecure",
     "JobNumber",
@@ -31,8 +33,22 @@ __all__ = [
     "journal_app",
     "pools_app",
     "sessions_app",
+    "whole_app",
     "worker_app",
 ]
+
+MODULES = {
+    "_commands_cluster": ("access", "config", "doctor", "head", "submit"),
+    "_commands_learn": ("bench", "demo", "simulate"),
+    "_commands_look": (
+        *("cache", "cancel", "dashboard", "explain", "jobs", "journal", "logs", "ls", "report", "sessions", "top"),
+        "trace",
+    ),
+    "_commands_pools": ("blocks", "down", "pools", "scale", "up"),
+    "_commands_worker": ("worker",),
+    "completion._command": ("completion",),
+}
+"""Modules that add commands to the program when they are imported, and the first words of those commands."""
 
 _EXAMPLES = """[bold]Examples[/bold]
 
@@ -78,6 +94,13 @@ pools_app = typer.Typer(invoke_without_command=True, context_settings=_SETTINGS)
 app.add_typer(pools_app, name="pools", rich_help_panel="Get workers")
 blocks_app = typer.Typer(invoke_without_command=True, context_settings=_SETTINGS)
 app.add_typer(blocks_app, name="blocks", rich_help_panel="Get workers")
+
+
+def whole_app() -> typer.Typer:
+    """Return the program with all its commands."""
+    for module in MODULES:
+        import_module(f"grainlike.cli.{module}")
+    return app
 
 
 def _checked_pause(value: float | None) -> float | None:

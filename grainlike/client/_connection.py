@@ -6,9 +6,6 @@ The connection to a head that may not be there yet.
 from __future__ import annotations
 
 import logging
-import os
-import secrets
-import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,28 +16,30 @@ from zlib import crc32
 import anyio
 from msgspec.structs import replace
 
+from grainlike.client._introduction import (
+    A,
+    RefusedQueryError,
+    checked_answer,
+    find_client_access,
+    hello_of_client,
+    lines_of_job,
+    telling_of_death,
+)
 from grainlike.client._queries import LiveSubscription, LogSubscription, OutcomeFetch, PendingQuery
-from grainlike.errors import AuthenticationError, GrainlikeError, HeadLostError, LaunchError, ProtocolError
+from grainlike.errors import GrainlikeError, HeadLostError
 from grainlike.eventloop import stays
 from grainlike.jobs import LogLine
 from grainlike.net import (
-    Access,
     ByteLink,
     HeadLocator,
     Link,
     ReconnectingLink,
     dial,
-    find_access,
-    process_id,
-    software,
     waits,
 )
-from grainlike.payload import memory_id
-from grainlike.settings import read_settings
 from grainlike.wire import (
     HEARTBEAT_S,
     LOST_S,
-    PROTOCOL,
     TRUSTED,
     Answer,
     AskLive,
@@ -53,21 +52,17 @@ from grainlike.wire import (
     Frame,
     FrameDecoder,
     Goodbye,
-    Hello,
-    LaunchRefused,
     LiveIs,
     LogsAre,
     OutcomeIs,
     Question,
     TraceIs,
-    Unable,
     Welcome,
 )
 
-__all__ = ["LOOK_S", "HeadClient", "RefusedQueryError", "call", "find_client_access", "first_link"]
+__all__ = ["LOOK_S", "HeadClient", "call", "first_link"]
 
 
-A = TypeVar("A", bound=Answer)
 Q = TypeVar("Q", bound=PendingQuery)
 
 logger = logging.getLogger("grainlike")
@@ -79,24 +74,6 @@ LEAVE_S = 5.0
 """Seconds for which a client that leaves waits for the head's acknowledgement."""
 
 _GOODBYE = Goodbye("it has left")
-
-
-class RefusedQueryError(GrainlikeError):
-    """Raised when the head cannot do what it was asked for; the text is its reason."""
-
-
-def find_client_access(head: str | Path | None) -> Access:
-    """The access of a client to the head that `head` means: an address, a `client.json`, or (None) that of the
-    settings, else the current head.
-
-    Raises as `find_access` does; `AuthenticationError` for the file of another role; `SettingsError`.
-    """
-    if head is None:
-        head = read_settings().get("client", "head")
-    access = find_access(head, "client")
-    if access.role != "client":
-        raise AuthenticationError(f"this access file is for a {access.role}; to ask takes the client.json beside it")
-    return access
 
 
 class HeadClient:
@@ -112,7 +89,7 @@ class HeadClient:
         self._link = link
         self._others = others
         self._handshake = ConnectingHandshake(
-            _hello(lasting=isinstance(link, ReconnectingLink), session=session, name=name)
+            hello_of_client(lasting=isinstance(link, ReconnectingLink), session=session, name=name)
         )
         self._heard = time.monotonic()
         self._last_ask = 0
@@ -220,8 +197,8 @@ class HeadClient:
         try:
             while True:
                 told = self._checked(await asked.next(), LogsAre)
-                for line, attempt, stream in zip(told.lines, told.attempts, told.streams, strict=True):
-                    yield LogLine(line, attempt, stream)
+                for line in lines_of_job(told):
+                    yield line
                 if told.end:
                     return
         finally:
@@ -302,15 +279,9 @@ class HeadClient:
             self._link.post(_GOODBYE)
 
     def _checked(self, told: Answer | None, answer: type[A]) -> A:
-        if isinstance(told, Unable):
-            raise RefusedQueryError(told.why)
-        if isinstance(told, LaunchRefused):
-            raise LaunchError(told.words, told.command, told.script)
-        if isinstance(told, answer):
-            return told
         if told is None and self._failure is not None:
             raise self._failure
-        raise ProtocolError(f"the head answered with {type(told).__name__}, and {answer.__name__} was asked for")
+        return checked_answer(told, answer)
 
     def _hear(self, frames: list[Frame]) -> None:
         self._heard = time.monotonic()
@@ -366,7 +337,10 @@ async def call(head: str | Path | None = None, *, insecure: bool = False) -> Asy
         async with call() as caller:
             print(await caller.ask(AskHead(0), HeadIs))
     """
-    caller = HeadClient(await _dialled(find_client_access(head), insecure=insecure))
+    access = find_client_access(head)
+    with telling_of_death():
+        link = await dial(access, insecure=insecure)
+    caller = HeadClient(link)
     failure: BaseException | None = None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(caller.run)
@@ -378,36 +352,6 @@ async def call(head: str | Path | None = None, *, insecure: bool = False) -> Asy
         tasks.cancel_scope.cancel()
     if failure is not None:
         raise failure
-
-
-async def _dialled(access: Access, *, insecure: bool) -> Link:
-    try:
-        return await dial(access, insecure=insecure)
-    except HeadLostError as error:
-        if not isinstance(error.__cause__, ConnectionRefusedError | FileNotFoundError):
-            raise
-        words = "the head of this access file seems to have died; `grainlike head start` starts another"
-        raise HeadLostError(f"{error}: {words}") from error
-
-
-def _hello(*, lasting: bool = False, session: str = "", name: str = "") -> Hello:
-    own = software()
-    return Hello(
-        "client",
-        PROTOCOL,
-        PROTOCOL,
-        own.python,
-        own.serializers,
-        name or f"{socket.gethostname()}:{os.getpid()}",
-        secrets.token_hex(8),
-        os.getpid(),
-        "",
-        [],
-        memory=memory_id(),
-        process=process_id(),
-        received=0 if lasting else -1,
-        session=session,
-    )
 
 
 LOOK_S = 2.0

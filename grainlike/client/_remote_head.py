@@ -16,8 +16,9 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec.structs import replace as replaced
 
-from grainlike.client._connection import LOOK_S, HeadClient, RefusedQueryError, find_client_access, first_link
+from grainlike.client._connection import LOOK_S, HeadClient, first_link
 from grainlike.client._events import RemoteFeed, RemoteLeases
+from grainlike.client._introduction import RefusedQueryError, find_client_access
 from grainlike.client._remote_fleet import RemoteFleet
 from grainlike.client._remote_jobs import RemoteJobs
 from grainlike.client._remote_values import RemoteValues

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         accesses_for,
         current_folder,
         find_access,
+        hold_lock,
+        is_left_behind,
         left_behind,
         move_access,
         publish_access,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
         write_access,
     )
     from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_address
+    from grainlike.net._blocking import BlockingConnection, dial_blocking
     from grainlike.net._byte_link import ByteLink, ClosedLink
     from grainlike.net._certificates import (
         ROLES,
@@ -43,9 +46,8 @@ if TYPE_CHECKING:
         make_credentials,
         name_of,
     )
-    from grainlike.net._dial import adopt, connect
+    from grainlike.net._dial import adopt, connect, shake_hands
     from grainlike.net._guard import keep_watch, make_private_directory
-    from grainlike.net._head_lock import hold_lock, is_left_behind
     from grainlike.net._link import Link, OnFrames
     from grainlike.net._listener import Handler, Listener, RateLimitedLog, listen, listen_tcp
     from grainlike.net._locator import HeadLocator
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
     from grainlike.net._reconnecting import RETURN_S, ReconnectingLink, Redial, waits
     from grainlike.net._resumable_session import ResumableSession
     from grainlike.net._stream import StreamLink
-    from grainlike.net._tls import Tls, TlsSession, client_tls, role_of, server_tls, shake_hands, tls_context
+    from grainlike.net._tls import Tls, TlsSession, client_tls, role_of, server_tls, tls_context
     from grainlike.net._uplink import NestedSubmitter, Uplink
 
 __all__ = [
@@ -66,6 +68,7 @@ __all__ = [
     "AcceptErrors",
     "Access",
     "Address",
+    "BlockingConnection",
     "ByteLink",
     "ClosedLink",
     "Credentials",
@@ -95,6 +98,7 @@ __all__ = [
     "connect",
     "current_folder",
     "dial",
+    "dial_blocking",
     "find_access",
     "hold_lock",
     "holds_from_to",
@@ -133,6 +137,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "AcceptErrors": "_accept_errors",
             "Access": "_access",
             "Address": "_address",
+            "BlockingConnection": "_blocking",
             "ByteLink": "_byte_link",
             "Credentials": "_certificates",
             "Handler": "_listener",
@@ -165,11 +170,12 @@ if not TYPE_CHECKING:  # else any name would be there
             "connect": "_dial",
             "current_folder": "_access",
             "dial": "_reach",
+            "dial_blocking": "_blocking",
             "find_access": "_access",
-            "hold_lock": "_head_lock",
+            "hold_lock": "_access",
             "holds_from_to": "_certificates",
             "is_gone": "_process",
-            "is_left_behind": "_head_lock",
+            "is_left_behind": "_access",
             "left_behind": "_access",
             "keep_watch": "_guard",
             "name_of": "_certificates",
@@ -188,7 +194,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "read_access": "_access",
             "remove_left_behind": "_access",
             "server_tls": "_tls",
-            "shake_hands": "_tls",
+            "shake_hands": "_dial",
             "state_directory": "_access",
             "waits": "_reconnecting",
             "withdraw_access": "_access",

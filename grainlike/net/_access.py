@@ -1,19 +1,22 @@
 """Access files: how the processes of a cluster learn where the head is, and prove that they belong to it.
 
 `STATE/CLUSTER/ROLE.json`, readable by its owner alone, with `STATE/current` a symlink to the newest cluster's folder.
-Beside them a head holds a lock, so that the next one sees which files are those of a head that was killed.
+Beside them a head holds a lock, so that the next one sees which files are those of a head that was killed. The kernel
+frees it with its holder's last descriptor, however that ended. It is not visible to other machines (not every network
+file system carries it), so the file names the one where it is meaningful.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import pwd
 import re
-import secrets
+import socket
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,13 +25,14 @@ from grainlike.errors import AuthenticationError, HeadLostError
 from grainlike.net._address import Address, parse_address
 from grainlike.net._certificates import ROLES, Credentials, Role
 from grainlike.net._guard import make_private_directory
-from grainlike.net._head_lock import LOCK, is_left_behind
 
 __all__ = [
     "Access",
     "accesses_for",
     "current_folder",
     "find_access",
+    "hold_lock",
+    "is_left_behind",
     "left_behind",
     "move_access",
     "publish_access",
@@ -42,6 +46,8 @@ __all__ = [
 _VERSION = 1
 _SIZE_LIMIT = 64 * 1024
 _CURRENT = "current"
+_LOCK = "head.lock"
+"""Name of the lock's file, in the folder of a cluster whose files are the head's own."""
 _CLUSTER = re.compile(r"(?!current$)[A-Za-z0-9]([A-Za-z0-9-]{0,38}[A-Za-z0-9])?")
 
 
@@ -103,7 +109,7 @@ def publish_access(accesses: list[Access], *, beside: bool = False) -> Path:
 
 def _make_current(state: Path, cluster: str) -> None:
     # A symlink cannot be replaced in place; a new one renamed over it can.
-    fresh = state / f".{_CURRENT}.{secrets.token_hex(8)}"
+    fresh = state / f".{_CURRENT}.{os.urandom(8).hex()}"
     fresh.symlink_to(cluster)
     fresh.replace(state / _CURRENT)
 
@@ -125,7 +131,7 @@ def withdraw_access(cluster: str) -> None:
         was_current = (state / _CURRENT).readlink() == Path(cluster)
         if was_current:
             (state / _CURRENT).unlink()
-    for name in (*(f"{role}.json" for role in ROLES), LOCK):
+    for name in (*(f"{role}.json" for role in ROLES), _LOCK):
         (folder / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         folder.rmdir()
@@ -144,7 +150,7 @@ def remove_left_behind() -> list[str]:
 
 def left_behind() -> list[Path]:
     """The folders of heads of this machine that died without removing them."""
-    folders = sorted(path.parent for path in state_directory().glob(f"*/{LOCK}"))
+    folders = sorted(path.parent for path in state_directory().glob(f"*/{_LOCK}"))
     return [folder for folder in folders if not folder.is_symlink() and is_left_behind(folder)]
 
 
@@ -169,7 +175,7 @@ def write_access(access: Access, path: Path) -> None:
         make_private_directory(state)
     make_private_directory(path.parent)
     text = json.dumps(_content(access), indent=1)
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    fresh = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     try:
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -303,3 +309,40 @@ def _check_private(path: Path, status: os.stat_result) -> None:
         )
     if stat.S_IMODE(status.st_mode) & 0o077:
         raise AuthenticationError(f"{path} is open to other users; close it with: chmod 600 {path}")
+
+
+@contextlib.contextmanager
+def hold_lock(folder: Path) -> Iterator[None]:
+    """Hold the lock that shows that the head whose files are in `folder` lives. The file is removed at the end.
+
+    Where the file system has no locks there is none, and the head is never taken for dead.
+    """
+    fresh, path = folder / f".{_LOCK}.{os.urandom(8).hex()}", folder / _LOCK
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            os.write(handle, socket.gethostname().encode())
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fresh.replace(path)  # locked before anybody sees it
+        except OSError:
+            fresh.unlink(missing_ok=True)
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def is_left_behind(folder: Path) -> bool:
+    """Return True if the head whose files are in `folder` died without removing them; False where that cannot be
+    seen.
+    """
+    with contextlib.suppress(OSError):
+        handle = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if os.fstat(handle).st_uid != os.geteuid() or os.read(handle, 300).decode() != socket.gethostname():
+                return False
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        finally:
+            os.close(handle)
+        return True
+    return False

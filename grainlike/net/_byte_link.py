@@ -5,19 +5,31 @@ A link that is no more, for a conversation that waits for the next one.
 
 from __future__ import annotations
 
+import threading
 from abc import abstractmethod
 from collections.abc import Sequence
 
 from grainlike.errors import AuthenticationError, ProtocolError
 from grainlike.net._certificates import Role
 from grainlike.net._link import Link, OnFrames
-from grainlike.net._read_buffer import ReadBuffer
 from grainlike.net._tls import TlsSession
 from grainlike.net._writes import Outbox
 from grainlike.payload import stand_in
 from grainlike.wire import TRUSTED, Buffer, Frame, FrameDecoder, FrameLimits, Message, encode_frame
 
-__all__ = ["ByteLink", "ClosedLink"]
+__all__ = ["READ_SIZE", "ByteLink", "ClosedLink", "ReadBuffer"]
+
+READ_SIZE = 256 * 1024
+"""The most bytes in one read."""
+
+
+class ReadBuffer(threading.local):
+    """Read buffer of a thread, one for all its links: a thousand workers shall not cost a thousand of them. `buffer`
+    holds the last read until it is decoded, which is done before this thread reads again.
+    """
+
+    def __init__(self) -> None:
+        self.buffer = memoryview(bytearray(READ_SIZE))
 
 
 _plain = ReadBuffer()

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
 import socket
+import time
+from typing import Any, TypeVar, cast
 
 import anyio
 from anyio.abc import SocketStream, UNIXSocketStream
 
-from grainlike.errors import AuthenticationError, GrainlikeError, HeadLostError
-from grainlike.eventloop import on_asyncio
-from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_address
-from grainlike.net._guard import check_loopback, check_same_user, keep_watch, name_peer
+from grainlike.errors import GrainlikeError, HeadLostError
+from grainlike.eventloop import on_asyncio, yield_turn
+from grainlike.net._address import Address, parse_address
+from grainlike.net._guard import name_peer
 from grainlike.net._link import Link
 from grainlike.net._protocol import ProtocolLink
+from grainlike.net._steps import (
+    Elapsed,
+    HostLookup,
+    Readable,
+    Step,
+    Steps,
+    TurnTaken,
+    Writable,
+    connecting,
+    naming,
+    shaking,
+)
 from grainlike.net._stream import StreamLink
-from grainlike.net._tls import Tls, TlsSession, shake_hands
+from grainlike.net._tls import Tls, TlsSession
 
-__all__ = ["adopt", "connect"]
+__all__ = ["adopt", "connect", "shake_hands"]
 
-_BACKLOG_FULL_WAIT_S = 0.01
+T = TypeVar("T")
 
 
 async def adopt(sock: socket.socket, peer: str | None = None, tls: TlsSession | None = None) -> Link:
@@ -66,36 +78,18 @@ async def connect(address: Address | str, timeout: float = 10.0, *, tls: Tls | N
         link = await connect("tcp://node17:7777", tls=client_tls(access.cluster, credentials))
     """
     address = parse_address(address) if isinstance(address, str) else address
-    if tls is None and isinstance(address, TcpAddress):
-        check_loopback(address)
-    try:
+    with naming(address, timeout):
         with anyio.fail_after(timeout):
-            return await _connect(address, tls)
-    except AuthenticationError as error:
-        raise AuthenticationError(f"{address}: {error}") from None
-    except TimeoutError:
-        raise HeadLostError(f"no answer from {address} within {timeout:g} s") from None
+            sock, session = await _follow(connecting(address, tls))
+            return await _adopt(sock, address, session)
 
 
-async def _connect(address: Address, tls: Tls | None) -> Link:
-    family, target = await _target(address)
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setblocking(False)
-        try:
-            await _dial(sock, target)
-        except OSError as error:
-            raise HeadLostError(f"nobody listens at {address}: {error.strerror}") from error
-        if family == socket.AF_UNIX:
-            check_same_user(sock)
-        keep_watch(sock)
-        session = None
-        if tls is not None:
-            session = await _shake(sock, address, tls)
-        return await _adopt(sock, address, session)
-    except BaseException:
-        sock.close()
-        raise
+async def shake_hands(sock: socket.socket, tls: Tls) -> TlsSession:
+    """Do the handshake on a connected socket; the caller bounds the time, and owns the socket.
+
+    Raises `AuthenticationError` when the peer is not who it must be, `ConnectionError` when it hangs up.
+    """
+    return await _follow(shaking(sock, tls))
 
 
 async def _adopt(sock: socket.socket, address: Address, session: TlsSession | None) -> Link:
@@ -107,40 +101,36 @@ async def _adopt(sock: socket.socket, address: Address, session: TlsSession | No
         raise HeadLostError(f"{address} hung up as soon as it was reached: {error.strerror}") from error
 
 
-async def _shake(sock: socket.socket, address: Address, tls: Tls) -> TlsSession:
+async def _follow(steps: Steps[T]) -> T:
+    """Follow the steps in the event loop."""
     try:
-        return await shake_hands(sock, tls)
-    except ConnectionError as error:
-        raise HeadLostError(f"{address} hung up before it had said who it is: {error}") from None
+        step = next(steps)
+        while True:
+            try:
+                answer = await _done(step)
+            except OSError as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+    except StopIteration as end:
+        return cast("T", end.value)
+    finally:
+        steps.close()
 
 
-async def _target(address: Address) -> tuple[socket.AddressFamily, str | tuple[str, int]]:
-    if isinstance(address, UnixAddress):
-        return socket.AF_UNIX, str(address.path)
-    if not address.is_numeric:
-        return await _resolve(address)
-    family = socket.AF_INET6 if ":" in address.numeric else socket.AF_INET
-    return family, (address.numeric, address.port)
-
-
-async def _resolve(address: TcpAddress) -> tuple[socket.AddressFamily, tuple[str, int]]:
-    try:
-        found = await anyio.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise HeadLostError(f"there is no host {address.host!r} for {address}: {error.strerror}") from None
-    family, _, _, _, target = found[0]
-    return family, target[:2]
-
-
-async def _dial(sock: socket.socket, target: str | tuple[str, int]) -> None:
-    # A Unix listener whose queue is full says EAGAIN at once, and there is nothing to wait on.
-    while (code := sock.connect_ex(target)) == errno.EAGAIN:  # noqa: ASYNC110
-        await anyio.sleep(_BACKLOG_FULL_WAIT_S)
-    if code == errno.EINPROGRESS:
-        await anyio.wait_writable(sock)
-        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    # Dialling a free port of our own machine may get that very port for our end, and reach itself.
-    if code == 0 and sock.family != socket.AF_UNIX and sock.getsockname() == sock.getpeername():
-        code = errno.ECONNREFUSED
-    if code:
-        raise OSError(code, os.strerror(code))
+async def _done(step: Step) -> Any:
+    match step:
+        case Readable(sock, None):
+            await anyio.wait_readable(sock)
+        case Readable(sock, float(until)):
+            with anyio.move_on_after(until - time.monotonic()):
+                await anyio.wait_readable(sock)
+        case Writable(sock):
+            await anyio.wait_writable(sock)
+        case Elapsed(seconds):
+            await anyio.sleep(seconds)
+        case TurnTaken(seconds):
+            await yield_turn(seconds)
+        case HostLookup(host, port):
+            return await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return None

@@ -19,11 +19,11 @@ import anyio
 from grainlike.errors import GrainlikeError
 from grainlike.net._accept_errors import AcceptErrors
 from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_address
-from grainlike.net._dial import adopt
+from grainlike.net._dial import adopt, shake_hands
 from grainlike.net._guard import check_loopback, check_same_user, keep_watch, name_peer
 from grainlike.net._link import Link
 from grainlike.net._pending import PendingConnection, PendingConnections
-from grainlike.net._tls import Tls, TlsSession, shake_hands
+from grainlike.net._tls import Tls, TlsSession
 from grainlike.net._unix import UnixListener
 
 __all__ = ["Handler", "Listener", "RateLimitedLog", "listen", "listen_tcp"]

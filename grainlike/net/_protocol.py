@@ -9,9 +9,8 @@ from typing import cast
 import anyio
 
 from grainlike.eventloop import fairness_of
-from grainlike.net._byte_link import ByteLink
+from grainlike.net._byte_link import READ_SIZE, ByteLink, ReadBuffer
 from grainlike.net._link import OnFrames
-from grainlike.net._read_buffer import READ_SIZE, ReadBuffer
 from grainlike.net._tls import TlsSession
 from grainlike.wire import Buffer, Frame
 

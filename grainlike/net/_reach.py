@@ -8,12 +8,12 @@ import struct
 from collections.abc import Iterator
 from contextlib import suppress
 
-from grainlike.errors import AuthenticationError, HeadLostError
+from grainlike.errors import AuthenticationError
 from grainlike.net._access import Access
 from grainlike.net._address import Address, TcpAddress
 from grainlike.net._dial import connect
 from grainlike.net._link import Link
-from grainlike.net._tls import Tls, client_tls
+from grainlike.net._steps import one_of, ways
 
 __all__ = ["addresses_of", "dial"]
 
@@ -40,40 +40,16 @@ async def dial(access: Access, *, insecure: bool = False, timeout: float = 10.0)
         link = await dial(find_access())
         await link.run(print)
     """
-    if not access.addresses:
-        raise HeadLostError(
-            f"the head of cluster {access.cluster} has not listened yet: its access file has no address"
-        )
-    tls = None if access.credentials is None else client_tls(access.cluster, access.credentials)
     failures: list[OSError] = []
-    for address in access.addresses:
-        _check_sealed(address, tls, insecure)
+    for address, tls in ways(access, insecure=insecure):
         try:
-            link = await connect(address, timeout, tls=tls if isinstance(address, TcpAddress) else None)
+            link = await connect(address, timeout, tls=tls)
         except (AuthenticationError, ConnectionError) as error:
             failures.append(error)
         else:
             link.trust()
             return link
-    raise _one_of(failures)
-
-
-def _check_sealed(address: Address, tls: Tls | None, insecure: bool) -> None:
-    if isinstance(address, TcpAddress) and tls is None and not insecure:
-        raise AuthenticationError(
-            f"the head at {address} listens without TLS, so nobody can know who it is; if that is meant, say --insecure"
-        )
-
-
-def _one_of(failures: list[OSError]) -> OSError:
-    """Return one error for all addresses: a wrong head outweighs one that was not there. It says what each answered."""
-    worst = next((error for error in failures if isinstance(error, AuthenticationError)), failures[0])
-    if len(failures) == 1:
-        return worst
-    said = "; ".join(str(error) for error in (worst, *(error for error in failures if error is not worst)))
-    found = AuthenticationError(said) if isinstance(worst, AuthenticationError) else HeadLostError(said)
-    found.__cause__ = worst.__cause__
-    return found
+    raise one_of(failures)
 
 
 def addresses_of(address: Address) -> tuple[Address, ...]:

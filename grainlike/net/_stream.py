@@ -7,9 +7,8 @@ from typing import cast
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
-from grainlike.net._byte_link import ByteLink
+from grainlike.net._byte_link import READ_SIZE, ByteLink
 from grainlike.net._link import OnFrames
-from grainlike.net._read_buffer import READ_SIZE
 from grainlike.net._tls import TlsSession
 from grainlike.wire import Buffer
 

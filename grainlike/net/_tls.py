@@ -7,34 +7,20 @@ reaches a frame decoder. A session then turns what links write into records, and
 from __future__ import annotations
 
 import os
-import socket
 import ssl
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-import anyio
-
 from grainlike.errors import AuthenticationError, ProtocolError
-from grainlike.eventloop import yield_turn
 from grainlike.net._certificates import ROLES, Credentials, Role, name_of
 from grainlike.wire import Buffer
 
-__all__ = ["Tls", "TlsSession", "client_tls", "role_of", "server_tls", "shake_hands", "tls_context"]
+__all__ = ["Tls", "TlsSession", "client_tls", "role_of", "server_tls", "tls_context"]
 
 ALPN = "grainlike/1"
-
-_HANDSHAKE_READ = 16 * 1024
-"""Most bytes in one read of a handshake, whose messages are small."""
-
-_SHAKE_S = 0.001
-"""About the seconds of one step of a handshake: a signature made, and another one checked."""
-
-_GOODBYE_S = 0.5
-_GOODBYE_READS = 8
-"""Number of reads from a refused peer, within `_GOODBYE_S`, so that it receives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +98,7 @@ def _private_file(content: bytes) -> Iterator[str]:
 
 
 class TlsSession:
-    """TLS session of one connection, as bytes in and bytes out; `shake_hands` makes it ready."""
+    """TLS session of one connection, as bytes in and bytes out; `shaking` makes it ready."""
 
     def __init__(self, tls: Tls) -> None:
         self._tls = tls
@@ -191,55 +177,6 @@ def role_of(peer: ssl.SSLObject | ssl.SSLSocket, cluster: str) -> Role:
         if names == {name_of(role, cluster)}:
             return role
     raise AuthenticationError(f"the other end's certificate is none of cluster {cluster}")
-
-
-async def shake_hands(sock: socket.socket, tls: Tls) -> TlsSession:
-    """Do the handshake on a connected socket; the caller bounds the time, and owns the socket.
-
-    Raises `AuthenticationError` when the peer is not who it must be, `ConnectionError` when it hangs up.
-    """
-    session = tls.session()
-    data = b""
-    try:
-        while not session.shake(data):
-            await _send(sock, session.take_outgoing())
-            data = await _receive(sock)
-            await yield_turn(_SHAKE_S)
-    except AuthenticationError:
-        with suppress(OSError):
-            await _say_goodbye(sock, session.take_outgoing())
-        raise
-    await _send(sock, session.take_outgoing())
-    return session
-
-
-async def _say_goodbye(sock: socket.socket, alert: bytes) -> None:
-    """Send the alert to the peer. What it has sent meanwhile is read, for to close over it would drop the alert."""
-    sock.send(alert)
-    sock.shutdown(socket.SHUT_WR)
-    with anyio.move_on_after(_GOODBYE_S):
-        for _ in range(_GOODBYE_READS):
-            await _receive(sock)
-
-
-async def _send(sock: socket.socket, data: bytes) -> None:
-    while data:
-        try:
-            data = data[sock.send(data) :]
-        except BlockingIOError:
-            await anyio.wait_writable(sock)
-
-
-async def _receive(sock: socket.socket) -> bytes:
-    while True:
-        await anyio.wait_readable(sock)
-        try:
-            data = sock.recv(_HANDSHAKE_READ)
-        except BlockingIOError:
-            continue
-        if not data:
-            raise ConnectionAbortedError("the other end hung up in the TLS handshake")
-        return data
 
 
 def _refusal(error: ssl.SSLError) -> str:

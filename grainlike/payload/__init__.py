@@ -20,86 +20,92 @@ cloudpickle are imported when they are first needed, never before. The room impo
 from typing import TYPE_CHECKING
 
 from grainlike._later import later
-from grainlike.payload._chain import PREVIOUS, dump_arguments_before, load_arguments_after, name_function
-from grainlike.payload._errors import (
-    RemoteTraceback,
-    dump_error,
-    load_error,
-    message_of_error,
-    noted_error,
-    told_of_error,
-    traceback_of_error,
-)
-from grainlike.payload._functions import FunctionBlob, Serializer, dump_function, load_function
-from grainlike.payload._mapping import private_map
-from grainlike.payload._payload import Buffer, Payload
-from grainlike.payload._plain_reader import plain_arguments
-from grainlike.payload._references import (
-    Reference,
-    ReferencedValues,
-    applied,
-    buffer_reference,
-    collecting,
-    resolving,
-)
-from grainlike.payload._replicas import (
-    STAY_BYTES,
-    ArrivingReplica,
-    ReplicaBytes,
-    arriving_replica,
-    map_replica,
-    replica_file,
-    replica_name,
-    replica_parts,
-    replica_path,
-    replica_payload,
-    replica_size,
-    write_replica,
-)
-from grainlike.payload._scratch import (
-    ReplicaSource,
-    allocate_replica,
-    check_replica,
-    copy_replica,
-    crc_of_file,
-    hold_memory,
-    is_held,
-    is_on_disk,
-    open_replica,
-    open_room,
-    remove_replica,
-    replica_room,
-    seal_held,
-    seal_replica,
-)
-from grainlike.payload._shared import SHARED_LEAST, SharedBuffers, SharedCopies, have_same_bytes, place_of
-from grainlike.payload._shared_directory import (
-    SPARE_LEAST,
-    SharedDirectory,
-    SpareFiles,
-    is_memory_small,
-    is_shared_directory,
-    memory_id,
-)
-from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, stored_bytes
-from grainlike.payload._too_large import stand_in
-from grainlike.payload._values import (
-    dump_arguments,
-    dump_plain_arguments,
-    dump_plain_columns,
-    dump_plain_value,
-    dump_value,
-    load_arguments,
-    load_plain_values,
-    load_value,
-    load_values,
-)
-from grainlike.payload._versions import serializer_versions
-from grainlike.payload.ahead._arguments import AppliedStep, Awaited, StepResult, dump_arguments_ahead, fill_arguments
-from grainlike.payload.ahead._enclosed import enclose_values
 
 if TYPE_CHECKING:
+    from grainlike.payload._chain import PREVIOUS, dump_arguments_before, load_arguments_after, name_function
+    from grainlike.payload._errors import (
+        RemoteTraceback,
+        dump_error,
+        load_error,
+        message_of_error,
+        noted_error,
+        told_of_error,
+        traceback_of_error,
+    )
+    from grainlike.payload._functions import FunctionBlob, Serializer, dump_function, load_function
     from grainlike.payload._identity import identity_of
+    from grainlike.payload._mapping import private_map
+    from grainlike.payload._payload import Buffer, Payload
+    from grainlike.payload._plain_reader import plain_arguments
+    from grainlike.payload._references import (
+        Reference,
+        ReferencedValues,
+        applied,
+        buffer_reference,
+        collecting,
+        resolving,
+    )
+    from grainlike.payload._replicas import (
+        STAY_BYTES,
+        ArrivingReplica,
+        ReplicaBytes,
+        arriving_replica,
+        map_replica,
+        replica_file,
+        replica_name,
+        replica_parts,
+        replica_path,
+        replica_payload,
+        replica_size,
+        write_replica,
+    )
+    from grainlike.payload._scratch import (
+        ReplicaSource,
+        allocate_replica,
+        check_replica,
+        copy_replica,
+        crc_of_file,
+        hold_memory,
+        is_held,
+        is_on_disk,
+        open_replica,
+        open_room,
+        remove_replica,
+        replica_room,
+        seal_held,
+        seal_replica,
+    )
+    from grainlike.payload._shared import SHARED_LEAST, SharedBuffers, SharedCopies, have_same_bytes, place_of
+    from grainlike.payload._shared_directory import (
+        SPARE_LEAST,
+        SharedDirectory,
+        SpareFiles,
+        is_memory_small,
+        is_shared_directory,
+        memory_id,
+    )
+    from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, stored_bytes
+    from grainlike.payload._too_large import stand_in
+    from grainlike.payload._values import (
+        dump_arguments,
+        dump_plain_arguments,
+        dump_plain_columns,
+        dump_plain_value,
+        dump_value,
+        load_arguments,
+        load_plain_values,
+        load_value,
+        load_values,
+    )
+    from grainlike.payload._versions import serializer_versions
+    from grainlike.payload.ahead._arguments import (
+        AppliedStep,
+        Awaited,
+        StepResult,
+        dump_arguments_ahead,
+        fill_arguments,
+    )
+    from grainlike.payload.ahead._enclosed import enclose_values
 
 __all__ = [
     "MARK",
@@ -192,4 +198,96 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # else any name would be there
-    __getattr__ = later(__name__, {"identity_of": "_identity"})
+    # A command that asks a head needs two of these names, and pickle, ctypes and what looks into code for none of them.
+    __getattr__ = later(
+        __name__,
+        {
+            "AppliedStep": "ahead._arguments",
+            "ArrivingReplica": "_replicas",
+            "Awaited": "ahead._arguments",
+            "Buffer": "_payload",
+            "FunctionBlob": "_functions",
+            "MARK": "_store",
+            "PREVIOUS": "_chain",
+            "Payload": "_payload",
+            "Reference": "_references",
+            "ReferencedValues": "_references",
+            "RemoteTraceback": "_errors",
+            "ReplicaBytes": "_replicas",
+            "ReplicaSource": "_scratch",
+            "SHARED_LEAST": "_shared",
+            "SPARE_LEAST": "_shared_directory",
+            "STAY_BYTES": "_replicas",
+            "Serializer": "_functions",
+            "SharedBuffers": "_shared",
+            "SharedCopies": "_shared",
+            "SharedDirectory": "_shared_directory",
+            "SpareFiles": "_shared_directory",
+            "StepResult": "ahead._arguments",
+            "Store": "_store",
+            "allocate_replica": "_scratch",
+            "applied": "_references",
+            "arriving_replica": "_replicas",
+            "buffer_reference": "_references",
+            "check_replica": "_scratch",
+            "collecting": "_references",
+            "copy_replica": "_scratch",
+            "crc_of_file": "_scratch",
+            "drop": "_store",
+            "dump_arguments": "_values",
+            "dump_arguments_ahead": "ahead._arguments",
+            "dump_arguments_before": "_chain",
+            "dump_error": "_errors",
+            "dump_function": "_functions",
+            "dump_plain_arguments": "_values",
+            "dump_plain_columns": "_values",
+            "dump_plain_value": "_values",
+            "dump_value": "_values",
+            "enclose_values": "ahead._enclosed",
+            "fill_arguments": "ahead._arguments",
+            "have_same_bytes": "_shared",
+            "hold_memory": "_scratch",
+            "identity_of": "_identity",
+            "is_held": "_scratch",
+            "is_memory_small": "_shared_directory",
+            "is_on_disk": "_scratch",
+            "is_shared_directory": "_shared_directory",
+            "is_stored": "_store",
+            "know": "_store",
+            "load_arguments": "_values",
+            "load_arguments_after": "_chain",
+            "load_error": "_errors",
+            "load_function": "_functions",
+            "load_plain_values": "_values",
+            "load_value": "_values",
+            "load_values": "_values",
+            "map_replica": "_replicas",
+            "mapped": "_store",
+            "memory_id": "_shared_directory",
+            "message_of_error": "_errors",
+            "name_function": "_chain",
+            "noted_error": "_errors",
+            "open_replica": "_scratch",
+            "open_room": "_scratch",
+            "place_of": "_shared",
+            "plain_arguments": "_plain_reader",
+            "private_map": "_mapping",
+            "remove_replica": "_scratch",
+            "replica_file": "_replicas",
+            "replica_name": "_replicas",
+            "replica_parts": "_replicas",
+            "replica_path": "_replicas",
+            "replica_payload": "_replicas",
+            "replica_room": "_scratch",
+            "replica_size": "_replicas",
+            "resolving": "_references",
+            "seal_held": "_scratch",
+            "seal_replica": "_scratch",
+            "serializer_versions": "_versions",
+            "stand_in": "_too_large",
+            "stored_bytes": "_store",
+            "told_of_error": "_errors",
+            "traceback_of_error": "_errors",
+            "write_replica": "_replicas",
+        },
+    )

@@ -12,8 +12,10 @@ import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from grainlike.payload._payload import Buffer
+if TYPE_CHECKING:
+    from grainlike.payload._payload import Buffer
 
 __all__ = [
     "SPARE_LEAST",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
 from grainlike.errors import SerializationError
-from grainlike.payload._payload import Buffer
+
+if TYPE_CHECKING:
+    from grainlike.payload._payload import Buffer
 
 __all__ = ["refuse_stand_in", "stand_in"]
 

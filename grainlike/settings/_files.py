@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +15,9 @@ __all__ = ["read_files"]
 SITE = Path("/etc/grainlike/grainlike.toml")
 _MOST = 2**20
 """Bytes of the largest file that is read."""
+
+_OURS = b"grainlike"
+"""Word that a file of several programs has where it has settings of ours."""
 
 _SHARED = stat.S_IWGRP | stat.S_IWOTH
 
@@ -66,6 +68,10 @@ def _read(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
 def _table(path: Path, data: bytes, keys: tuple[str, ...]) -> dict[str, Any]:
     if len(data) > _MOST:
         raise SettingsError(f"{path}: it is larger than {_MOST >> 20} MiB")
+    if keys and _OURS not in data:
+        return {}
+    import tomllib  # most directories have no settings, and nothing to parse
+
     try:
         table: object = tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -184,6 +183,8 @@ def _sections() -> list[str]:
 
 def _nearest(word: str, known: Iterable[str]) -> str:
     names = list(known)
+    from difflib import get_close_matches  # for errors alone
+
     near = get_close_matches(word, names, 1)
     if near:
         return f"; did you mean {near[0]!r}?"

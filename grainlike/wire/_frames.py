@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import msgspec
 
@@ -59,7 +59,25 @@ def _as_plain(value: object) -> object:
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_as_plain)
-_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+
+_LONG_ARRAY, _WIDE_TAG = 0xDC, 0xCC
+"""Bytes of msgpack: the next two are the length of an array of 16 or more, the next one is a number of 128 or more."""
+
+
+class _DecodersByTag(dict[int, Callable[[bytes], Message]]):
+    """Decoders of the kinds of messages that have come to this process: to make those of all kinds takes 8 ms, which
+    every command, daemon and runner would pay at its start, and none hears a third of them.
+    """
+
+    def __missing__(self, tag: int) -> Callable[[bytes], Message]:
+        for kind in get_args(Message):
+            if kind.__struct_config__.tag == tag:
+                self[tag] = msgspec.msgpack.Decoder(kind).decode
+                return self[tag]
+        return msgspec.msgpack.Decoder(Message).decode  # says what is wrong with it
+
+
+_decoders = _DecodersByTag()
 
 
 class Frame(NamedTuple):
@@ -288,6 +306,7 @@ class FrameDecoder:
 
 def _decode(header: bytes) -> Message:
     try:
-        return _decoder.decode(header)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        at = 3 if header[0] == _LONG_ARRAY else 1
+        return _decoders[header[at + 1] if header[at] == _WIDE_TAG else header[at]](header)
+    except (msgspec.DecodeError, UnicodeDecodeError, IndexError) as error:
         raise ProtocolError(f"a header that is not a message: {error}") from None

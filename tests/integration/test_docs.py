@@ -149,10 +149,10 @@ def test_there_is_something_to_run() -> None:
 def test_the_page_of_commands_has_every_command_and_no_other() -> None:
     table = (ROOT / "docs" / "commands.md").read_text().partition("## All commands")[2]
     named = re.findall(r"`([a-z]+)[^`]*`", " ".join(row.split("|")[1] for row in table.splitlines() if "|" in row))
-    from grainlike.cli._app import app
+    from grainlike.cli._root import whole_app
 
     assert {name for name in named if name not in {"stop", "status", "wanted", "drain", "kill"}} == set(
-        typer.main.get_command(app).commands
+        typer.main.get_command(whole_app()).commands
     )
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from grainlike.cli._exits import epilog
-from grainlike.cli._root import app, exit_with
+from grainlike.cli._root import app, exit_with, whole_app
 
 __all__: list[str] = []
 
@@ -43,7 +43,7 @@ def _completion(shell: Annotated[Shell, typer.Argument(show_default=False, help=
     from grainlike.cli.completion import script
 
     def printed() -> int:
-        sys.stdout.write(script(shell.value, typer.main.get_command(app)))
+        sys.stdout.write(script(shell.value, typer.main.get_command(whole_app())))
         return 0
 
     exit_with(printed)

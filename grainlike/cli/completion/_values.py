@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from typing import Any
 
-import anyio
-
-from grainlike.client import HeadClient, call
+from grainlike.client import Asker, call_blocking, completed
 from grainlike.resources import KINDS, parse_allocation
 from grainlike.wire import (
     AskFleet,
@@ -55,8 +54,9 @@ def print_values(arguments: Sequence[str]) -> int:
     head = options[options.index("--head") + 1] if "--head" in options[:-1] else None
     found = dict(_known_here(kind))
     if kind in _QUESTIONS:
-        with suppress(Exception):  # no head, one that refuses, an old one: nothing to offer
-            found |= dict(anyio.run(_asked, _QUESTIONS[kind], head, "--insecure" in options))
+        # No head, one that refuses, an old one: nothing to offer.
+        with suppress(Exception), call_blocking(head, insecure="--insecure" in options, limit_s=LIMIT_S) as caller:
+            found |= dict(completed(_QUESTIONS[kind](caller)))
     with suppress(OSError):
         for value, about in found.items():
             if value.isprintable():
@@ -90,54 +90,48 @@ def _known_here(kind: str) -> Values:
             yield from ((str(path), "access file") for path in state_directory().glob("*/client.json"))
 
 
-async def _asked(question: Callable[[HeadClient], Awaitable[Values]], head: str | None, insecure: bool) -> Values:
-    with anyio.fail_after(LIMIT_S):
-        async with call(head, insecure=insecure) as caller:
-            return await question(caller)
-
-
-async def _jobs(caller: HeadClient) -> Values:
+async def _jobs(caller: Asker) -> Values:
     found = await caller.ask(AskJobs(0, _MOST), JobsAre)
     return [(str(job.job), f"{job.name}, {job.state}") for job in found.jobs]
 
 
-async def _ended_too(caller: HeadClient) -> Values:
+async def _ended_too(caller: Asker) -> Values:
     ended = await caller.ask(AskHistory(0, _MOST), HistoryIs)
     return [*await _jobs(caller), *((str(job.job), f"{job.name}, {job.outcome}") for job in ended.jobs)]
 
 
-async def _workers(caller: HeadClient) -> Values:
+async def _workers(caller: Asker) -> Values:
     found = await caller.ask(AskWorkers(0), WorkersAre)
     return [(worker.name, f"{worker.running} running") for worker in found.workers]
 
 
-async def _resources(caller: HeadClient) -> Values:
+async def _resources(caller: Asker) -> Values:
     found = await caller.ask(AskWorkers(0), WorkersAre)
     names = {name for worker in found.workers for name in parse_allocation(worker.resources).units}
     return [(f"{name}=", "offered by workers") for name in sorted(names - KINDS.keys())]
 
 
-async def _pools(caller: HeadClient) -> Values:
+async def _pools(caller: Asker) -> Values:
     found = await caller.ask(AskFleet(0, ended=False), FleetIs)
     return [(pool.pool, f"{pool.up} up") for pool in found.pools]
 
 
-async def _blocks(caller: HeadClient) -> Values:
+async def _blocks(caller: Asker) -> Values:
     found = await caller.ask(AskFleet(0, ended=True), FleetIs)
     return [(block.label, block.state) for block in found.blocks]
 
 
-async def _sessions(caller: HeadClient) -> Values:
+async def _sessions(caller: Asker) -> Values:
     found = await caller.ask(AskSessions(0), SessionsAre)
     return [(session.name, f"{session.jobs} jobs") for session in found.sessions]
 
 
-async def _journal(caller: HeadClient) -> Values:
+async def _journal(caller: Asker) -> Values:
     found = await caller.ask(AskHead(0), HeadIs)
     return [(found.journal, "of the head that runs")] if found.journal else []
 
 
-_QUESTIONS: dict[str, Callable[[HeadClient], Awaitable[Values]]] = {
+_QUESTIONS: dict[str, Callable[[Asker], Coroutine[Any, Any, Values]]] = {
     "job": _jobs,
     "any-job": _ended_too,
     "worker": _workers,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from itertools import accumulate
 
-from rich.cells import cell_len
-
 __all__ = ["breadth", "cell_lines", "least_breadth"]
 
 _ELLIPSIS = "…"
@@ -25,7 +23,11 @@ _NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)|\d+(?:[.:]\d+)*")
 
 def breadth(text: str) -> int:
     """Return how many places of a terminal `text` takes; of East Asian letters each takes two."""
-    return len(text) if text.isascii() else int(cell_len(text))
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # most listings have no such letters
+
+    return int(cell_len(text))
 
 
 def least_breadth(text: str) -> int:

@@ -11,14 +11,14 @@ from contextlib import aclosing
 from grainlike.cli._exits import OK
 from grainlike.cli._past import attempt_words
 from grainlike.cli._words import escaped, escaped_line
-from grainlike.client import HeadClient
+from grainlike.client import BlockingClient
 from grainlike.jobs import LogLine
 from grainlike.wire import AskHistory, HistoryIs
 
 __all__ = ["show_logs"]
 
 
-async def show_logs(caller: HeadClient, job: int, *, follow: bool, as_json: bool) -> int:
+async def show_logs(caller: BlockingClient, job: int, *, follow: bool, as_json: bool) -> int:
     """Print what a job has printed, each line where the job wrote it: to standard output, or to standard error, to
     which headings go, too.
     """

@@ -50,7 +50,7 @@ def show_top(head: str | None, insecure: bool, every_s: float) -> int:
             raise app.failure
         return OK
 
-    return with_reasons(main)
+    return with_reasons(lambda: anyio.run(main))
 
 
 async def _end_without_terminal(app: TopApp) -> None:

@@ -13,25 +13,29 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import aclosing, contextmanager, redirect_stdout, suppress
 from datetime import datetime
 from enum import Enum
 from textwrap import wrap
 from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from grainlike.cli._ask import asking, with_reasons
 from grainlike.cli._exits import OK
 from grainlike.cli._words import escaped
-from grainlike.client import HeadClient, view
+from grainlike.client import Asker
 from grainlike.errors import GrainlikeError
 from grainlike.wire import LiveIs
 
+if TYPE_CHECKING:
+    from grainlike.client import HeadClient
+
 __all__ = ["Listing", "RedrawOn", "list_or_watch"]
 
-Listing = Callable[[HeadClient, int | None], Awaitable[int]]
+Listing = Callable[[Asker, int | None], Coroutine[Any, Any, int]]
 """Asks a head, and prints what it tells: to people so many rows at most."""
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -61,10 +65,16 @@ def list_or_watch(
     """Make a listing once, or, with `every_s`, at most every so many seconds until Ctrl-C; return the exit code."""
     if every_s is None:
         return asking(head, insecure, lambda caller: listing(caller, None))
+    from grainlike.client import view  # loads an event loop, which a listing that is made once does without
+
     output = _Documents() if as_json else _Screen(every_s) if sys.stdout.isatty() else _Snapshots()
     watch = _Watch(listing, every_s, output, changes)
+
+    async def view_listing() -> int:
+        return await view(head, watch.follow, insecure=insecure, lost=output.lose)
+
     with _sigterm_as_ctrl_c() as signals, suppress(KeyboardInterrupt), output.open():
-        return with_reasons(lambda: view(head, watch.follow, insecure=insecure, lost=output.lose))
+        return with_reasons(lambda: anyio.run(view_listing))
     return 128 + signals[0] if signals else OK
 
 

@@ -30,8 +30,7 @@ from grainlike import (
     start,
 )
 from grainlike.cli import main
-from grainlike.client import _connection
-from grainlike.client._connection import RefusedQueryError, call
+from grainlike.client import RefusedQueryError, _connection, call
 from grainlike.head.server import _accept, _clients, _trace_rows
 from grainlike.net import dial, find_access
 from grainlike.scheduler import HeadScheduler

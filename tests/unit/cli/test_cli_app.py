@@ -12,9 +12,8 @@ import typer
 
 from grainlike import __version__
 from grainlike.cli import main
-from grainlike.cli._app import app
 from grainlike.cli._bench import load_benchmarks
-from grainlike.cli._root import KeepScratch, LogLevel
+from grainlike.cli._root import MODULES, KeepScratch, LogLevel, whole_app
 from grainlike.net import accesses_for, make_credentials, publish_access, read_access
 from grainlike_worker.__main__ import _parser
 
@@ -127,7 +126,7 @@ def test_the_worker_has_the_same_options_for_a_person_and_for_a_script(served: l
     parser = _parser()
     assert vars(parser.parse_args([])) == served[0]
     options = [option for action in parser._actions for option in action.option_strings if option != "-h"]
-    start = typer.main.get_command(app).commands["worker"].commands["start"]  # type: ignore[attr-defined]
+    start = typer.main.get_command(whole_app()).commands["worker"].commands["start"]  # type: ignore[attr-defined]
     assert set(options) == {"--help", *(option for parameter in start.params for option in parameter.opts)}
     allowed = {action.dest: list(action.choices) for action in parser._actions if action.choices}
     assert allowed == {"keep_scratch": [*map(str, KeepScratch)], "log_level": [*map(str, LogLevel)]}
@@ -376,3 +375,17 @@ def test_access_files_of_nonsense_are_not_made(
     assert main(["access", "generate", "--directory", str(tmp_path / "c"), *options]) == 2
     assert words in " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert not (tmp_path / "c").exists()
+
+
+def test_each_command_is_looked_for_in_the_module_that_adds_it() -> None:
+    added: dict[str, set[str]] = {}
+    program = whole_app()
+    for command in program.registered_commands:
+        assert command.callback is not None
+        added.setdefault(command.callback.__module__, set()).add(str(command.name))
+    for group in program.registered_groups:
+        assert group.typer_instance is not None
+        for command in group.typer_instance.registered_commands:
+            assert command.callback is not None
+            added.setdefault(command.callback.__module__, set()).add(str(group.name))
+    assert {f"grainlike.cli.{module}": set(words) for module, words in MODULES.items()} == added

@@ -4,12 +4,12 @@ import pytest
 import typer
 
 from grainlike.cli import main
-from grainlike.cli._app import app
+from grainlike.cli._root import whole_app
 from grainlike.cli.completion import SHELLS, script
 from grainlike.cli.completion._program import COMMAND, DIRECTORY, FILE, NOTHING, commands
 from grainlike.cli.completion._values import KINDS_OF_VALUES
 
-PROGRAM = typer.main.get_command(app)
+PROGRAM = typer.main.get_command(whole_app())
 KNOWN = {command.path: command for command in commands(PROGRAM)}
 
 

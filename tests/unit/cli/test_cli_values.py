@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import typer
 
-from grainlike.cli._app import app, read_value
+from grainlike.cli._app import read_value
+from grainlike.cli._root import whole_app
 
 TYPED = ["", "1", "-1", "0", "007", "+1", " 1", "1_0", "1.0", "1.5", "-0.1", "1e3", "nan", "9" * 18, "9" * 30, "\u0661"]
 TYPED += ["a", "true", "error", "ERROR", "failed", "always", ".", "/dev/null", "/nowhere/at/all", "-", "a b", "\udcff"]
@@ -22,7 +23,7 @@ def parameters() -> Iterator[tuple[str, Any]]:
             yield from of(below, f"{words} {name}")
 
     seen: set[object] = set()
-    for name, parameter in of(typer.main.get_command(app), ""):
+    for name, parameter in of(typer.main.get_command(whole_app()), ""):
         descriptor = parameter.type_descriptor
         info = descriptor.parameter_info
         kind = (str(descriptor.annotation), info.min, info.max, info.exists, info.dir_okay, info.file_okay)

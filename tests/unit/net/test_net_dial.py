@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from grainlike.errors import HeadLostError
-from grainlike.net import TcpAddress, _dial, connect
+from grainlike.net import TcpAddress, _steps, connect
 
 pytestmark = pytest.mark.anyio
 
@@ -20,6 +20,6 @@ async def test_a_listener_that_resets_as_soon_as_it_is_reached_is_a_lost_head(mo
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             accepted.close()
 
-        monkeypatch.setattr(_dial, "keep_watch", reset)
+        monkeypatch.setattr(_steps, "keep_watch", reset)
         with pytest.raises(HeadLostError, match=f"{address} hung up as soon as it was reached"):
             await connect(address)

@@ -27,9 +27,10 @@ from grainlike.net import (
     parse_address,
     server_tls,
 )
-from grainlike.net._dial import _dial
+from grainlike.net._dial import _follow
 from grainlike.net._guard import keep_watch
 from grainlike.net._listener import RateLimitedLog
+from grainlike.net._steps import _reach
 from grainlike.wire import Beat, Frame
 
 pytestmark = pytest.mark.anyio
@@ -182,7 +183,7 @@ async def test_a_connection_to_oneself_is_nobody_listening() -> None:
         sock.bind(("127.0.0.1", 0))
         sock.setblocking(False)
         with pytest.raises(ConnectionRefusedError):
-            await _dial(sock, sock.getsockname())
+            await _follow(_reach(sock, sock.getsockname()))
 
 
 @pytest.mark.parametrize(
@@ -458,7 +459,7 @@ async def test_the_kernel_keeps_watch_over_tcp_on_both_sides(monkeypatch: pytest
             assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
             assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) < 30
 
-    monkeypatch.setattr("grainlike.net._dial.keep_watch", watch)
+    monkeypatch.setattr("grainlike.net._steps.keep_watch", watch)
     monkeypatch.setattr("grainlike.net._listener.keep_watch", watch)
     async with anyio.create_task_group() as tasks:
         with listen("tcp://127.0.0.1:0") as listener:

@@ -8,7 +8,7 @@ import pytest
 from grainlike.eventloop import _fairness
 from grainlike.eventloop._fairness import TURN_S, FairScheduler, fairness_of
 from grainlike.net import ProtocolLink, _protocol
-from grainlike.net._read_buffer import READ_SIZE
+from grainlike.net._byte_link import READ_SIZE
 from grainlike.wire import Beat, Frame, encode_frame
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import grainlike
 from grainlike import SettingsError
 from grainlike.cache import results_directory
-from grainlike.client._connection import find_client_access
+from grainlike.client._introduction import find_client_access
 from grainlike.launch import Slurm, load
 from grainlike.settings import SECTIONS, _files, read_settings
 
