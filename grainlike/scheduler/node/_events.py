@@ -40,6 +40,7 @@ __all__ = [
     "RunnerRenewed",
     "RunnerRetired",
     "SpawnRunner",
+    "StartApart",
     "StartLease",
     "StopJobs",
     "TellCompleted",
@@ -185,6 +186,10 @@ class StartLease(msgspec.Struct, frozen=True, gc=False):
     limit: float | None
     memory: tuple[int, ...] = ()
     needs: list[list[Need]] = msgspec.field(default_factory=list)
+
+
+class StartApart(StartLease, frozen=True, gc=False):
+    """Give a runner a lease of several jobs, each of which finds the process as the first one does."""
 
 
 class StopJobs(msgspec.Struct, frozen=True, gc=False):
