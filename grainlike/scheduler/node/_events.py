@@ -128,9 +128,7 @@ class JobGoesOn(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeStopped(msgspec.Struct, frozen=True, gc=False):
-    """The node was asked to stop: nothing starts any more, and running jobs are ended, within `grace_s`, or killed.
-    They are told the reason.
-    """
+    """The node was asked to stop: running jobs are told the reason, and are ended, within `grace_s`, or killed."""
 
     grace_s: float | None = None
     reason: StopReason = StopReason.UNSAID

@@ -17,6 +17,7 @@ is taken back behind a barrier and stays on this node. The time limit of the run
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 
 from msgspec.structs import replace
 
@@ -302,10 +303,10 @@ class NodeScheduler:
         if times.awaits or not times.known or times.upper > TINY_S or first.alone:
             return run_list
         most = min(RUN_LIST_MOST, int(RUN_LIST_S / max(times.mean, APART_S if first.cls.isolate else 1e-6)))
-        queue = first.cls.ahead
+        queue, again = first.cls.ahead, 2 if first.cls.isolate else inf
         while queue and len(run_list) < most:
             job = queue[0]
-            if not job.gone and (job.fn is not first.fn or job.limit_s != first.limit_s or job.alone):
+            if not job.gone and (job.fn is not first.fn or job.limit_s != first.limit_s or job.attempt >= again):
                 break
             queue.popleft()
             if not job.gone:

@@ -96,10 +96,16 @@ def test_of_jobs_that_are_kept_apart_fewer_share_one(scheduler: NodeScheduler) -
     assert len(next_lease(scheduler, ISOLATED, FREE, 100).jobs) == int(RUN_LIST_S / APART_S)
 
 
-def test_one_that_was_tried_again_does_not_join_others(scheduler: NodeScheduler) -> None:
-    assert not assign(scheduler, ISOLATED, FREE, [900], attempt=2, ahead=True)
-    assert not assign(scheduler, ISOLATED, FREE, [901, 902], ahead=True)
-    assert next_lease(scheduler, ISOLATED, FREE, 1).jobs == [900]
+def test_an_isolated_one_that_is_tried_again_does_not_join_others(scheduler: NodeScheduler) -> None:
+    assert not assign(scheduler, ISOLATED, FREE, [900, 901], ahead=True)
+    assert not assign(scheduler, ISOLATED, FREE, [902], attempt=2, ahead=True)
+    assert next_lease(scheduler, ISOLATED, FREE, 1).jobs == [900, 901]
+
+
+def test_nor_do_those_that_may_run_for_another_time(scheduler: NodeScheduler) -> None:
+    for job, limit in ((900, 2.0), (901, 2.0), (902, 3.0)):
+        assert not scheduler.handle(Assign(SHARED, True, [job], [1], [FREE], [b""], [0], limit), 0.0)
+    assert next_lease(scheduler, SHARED, FREE, 1).jobs == [900, 901]
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
