@@ -113,6 +113,7 @@ if TYPE_CHECKING:
         RunnerRenewed,
         RunnerRetired,
         SpawnRunner,
+        StartApart,
         StartLease,
         StopJobs,
         TellCompleted,
@@ -202,6 +203,7 @@ __all__ = [
     "ShapesForgotten",
     "Shortage",
     "SpawnRunner",
+    "StartApart",
     "StartLease",
     "StartsPaused",
     "StopJobs",
@@ -261,7 +263,7 @@ _NAMES = {
     "node._events": """
         BarrierHeld CoresTaken JobAwaits JobGoesOn KillRunner NodeAction NodeEvent NodeStopped RaiseBarrier ResumeJob
         RunnerAnswered RunnerCompleted RunnerGone RunnerKind RunnerReady RunnerRenewed RunnerRetired SpawnRunner
-        StartLease StopJobs TellCompleted TellEnded TellHeld TellStarted TellWaits TerminateRunner
+        StartApart StartLease StopJobs TellCompleted TellEnded TellHeld TellStarted TellWaits TerminateRunner
     """,
     "node._runners": "GRACE_S",
     "node._scheduler": "NodeScheduler",

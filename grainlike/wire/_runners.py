@@ -43,8 +43,9 @@ class Setup(BaseMessage, frozen=True, tag=30):
 class Run(BaseMessage, frozen=True, tag=31):
     """A lease for a runner: run these jobs one after another on `allocation`.
 
-    `limit` is the number of seconds that its only job may run. The deadline counts from the grant; for a process that
-    could not begin the job at once, from `Ready`. `memory` and `needs` are as in `Assign`.
+    `limit` is the number of seconds that each job may run. The deadline of an only job counts from the grant; for a
+    process that could not begin it at once, from `Ready`; those of several from when they begin. `memory` and `needs`
+    are as in `Assign`. Where jobs are kept `apart`, each finds the process as the first one does.
     """
 
     lease: int
@@ -58,6 +59,7 @@ class Run(BaseMessage, frozen=True, tag=31):
     limit: float | None = None
     memory: tuple[int, ...] = ()
     needs: list[list[Need]] = msgspec.field(default_factory=list)
+    apart: bool = False
 
 
 class StopReason(IntEnum):

@@ -55,13 +55,19 @@ def a_machine_that_never_stops(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
-    ("function", "python", "c"),
+    ("function", "options", "python", "c"),
     # One of each: a placeholder that is let go of looks whether its call is known elsewhere, or was awaited, 50 ns.
-    [pytest.param(plain, 11.2, 30.5, id="plain"), pytest.param(coroutine, 18.2, 42.2, id="async")],
+    [
+        pytest.param(plain, {}, 11.2, 30.5, id="plain"),
+        pytest.param(coroutine, {}, 18.2, 42.2, id="async"),
+        # With a lease each, these cost 238 and 218.
+        pytest.param(plain, {"timeout": 3600.0}, 12.0, 33.0, id="timeout"),
+        pytest.param(plain, {"isolate": True}, 20.9, 41.3, id="isolated"),
+    ],
 )
-async def test_a_job_that_does_nothing_costs_the_caller_this_many_calls(function, python, c) -> None:
+async def test_a_job_that_does_nothing_costs_the_caller_this_many_calls(function, options, python, c) -> None:
     async with Executor(local=Cores(2)):
-        job = delayed(function) @ Cores(1)
+        job = delayed(function, **options) @ Cores(1)
         await gather([job(i) for i in range(300)])
         least_python = least_c = math.inf
         # The least of many: beside other programs there are more and smaller batches, each of which costs calls.

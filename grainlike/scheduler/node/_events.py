@@ -40,6 +40,7 @@ __all__ = [
     "RunnerRenewed",
     "RunnerRetired",
     "SpawnRunner",
+    "StartApart",
     "StartLease",
     "StopJobs",
     "TellCompleted",
@@ -127,9 +128,7 @@ class JobGoesOn(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeStopped(msgspec.Struct, frozen=True, gc=False):
-    """The node was asked to stop: nothing starts any more, and running jobs are ended, within `grace_s`, or killed.
-    They are told the reason.
-    """
+    """The node was asked to stop: running jobs are told the reason, and are ended, within `grace_s`, or killed."""
 
     grace_s: float | None = None
     reason: StopReason = StopReason.UNSAID
@@ -185,6 +184,10 @@ class StartLease(msgspec.Struct, frozen=True, gc=False):
     limit: float | None
     memory: tuple[int, ...] = ()
     needs: list[list[Need]] = msgspec.field(default_factory=list)
+
+
+class StartApart(StartLease, frozen=True, gc=False):
+    """Give a runner a lease of several jobs, each of which finds the process as the first one does."""
 
 
 class StopJobs(msgspec.Struct, frozen=True, gc=False):

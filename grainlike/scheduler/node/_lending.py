@@ -108,9 +108,7 @@ class Lending:
         out.append(TellWaits(LeaseWait(lease.id, job.id, job.attempt, waits, heard, lent, held)))
 
     def check(self) -> None:
-        """Raise `AssertionError` unless jobs that run have what they were granted, and those that want cores back lend
-        them.
-        """
+        """Raise `AssertionError` unless running jobs have what they were granted, and those that wait for it lend."""
         wanting = [lease for lease, _ in self.wanting]
         lent = [lease.grant.lent[_CORES].units[_CORES] for lease in self._leases.values() if lease.grant.lent]
         assert sum(lent) == self._lent, "what is lent does not add up"

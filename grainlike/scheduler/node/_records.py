@@ -16,6 +16,9 @@ from grainlike.scheduler._statistics import RunTimes
 from grainlike.scheduler.node._events import RunnerKind
 from grainlike.wire import Code, Wait
 
+LISTED_LIMIT_S = 1.0
+"""The least time limit of jobs that share leases: it is counted from a barrier, some 12 ms after a lease's start."""
+
 __all__ = ["NodeClass", "NodeFunction", "NodeJob", "NodeLease", "NodeRunner", "by_age", "front", "place"]
 
 
@@ -70,6 +73,15 @@ class NodeJob(msgspec.Struct, eq=False):
     stopped: Code | None = None
     """CANCELLED, TIMED_OUT or STOPPED, once it was asked to end."""
 
+    @property
+    def alone(self) -> bool:
+        """Return True if it never shares a lease. An isolated job that is tried again may be what ends processes."""
+        isolate, limit_s = self.cls.isolate, self.limit_s
+        if not isolate and limit_s is None:
+            return self.cls.alone
+        suspect, short = isolate and self.attempt > 1, limit_s is not None and limit_s < LISTED_LIMIT_S
+        return self.cls.alone or self.fn.is_async or suspect or short
+
 
 class NodeRunner:
     __slots__ = ("answers", "id", "kind", "leases", "ready", "retired", "terminating")
@@ -90,7 +102,7 @@ class NodeRunner:
 
 class NodeLease:
     __slots__ = (
-        "barred", "cls", "due", "fn", "grant", "heard", "id", "jobs", "keeps", "limit_s", "runner", "waits",
+        "barred", "cls", "due", "fn", "grant", "heard", "id", "jobs", "keeps", "limit_s", "runner", "timed", "waits",
     )  # fmt: skip
 
     def __init__(self, lease: int, cls: NodeClass, grant: Grant, runner: NodeRunner, jobs: list[NodeJob]) -> None:
@@ -100,9 +112,11 @@ class NodeLease:
         self.runner = runner
         self.fn = jobs[0].fn
         self.limit_s = jobs[0].limit_s
-        """Seconds that its job may run; a job with a limit is alone in its lease."""
+        """Seconds that each of its jobs may run."""
         self.due = 0.0
-        """Time at which it is ended for that. Later for a process that was not up yet."""
+        """Time at which the running one is ended for that. Later for a process that was not up yet."""
+        self.timed = len(jobs) == 1
+        """True once `due` is that of one job: the only one, or the one that ran when a barrier stood."""
         self.jobs = {job.id: job for job in jobs}
         """Jobs that have not ended yet, in the order of the run-list; all of one function."""
         self.barred = False

@@ -133,9 +133,7 @@ class Runners:
             self._timers.add(now + self._grace_s, lease.id, "kill")
 
     def retire(self, runner: NodeRunner, stalled: Iterable[NodeJob], out: list[NodeAction]) -> None:
-        """Give a shared runner no more jobs: the `stalled` ones continue although they were stopped, and keep their
-        slots.
-        """
+        """Give a shared runner no more jobs: the `stalled` ones continue, though stopped, and keep their slots."""
         runner.retired = True
         if runner is self._shared:
             self._shared = None

@@ -11,12 +11,13 @@ Invariants (checked by `NodeScheduler.check` in tests after every step):
 
 A lease is one allocation and a *run-list*: jobs of one function that a runner executes one after another without asking
 again. Only functions known to be tiny get more than one job (`_run_list`); when a running job turns out long, the rest
-is taken back behind a barrier and stays on this node.
+is taken back behind a barrier and stays on this node. The time limit of the running one is counted from there.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 
 from msgspec.structs import replace
 
@@ -38,6 +39,7 @@ from grainlike.scheduler.node._events import (
     RunnerGone,
     RunnerReady,
     RunnerRenewed,
+    StartApart,
     StartLease,
     TellCompleted,
     TellEnded,
@@ -66,6 +68,9 @@ RUN_LIST_S = 0.002
 """The most expected seconds of work in one run-list."""
 
 RUN_LIST_MOST = 256
+
+APART_S = 6e-5
+"""Seconds that a runner takes at the least for a job that is kept apart from others of its run-list."""
 
 LONG_S = 0.010
 """Seconds after which a run-list that has not ended gives up the jobs that it has not started."""
@@ -180,9 +185,7 @@ class NodeScheduler:
             self._classes[cls.cls] = NodeClass(cls.cls, request, isolate=cls.isolate, fits=fits)
 
     def _assigned(self, event: Assign, now: float, out: list[NodeAction]) -> None:
-        """Queue jobs. Those that this node could not even grant when idle are refused at once, as they must not block
-        others.
-        """
+        """Queue jobs. Those that this node could not grant when idle are refused: they must not block others."""
         cls = self._classes[event.cls]
         if event.needs:
             self._needs.update((job, needs) for job, needs in zip(event.jobs, event.needs, strict=True) if needs)
@@ -226,9 +229,7 @@ class NodeScheduler:
     # --- granting ----------------------------------------------------------------------------------------------------
 
     def _grant_all(self, now: float, out: list[NodeAction]) -> None:
-        """Let waiting jobs continue; start planned jobs in order; then those sent ahead, the class with the oldest job
-        first.
-        """
+        """Let waiting jobs continue; start planned jobs in order; then those sent ahead, the oldest first job first."""
         if self._lending.wanting:
             self._lending.resume(out)
         if self._holds.by_job and (self._lending.wanted or not self._holds.grant_all(now, out)):
@@ -287,7 +288,8 @@ class NodeScheduler:
         memory = tuple(job.memory for job in run_list) if lease.cls.varied else ()
         some = self._needs and not self._needs.keys().isdisjoint(jobs)
         needs = [self._needs.get(job, []) for job in jobs] if some else []
-        out.append(StartLease(runner.id, lease.id, allocation, jobs, attempts, fns, deadlines, limit, memory, needs))
+        start = StartApart if lease.cls.isolate and len(jobs) > 1 else StartLease
+        out.append(start(runner.id, lease.id, allocation, jobs, attempts, fns, deadlines, limit, memory, needs))
         out.append(TellStarted(LeaseStart(lease.id, lease.cls.id, allocation, jobs, attempts, now, memory)))
         if limit is not None:
             self._runners.limit(lease, now)
@@ -298,15 +300,13 @@ class NodeScheduler:
         """Return `first` and the jobs behind it that may share its lease."""
         run_list = [first]
         times = first.fn.times
-        if times.awaits or not times.known or times.upper > TINY_S:
+        if times.awaits or not times.known or times.upper > TINY_S or first.alone:
             return run_list
-        if first.limit_s is not None or first.cls.alone or first.cls.isolate:
-            return run_list
-        most = min(RUN_LIST_MOST, int(RUN_LIST_S / max(times.mean, 1e-6)))
-        queue = first.cls.ahead
+        most = min(RUN_LIST_MOST, int(RUN_LIST_S / max(times.mean, APART_S if first.cls.isolate else 1e-6)))
+        queue, again = first.cls.ahead, 2 if first.cls.isolate else inf
         while queue and len(run_list) < most:
             job = queue[0]
-            if job.fn is not first.fn and not job.gone:
+            if not job.gone and (job.fn is not first.fn or job.limit_s != first.limit_s or job.attempt >= again):
                 break
             queue.popleft()
             if not job.gone:
@@ -361,8 +361,7 @@ class NodeScheduler:
         self._maybe_end(lease, out)
 
     def _all_good(self, lease: NodeLease, completed: Completed) -> bool:
-        """Record a batch of jobs that all succeeded and are all current; return False for any other batch,
-        unrecorded.
+        """Record a batch of jobs that all succeeded and are all current; return False for any other, unrecorded.
 
         Fast path for most batches: the runner's message is passed on as it is, without lists of rows and codes.
         """
@@ -377,9 +376,7 @@ class NodeScheduler:
         return True
 
     def _settle_stopped(self, job: NodeJob, lease: NodeLease, now: float, out: list[NodeAction]) -> Code:
-        """Return how a job ended that was interrupted. If not by this node, its process is about to end, and is ended
-        here too.
-        """
+        """Return how a job ended that was interrupted. If not by this node, its process is ended here, too."""
         if job.stopped is None:  # not stopped by this node: the process was signalled from outside, and is about to end
             self._runners.terminate(lease, now, out)
             return Code.CRASHED
@@ -450,9 +447,7 @@ class NodeScheduler:
                 self._forget(job)
 
     def _barrier_held(self, event: BarrierHeld, now: float, out: list[NodeAction]) -> None:
-        """Queue the jobs behind the barrier for a later lease; report those that were to be stopped, or end their
-        process.
-        """
+        """Queue the jobs behind the barrier for a later lease; report those to be stopped, or end their process."""
         lease = self._leases.get(event.lease)
         if lease is None:
             return
@@ -463,6 +458,9 @@ class NodeScheduler:
         self._keep([job for job in later if job.stopped is None])
         if lease.jobs and all(job.stopped is not None for job in lease.jobs.values()):
             self._runners.terminate(lease, now, out)
+        elif lease.limit_s is not None:
+            self._runners.limit(lease, now)
+        lease.timed = True
         self._maybe_end(lease, out)
 
     def _keep(self, jobs: list[NodeJob]) -> None:
@@ -558,10 +556,15 @@ class NodeScheduler:
             self._retire(lease, now, out)
         elif action == "timeout" and now >= lease.due:
             overdue = [job for job in lease.jobs.values() if job.stopped is None]
-            for job in overdue:
-                job.stopped = Code.TIMED_OUT
-            if overdue:
-                self._stop(lease, overdue, now, out)
+            if not lease.timed:  # no barrier was held: which of its jobs runs, and since when, is not known
+                lease.timed = True
+                self._runners.limit(lease, now)
+            elif overdue:
+                overdue[0].stopped = Code.TIMED_OUT  # those behind it have not begun
+                if runner.kind == "own":
+                    self._runners.terminate(lease, now, out)
+                else:
+                    self._stop(lease, overdue, now, out)
 
     # --- invariants --------------------------------------------------------------------------------------------------
 

@@ -215,9 +215,7 @@ class DormantClasses:
         return [cls for value in values for cls in self._of_value.get(value, {}).values()]
 
     def over(self, now: float) -> list[RequestClass]:
-        """Return those that are due or out of patience by now, or whose function has become so slow, or known, that it
-        counts.
-        """
+        """Return those that are due or out of patience, or whose function is now so slow, or known, that it counts."""
         found: list[RequestClass] = []
         for heap in (self._dues, self._ends):
             found += self._taken(heap, now)

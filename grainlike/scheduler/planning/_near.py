@@ -70,9 +70,7 @@ class NearPlacing:
     # --- where a job starts ------------------------------------------------------------------------------------------
 
     def start_on(self, job: HeadJob, shape: Shape, now: float) -> WorkerState | None:
-        """Return a worker that has all inputs of a job, and room for it; of several the preferred one, else the
-        tightest fit.
-        """
+        """Return a worker with all inputs of a job, and room for it: the preferred one, else the tightest fit."""
         best: WorkerState | None = None
         least = 0
         whole = self.table.whole_at(job.inputs)

@@ -24,11 +24,7 @@ class InputsWait(NamedTuple):
 
 
 def inputs_wait(
-    job: HeadJob,
-    near: NearPlacing,
-    workers: Mapping[int, WorkerState],
-    now: float,
-    arrived: Callable[[int, int], int],
+    job: HeadJob, near: NearPlacing, workers: Mapping[int, WorkerState], now: float, arrived: Callable[[int, int], int]
 ) -> InputsWait | None:
     """Return why a job that needs values waits, if that is because of them.
 

@@ -55,11 +55,7 @@ class Planner:
     """Makes one pass after another over the head's state. `wake` is when a pass is due even if nothing happens."""
 
     def __init__(
-        self,
-        workers: dict[int, WorkerState],
-        classes: dict[int, RequestClass],
-        job_tree: JobTree,
-        transfers: Transfers,
+        self, workers: dict[int, WorkerState], classes: dict[int, RequestClass], job_tree: JobTree, transfers: Transfers
     ) -> None:
         self._job_tree = job_tree
         self._lend_to_all = False

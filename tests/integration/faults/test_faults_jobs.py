@@ -401,6 +401,29 @@ async def test_cancelling_a_member_of_a_run_list_leaves_the_others(gates):
         await slots_are_free(executor)
 
 
+@pytest.mark.parametrize("isolate", [False, True])
+async def test_a_member_of_a_run_list_that_runs_out_of_time_leaves_the_others(isolate):
+    """Tiny jobs with a limit ride together; one of them never ends."""
+
+    @delayed(timeout=1, isolate=isolate)
+    def tiny(number):
+        if number == 150:
+            time.sleep(1000)
+        return number
+
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2)) as executor:
+        await gather((tiny @ Cores(1))(number) for number in range(100))
+        before_, endless_, behind_ = (
+            start(gather((tiny @ Cores(1))(number) for number in numbers))
+            for numbers in (range(100, 150), [150], range(151, 300))
+        )
+        with pytest.raises(JobTimeoutError):
+            await endless_
+        assert await before_ == [*range(100, 150)]
+        assert await behind_ == [*range(151, 300)]
+        await slots_are_free(executor)
+
+
 @pytest.mark.parametrize("way", ["asyncio", "anyio", "task"])
 @pytest.mark.parametrize("kind", ["plain", "coroutine", "local"])
 async def test_an_awaiter_that_is_cancelled_takes_the_work_along(way, kind, gates, tmp_path):

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from inspect import iscoroutinefunction
@@ -110,12 +111,21 @@ class Runner:
         data = [dump_arguments((), {}, what="f").data]
         self.send(Run(1, "cores=[0]", [job], [1], [fn], [deadline], data, [], limit))
 
-    def run(self, jobs: dict[int, tuple[int, tuple[object, ...]]], allocation: str = "cores=[0]") -> None:
+    def run(
+        self,
+        jobs: dict[int, tuple[int, tuple[object, ...]]],
+        allocation: str = "cores=[0]",
+        *,
+        limit: float | None = None,
+        apart: bool = False,
+    ) -> None:
         """Send one run-list: job number -> (function number, arguments)."""
         count = len(jobs)
         data = [dump_arguments(args, {}, what="f").data for _, args in jobs.values()]
         fns = [fn for fn, _ in jobs.values()]
-        self.send(Run(1, allocation, list(jobs), [1] * count, fns, [None] * count, data, []))
+        deadline = None if limit is None else time.monotonic() + limit
+        columns = list(jobs), [1] * count, fns, [deadline] * count, data
+        self.send(Run(1, allocation, *columns, [], limit, apart=apart))
 
     def until(self, *jobs: int) -> None:
         while not set(jobs) <= set(self.codes):

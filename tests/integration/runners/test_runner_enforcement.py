@@ -146,8 +146,13 @@ def test_peak_memory_is_the_leases_own() -> None:
         large = runner.batches[-1].rss[0]
         runner.call(0, 1)
         small = runner.batches[-1].rss[0]
+        runner.run({1: (0, (120_000_000,)), 2: (0, (1,)), 3: (0, (1,))}, apart=True)
+        runner.until(1, 2, 3)
     assert 120_000_000 < large < 290_000_000
     assert small < 100_000_000
+    peaks = [rss for batch in runner.batches[2:] for rss in batch.rss]
+    assert peaks[0] > 120_000_000
+    assert max(peaks[1:]) < 100_000_000, "each job that is kept apart has a peak of its own"
     del ours
 
 

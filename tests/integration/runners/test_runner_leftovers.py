@@ -7,6 +7,8 @@ import threading
 import pytest
 from raw_runner import Runner, by_value, linux_only
 
+from grainlike.wire import Code
+
 
 def look() -> dict[str, object]:
     import faulthandler
@@ -47,6 +49,39 @@ def test_what_a_job_leaves_in_its_process_the_next_one_does_not_find() -> None:
         assert fresh["timers"] == [(0.0, 0.0)] * 3
         runner.call(1)
         assert runner.call(0) == fresh
+
+
+@linux_only
+def test_nor_does_the_next_one_of_a_lease_whose_jobs_are_kept_apart() -> None:
+    def leave_more() -> None:
+        leave_all_kinds()
+        os.chdir("/")
+        os.environ["LEFT"] = "behind"
+
+    def look_for_more() -> dict[str, object]:
+        return look() | {"directory": os.getcwd(), "left": os.environ.get("LEFT")}  # noqa: PTH109 - of a job's process
+
+    with Runner(by_value(look_for_more), by_value(leave_more)) as runner:
+        fresh = runner.call(0)
+        runner.run({1: (1, ()), 2: (0, ())})
+        runner.run({3: (1, ()), 4: (0, ()), 5: (1, ()), 6: (0, ())}, apart=True)
+        runner.until(*range(1, 7))
+        assert runner.values[2]["left"] == "behind", "jobs that may share a process see each other's traces"
+        assert runner.values[4] == runner.values[6] == fresh
+
+
+@linux_only
+def test_of_jobs_kept_apart_those_behind_one_that_has_spoiled_the_process_are_handed_back() -> None:
+    def leave_a_child() -> None:
+        import subprocess
+
+        subprocess.Popen(["sleep", "1000"])
+
+    with Runner(by_value(leave_a_child), os.getpid) as runner:
+        runner.run({1: (1, ()), 2: (0, ()), 3: (1, ()), 4: (1, ())}, apart=True)
+        assert runner.until_end() == 0
+        assert runner.renews
+        assert list(runner.codes.values()) == [Code.SUCCEEDED, Code.SUCCEEDED, Code.RETURNED, Code.RETURNED]
 
 
 @linux_only

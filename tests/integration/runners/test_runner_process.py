@@ -35,6 +35,26 @@ def test_a_fresh_process_says_once_that_it_is_ready_and_reckons_deadlines_from_t
         assert runner.readied == [0]
 
 
+def test_deadlines_in_a_run_list_are_reckoned_from_when_each_job_begins() -> None:
+    def begun_and_left() -> tuple[float, float]:
+        begun = time.monotonic()
+        assert GVAR.job is not None
+        assert GVAR.job.deadline is not None
+        while time.monotonic() == begun:
+            pass
+        return begun, GVAR.job.deadline - begun
+
+    with Runner(begun_and_left) as runner:
+        early = time.monotonic()
+        runner.run(dict.fromkeys(range(3), (0, ())), limit=100.0)
+        runner.until(0, 1, 2)
+    found = [runner.values[job] for job in range(3)]
+    deadlines = [begun + left for begun, left in found]
+    assert early + 100.0 < deadlines[0] < deadlines[1] < deadlines[2]
+    assert all(left <= 100.0 for _, left in found)
+    assert runner.readied == [0]
+
+
 def test_a_process_without_limits_says_nothing_more() -> None:
     with Runner(os.getpid) as runner:
         runner.call(0)
@@ -211,14 +231,14 @@ def counted() -> dict[str, int]:
     return told
 
 
-def count_calls(jobs_a_lease: int, leases: int) -> tuple[float, float]:
+def count_calls(jobs_a_lease: int, leases: int, *, apart: bool = False) -> tuple[float, float]:
     """Calls of Python's and of C's functions in the runner, for a job that does nothing."""
     with Runner(by_value(begin_to_count), by_value(counted), by_value(itself)) as runner:
         runner.run({1: (0, ())})
         runner.until(1)
         for lease in range(leases):
             jobs = range(100 + lease * jobs_a_lease, 100 + (lease + 1) * jobs_a_lease)
-            runner.run({job: (2, (job,)) for job in jobs})
+            runner.run({job: (2, (job,)) for job in jobs}, apart=apart)
             runner.until(*jobs)
         runner.run({2: (1, ())})
         runner.until(2)
@@ -236,3 +256,9 @@ def test_a_job_of_a_run_list_costs_the_runner_this_many_calls() -> None:
     python, c = count_calls(200, 5)
     assert python <= 26
     assert c <= 27
+
+
+def test_a_job_of_a_run_list_that_is_kept_apart_costs_the_runner_this_many_calls() -> None:
+    python, c = count_calls(32, 10, apart=True)
+    assert python <= 72
+    assert c <= 82

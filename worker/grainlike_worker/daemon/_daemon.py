@@ -46,6 +46,7 @@ from grainlike.scheduler import (
     RunnerRenewed,
     RunnerRetired,
     SpawnRunner,
+    StartApart,
     StartLease,
     StopJobs,
     TellCompleted,
@@ -304,9 +305,8 @@ class _Daemon:
         message, buffers = frame
         match message:
             case Define():
-                self._functions.update(
-                    (spec.fn, (spec, data)) for spec, data in zip(message.functions, buffers, strict=True)
-                )
+                shipments = zip(message.functions, buffers, strict=True)
+                self._functions.update((spec.fn, (spec, data)) for spec, data in shipments)
                 self._tell(message)
             case Undefine():
                 self._undefine(message)
@@ -476,8 +476,9 @@ class _Daemon:
             self._give_key(action.runner)
         runner.unbar()
         runner.works_on(action.jobs, action.attempts)
-        columns = action.jobs, action.attempts, action.fns, action.deadlines, data, counts
-        runner.post(Run(action.lease, action.allocation, *columns, action.limit, action.memory, action.needs), buffers)
+        columns = action.allocation, action.jobs, action.attempts, action.fns, action.deadlines, data, counts
+        apart = isinstance(action, StartApart)
+        runner.post(Run(action.lease, *columns, action.limit, action.memory, action.needs, apart), buffers)
 
     def _give_key(self, number: int) -> None:
         """Let the jobs of a runner reach managers of `multiprocessing` that this program has made, or will make."""

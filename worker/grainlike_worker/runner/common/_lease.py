@@ -1,5 +1,6 @@
 """A `Run` message taken apart: the jobs of one lease, and how far it has come."""
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import repeat
@@ -25,8 +26,8 @@ class RunnerLease:
     """
 
     __slots__ = (
-        "_late", "_nodes", "_parcels", "_run", "columns", "end", "gang", "index", "jobs", "limit", "memory", "needs",
-        "scratch", "stopped", "whole",
+        "_late", "_nodes", "_parcels", "_run", "apart", "columns", "end", "gang", "index", "jobs", "limit", "memory",
+        "needs", "scratch", "stopped", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -42,7 +43,9 @@ class RunnerLease:
         self._run = run
         self._late: float | None = None
         self.limit = run.limit
-        """For how long its job may run, which is alone then."""
+        """For how long each of its jobs may run."""
+        self.apart = run.apart
+        """Whether each job is to find the process as the first one does."""
         self.gang = gang
         self._nodes = () if gang is None else _nodes(gang)
         self._parcels = unpack_parcels(run.data, run.counts, buffers)
@@ -105,7 +108,9 @@ class RunnerLease:
         """Return the description that the job at `index` sees of itself."""
         run, index = self._run, self.index
         deadline = run.deadlines[index]
-        if deadline is not None and self._late is not None:
+        if self.limit is not None and len(self.jobs) > 1:
+            deadline = time.monotonic() + self.limit
+        elif deadline is not None and self._late is not None:
             deadline = max(deadline, self._late)
         return JobInfo(run.jobs[index], name, run.attempts[index], deadline, self._nodes, self.scratch.make)
 

@@ -34,7 +34,7 @@ class OutcomeBatch:
     """
 
     __slots__ = (
-        "_apart", "_attempts", "_begun", "_codes", "_cpu", "_data", "_final", "_jobs", "_sizes", "_wall",
+        "_apart", "_attempts", "_begun", "_codes", "_cpu", "_data", "_final", "_jobs", "_rss", "_sizes", "_wall",
         "awaited", "gone", "lease", "receipt", "taken_at", "wanted",
     )  # fmt: skip
 
@@ -93,6 +93,10 @@ class OutcomeBatch:
         """Add a job that did not begin: `CANCELLED` or `RETURNED`."""
         self.ran(job, attempt, code, _NOTHING, 0.0, 0.0, 0.0)
 
+    def held(self, rss: int) -> None:
+        """Note the peak of memory of the job to be added next, where it has one of its own."""
+        self._rss[len(self._jobs)] = rss
+
     def is_final(self, job: int) -> None:
         """The job that was added last failed by an exception after which it is not to be tried again."""
         self._final.append(job)
@@ -129,7 +133,7 @@ class OutcomeBatch:
             begun=self._begun,
             wall=self._wall,
             cpu=self._cpu,
-            rss=[rss] * len(self._jobs),
+            rss=[self._rss.get(row, rss) for row in range(len(data))] if self._rss else [rss] * len(data),
             data=data,
             counts=counts,
             sent_at=self.taken_at,
@@ -155,6 +159,8 @@ class OutcomeBatch:
         self._apart: dict[int, Sequence[Buffer]] = {}
         """The buffers of those rows that have some."""
         self._final: list[int] = []
+        self._rss: dict[int, int] = {}
+        """The peaks of those rows that have their own."""
         self._sizes: dict[int, int] = {}
         """The sizes of those rows whose values stay."""
         self.gone: list[int] = []

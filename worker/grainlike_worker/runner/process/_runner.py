@@ -200,16 +200,7 @@ class ProcessRunner:
         self._memory.set(lease.whole.memory)
         self._clean = False
         self._hold_levels(lease)
-        self._run_jobs(lease)
-        leave_job(whole_process=True)
-        hide_job()
-        # A process that is about to end anyway has no successor.
-        spoiled = (self._house.needs_replacement() or is_used_up()) and not self._interrupts.asked
-        if lease.scratch.made:
-            lease.scratch.hide()
-            lease.scratch.remove()
-        self._memory.lift()
-        self._output.flush_all()
+        spoiled = self._run_jobs(lease)
         if self._records is not None and self._records.logged:
             self._records.ended(lease.jobs)
         self._settle(lease)
@@ -221,6 +212,32 @@ class ProcessRunner:
         if not spoiled:
             self._clean_up()  # now that everybody has been told: the next lease need not wait for it
         return not spoiled
+
+    def _leave(self, lease: RunnerLease) -> bool:
+        """Take back what belongs to the job that has ended; return True if it has spoiled the process."""
+        leave_job(whole_process=True)
+        hide_job()
+        # A process that is about to end anyway has no successor.
+        spoiled = (self._house.needs_replacement() or is_used_up()) and not self._interrupts.asked
+        if lease.scratch.made:
+            lease.scratch.hide()
+            lease.scratch.remove()
+        self._memory.lift()
+        self._output.flush_all()
+        return spoiled
+
+    def _separate(self, lease: RunnerLease) -> bool:
+        """Do between two jobs that are kept apart what is done between leases; return True for a spoiled process."""
+        if self._leave(lease):
+            return True
+        self._clean_up()
+        if self._leftovers.stay or self._house.exceeds_memory():
+            return True
+        self._enforcer.enforce(lease.whole)
+        self._house.settle()
+        self._memory.set(lease.whole.memory)
+        self._clean = False
+        return False
 
     def _hold_levels(self, lease: RunnerLease) -> None:
         """Have this process's loggers let pass what those of the jobs' program do."""
@@ -243,7 +260,8 @@ class ProcessRunner:
             self._pipe.send(Ready())
         lease.may_begin(self._ready_at)
 
-    def _run_jobs(self, lease: RunnerLease) -> None:
+    def _run_jobs(self, lease: RunnerLease) -> bool:
+        """Run the jobs one after another; return True if they have spoiled the process."""
         laps = Laps(time.process_time, children_seconds)
         receipt = None
         while lease.index < lease.end:
@@ -258,6 +276,12 @@ class ProcessRunner:
             if receipt is None:
                 # Only now: the job has loaded the native libraries whose width is to be told.
                 receipt = lease.columns.receipt = self._enforcer.receipt(self._memory.tier)
+            if lease.apart and lease.index < lease.end:
+                if self._separate(lease):
+                    lease.hand_back(lease.index)
+                    return True
+                laps.restart()
+        return self._leave(lease)
 
     def _give_up(self) -> None:
         """Say that this process is used up; what it has not begun is for its successor."""
@@ -334,6 +358,8 @@ class ProcessRunner:
             self._functions.release(lease.info(function.name))
         nested = bool(self._uplink.nestings) and self._uplink.ended(lease.job)
         begun, wall, cpu = laps.lap()
+        if lease.apart:
+            lease.columns.held(self._peak.read())
         lease.ran(code, payload, begun, wall, cpu, final=final)
         if nested:
             # It may have awaited to its end and lent its cores: they are not those of the jobs behind it any more.

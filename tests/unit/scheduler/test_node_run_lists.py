@@ -1,0 +1,148 @@
+"""Which jobs share a lease, and how time limits are kept where some do."""
+
+import pytest
+
+from grainlike.resources import Cores, offer_of
+from grainlike.scheduler import (
+    BarrierHeld,
+    NodeAction,
+    NodeScheduler,
+    RaiseBarrier,
+    RunnerCompleted,
+    RunnerGone,
+    StartApart,
+    StartLease,
+    TellCompleted,
+    TerminateRunner,
+    Ticked,
+)
+from grainlike.scheduler.node._records import LISTED_LIMIT_S
+from grainlike.scheduler.node._scheduler import APART_S, LONG_S, RUN_LIST_S
+from grainlike.wire import Assign, ClassSpec, Code, Completed, Define, FunctionSpec
+
+FREE, LIMITED, HURRIED, AWAITS, AWAITS_LIMITED = 1, 2, 3, 4, 5
+SHARED, ISOLATED = 1, 2
+LIMITS = {LIMITED: LISTED_LIMIT_S, HURRIED: LISTED_LIMIT_S / 2, AWAITS_LIMITED: LISTED_LIMIT_S}
+
+
+@pytest.fixture
+def scheduler() -> NodeScheduler:
+    """A node of one core, on which a job runs behind which others wait, of functions that are known to be tiny."""
+    scheduler = NodeScheduler(offer_of(Cores(1), own_cores=range(1)))
+    functions = [
+        FunctionSpec(fn, b"", f"f{fn}", fn in (AWAITS, AWAITS_LIMITED), LIMITS.get(fn))
+        for fn in (FREE, LIMITED, HURRIED, AWAITS, AWAITS_LIMITED)
+    ]
+    classes = [ClassSpec(SHARED, "cores=1", isolate=False), ClassSpec(ISOLATED, "cores=1", isolate=True)]
+    scheduler.handle(Define(functions, classes), 0.0)
+    for fn in (FREE, LIMITED, HURRIED, AWAITS, AWAITS_LIMITED):
+        for job in range(10):
+            start = started(assign(scheduler, ISOLATED, fn, [1000 * fn + job]))
+            complete(scheduler, start, start.jobs)
+    started(assign(scheduler, SHARED, FREE, [1]))
+    return scheduler
+
+
+def assign(
+    scheduler: NodeScheduler, cls: int, fn: int, jobs: list[int], *, attempt: int = 1, ahead: bool = False
+) -> list[NodeAction]:
+    count = len(jobs)
+    return scheduler.handle(Assign(cls, ahead, jobs, [attempt] * count, [fn] * count, [b""] * count, [0] * count), 0.0)
+
+
+def started(actions: list[NodeAction]) -> StartLease:
+    return next(action for action in actions if isinstance(action, StartLease))
+
+
+def complete(scheduler: NodeScheduler, start: StartLease, jobs: list[int], now: float = 0.0) -> list[NodeAction]:
+    count = len(jobs)
+    attempts, codes = [1] * count, [Code.SUCCEEDED] * count
+    columns = [0.0] * count, [1e-6] * count, [0.0] * count, [0] * count, [b""] * count
+    return scheduler.handle(
+        RunnerCompleted(start.runner, Completed(start.lease, jobs, attempts, codes, *columns, [], 0.0)), now
+    )
+
+
+def next_lease(scheduler: NodeScheduler, cls: int, fn: int, jobs: int, *, attempt: int = 1) -> StartLease:
+    """Send jobs ahead; return the lease that starts when the running one ends."""
+    assert not assign(scheduler, cls, fn, list(range(2, 2 + jobs)), attempt=attempt, ahead=True)
+    lease = StartLease(1, scheduler._last_lease, "", [1], [1], [FREE], [None], None)
+    return started(complete(scheduler, lease, [1]))
+
+
+@pytest.mark.parametrize(
+    ("cls", "fn", "attempt", "jobs"),
+    [
+        pytest.param(SHARED, FREE, 1, 5, id="tiny"),
+        pytest.param(SHARED, FREE, 2, 5, id="tried again"),
+        pytest.param(SHARED, LIMITED, 1, 5, id="a limit"),
+        pytest.param(SHARED, HURRIED, 1, 1, id="a short limit, of which a barrier takes too large a part"),
+        pytest.param(SHARED, AWAITS, 1, 5, id="coroutines"),
+        pytest.param(SHARED, AWAITS_LIMITED, 1, 1, id="coroutines with a limit"),
+        pytest.param(ISOLATED, FREE, 1, 5, id="isolated"),
+        pytest.param(ISOLATED, LIMITED, 1, 5, id="isolated, with a limit"),
+        pytest.param(ISOLATED, FREE, 2, 1, id="isolated and tried again: it may have ended a process"),
+        pytest.param(ISOLATED, AWAITS, 1, 1, id="isolated coroutines"),
+    ],
+)
+def test_which_jobs_share_a_lease(scheduler: NodeScheduler, cls: int, fn: int, attempt: int, jobs: int) -> None:
+    start = next_lease(scheduler, cls, fn, 5, attempt=attempt)
+    assert len(start.jobs) == jobs
+    assert start.limit == LIMITS.get(fn)
+    assert isinstance(start, StartApart) == (cls == ISOLATED and jobs > 1)
+
+
+def test_of_jobs_that_are_kept_apart_fewer_share_one(scheduler: NodeScheduler) -> None:
+    assert len(next_lease(scheduler, ISOLATED, FREE, 100).jobs) == int(RUN_LIST_S / APART_S)
+
+
+def test_an_isolated_one_that_is_tried_again_does_not_join_others(scheduler: NodeScheduler) -> None:
+    assert not assign(scheduler, ISOLATED, FREE, [900, 901], ahead=True)
+    assert not assign(scheduler, ISOLATED, FREE, [902], attempt=2, ahead=True)
+    assert next_lease(scheduler, ISOLATED, FREE, 1).jobs == [900, 901]
+
+
+def test_nor_do_those_that_may_run_for_another_time(scheduler: NodeScheduler) -> None:
+    for job, limit in ((900, 2.0), (901, 2.0), (902, 3.0)):
+        assert not scheduler.handle(Assign(SHARED, True, [job], [1], [FREE], [b""], [0], limit), 0.0)
+    assert next_lease(scheduler, SHARED, FREE, 1).jobs == [900, 901]
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+def ended(actions: list[NodeAction]) -> bool:
+    return any(isinstance(action, TerminateRunner) for action in actions)
+
+
+def told(actions: list[NodeAction]) -> dict[int, Code]:
+    """The ends that the head is told of."""
+    ends = [action.completed for action in actions if isinstance(action, TellCompleted)]
+    return {job: Code(code) for end in ends for job, code in zip(end.jobs, end.codes, strict=True)}
+
+
+def test_the_time_of_the_one_that_runs_is_counted_from_the_barrier(scheduler: NodeScheduler) -> None:
+    start = next_lease(scheduler, SHARED, LIMITED, 4)
+    complete(scheduler, start, [2], 0.001)
+    barred = scheduler.handle(Ticked(), LONG_S)
+    assert RaiseBarrier(start.runner, start.lease) in barred
+    stood = LONG_S + 0.002
+    scheduler.handle(BarrierHeld(start.runner, start.lease, 1), stood)
+    assert not ended(scheduler.handle(Ticked(), LISTED_LIMIT_S + LONG_S)), "it may have begun a moment before"
+    assert ended(scheduler.handle(Ticked(), LISTED_LIMIT_S + stood))
+    gone = scheduler.handle(RunnerGone(start.runner, "SIGTERM", 1, 0), LISTED_LIMIT_S + 1.0)
+    assert told(gone) == {3: Code.TIMED_OUT}
+    assert started(gone).jobs == [4, 5], "those behind it waited here"
+    scheduler.check()
+
+
+def test_a_process_that_begins_none_of_them_is_ended_for_the_first_one(scheduler: NodeScheduler) -> None:
+    start = next_lease(scheduler, SHARED, LIMITED, 4)
+    scheduler.handle(Ticked(), LONG_S)
+    assert not ended(scheduler.handle(Ticked(), LISTED_LIMIT_S)), "no barrier stood, so any of them may have begun now"
+    assert not ended(scheduler.handle(Ticked(), LISTED_LIMIT_S * 1.5))
+    assert ended(scheduler.handle(Ticked(), LISTED_LIMIT_S * 2))
+    gone = scheduler.handle(RunnerGone(start.runner, "SIGKILL", -1, 0), LISTED_LIMIT_S + 7.0)
+    assert told(gone) == {2: Code.TIMED_OUT}
+    assert started(gone).jobs == [3, 4, 5]
+    scheduler.check()
