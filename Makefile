@@ -49,6 +49,8 @@ FAULTS_REST := $(filter-out $(FAULTS_FIRST),$(wildcard $(FAULTS)/test_*.py))
 # What goes with each half, so that all programs end at about the same time: two that wait now and then do not fill two cores.
 WITH_FIRST := tests/integration/acceptance
 WITH_REST := tests/chaos tests/testing
+# What is run elsewhere: by `make check`, and by `make test-examples`, which installs all that examples take.
+ELSEWHERE := tests/typing tests/examples
 # Hypothesis draws from the constants of all modules that are loaded: by itself, a machine of states is every day the same.
 ALONE := tests/machines/test_schedulers_machine.py
 
@@ -80,7 +82,7 @@ ifeq ($(strip $(ARGS)),)
 	@echo "the others in $(VENV)/integration.log, faults.log and others.log until they have ended."
 	@$(SIDE_BY_SIDE); \
 	beside integration $(BIN)/python -m pytest tests/integration $(addprefix --ignore ,$(FAULTS) $(WITH_FIRST)); \
-	beside others $(BIN)/python -m pytest $(addprefix --ignore ,tests/integration $(WITH_REST) $(ALONE)); \
+	beside others $(BIN)/python -m pytest $(addprefix --ignore ,tests/integration $(WITH_REST) $(ALONE) $(ELSEWHERE)); \
 	beside faults $(BIN)/python -m pytest $(FAULTS_REST) $(WITH_REST); \
 	$(BIN)/python -m pytest $(FAULTS_FIRST) $(WITH_FIRST) || failed=1; \
 	$(BIN)/python -m pytest $(ALONE) || failed=1; \
@@ -178,6 +180,7 @@ check: lint  ## style, types, and the walls between the rooms
 	@$(SIDE_BY_SIDE); \
 	beside mypy $(BIN)/mypy; \
 	beside lint-imports $(BIN)/lint-imports; \
+	beside typing $(BIN)/python -m pytest -q tests/typing; \
 	$(BIN)/pyright --warnings --pythonpath $(BIN)/python || failed=1; \
 	finish
 

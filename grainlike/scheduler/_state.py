@@ -269,16 +269,16 @@ class SchedulerState:
 
     def check(self) -> None:
         """Raise `AssertionError` unless the invariants of `HeadScheduler` hold. For tests: walks over everything."""
-        places = Counter(self.backoffs.jobs())
+        places = [*self.backoffs.jobs()]
         for cls in self.catalogue.classes.values():
             for job in cls.live():
                 assert job.state is JobState.QUEUED, job.state
                 assert job.cls is cls
-                places[job.id] += 1
+                places.append(job.id)
         for worker in self.workers.values():
-            places.update(worker.held.keys())
+            places.extend(worker.held)
             self._check_worker(worker)
-        places.update(job.id for job in self.jobs.values() if job.state is JobState.MOVING)
+        places.extend(job.id for job in self.jobs.values() if job.state is JobState.MOVING)
         self.values.check(self.jobs)
         self.transfers.check(self.jobs)
         self.replication.check()
@@ -286,7 +286,8 @@ class SchedulerState:
         self.overdrafts.check()
         self.relocations.check()
         self.backoffs.check()
-        assert places == dict.fromkeys(self.jobs, 1), "a live job is in exactly one place"
+        assert len(places) == len(self.jobs), "a live job is in exactly one place"
+        assert self.jobs.keys() == set(places), "a live job is in exactly one place"
         self.planner.waiting.check()
         self.gangs.check(self.jobs.values(), self.workers.values())
         self._check_shapes()
@@ -295,16 +296,18 @@ class SchedulerState:
     def _check_shapes(self) -> None:
         """Check that each shape that a class or a job needs is known by its number, as workers may name it."""
         known = self.catalogue.shapes
-        used = [shape for cls in self.catalogue.classes.values() for shape in cls.shapes]
-        used += self._shapes_at_work()
-        used += [job.shape for worker in self.workers.values() for job in worker.held.values() if job.shape is not None]
+        used = {shape for cls in self.catalogue.classes.values() for shape in cls.shapes}
+        used.update(self._shapes_at_work())
+        for worker in self.workers.values():
+            used.update(job.shape for job in worker.held.values() if job.shape is not None)
         assert all(known.get(shape.id) is shape for shape in used), "a shape was forgotten that is in use"
 
     def _check_worker(self, worker: WorkerState) -> None:
         for job in worker.held.values():
             assert job.worker == worker.id
             assert (job.id in worker.ahead) == (job.state is JobState.AHEAD)
-        assert Counter(job.cls.id for job in worker.ahead.values()) == +Counter(worker.ahead_in)
+        if worker.ahead or worker.ahead_in:
+            assert Counter(job.cls.id for job in worker.ahead.values()) == +Counter(worker.ahead_in)
         assert worker.lent == sum(lease.lent for lease in worker.leases.values()), worker.name
         used = dict.fromkeys(worker.capacity, 0)
         for shape in _counted(worker):
@@ -318,7 +321,9 @@ class SchedulerState:
 
 def _counted(worker: WorkerState) -> list[Shape]:
     """Return the shapes whose amounts count against a worker."""
-    planned = [job.shape for job in worker.held.values() if job.state is JobState.PLANNED and job.shape is not None]
-    single = [shape for shape in planned if shape.nodes == 1]
-    held = [hold.shape for hold in worker.holds.values() if not hold.lease]
-    return single + held + [lease.shape for lease in worker.leases.values()]
+    counted = [lease.shape for lease in worker.leases.values()]
+    counted += [hold.shape for hold in worker.holds.values() if not hold.lease]
+    for job in worker.held.values():
+        if job.state is JobState.PLANNED and job.shape is not None and job.shape.nodes == 1:
+            counted.append(job.shape)
+    return counted
