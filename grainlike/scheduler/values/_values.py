@@ -374,7 +374,8 @@ class Values:
         for number in numbers:
             value = self._table.values.get(number)
             if value is not None and value.origin:
-                value.origin, value.why = 0, "its program could not give it"
+                self._table.disown(value)
+                value.why = "its program could not give it"
                 if not value.replicas:
                     self._table.lacks(value)
 
@@ -400,7 +401,8 @@ class Values:
 
     def next_look(self, now: float) -> float | None:
         """Return the time of the next look at jobs that wait for room if no event comes before; it is returned once."""
-        if self._transfers.rooms.cramped:
+        rooms = self._transfers.rooms
+        if rooms.cramped or rooms.made_way:
             self.look_soon(now)
         wake, self.room_wake = self.room_wake, None
         return wake
