@@ -299,10 +299,10 @@ class JobCounters:
     """
 
     def __init__(self, opened: float) -> None:
-        self.succeeded = 0
-        self.failed = 0
+        self.succeeded: int = 0
+        self.failed: int = 0
         self.skipped: int = 0
-        self.timed_out = 0
+        self.timed_out: int = 0
         self.cancelled: int = 0
         self.recomputed = 0
         self.sent = 0
