@@ -138,11 +138,11 @@ __all__ = [
     "ReplicasFailed", "ReplicasGone", "ReplicasSpared", "ReplicasUnfit", "ReplicationAsked", "ReplicationReached",
     "ResumeJob", "RetractJobs", "RunTimes", "RunnerAnswered", "RunnerCompleted", "RunnerGone", "RunnerKind",
     "RunnerReady", "RunnerRenewed", "RunnerRetired", "ShapesForgotten", "Shortage", "SpawnRunner", "StartApart",
-    "StartLease", "StartsPaused", "StopJobs", "TellCompleted", "TellEnded", "TellHeld", "TellStarted", "TellWaits", "TerminateRunner",
-    "Ticked", "Trials", "ValuesForgotten", "ValuesGiven", "ValuesLost", "ValuesReleased", "ValuesWanted", "WakeAt",
-    "WorkerDrained", "WorkerHeard", "WorkerJoined", "WorkerLeaving", "WorkerLost", "WorkerQuarantined",
-    "WorkerReleased", "WorkerReported", "WorkerState", "WorkerStored", "WorkerSuspected", "WorkerTimed", "lacks",
-    "transition_table", "wanted_in_pools",
+    "StartLease", "StartsPaused", "StopJobs", "TellCompleted", "TellEnded", "TellHeld", "TellStarted", "TellWaits",
+    "TerminateRunner", "Ticked", "Trials", "ValuesForgotten", "ValuesGiven", "ValuesLost", "ValuesReleased",
+    "ValuesWanted", "WakeAt", "WorkerDrained", "WorkerHeard", "WorkerJoined", "WorkerLeaving", "WorkerLost",
+    "WorkerQuarantined", "WorkerReleased", "WorkerReported", "WorkerState", "WorkerStored", "WorkerSuspected",
+    "WorkerTimed", "lacks", "transition_table", "wanted_in_pools",
 ]  # fmt: skip
 
 _NAMES = {

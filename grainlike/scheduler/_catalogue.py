@@ -85,7 +85,7 @@ class Catalogue:
         return self._made(key)
 
     def _has_fitted(self, cls: RequestClass) -> bool:
-        """Return True if jobs of a class wait for which there was a worker when that was last in doubt."""
+        """Return True if jobs of a class wait for which there was a worker when that was last checked."""
         return cls.head() is not None and cls.id not in self.doubted
 
     def near(self, cls: RequestClass, worker: int) -> RequestClass:
@@ -241,7 +241,7 @@ class Catalogue:
 
     # --- what can never run ------------------------------------------------------------------------------------------
 
-    def doubt(self, cls: RequestClass) -> None:
+    def recheck(self, cls: RequestClass) -> None:
         """Have a class checked that had no jobs and got some."""
         self.doubted[cls.id] = cls
 

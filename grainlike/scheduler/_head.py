@@ -133,7 +133,7 @@ class HeadScheduler:
                 return out
             case JobsSubmitted():
                 self._submitted(event, now, out)
-                if event.more and not self._state.values.stirred:
+                if event.more and not self._state.values.unsettled:
                     return out
             case JobsCancelled():
                 self._cancelled(event.jobs, out)
@@ -152,7 +152,7 @@ class HeadScheduler:
                     self._fail_impossible(out)
             case WorkerStored():
                 if self._worker_events.stored(event, out):
-                    self._values.misfits.doubt()
+                    self._values.misfits.recheck()
             case WorkerDrained():
                 if self._worker_events.drained(event, out) and self.closed:
                     self._fail_impossible(out)
@@ -179,19 +179,19 @@ class HeadScheduler:
         leaving = self._state.leaving
         if leaving.wake is not None and leaving.wake <= now:
             self._values.watch(now)
-        if self._state.values.stirred:
+        if self._state.values.unsettled:
             self._settle_values(out)
         if not self.paused:
             rooms = self._state.transfers.rooms
             if rooms.parked:
                 self._values.make_use_of_room(now, out, goes_on=isinstance(event, Ticked))
             self._planner.plan(now, out)
-            if rooms.cramped:
+            if rooms.without_room:
                 self._values.make_room(now)
-            while self._state.values.stirred:  # jobs whose turn came have inputs that nobody has, or a value was moved
+            while self._state.values.unsettled:  # jobs whose turn came have inputs that nobody has
                 self._settle_values(out)
                 self._planner.plan(now, out)
-            if rooms.cramped or rooms.made_way or self._values.room_wake:
+            if rooms.without_room or rooms.made_way or self._values.room_wake:
                 self._wake_at(self._values.next_look(now), out)
             if self._job_tree.waiting and self._planner.whole:
                 self._end_standstill(now, out)
@@ -326,7 +326,7 @@ class HeadScheduler:
             return
         if cls.head() is None:
             cls.blocked_since = now
-            self._catalogue.doubt(cls)
+            self._catalogue.recheck(cls)
         self._planner.ahead.fresh.add(cls.id)
         jobs = enter(self.jobs, event, cls, self._functions, parent)
         if event.inputs:
@@ -340,7 +340,7 @@ class HeadScheduler:
 
     def _settle_values(self, out: list[HeadAction]) -> None:
         """Draw what follows for values; cancel the jobs that make again what nobody needs."""
-        while self._state.values.stirred:
+        while self._state.values.unsettled:
             self._cancelled(self._values.settle(self._now, out, closed=self.closed), out)
             if self.closed and self._values.revived:
                 self._values.revived = False
@@ -584,7 +584,7 @@ class HeadScheduler:
                     self._state.drop(job)
                 out.append(JobsUnsatisfiable([job.id for job in live], self.why_never(cls.request)))
         if self._state.values.values:
-            self._values.misfits.doubt()
+            self._values.misfits.recheck()
             for job in [job for job in self.jobs.values() if job.state is JobState.MOVING]:
                 if not self._catalogue.anybody_fits(job.cls):
                     self._state.drop(job)

@@ -194,7 +194,7 @@ class SchedulerState:
             if cls.near:
                 self._awaken(cls)
             cls.put_back(group)
-            self.catalogue.doubt(cls)
+            self.catalogue.recheck(cls)
             self.planner.waiting.touch(cls)
 
     def queue_new(self, jobs: list[HeadJob]) -> None:
@@ -203,7 +203,7 @@ class SchedulerState:
             if self.homes.find(job):
                 self._awaken(job.cls)
                 job.cls.insert(job)
-                self.catalogue.doubt(job.cls)
+                self.catalogue.recheck(job.cls)
                 self.planner.waiting.touch(job.cls)
 
     def _awaken(self, cls: RequestClass) -> None:

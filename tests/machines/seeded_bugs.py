@@ -489,8 +489,8 @@ BUGS: tuple[Bug, ...] = (
         "replay",
         (
             _HEAD,
-            "plan(now, out)\n            if rooms.cramped:\n                self._values.make",
-            'plan(__import__("time").time(), out)\n            if rooms.cramped:\n                self._values.make',
+            "plan(now, out)\n            if rooms.without_room:\n                self._values.make",
+            'plan(__import__("time").time(), out)\n            if rooms.without_room:\n                self._values.m',
         ),
     ),
     _bug(

@@ -112,8 +112,8 @@ VALUE_BUGS: tuple[Bug, ...] = (
         "a job whose input is lost waits for ever",
         (
             _TABLE,
-            "        self.bare[value.id] = value\n        self.stirred = True",
-            "        self.stirred = bool(value.asked)\n        if value.asked:\n            self.bare[value.id] = value",
+            "        self.unavailable[value.id] = value\n        self.unsettled = True",
+            "        self.unsettled = bool(value.asked)\n        if value.asked:\n            self.unavailable[value.id] = value",
         ),
     ),
     _bug(

@@ -137,22 +137,24 @@ NearPlacing scheduler.planning._near.NearPlacing: wake now _workers _transfers=t
 Homes scheduler.values._homes.Homes: _catalogue _table _transfers _workers
 JobInputs scheduler.values._inputs.JobInputs: attempts claim inputs lacks remakes target
 CopyReader scheduler.values._records.CopyReader: cls fn own
-ValueState scheduler.values._records.ValueState: age asked attempt cls copies durable first_to fn givers heirs id
-    inputs is_kept last maker origin own owned recomputed replicas size unreached users why
+ValueState scheduler.values._records.ValueState: age asked attempt cls copies durable first_to fn givers
+    heirs=dependents id inputs is_kept last maker origin own owned recomputed replicas size unreached users why
 ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began direct is_safety jobs size source target value weight
-ValueTable scheduler.values._table.ValueTable: _workers bare bound cramped crowded drops ended filled forgotten freed
-    idle moved own parked placed primaries single spare stirred stored tight unwanted values
-Spares scheduler.values._spares.Spares: _leaving _overdrafts _table _told
+ValueTable scheduler.values._table.ValueTable: _workers bare=unavailable bound cramped=awaiting_room crowded drops ended
+    filled forgotten freed idle moved own parked placed primaries single spare stirred=unsettled stored tight unwanted
+    values
+Spares scheduler.values._spares.Spares: _leaving _overdrafts _table _told=_announced
 Consumers scheduler.planning._consumers.Consumers: _active _rooms _start_on _table
 Overdrafts scheduler.values._overdrafts.Overdrafts: _leaving _table _transfers _workers workers
 Primaries scheduler.values._primaries.Primaries: listed
 Relocation scheduler.values._relocations.Relocation: job target
 Relocations scheduler.values._relocations.Relocations: _last _leaving _table _transfers _workers jobs moves under_way
-Replication scheduler.values._replication.Replication: _leaving _table _transfers _workers due kept told
+Replication scheduler.values._replication.Replication: _leaving _table _transfers _workers due kept told=warned
 LeavingWorker scheduler.values._leaving._LeavingWorker: held owes until
 Departures scheduler.values._leaving.Departures: _table _transfers _workers held wake workers
 Reach scheduler.values._reach.Reach: _blocked _direct_rate _relayed_rate _rests _workers changes
-Rooms scheduler.values._rooms.Rooms: _coming _known _table _workers claims cramped made_way misfits parked told
+Rooms scheduler.values._rooms.Rooms: _coming _known _table _workers claims cramped=without_room made_way misfits parked
+    told=warned
 Transfers scheduler.values._transfers.Transfers: _going_in _going_out _waiting _workers claims coming is_due known
     reach rooms table turned wake
 Look scheduler.planning._dormant.Look: due elsewhere ends is_settled mean near passed rooms shape turns

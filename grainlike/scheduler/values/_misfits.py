@@ -35,9 +35,9 @@ class Misfits:
         shapes = [shape for shape in self._state.catalogue.shapes.values() if worker.fits_ever(shape)]
         alone = {shape.id for shape in shapes if not any(other.fits_ever(shape) for other in others)}
         if alone:
-            self.doubt(alone)
+            self.recheck(alone)
 
-    def doubt(self, shapes: Container[int] | None = None) -> None:
+    def recheck(self, shapes: Container[int] | None = None) -> None:
         """Look at jobs, of these shapes, whose inputs may fit into no store because workers or disks have gone."""
         rooms = self._rooms
         known: dict[tuple[tuple[int, ...], tuple[int, ...]], bool] = {}
@@ -71,8 +71,8 @@ class Misfits:
             elif closed:
                 out.append(InputsUnfit([job.id], rooms.why_misfit(job), failed=True))
                 self._state.withdraw(job)
-            elif job.fn.id not in rooms.told:
-                rooms.told.add(job.fn.id)
+            elif job.fn.id not in rooms.warned:
+                rooms.warned.add(job.fn.id)
                 out.append(InputsUnfit([job.id], rooms.why_misfit(job), failed=False))
         if travel.jobs:
             out.append(travel)

@@ -43,7 +43,7 @@ class Overdrafts:
                     self._table.shift(value)
         worker.over = over
         self._table.filled[worker.id] = None
-        self._table.stirred = True
+        self._table.unsettled = True
         if over:
             self.workers[worker.id] = worker
         else:

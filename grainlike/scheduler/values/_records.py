@@ -43,7 +43,7 @@ class ValueState:
         durable: call that reads the value's copy outside the workers; None without a copy.
         unreached: True while a program waits until the value has `copies` replicas.
         users: unfinished jobs that need the value, by number.
-        heirs: number of known values that have this value among the inputs of their lineage.
+        dependents: number of known values that have this value among the inputs of their lineage.
         is_kept: False once the lineage was given up.
         maker: job that makes the value again; None without one.
         recomputed: how many times the value was made again.
@@ -51,8 +51,29 @@ class ValueState:
     """
 
     __slots__ = (
-        "age", "asked", "attempt", "cls", "copies", "durable", "first_to", "fn", "givers", "heirs", "id", "inputs",
-        "is_kept", "last", "maker", "origin", "own", "owned", "recomputed", "replicas", "size", "unreached", "users",
+        "age",
+        "asked",
+        "attempt",
+        "cls",
+        "copies",
+        "dependents",
+        "durable",
+        "first_to",
+        "fn",
+        "givers",
+        "id",
+        "inputs",
+        "is_kept",
+        "last",
+        "maker",
+        "origin",
+        "own",
+        "owned",
+        "recomputed",
+        "replicas",
+        "size",
+        "unreached",
+        "users",
         "why",
     )  # fmt: skip
 
@@ -74,7 +95,7 @@ class ValueState:
         self.durable: CopyReader | None = None
         self.unreached = False
         self.users: dict[int, HeadJob] | None = None
-        self.heirs = 0
+        self.dependents = 0
         self.maker: HeadJob | None = None
         self.recomputed = 0
         self.why = ""

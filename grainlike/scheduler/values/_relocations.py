@@ -219,13 +219,13 @@ class Relocations:
         """Return the worker to which a value may move for a job; 0 without one. A worker with a spare replica goes
         first, then the worker with the most free bytes.
         """
-        heirs = [worker for worker in value.replicas if value.id in self._table.spare.get(worker, {})]
-        others = heirs or [worker for worker in free if worker not in value.replicas]
+        dependents = [worker for worker in value.replicas if value.id in self._table.spare.get(worker, {})]
+        others = dependents or [worker for worker in free if worker not in value.replicas]
         may = [worker for worker in others if free.get(worker, 0) >= value.size]
         may = [worker for worker in may if not self._is_barred(value.id, worker, job)]
         if not may or self._transfers.rooms.is_used(value, source):
             return 0
-        if heirs:
+        if dependents:
             return may[0]
         rests = {worker: bool(self._transfers.rests(value, worker, now)) for worker in may}
         return min(may, key=lambda worker: (rests[worker], -free[worker], worker))

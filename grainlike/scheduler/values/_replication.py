@@ -36,10 +36,10 @@ class Replication:
     Attributes:
         due: values to look at before the turn ends, by number.
         kept: values that keep more than one replica, by number.
-        told: functions for which a warning said that the stores of some workers are too small for a value.
+        warned: functions for which a warning said that the stores of some workers are too small for a value.
     """
 
-    __slots__ = ("_leaving", "_table", "_transfers", "_workers", "due", "kept", "told")
+    __slots__ = ("_leaving", "_table", "_transfers", "_workers", "due", "kept", "warned")
 
     def __init__(
         self, workers: dict[int, WorkerState], table: ValueTable, transfers: Transfers, leaving: Departures
@@ -50,7 +50,7 @@ class Replication:
         self._leaving = leaving
         self.due: dict[int, ValueState] = {}
         self.kept: dict[int, ValueState] = {}
-        self.told: set[int] = set()
+        self.warned: set[int] = set()
 
     def keep(self, value: ValueState, copies: int) -> None:
         """Keep at least this many replicas of a value from now on."""
@@ -62,7 +62,7 @@ class Replication:
         """Look at a value before the turn ends, because its replicas have changed; None stands for an unknown value."""
         if value is not None and (value.copies > 1 or value.unreached or self._leaving.workers):
             self.due[value.id] = value
-            self._table.stirred = True
+            self._table.unsettled = True
             self._table.shift(value)
 
     def look_at_all(self) -> None:
@@ -78,7 +78,7 @@ class Replication:
         for number in values:
             self.kept.pop(number, None)
             self.due.pop(number, None)
-            self._table.cramped.pop(number, None)
+            self._table.awaiting_room.pop(number, None)
 
     def make_good(self, now: float, out: list[HeadAction]) -> None:
         """Ask for the copies that are missing, and answer the programs whose values have their replicas."""
@@ -88,7 +88,7 @@ class Replication:
         free = {worker.id: self._transfers.rooms.free(worker) for worker in able}
         reached: list[int] = []
         for value in due.values():
-            self._table.cramped.pop(value.id, None)
+            self._table.awaiting_room.pop(value.id, None)
             if not (value.is_needed and (value.replicas or value.origin)):
                 continue
             if self._has_enough(value, able, free, now, out) and value.unreached:
@@ -100,12 +100,12 @@ class Replication:
 
     def with_room(self) -> list[ValueState]:
         """Return the values with a replica that waits for room, if some worker has that room now."""
-        cramped, rooms, known = self._table.cramped, self._transfers.rooms, self._transfers.known
-        able = [worker for worker in self._workers.values() if cramped and self._leaving.is_able(worker)]
+        waiting, rooms, known = self._table.awaiting_room, self._transfers.rooms, self._transfers.known
+        able = [worker for worker in self._workers.values() if waiting and self._leaving.is_able(worker)]
         free = [(worker, rooms.free(worker)) for worker in able]
         return [
             value
-            for value in cramped.values()
+            for value in waiting.values()
             if any(
                 room >= value.size
                 and not (worker.id in value.replicas or (value.id, worker.id) in known)
@@ -138,16 +138,16 @@ class Replication:
         for worker in coming + chosen:
             self._transfers.copy(value, worker.id, first=first)
         if len(with_room) < min(lacking, len(fit)):
-            self._table.cramped[value.id] = value
+            self._table.awaiting_room[value.id] = value
         elif len(fit) < min(lacking, len(new)):
             self._tell(value, new, out)
-        return not (coming or chosen or value.id in self._table.cramped)
+        return not (coming or chosen or value.id in self._table.awaiting_room)
 
     def _tell(self, value: ValueState, workers: list[WorkerState], out: list[HeadAction]) -> None:
         """Tell once for each function that the stores of these workers are too small for its value."""
         fn = 0 if value.fn is None else value.fn.id
-        if fn not in self.told:
-            self.told.add(fn)
+        if fn not in self.warned:
+            self.warned.add(fn)
             out.append(ReplicasUnfit(value.id, self._too_little(value, workers)))
 
     def why_few(self, value: ValueState, failure: str) -> str:
@@ -195,7 +195,7 @@ class Replication:
             others = [worker for worker in able if worker.id not in value.replicas]
             new = [worker for worker in others if (value.id, worker.id) not in self._transfers.known]
             fit = [worker for worker in new if rooms.could_hold(worker, (value.id,))]
-            coming, waits = len(others) - len(new), value.id in self._table.cramped
+            coming, waits = len(others) - len(new), value.id in self._table.awaiting_room
             enough = here + coming >= min(value.copies, here + coming + len(fit))
             assert enough or waits, f"value {value.id} has too few replicas"
             assert not waits or all(rooms.free(worker) < value.size for worker in fit), f"value {value.id} has room"

@@ -38,14 +38,23 @@ class Rooms:
     Attributes:
         claims: oldest job that waits for room, by worker.
         parked: jobs that wait for room outside all queues; jobs that were looked at last stand at the end.
-        cramped: jobs of the last look that will have room at no worker, even without its spare replicas.
+        without_room: jobs of the last look that will have room at no worker, even without its spare replicas.
         made_way: True if own values have made way for a job that waits for the next look.
         misfits: jobs whose inputs fit into no store, to be looked at before the turn ends.
-        told: functions for which it was reported that inputs of their jobs fit into no store.
+        warned: functions for which it was reported that inputs of their jobs fit into no store.
     """
 
     __slots__ = (
-        "_coming", "_known", "_table", "_workers", "claims", "cramped", "made_way", "misfits", "parked", "told",
+        "_coming",
+        "_known",
+        "_table",
+        "_workers",
+        "claims",
+        "made_way",
+        "misfits",
+        "parked",
+        "warned",
+        "without_room",
     )  # fmt: skip
 
     def __init__(
@@ -60,11 +69,11 @@ class Rooms:
         self._known = known
         self._coming = coming
         self.claims: dict[int, HeadJob] = {}
-        self.cramped: dict[int, HeadJob] = {}
+        self.without_room: dict[int, HeadJob] = {}
         self.made_way = False
         self.parked: dict[int, HeadJob] = {}
         self.misfits: dict[int, HeadJob] = {}
-        self.told: set[int] = set()
+        self.warned: set[int] = set()
 
     # --- what can never be ------------------------------------------------------------------------------------------
 
@@ -82,7 +91,7 @@ class Rooms:
         able = self._able(job)
         return bool(able) and not any(self.could_hold(worker, job.inputs) for worker in able)
 
-    def doubt(self, job: HeadJob) -> bool:
+    def check_misfit(self, job: HeadJob) -> bool:
         """Return True if the inputs of a job fit into no store; then also look at the job before the turn ends."""
         is_misfit = self.is_misfit(job)
         if is_misfit:
@@ -92,7 +101,7 @@ class Rooms:
     def note_misfit(self, job: HeadJob) -> None:
         """Look at a job before the turn ends, because its inputs fit into no store."""
         self.misfits[job.id] = job
-        self._table.stirred = True
+        self._table.unsettled = True
 
     def is_missed(self, gone: WorkerState) -> bool:
         """Return True if a worker that has gone had a larger store than a worker that is left."""
@@ -355,7 +364,7 @@ class Rooms:
         self.claims = {
             number: job for number, job in self.claims.items() if number in self._workers and self.waits(job)
         }
-        self.cramped, self.made_way = {}, False
+        self.without_room, self.made_way = {}, False
         claiming = {job.id: job for job in self.claims.values() if job.id in self.parked}
         looked_at = {**claiming, **dict(islice(self.parked.items(), LOOKED_AT_MOST))}
         for number in looked_at:
@@ -380,7 +389,7 @@ class Rooms:
     def _note_if_cramped(self, job: HeadJob, able: list[WorkerState]) -> None:
         """Remember a job without room if none of the workers that could hold its inputs will have room."""
         if able and not any(self._will_have_room(worker, job) for worker in able):
-            self.cramped[job.id] = job
+            self.without_room[job.id] = job
 
     def _lacking(self, worker: WorkerState, job: HeadJob) -> int:
         """Return the bytes of a job's inputs that a worker does not have, and that are not on their way there."""

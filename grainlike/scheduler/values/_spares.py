@@ -19,13 +19,13 @@ __all__ = ["Spares"]
 class Spares:
     """Tells workers which of their replicas are spare. The arguments are the scheduler's own objects, not copies."""
 
-    __slots__ = ("_leaving", "_overdrafts", "_table", "_told")
+    __slots__ = ("_announced", "_leaving", "_overdrafts", "_table")
 
     def __init__(self, table: ValueTable, leaving: Departures, overdrafts: Overdrafts) -> None:
         self._table = table
         self._leaving = leaving
         self._overdrafts = overdrafts
-        self._told: dict[int, tuple[int, tuple[int, ...], tuple[int, ...]]] = {}
+        self._announced: dict[int, tuple[int, tuple[int, ...], tuple[int, ...]]] = {}
         """Attempt of each value with spare replicas, the workers with these, and those that were told."""
 
     def tell(self, out: list[HeadAction]) -> None:
@@ -34,16 +34,16 @@ class Spares:
         rows: dict[tuple[int, bool], list[ValueState]] = {}
         for value in moved.values():
             spare = self._spare(value)
-            told = self._to_tell(value, spare)
-            attempt, before, heard = self._told.pop(value.id, (value.attempt, (), ()))
+            announced = self._to_tell(value, spare)
+            attempt, before, heard = self._announced.pop(value.id, (value.attempt, (), ()))
             self._index(value, before, spare)
             if attempt != value.attempt:
                 heard = ()
             if spare:
-                self._told[value.id] = value.attempt, spare, told
+                self._announced[value.id] = value.attempt, spare, announced
             for worker in value.replicas:
-                if (worker in told) != (worker in heard):
-                    rows.setdefault((worker, worker in told), []).append(value)
+                if (worker in announced) != (worker in heard):
+                    rows.setdefault((worker, worker in announced), []).append(value)
         for (worker, is_spare), values in rows.items():
             columns = [value.id for value in values], [value.attempt for value in values]
             out.append(ReplicasSpared(worker, *columns, is_spare))
@@ -81,6 +81,6 @@ class Spares:
         """Raise `AssertionError` unless each worker was told exactly its spare replicas. For tests: walks over all."""
         spares = ((value, self._spare(value)) for value in self._table.values.values())
         found = {value.id: (value.attempt, spare, self._to_tell(value, spare)) for value, spare in spares if spare}
-        assert found == self._told, "other replicas are spare than was told"
+        assert found == self._announced, "other replicas are spare than was told"
         here = {(worker, value) for worker, values in self._table.spare.items() for value in values}
         assert here == {(worker, value) for value, (_, spare, _) in found.items() for worker in spare}

@@ -27,7 +27,7 @@ class ValueTable:
     Attributes:
         parked: jobs that wait outside all queues because no worker can give one of their inputs for now.
         ended: jobs with inputs, or that made a value again, which have ended since the last `settle`.
-        bare: values that have lost their last replica, or are wanted without one: to be made again, or given up.
+        unavailable: values that have lost their last replica, or are wanted without one: to be made again, or given up.
         idle: values that nobody needed when they were looked at since the last `settle`.
         unwanted: jobs that make a value again which nobody needs any more.
         placed: values whose replicas have changed since the last pass.
@@ -36,7 +36,7 @@ class ValueTable:
         stored: bytes of values, by worker that has any.
         single: values that exactly one unfinished job needs.
         bound: number of jobs on their way to a worker that need a value, by value and worker.
-        cramped: values with a replica that waits for room, by number.
+        awaiting_room: values with a replica that waits for room, by number.
         crowded: workers with more bytes than `CROWDED_PERCENT` of their stores.
         tight: workers that had no room for a job's value in the last pass.
         spare: sizes of the replicas that may be evicted, by worker and value.
@@ -45,12 +45,32 @@ class ValueTable:
         own: own values, which their programs can send again.
         freed: own values that their programs need not keep any more.
         forgotten: values that are not known any more.
-        stirred: True if `settle` has something to do.
+        unsettled: True if `settle` has something to do.
     """
 
     __slots__ = (
-        "_workers", "bare", "bound", "cramped", "crowded", "drops", "ended", "filled", "forgotten", "freed", "idle",
-        "moved", "own", "parked", "placed", "primaries", "single", "spare", "stirred", "stored", "tight", "unwanted",
+        "_workers",
+        "awaiting_room",
+        "bound",
+        "crowded",
+        "drops",
+        "ended",
+        "filled",
+        "forgotten",
+        "freed",
+        "idle",
+        "moved",
+        "own",
+        "parked",
+        "placed",
+        "primaries",
+        "single",
+        "spare",
+        "stored",
+        "tight",
+        "unavailable",
+        "unsettled",
+        "unwanted",
         "values",
     )  # fmt: skip
 
@@ -59,7 +79,7 @@ class ValueTable:
         self.values: dict[int, ValueState] = {}
         self.parked: dict[int, HeadJob] = {}
         self.ended: list[HeadJob] = []
-        self.bare: dict[int, ValueState] = {}
+        self.unavailable: dict[int, ValueState] = {}
         self.idle: dict[int, ValueState] = {}
         self.unwanted: list[int] = []
         self.stored: dict[int, int] = {}
@@ -67,7 +87,7 @@ class ValueTable:
         self.primaries = Primaries()
         self.single: dict[int, ValueState] = {}
         self.bound: dict[tuple[int, int], int] = {}
-        self.cramped: dict[int, ValueState] = {}
+        self.awaiting_room: dict[int, ValueState] = {}
         self.crowded: dict[int, WorkerState] = {}
         self.tight: dict[int, WorkerState] = {}
         self.placed: list[int] = []
@@ -77,7 +97,7 @@ class ValueTable:
         self.own: dict[int, ValueState] = {}
         self.freed: list[int] = []
         self.forgotten: list[int] = []
-        self.stirred = False
+        self.unsettled = False
 
     # --- where values are --------------------------------------------------------------------------------------------
 
@@ -126,13 +146,13 @@ class ValueTable:
             if self.primaries.listed:
                 self.primaries.add(worker, value)
             for number in value.inputs:
-                self.values[number].heirs += 1
+                self.values[number].dependents += 1
             return value
         value.maker = None
         self._place(value, ())
         value.attempt, value.size, value.why = attempt, size, ""
         self._place(value, (worker,))
-        self.bare.pop(value.id, None)
+        self.unavailable.pop(value.id, None)
         self.look_at(value)
         return value
 
@@ -182,7 +202,7 @@ class ValueTable:
     def end(self, job: HeadJob) -> None:
         """Record that a job with inputs, or one that makes a value again, has ended."""
         self.ended.append(job)
-        self.stirred = True
+        self.unsettled = True
 
     def needs_less(self, job: HeadJob, values: list[int]) -> None:
         """Record that an unfinished job does not need these of its inputs any more."""
@@ -215,12 +235,12 @@ class ValueTable:
     def look_at(self, value: ValueState) -> None:
         """Mark a value as idle if nobody needs it, and stop making it again if only its owner needs it."""
         if not value.is_needed:
-            self.bare.pop(value.id, None)
+            self.unavailable.pop(value.id, None)
             self.idle[value.id] = value
-            self.stirred = True
+            self.unsettled = True
         if value.maker is not None and not value.is_awaited:
             self.unwanted.append(value.maker.id)
-            self.stirred = True
+            self.unsettled = True
 
     def let_go(self) -> None:
         """Remove all replicas of idle values that nobody needs, and forget the values that no lineage needs either."""
@@ -234,7 +254,7 @@ class ValueTable:
             if value.origin:
                 self.freed.append(value.id)
                 self.disown(value)
-            if not value.heirs:
+            if not value.dependents:
                 self._forget(value)
 
     def disown(self, value: ValueState) -> None:
@@ -248,17 +268,17 @@ class ValueTable:
             gone = stack.pop()
             del self.values[gone.id]
             self.forgotten.append(gone.id)
-            self.stirred = True
+            self.unsettled = True
             if gone.is_kept:
                 stack += self._inherit_less(gone)
 
     def _inherit_less(self, value: ValueState) -> list[ValueState]:
-        """Take a value off the heirs of its inputs; return the inputs that nobody needs any more."""
+        """Take a value off the dependents of its inputs; return the inputs that nobody needs any more."""
         free: list[ValueState] = []
         for number in value.inputs:
             before = self.values[number]
-            before.heirs -= 1
-            if not (before.heirs or before.is_needed or before.id in self.idle):
+            before.dependents -= 1
+            if not (before.dependents or before.is_needed or before.id in self.idle):
                 free.append(before)
         return free
 
@@ -282,17 +302,17 @@ class ValueTable:
     def drop_stale(self, worker: int, number: int, attempt: int) -> None:
         """Let a worker remove a replica that does not count, or that nobody needs."""
         self.drops.setdefault(worker, []).append((number, attempt))
-        self.stirred = True
+        self.unsettled = True
 
     def whole(self, value: ValueState, worker: int) -> None:
         """Record that a worker has a whole replica of a value. No job needs to make the value again then."""
         if worker not in value.replicas:
             self._place(value, (*value.replicas, worker))
         value.why = ""
-        self.bare.pop(value.id, None)
+        self.unavailable.pop(value.id, None)
         if value.maker is not None:
             self.unwanted.append(value.maker.id)
-            self.stirred = True
+            self.unsettled = True
 
     def gone(self, value: ValueState, worker: int, why: str) -> None:
         """Record that a worker does not have its replica of a value any more."""
@@ -322,7 +342,7 @@ class ValueTable:
                     self.primaries.add(worker, value)
         if len(value.replicas) > 1 or len(replicas) > 1:
             self.moved[value.id] = value
-            self.stirred = True
+            self.unsettled = True
         value.replicas = replicas
         self.placed.append(value.id)
 
@@ -335,7 +355,7 @@ class ValueTable:
         """Tell workers again, at the end of the turn, which replicas of a value are spare."""
         if len(value.replicas) > 1:
             self.moved[value.id] = value
-            self.stirred = True
+            self.unsettled = True
 
     def bind(self, value: ValueState, worker: int) -> None:
         """Record that a job is on its way to a worker that needs a value."""
@@ -363,7 +383,7 @@ class ValueTable:
 
     def note_room(self) -> None:
         """Have values looked at before the turn ends that wait for room: some worker may have more."""
-        self.stirred |= bool(self.cramped)
+        self.unsettled |= bool(self.awaiting_room)
 
     def look_at_room(self, number: int) -> None:
         """Record whether a worker is crowded, after its values or its store have changed."""
@@ -380,27 +400,27 @@ class ValueTable:
 
     def lacks(self, value: ValueState) -> None:
         """Look at a value that is needed and has no replica before the turn ends."""
-        self.bare[value.id] = value
-        self.stirred = True
+        self.unavailable[value.id] = value
+        self.unsettled = True
 
     # --- invariants --------------------------------------------------------------------------------------------------
 
     def check(self, jobs: Mapping[int, HeadJob]) -> None:
         """Raise `AssertionError` unless sums and interest match the unfinished jobs. For tests: walks over all."""
-        heirs = dict.fromkeys(self.values, 0)
+        dependents = dict.fromkeys(self.values, 0)
         users: dict[int, set[int]] = {number: set() for number in self.values}
         for value in self.values.values():
             for number in value.inputs if value.is_kept else ():
-                heirs[number] += 1
+                dependents[number] += 1
         ended = {job.id for job in self.ended}
         for job in jobs.values():
             for number in job.inputs:
                 users[number].add(job.id)
         for value in self.values.values():
-            assert value.heirs == heirs[value.id], f"value {value.id} has {heirs[value.id]} heirs, not {value.heirs}"
+            assert value.dependents == dependents[value.id], f"value {value.id} has not {value.dependents} dependents"
             assert (value.id in self.single) == (len(value.users or ()) == 1), f"value {value.id} has other users"
             assert set(value.users or ()) - ended == users[value.id], f"value {value.id} has other users"
-            assert value.is_needed or value.heirs, f"value {value.id} is known, and nobody needs it"
+            assert value.is_needed or value.dependents, f"value {value.id} is known, and nobody needs it"
             assert value.is_needed or not value.replicas, f"value {value.id} has replicas that nobody needs"
             assert value.is_needed or not value.origin, f"a program keeps value {value.id}, which nobody needs"
             assert all(worker in self._workers for worker in value.replicas), f"value {value.id} is where nobody is"
@@ -412,4 +432,4 @@ class ValueTable:
             assert listed == kept, f"worker {worker} keeps {kept}, and {listed} are listed"
         crowded = {number for number, worker in self._workers.items() if worker.crowded}
         assert self.crowded.keys() == crowded, (sorted(self.crowded), sorted(crowded))
-        assert not self.stirred, "a turn ended before all was settled"
+        assert not self.unsettled, "a turn ended before all was settled"

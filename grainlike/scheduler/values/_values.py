@@ -289,7 +289,7 @@ class Values:
         self._queue_again(astray, out)
         self.rehome(worker.id, out)
         if self._transfers.rooms.is_missed(worker):
-            self.misfits.doubt()
+            self.misfits.recheck()
 
     def leaving(self, worker: WorkerState, out: list[HeadAction], *, held: bool) -> None:
         """Let a leaving worker give away the values that only it has, and release it then if `held`. Jobs on their way
@@ -299,7 +299,7 @@ class Values:
         self._queue_again(self._transfers.turn_away(worker.id), out)
         self._replication.look_at_all()
         if self._transfers.rooms.is_missed(worker):
-            self.misfits.doubt()
+            self.misfits.recheck()
 
     def exceeded(self, worker: WorkerState, over: int, out: list[HeadAction]) -> None:
         """Record by how many bytes a worker's values exceed its store. Nothing is sent there while they do."""
@@ -395,14 +395,14 @@ class Values:
     def make_room(self, now: float) -> None:
         """Move at most one value for jobs that will have room nowhere; look again soon if that makes room at once."""
         rooms = self._transfers.rooms
-        jobs, rooms.cramped = rooms.cramped, {}
+        jobs, rooms.without_room = rooms.without_room, {}
         if self._state.relocations.make_room(jobs.values(), now):
             self.look_soon(now)
 
     def next_look(self, now: float) -> float | None:
         """Return the time of the next look at jobs that wait for room if no event comes before; it is returned once."""
         rooms = self._transfers.rooms
-        if rooms.cramped or rooms.made_way:
+        if rooms.without_room or rooms.made_way:
             self.look_soon(now)
         wake, self.room_wake = self.room_wake, None
         return wake
@@ -420,7 +420,7 @@ class Values:
         if self._transfers.rooms.misfits:
             self.misfits.resolve(out, closed=closed)
         self._replication.make_good(now, out)
-        while table.ended or table.bare or table.idle:
+        while table.ended or table.unavailable or table.idle:
             ended, table.ended = table.ended, []
             for job in ended:
                 self._ended(job, out)
@@ -428,12 +428,12 @@ class Values:
                 break
             if table.ended:
                 continue
-            bare = [value for _, value in sorted(table.bare.items()) if self._is_lacking(value)]
-            hopeless = [value for value in bare if self._why_not(value)]
-            table.bare = {value.id: value for value in bare} if hopeless else {}
-            for value in hopeless or bare:  # hopeless ones first: their jobs go, and may have needed others
+            lacking = [value for _, value in sorted(table.unavailable.items()) if self._is_lacking(value)]
+            hopeless = [value for value in lacking if self._why_not(value)]
+            table.unavailable = {value.id: value for value in lacking} if hopeless else {}
+            for value in hopeless or lacking:  # hopeless ones first: their jobs go, and may have needed others
                 self._renew(value, out)
-            if not (table.ended or table.bare or table.unwanted):  # not before: making a value again may need idle ones
+            if not (table.ended or table.unavailable or table.unwanted):  # not before: a rerun may need idle ones
                 table.let_go()
         unwanted, table.unwanted = table.unwanted, []
         if unwanted:
@@ -452,7 +452,7 @@ class Values:
             out.append(ValuesForgotten(table.forgotten))
         if self._state.overdrafts.workers:
             self._state.overdrafts.pay_back()
-        table.drops, table.freed, table.forgotten, table.stirred = {}, [], [], bool(self._replication.with_room())
+        table.drops, table.freed, table.forgotten, table.unsettled = {}, [], [], bool(self._replication.with_room())
         return []
 
     def _ended(self, job: HeadJob, out: list[HeadAction]) -> None:
@@ -480,7 +480,7 @@ class Values:
 
     def _renew(self, value: ValueState, out: list[HeadAction]) -> None:
         """Make a value again that is needed and has no replica, or give it up if it cannot be made again."""
-        self._table.bare.pop(value.id, None)
+        self._table.unavailable.pop(value.id, None)
         if not self._is_lacking(value):
             return
         why = self._why_not(value)

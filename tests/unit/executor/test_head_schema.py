@@ -16,7 +16,6 @@ from grainlike.head.durable import _schema
 from grainlike.head.durable._schema import CONVERSIONS, SCHEMA, check_schema, records
 from grainlike.journal import Conversion, Record, draw_image, fields_of, read_image
 from grainlike.scheduler import PROGRAM, HeadScheduler, OwnValuesAdded
-from grainlike.wire import RetrySpec, SubmittedFunction
 
 FINGERPRINTS = {
     1: "6cee136cdf4ebf836cc4b520ed202edb",
@@ -117,18 +116,6 @@ def test_the_records_have_the_fields_of_their_classes():
 def fingerprint():
     named = [(name, record.names) for name, record in sorted(records().items())]
     return blake2b(repr((named, sorted(_schema.METHODS))).encode(), digest_size=16).hexdigest()
-
-
-def test_marks_of_internal_functions_are_passed_over_by_earlier_releases_of_the_schema():
-    """No other field was added to schema 4. No image has this message, so earlier releases of the schema read all."""
-    fields = msgspec.structs.fields(SubmittedFunction)
-    assert fields[-1].encode_name == "internal"
-    before = msgspec.defstruct("Before", [(field.name, field.type) for field in fields[:-1]], array_like=True)
-    now = SubmittedFunction(b"d" * 16, "part", False, None, RetrySpec(), False, False, True, internal=True)
-    passed_over = msgspec.msgpack.decode(msgspec.msgpack.encode(now), type=before)
-    assert (passed_over.name, passed_over.here) == ("part", True)
-    again = msgspec.msgpack.decode(msgspec.msgpack.encode(passed_over), type=SubmittedFunction)
-    assert (again.name, again.internal) == ("part", False)
 
 
 def test_what_is_named_in_images_changes_with_the_schema_alone():

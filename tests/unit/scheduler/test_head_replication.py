@@ -339,7 +339,7 @@ def test_a_replica_that_waits_for_room_is_forgotten_with_its_value():
     world.tell(WorkerSuspected(1))  # so no worker has room when it goes
     world.release(value)
     assert value not in world.known
-    assert not world.head._state.values.cramped
+    assert not world.head._state.values.awaiting_room
 
 
 @pytest.mark.parametrize("how", ["cancelled", "failed"])
