@@ -22,7 +22,7 @@ FINGERPRINTS = {
     2: "17c68f0791700168b8fc79d4b26d289b",
     3: "a0a9b1493fbb7133155708a0008746c3",
     4: "f5e21f8713433832b3ca8e0190fd0fdf",
-    5: "f6ec73b80b9639a525800b97696e6abe",
+    5: "33f83604f58578e00893c84b62b32e30",
 }
 """Of each schema. Never change a released one: raise `SCHEMA` in `_schema.py`, add its conversion, and a line here."""
 
