@@ -292,7 +292,7 @@ VALUE_BUGS: tuple[Bug, ...] = (
     _bug(
         "spare_for_ever",
         "a replica that is the last one now stays spare",
-        (_SPARES, "(worker in told) != (worker in heard)", "(worker in told) > (worker in heard)"),
+        (_SPARES, "(worker in announced) != (worker in heard)", "(worker in told) > (worker in heard)"),
     ),
     _bug(
         "give_away_to_those_who_leave",
