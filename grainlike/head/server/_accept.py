@@ -156,7 +156,8 @@ class ConnectionHandler:
         elif self._connection is not None:
             self._acceptor.clients.hear(self._connection, frames)
         self._acceptor.settled()
-        self._acceptor.clients.look_whether_alone()
+        if self._acceptor.clients.alone is not None:  # rarely so: each batch of frames passes here
+            self._acceptor.clients.look_whether_alone()
 
     def _introduced(self, frames: list[Frame]) -> list[Frame]:
         """Read until the peer is identified; return the frames that follow."""
