@@ -518,12 +518,9 @@ class _Daemon:
         self._link.post(message, buffers)
 
     def _flush(self) -> None:
-        """Send what an event has led to, and tell other programs which cores are in use.
-
-        All of it leaves now if jobs start, or none is left that may end in this turn, too. The head hears that a job
-        begins before its runner does: so nobody hears of the job before the head.
-        """
+        """Send what an event has led to, and tell other programs which cores are in use."""
         self._cores.hold(self._scheduler.busy_cores)
+        # At once if jobs start, or none is left that may end in this turn, too; the head hears of a job first.
         if not (self._corked or self._scheduler.idle):
             self._post_report()
             return
