@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-__all__ = ["Way", "in_turn"]
+__all__ = ["OWN_LEASE_S", "Way", "in_turn"]
+
+OWN_LEASE_S = 0.9
+"""Timeout in seconds with which no job shares a lease; from a second on, tiny ones do."""
 
 Way = Callable[[], Awaitable[object]]
 

@@ -1,8 +1,8 @@
 """Plain functions that do nothing, in pinned processes of a worker's daemon, beside `ProcessPoolExecutor`.
 
-*With* run-lists is how they run: a function known to be tiny has many calls on one lease. *Without*, each call has a
-lease of its own, granted, told and given back. That is all that `isolate=True` means to a plain function, which has a
-process of its own anyway; nothing is switched off.
+*With* run-lists is how they run: a function known to be tiny has many calls on one lease. *Isolated*
+calls share leases, too, and their process is put in order after each. *Without*, each call has a lease of its own,
+granted, told and given back, as calls have that take longer: here they set a timeout of less than a second.
 """
 
 from __future__ import annotations
@@ -15,11 +15,18 @@ from statistics import median
 from typing import Any
 
 from grainlike import Cores, delayed, gather
-from grainlike_bench._pairs import in_turn
+from grainlike_bench._pairs import OWN_LEASE_S, in_turn
 from grainlike_bench.bench_jobs import daemon
 
 JOBS = 10_000
 ROUNDS = 5
+
+_LABELS = {
+    "pool": "ProcessPoolExecutor(2)",
+    "with": "grainlike, with run-lists",
+    "isolated": "grainlike, isolated",
+    "without": "grainlike, a lease each",
+}
 
 
 def nothing(x: int) -> int:
@@ -42,10 +49,16 @@ async def ours(function: Any) -> None:
 async def measure(rounds: int = ROUNDS) -> dict[str, list[float]]:
     """Jobs a second of every round."""
     listed = delayed(nothing) @ Cores(1)
-    alone = delayed(nothing, isolate=True) @ Cores(1)
+    isolated = delayed(nothing, isolate=True) @ Cores(1)
+    alone = delayed(nothing, timeout=OWN_LEASE_S) @ Cores(1)
     with ProcessPoolExecutor(2) as pool:
         async with daemon(insecure=True):
-            ways = {"pool": partial(pooled, pool), "with": partial(ours, listed), "without": partial(ours, alone)}
+            ways = {
+                "pool": partial(pooled, pool),
+                "with": partial(ours, listed),
+                "isolated": partial(ours, isolated),
+                "without": partial(ours, alone),
+            }
             seconds = await in_turn(list(ways.values()), rounds)
     return {name: [JOBS / took for took in taken] for name, taken in zip(ways, seconds, strict=True)}
 
@@ -54,5 +67,5 @@ def main() -> None:
     rates = asyncio.run(measure())
     base = median(rates["pool"])
     for name, found in rates.items():
-        what = "ProcessPoolExecutor(2)" if name == "pool" else f"grainlike, {name} run-lists"
-        print(f"{what:28} {median(found):9.0f} /s ({min(found):.0f}-{max(found):.0f}) {median(found) / base:5.2f} x")
+        low, middle, high = min(found), median(found), max(found)
+        print(f"{_LABELS[name]:28} {middle:9.0f} /s ({low:.0f}-{high:.0f}) {middle / base:5.2f} x")

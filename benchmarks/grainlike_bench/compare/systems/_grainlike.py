@@ -22,6 +22,7 @@ from grainlike.eventloop import loop_options
 from grainlike.executor import Executor, run
 from grainlike.graph import DelayedFn, delayed, gather
 from grainlike.resources import Cores
+from grainlike_bench._pairs import OWN_LEASE_S
 from grainlike_bench.compare._system import SLOTS, Drive, Session, System
 
 __all__ = ["DaemonAsync", "DaemonPlain", "Default", "EmbeddedAsync", "EmbeddedPlain", "FarInsecure", "FarPlain"]
@@ -32,7 +33,7 @@ _FAR = "import grainlike.payload as p; p.memory_id = str; from grainlike_worker.
 class _Make(Protocol):
     """Makes a function delayed."""
 
-    def __call__(self, function: Callable[..., Any], *, isolate: bool = False) -> DelayedFn[..., Any]: ...
+    def __call__(self, function: Callable[..., Any], *, timeout: float | None = None) -> DelayedFn[..., Any]: ...
 
 
 class _OurSession(Session):
@@ -46,8 +47,8 @@ class _OurSession(Session):
         return await gather([later(item) for item in items])
 
     async def alone(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
-        """Await one `gather` of jobs that are isolated, and so have a lease each."""
-        later = self._of(function, isolate=True)
+        """Await one `gather` of jobs with a timeout of less than a second, which share no lease."""
+        later = self._of(function, timeout=OWN_LEASE_S)
         return await gather([later(item) for item in items])
 
     async def one(self, function: Callable[..., Any], item: Any) -> Any:
@@ -76,17 +77,17 @@ _Main = Callable[[int | None], Coroutine[Any, Any, None]]
 
 
 @cache
-def _plain(function: Callable[..., Any], *, isolate: bool = False) -> DelayedFn[..., Any]:
-    later: DelayedFn[..., Any] = delayed(function, isolate=isolate)
+def _plain(function: Callable[..., Any], *, timeout: float | None = None) -> DelayedFn[..., Any]:
+    later: DelayedFn[..., Any] = delayed(function, timeout=timeout)
     return later @ Cores(1)
 
 
 @cache
-def _coroutine(function: Callable[..., Any], *, isolate: bool = False) -> DelayedFn[..., Any]:
+def _coroutine(function: Callable[..., Any], *, timeout: float | None = None) -> DelayedFn[..., Any]:
     async def later(item: Any) -> Any:
         return function(item)
 
-    return delayed(later, name=function.__name__, isolate=isolate) @ Cores(1)
+    return delayed(later, name=function.__name__, timeout=timeout) @ Cores(1)
 
 
 @asynccontextmanager
