@@ -43,11 +43,13 @@ def updates_of(kernel: Kernel, shown: dict[str, Any]) -> list[str]:
 
 
 def test_a_running_placeholder_changes_in_place_until_it_has_ended(kernel: Kernel, tmp_path: Path) -> None:
+    kernel.run(f"before_ = start((wait_for @ Cores(1))('{tmp_path}/before'))")  # has the only core
     cell = kernel.run(f"r_ = start((wait_for @ Cores(1))('{tmp_path}/go')); r_")
     (shown,) = cell.contents("display_data")
     assert ">pending<" in shown["data"]["text/html"]
     assert shown["data"]["text/plain"] == f"<Delayed wait_for('{str(tmp_path)[:20]}'…): pending, cores=1>"
     assert cell.contents("execute_result") == []
+    kernel.run(f"Path('{tmp_path}/before').touch(); done = await before_")
     kernel.until(lambda: any(">running<" in html for html in updates_of(kernel, shown)))
     assert kernel.run("_ is r_").value == "True"
     kernel.run(f"Path('{tmp_path}/go').touch(); await r_")
