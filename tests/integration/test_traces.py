@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from limits import LIMIT_S
 
@@ -252,6 +253,7 @@ async def test_only_the_last_are_kept_and_what_runs_is_drawn_to_this_moment(tmp_
             async for event in events:
                 if (event.kind, event.name) == ("job_started", "wait_for_ever"):
                     break
+            await anyio.lowlevel.checkpoint()  # the turn in which it takes its first step
         executor.write_trace(path)
         kept = read(path.read_text())
         assert len([bar for bar in kept.bars if bar["name"] == "square"]) == 10

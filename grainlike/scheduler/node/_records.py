@@ -102,7 +102,8 @@ class NodeRunner:
 
 class NodeLease:
     __slots__ = (
-        "barred", "cls", "due", "fn", "grant", "heard", "id", "jobs", "keeps", "limit_s", "runner", "timed", "waits",
+        "barred", "cls", "due", "fn", "grant", "heard", "id", "jobs", "keeps", "limit_s", "runner", "running", "timed",
+        "waits",
     )  # fmt: skip
 
     def __init__(self, lease: int, cls: NodeClass, grant: Grant, runner: NodeRunner, jobs: list[NodeJob]) -> None:
@@ -120,12 +121,18 @@ class NodeLease:
         self.jobs = {job.id: job for job in jobs}
         """Jobs that have not ended yet, in the order of the run-list; all of one function."""
         self.barred = False
+        self.running = 0
+        """Position of the job that ran when a barrier stood: those before it have ended, even where nobody was told."""
         self.keeps = False
         """True if its cores are not lent while its job waits, whatever its function says."""
         self.waits = Wait.NOTHING
         """State of its job's wait for its own jobs; see `_lending`."""
         self.heard = 0
         """Number of outcomes of its own jobs that it had received when it last reported a wait."""
+
+    def unended(self) -> list[NodeJob]:
+        """Return its jobs without those of which a barrier has shown that they have ended."""
+        return [job for job in self.jobs.values() if job.position >= self.running]
 
 
 def front(queue: deque[NodeJob]) -> NodeJob | None:

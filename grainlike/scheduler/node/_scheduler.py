@@ -456,7 +456,8 @@ class NodeScheduler:
             del lease.jobs[job.id]
         self._tell_unstarted([job for job in later if job.stopped is not None], Code.CANCELLED, now, out)
         self._keep([job for job in later if job.stopped is None])
-        if lease.jobs and all(job.stopped is not None for job in lease.jobs.values()):
+        lease.running = max(event.started, 0)
+        if lease.jobs and all(job.stopped is not None for job in lease.unended()):
             self._runners.terminate(lease, now, out)
         elif lease.limit_s is not None:
             self._runners.limit(lease, now)
@@ -521,7 +522,7 @@ class NodeScheduler:
 
     def _stop(self, lease: NodeLease, jobs: list[NodeJob], now: float, out: list[NodeAction]) -> None:
         """Stop jobs that may be running: inside the shared runner, or by a signal if the process has no other jobs."""
-        if lease.runner.kind == "own" and all(job.stopped is not None for job in lease.jobs.values()):
+        if lease.runner.kind == "own" and all(job.stopped is not None for job in lease.unended()):
             self._runners.terminate(lease, now, out)
         else:
             self._runners.stop(lease, jobs, now, out)
@@ -555,7 +556,7 @@ class NodeScheduler:
         elif action == "retire":
             self._retire(lease, now, out)
         elif action == "timeout" and now >= lease.due:
-            overdue = [job for job in lease.jobs.values() if job.stopped is None]
+            overdue = [job for job in lease.unended() if job.stopped is None]
             if not lease.timed:  # no barrier was held: which of its jobs runs, and since when, is not known
                 lease.timed = True
                 self._runners.limit(lease, now)

@@ -8,6 +8,8 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
+from itertools import repeat
 from types import SimpleNamespace
 
 import anyio
@@ -24,6 +26,7 @@ from grainlike import (
     JobCancelledError,
     JobTimeoutError,
     RemoteError,
+    Retry,
     SerializationError,
     WorkerLostError,
     cancel,
@@ -422,6 +425,57 @@ async def test_a_member_of_a_run_list_that_runs_out_of_time_leaves_the_others(is
         assert await before_ == [*range(100, 150)]
         assert await behind_ == [*range(151, 300)]
         await slots_are_free(executor)
+
+
+async def test_a_limit_that_passes_in_native_code_ends_that_job_alone():
+    """Jobs before it have ended, though their process cannot tell so: none of them is blamed."""
+
+    @delayed(timeout=1)
+    def tiny(number):
+        if number == 30:
+            deque(repeat(0), maxlen=0)  # never leaves C
+        return number
+
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
+        await gather((tiny @ Cores(1))(number) for number in range(100, 200))
+        outcomes = await gather(((tiny @ Cores(1))(number) for number in range(60)), return_exceptions=True)
+        assert [number for number, value in enumerate(outcomes) if value != number] == [30]
+        assert isinstance(outcomes[30], JobTimeoutError)
+        assert await (one @ Cores(1))() == 1
+
+
+async def test_each_that_never_ends_runs_out_of_its_own_time_behind_one_that_did():
+    """The second one begins in a new process, of which a barrier may be wanted before it is up."""
+
+    @delayed(timeout=1, retries=Retry(0, losses=0))
+    def tiny(number):
+        if number in (30, 45):
+            time.sleep(1000)
+        return number
+
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
+        await gather((tiny @ Cores(1))(number) for number in range(100, 200))
+        outcomes = await gather(((tiny @ Cores(1))(number) for number in range(60)), return_exceptions=True)
+        assert [number for number, value in enumerate(outcomes) if value != number] == [30, 45]
+        assert all(isinstance(outcomes[number], JobTimeoutError) for number in (30, 45))
+        assert await (one @ Cores(1))() == 1
+
+
+async def test_an_isolated_job_that_kills_its_process_takes_none_along_that_has_succeeded():
+    """What has ended is told before the next one begins."""
+
+    @delayed(isolate=True, retries=Retry(0, losses=0))
+    def tiny(number):
+        if number == 30:
+            os._exit(11)
+        return number
+
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
+        await gather((tiny @ Cores(1))(number) for number in range(100, 200))
+        outcomes = await gather(((tiny @ Cores(1))(number) for number in range(60)), return_exceptions=True)
+        assert [number for number, value in enumerate(outcomes) if value != number] == [30]
+        assert isinstance(outcomes[30], WorkerLostError)
+        assert await (one @ Cores(1))() == 1
 
 
 @pytest.mark.parametrize("way", ["asyncio", "anyio", "task"])

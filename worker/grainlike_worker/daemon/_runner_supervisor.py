@@ -72,6 +72,8 @@ class RunnerSupervisor:
         self._lease: _SentLease | None = None
         self._gang: Frame | None = None
         """Where the job that comes next has its other nodes."""
+        self._barred = False
+        """Whether a barrier was asked for while no process was up: the next one begins nothing of the run-list."""
         self._last_claim = -1
         self._last_step = 0
         self._unsent = ""
@@ -119,8 +121,7 @@ class RunnerSupervisor:
             frame_filter.tell_held()
             if not again:
                 return how
-            if self._lease is not None:
-                on_frames([Frame(Renew(), [])])
+            on_frames([Frame(Renew(), [])])
 
     async def _live(self, frame_filter: _FrameFilter) -> str:
         """The life of one process."""
@@ -130,6 +131,8 @@ class RunnerSupervisor:
             return f"no process could be started: {error}"
         self._process = process
         self.never_spawned = False
+        if self._barred and process.claims is not None:
+            process.claims.barrier = 0
         self._named(process.pid)
         try:
             self._introduce(process)
@@ -275,12 +278,13 @@ class RunnerSupervisor:
 
     def bar(self) -> None:
         claims = self._claims
+        self._barred = claims is None
         if claims is not None and self._process is not None:
             claims.barrier = claims.started + 1
             self._process.flush()
 
     def unbar(self) -> None:
-        claims = self._claims
+        claims, self._barred = self._claims, False
         if claims is not None:
             claims.barrier = NO_BARRIER
 

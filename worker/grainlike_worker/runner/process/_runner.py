@@ -269,7 +269,7 @@ class ProcessRunner:
                 continue
             # Outcomes are told when the next job is claimed, or go with those that are handed back: else the daemon,
             # which has nothing left of a barred lease then, lifts the barrier before it was seen here.
-            if lease.index and lease.columns.due(laps.now):
+            if lease.index and (lease.apart or lease.columns.due(laps.now)):
                 self._settle(lease)
                 self._flush(lease)
             self._run_one(lease, laps)
