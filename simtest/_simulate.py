@@ -9,13 +9,7 @@ from msgspec.structs import replace
 from grainlike.simulation import CALM, QUICK, Delay, Dice, Faults, Network, NodePlan
 from simtest._outcome import Outcome
 from simtest._trial import Trial
-from simtest._value_workloads import (
-    VALUE_WORKLOADS,
-    with_one_at_a_time,
-    with_small_stores,
-    with_stores,
-    with_tight_stores,
-)
+from simtest._value_workloads import VALUE_WORKLOADS, with_small_stores, with_stores, with_tight_stores
 from simtest._workloads import BENCHMARKS, draw_nodes, draw_workload, equal_nodes
 
 __all__ = ["simulate"]
@@ -74,8 +68,6 @@ def simulate(
         network = replace(network, bytes_per_s=1e9, relayed_bytes_per_s=None)
     elif plan.name == "own_values":
         nodes = with_small_stores(dice.fork("small stores"), plan, nodes)
-    elif plan.name == "own_in_turns":
-        nodes = with_one_at_a_time(dice.fork("small stores"), plan, nodes)
     elif plan.name == "large_outputs":
         nodes = with_tight_stores(dice.fork("tight stores"), nodes)
     return Trial(

@@ -9,14 +9,7 @@ from msgspec.structs import replace
 from grainlike.resources import EMPTY, Cores, Nodes, Request, Resource, offer_of
 from grainlike.simulation import Dice, FunctionPlan, JobPlan, NodePlan, Workload
 
-__all__ = [
-    "PATTERNS",
-    "VALUE_WORKLOADS",
-    "with_one_at_a_time",
-    "with_small_stores",
-    "with_stores",
-    "with_tight_stores",
-]
+__all__ = ["PATTERNS", "VALUE_WORKLOADS", "with_small_stores", "with_stores", "with_tight_stores"]
 
 MB = 10**6
 
@@ -170,23 +163,6 @@ def own_values(dice: Dice, count: int) -> Workload:
     return Workload("own_values", _FUNCTIONS, tuple(jobs))
 
 
-def own_in_turns(dice: Dice, count: int) -> Workload:
-    """Values of the client's own, of which nodes have room for those of one job at a time; see `with_one_at_a_time`."""
-    few = 2 + dice.below(4)
-    jobs = [JobPlan(0, EMPTY, 0.0, dice.between(0.0, 1.0) * dice.below(2), size=20 * MB + dice.below(40) * MB)
-            for _ in range(few)]  # fmt: skip
-    is_steady = dice.chance(0.3)
-    for at in range(few, few + 3 * count):
-        after = tuple(sorted({dice.below(few) for _ in range(1 + dice.below(2))}))
-        begins = 0.05 * (at - few) if is_steady else dice.between(0.0, 5.0) * dice.below(2)
-        seconds = dice.pick((0.01, 0.1, 0.5)) * dice.between(0.5, 1.5)
-        plan = JobPlan(dice.pick((0, 1, 3, 5)), Cores(1), seconds, begins, after)
-        if dice.chance(0.05):
-            plan = replace(plan, cancel_at=dice.between(0.0, 5.0))
-        jobs.append(plan)
-    return Workload("own_in_turns", _FUNCTIONS, tuple(jobs))
-
-
 def full_stores(dice: Dice, count: int) -> Workload:
     """Values at the first node, and readers of some of them on nodes that have room for few at a time; see
     `with_stores`.
@@ -244,12 +220,6 @@ def with_stores(dice: Dice, workload: Workload, count: int) -> tuple[NodePlan, .
     return hub, *(NodePlan(leaf, has_data=True, store=store) for _ in range(count))
 
 
-def with_one_at_a_time(dice: Dice, workload: Workload, nodes: tuple[NodePlan, ...]) -> tuple[NodePlan, ...]:
-    """Return nodes for `own_in_turns`: each with little more than the job with the largest inputs needs."""
-    most = max(sum(workload.jobs[at].size for at in plan.after) for plan in workload.jobs)
-    return tuple(replace(node, store=int(most * dice.between(1.0, 1.2))) for node in nodes)
-
-
 def with_small_stores(dice: Dice, workload: Workload, nodes: tuple[NodePlan, ...]) -> tuple[NodePlan, ...]:
     """Return nodes for `own_values`: in most worlds that ask for no replicas, which may have room nowhere, nodes that
     have room for those of the client's values that fit alone, all of them together, and for some that jobs make.
@@ -279,7 +249,6 @@ VALUE_WORKLOADS: dict[str, Callable[[Dice, int], Workload]] = {
     "values": values,
     "shared_values": shared_values,
     "own_values": own_values,
-    "own_in_turns": own_in_turns,
     "full_stores": full_stores,
     "large_outputs": large_outputs,
 }

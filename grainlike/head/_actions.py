@@ -140,8 +140,6 @@ class ActionExecutor:
                 self._post(action.worker, Retract(action.jobs, action.attempts))
             case FetchReplicas() | GiveValues() | ReplicasDropped():
                 self._mover.act(action)
-                if isinstance(action, ReplicasDropped) and self._state.origins:  # some may have made way
-                    self._values.clients.tell_where(action.values)
             case JobsLost():
                 self._lost(action)
             case WorkerQuarantined():

@@ -191,7 +191,7 @@ class HeadScheduler:
             while self._state.values.unsettled:  # jobs whose turn came have inputs that nobody has
                 self._settle_values(out)
                 self._planner.plan(now, out)
-            if rooms.without_room or rooms.made_way or self._values.room_wake:
+            if rooms.without_room or self._values.room_wake:
                 self._wake_at(self._values.next_look(now), out)
             if self._job_tree.waiting and self._planner.whole:
                 self._end_standstill(now, out)

@@ -76,9 +76,7 @@ class HeadJob:
     trees of jobs, and of those that were cancelled, or whose attempts failed or were lost.
     """
 
-    __slots__ = (
-        "age", "attempt", "cancelled", "cls", "fn", "id", "own", "rare", "sent", "shape", "state", "worker",
-    )  # fmt: skip
+    __slots__ = ("age", "attempt", "cancelled", "cls", "fn", "id", "own", "rare", "sent", "shape", "state", "worker")
 
     def __init__(self, job: int, cls: RequestClass, fn: HeadFunction, parent: HeadJob | None = None) -> None:
         self.id: int = job
@@ -228,8 +226,7 @@ class ExtraState:
 
     __slots__ = (
         "again_at", "cancelled_at", "committed", "data", "depth", "failures", "family", "losses", "parent", "root",
-        "size",
-        "tree_age", "tried",
+        "size", "tree_age", "tried",
     )  # fmt: skip
 
     def __init__(self, parent: HeadJob | None, root: int, depth: int, tree_age: int) -> None:

@@ -11,7 +11,7 @@ Raises `AssertionError` when one of these promises is broken:
 6. Whoever wants a value receives it, or hears that it is lost, once.
 7. At rest there is nothing left.
 8. A value of the client's own leaves it to one worker at a time, and only while none has it; the client keeps it until
-   nobody needs it. It makes way for other jobs only where no job uses it, and at most once for each job that begins.
+   nobody needs it.
 """
 
 from __future__ import annotations
@@ -62,10 +62,6 @@ class ValueRecords:
         self._loose: dict[int, float] = {}
         self._went_at: dict[int, float] = {}
         """Time of the last loss of a replica of each value."""
-        self._begun = 0
-        """Number of attempts with inputs that have begun."""
-        self._made_way = 0
-        """Number of replicas of the client's own values that were removed while they were needed."""
         self._damaged: set[tuple[int, int]] = set()
         """Worker and value, for all that was damaged: the head may not have heard of it."""
 
@@ -304,19 +300,8 @@ class ValueRecords:
             if known is None or known[0] != attempt:
                 continue
             users = [job for job in self._users.get(value, ()) if self._is_open(job)]
-            if value in self._own and self.is_needed(value):
-                self._make_way(action.worker, value)
-            else:
-                assert not self.is_needed(value), f"value {value} is to be removed, and jobs {users} or others need it"
+            assert not self.is_needed(value), f"value {value} is to be removed, and jobs {users} or others need it"
             known[1].discard(action.worker)
-
-    def _make_way(self, worker: int, value: int) -> None:
-        """Check that an own value which is needed makes way for other jobs: none at the worker uses it."""
-        assert not self.is_used_at(worker, value), f"value {value} makes way at worker {worker}, where a job uses it"
-        asked = value in self._wanted or value in self._replicated
-        assert not asked, f"value {value} makes way at worker {worker}, and the client wants it there"
-        self._made_way += 1
-        assert self._made_way <= self._begun, f"own values make way {self._made_way} times for {self._begun} jobs"
 
     def copying(self, source: int, target: int, value: int, attempt: int, size: int) -> None:
         """Check a copy that is asked for."""
@@ -384,7 +369,6 @@ class ValueRecords:
         opened = {replica for replica in self._stores.get(worker, ()) if replica[0] in needs}
         lacks = set(needs) - {value for value, _ in opened}
         assert not lacks, f"job {job} begins on worker {worker}, which lacks its inputs {sorted(lacks)}"
-        self._begun += bool(needs)
         self._running[worker, job] = opened
 
     def stopped(self, worker: int, job: int) -> None:

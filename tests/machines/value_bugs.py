@@ -11,7 +11,6 @@ VALUE_SUITES = {
     "values": "tests/simulation/test_value_worlds.py::test_no_promise_is_broken",
     "stores": "tests/simulation/test_value_worlds.py::test_no_promise_is_broken_where_stores_are_full",
     "outputs": "tests/simulation/test_value_worlds.py::test_no_promise_is_broken_where_outputs_find_no_room",
-    "own": "tests/simulation/test_value_worlds.py::test_no_promise_is_broken_where_own_values_have_room_one_at_a_time",
     "rests": "tests/simulation/test_value_worlds.py::test_looks_that_are_left_out_would_change_nothing[full_stores]",
     "relocations": "tests/simulation/test_value_worlds.py::test_values_that_are_kept_make_way_where_a_job_would_wait_for_ever",
 }
@@ -422,33 +421,5 @@ VALUE_BUGS: tuple[Bug, ...] = (
         ),
         (_RELOCATIONS, "            return may[0]\n", "            return 0\n"),
         suite="relocations",
-    ),
-    _bug(
-        "make_way_never",
-        "an own value that nobody uses keeps the room that a job needs",
-        (_ROOMS, "return lacking <= 0 or lacking <= sum(", "return lacking <= 0 or lacking < 0 * sum("),
-        suite="own",
-    ),
-    _bug(
-        "make_way_under_a_job",
-        "an own value goes while a job at its worker uses it",
-        (_ROOMS, "if not self.is_used(value, worker.id)]\n        values =", "]\n        values ="),
-        suite="own",
-    ),
-    _bug(
-        "make_way_only_when_nobody_waits",
-        "jobs that each have one input at a worker wait for each other's room",
-        (
-            _ROOMS,
-            "return user.id < job.id + AHEAD_MOST and not self._table.missing(user.inputs, worker.id)",
-            "return user.id < job.id + AHEAD_MOST",
-        ),
-        suite="own",
-    ),
-    _bug(
-        "make_way_with_a_copy_elsewhere",
-        "a value goes whose other replica is at a worker that leaves",
-        (_ROOMS, "if value.replicas == (worker.id,))", "if worker.id in value.replicas)"),
-        suite="own",
     ),
 )

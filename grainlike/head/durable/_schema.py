@@ -37,7 +37,7 @@ from grainlike.scheduler.values._primaries import Primaries
 
 __all__ = ["CONVERSIONS", "METHODS", "SCHEMA", "SchemaConversion", "check_schema", "conversions_from", "records"]
 
-SCHEMA = 5
+SCHEMA = 4
 
 
 def _as_it_is(record: bytes) -> bytes:
@@ -173,25 +173,10 @@ _MOVES = Conversion(
 came before had no data server.
 """
 
-
-def _index_own_values(held: dict[str, Any]) -> None:
-    """List the values of programs that the scheduler of a head knows."""
-    table = held["scheduler"]._state.values
-    table.own.update({value.id: value for value in table.values.values() if value.origin})
-
-
-_OWN = Conversion(
-    fields={"ValueTable": _put(own={}), "Rooms": _put(made_way=False), "HeadState": _index_own_values},
-)
-"""Schema 5: own values of programs make way for jobs that lack room. A head before let these jobs wait, so a replay of
-its log may remove such values earlier than it did; their programs send them again.
-"""
-
 CONVERSIONS: dict[int, SchemaConversion] = {
     1: SchemaConversion(image=_AGES),
     2: SchemaConversion(image=_VALUES),
     3: SchemaConversion(image=_MOVES),
-    4: SchemaConversion(image=_OWN),
 }
 """Steps to the next schema, by the schema that each begins with."""
 

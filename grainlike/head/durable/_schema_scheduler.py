@@ -138,10 +138,11 @@ Homes scheduler.values._homes.Homes: _catalogue _table _transfers _workers
 JobInputs scheduler.values._inputs.JobInputs: attempts claim inputs lacks remakes target
 CopyReader scheduler.values._records.CopyReader: cls fn own
 ValueState scheduler.values._records.ValueState: age asked attempt cls copies durable first_to fn givers
-    heirs=dependents id inputs is_kept last maker origin own owned recomputed replicas size unreached users why
+    heirs=dependents id inputs is_kept last maker origin own owned recomputed replicas size unreached users
+    why
 ReplicaCopy scheduler.values._records.ReplicaCopy: attempt began direct is_safety jobs size source target value weight
 ValueTable scheduler.values._table.ValueTable: _workers bare=unavailable bound cramped=awaiting_room crowded drops ended
-    filled forgotten freed idle moved own parked placed primaries single spare stirred=unsettled stored tight unwanted
+    filled forgotten freed idle moved parked placed primaries single spare stirred=unsettled stored tight unwanted
     values
 Spares scheduler.values._spares.Spares: _leaving _overdrafts _table _told=_announced
 Consumers scheduler.planning._consumers.Consumers: _active _rooms _start_on _table
@@ -153,7 +154,7 @@ Replication scheduler.values._replication.Replication: _leaving _table _transfer
 LeavingWorker scheduler.values._leaving._LeavingWorker: held owes until
 Departures scheduler.values._leaving.Departures: _table _transfers _workers held wake workers
 Reach scheduler.values._reach.Reach: _blocked _direct_rate _relayed_rate _rests _workers changes
-Rooms scheduler.values._rooms.Rooms: _coming _known _table _workers claims cramped=without_room made_way misfits parked
+Rooms scheduler.values._rooms.Rooms: _coming _known _table _workers claims cramped=without_room misfits parked
     told=warned
 Transfers scheduler.values._transfers.Transfers: _going_in _going_out _waiting _workers claims coming is_due known
     reach rooms table turned wake

@@ -51,29 +51,8 @@ class ValueState:
     """
 
     __slots__ = (
-        "age",
-        "asked",
-        "attempt",
-        "cls",
-        "copies",
-        "dependents",
-        "durable",
-        "first_to",
-        "fn",
-        "givers",
-        "id",
-        "inputs",
-        "is_kept",
-        "last",
-        "maker",
-        "origin",
-        "own",
-        "owned",
-        "recomputed",
-        "replicas",
-        "size",
-        "unreached",
-        "users",
+        "age", "asked", "attempt", "cls", "copies", "dependents", "durable", "first_to", "fn", "givers", "id", "inputs",
+        "is_kept", "last", "maker", "origin", "own", "owned", "recomputed", "replicas", "size", "unreached", "users",
         "why",
     )  # fmt: skip
 

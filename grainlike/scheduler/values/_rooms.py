@@ -4,9 +4,6 @@ All inputs that a job lacks at a worker have room there, or none of them is sent
 unless a job there uses the replica or is on its way to it. The oldest job that will have room at a worker after such
 evictions has a claim: nothing is sent there for younger jobs meanwhile. A job without room waits outside all queues, so
 that other jobs of its class go on.
-
-The only replica of a program's own value makes way, too, because the program can send it again: once no job there uses
-it, and no job needs it that was submitted before, or soon after, the one with the claim.
 """
 
 from __future__ import annotations
@@ -25,9 +22,6 @@ from grainlike.scheduler.values._table import ValueTable
 
 __all__ = ["Rooms", "tries_text"]
 
-AHEAD_MOST = 1024
-"""Number of jobs, submitted after one with a claim, before which an own value does not make way for it."""
-
 LOOKED_AT_MOST = 64
 """Most jobs without room that one pass looks at."""
 
@@ -39,23 +33,11 @@ class Rooms:
         claims: oldest job that waits for room, by worker.
         parked: jobs that wait for room outside all queues; jobs that were looked at last stand at the end.
         without_room: jobs of the last look that will have room at no worker, even without its spare replicas.
-        made_way: True if own values have made way for a job that waits for the next look.
         misfits: jobs whose inputs fit into no store, to be looked at before the turn ends.
         warned: functions for which it was reported that inputs of their jobs fit into no store.
     """
 
-    __slots__ = (
-        "_coming",
-        "_known",
-        "_table",
-        "_workers",
-        "claims",
-        "made_way",
-        "misfits",
-        "parked",
-        "warned",
-        "without_room",
-    )  # fmt: skip
+    __slots__ = ("_coming", "_known", "_table", "_workers", "claims", "misfits", "parked", "warned", "without_room")
 
     def __init__(
         self,
@@ -70,7 +52,6 @@ class Rooms:
         self._coming = coming
         self.claims: dict[int, HeadJob] = {}
         self.without_room: dict[int, HeadJob] = {}
-        self.made_way = False
         self.parked: dict[int, HeadJob] = {}
         self.misfits: dict[int, HeadJob] = {}
         self.warned: set[int] = set()
@@ -258,18 +239,17 @@ class Rooms:
         """Return True if a job may start at a worker that has its inputs. The room of spare replicas among these may be
         promised to copies on their way or to an older job; then only a job that was sent there with its inputs may.
         """
-        spare, own = self._table.spare.get(worker.id, {}), self._table.own
-        if worker.store is None or not (spare or own) or job.data is None or job.data.target == worker.id:
+        spare = self._table.spare.get(worker.id)
+        if worker.store is None or not spare or job.data is None or job.data.target == worker.id:
             return True
         found = [number for number in job.inputs if number in spare]
         unused = sum(spare[value] for value in found if not self.is_used(self._table.values[value], worker.id))
         if unused and worker.id in self._coming and self.free(worker) < unused:
             return False
         oldest = self.claims.get(worker.id)
-        if oldest is None or order(job) <= order(oldest):
+        if oldest is None or order(job) <= order(oldest) or set(found) <= set(oldest.inputs):
             return True
-        found += [number for number in job.inputs if number in own and self._makes_way(worker, own[number], oldest)]
-        return set(found) <= set(oldest.inputs) or not self._will_have_room(worker, oldest)
+        return not self._will_have_room(worker, oldest)
 
     def claim(self, worker: WorkerState, job: HeadJob) -> None:
         """Keep a worker's room for a job that has none there now, if no older job will have room there."""
@@ -296,52 +276,6 @@ class Rooms:
         users = (value.users or {}).values()
         return any(job.worker == worker or (job.data is not None and job.data.target == worker) for job in users)
 
-    # --- own values that make way -----------------------------------------------------------------------------------
-
-    def _makes_way(self, worker: WorkerState, value: ValueState, job: HeadJob) -> bool:
-        """Return True if an own value, which only this worker has, makes way for a job, once no job uses it there."""
-        if value.copies > 1 or value.id in job.inputs or value.asked or value.givers or value.unreached:
-            return False
-        users = (value.users or {}).values()
-        return not any(self._goes_before(user, job, worker) for user in users)
-
-    def _goes_before(self, user: HeadJob, job: HeadJob, worker: WorkerState) -> bool:
-        """Return True if a job that waits goes before another one without room at a worker: it is older, or was
-        submitted soon after it and has all its inputs there.
-        """
-        if (
-            user.worker
-            or (user.data is not None and user.data.target)
-            or not any(map(worker.fits_ever, user.cls.shapes))
-        ):
-            return False
-        if order(user) <= order(job):
-            return True
-        return user.id < job.id + AHEAD_MOST and not self._table.missing(user.inputs, worker.id)
-
-    def _making_way(self, worker: WorkerState, job: HeadJob) -> list[ValueState]:
-        """Return the own values whose replicas at a worker make way for a job, beside its spare replicas."""
-        here = (value for value in self._table.own.values() if value.replicas == (worker.id,))
-        return [value for value in here if self._makes_way(worker, value, job)]
-
-    def _make_way(self, worker: WorkerState, job: HeadJob) -> bool:
-        """Remove own values from a worker for the job that has a claim there, if it can start then."""
-        if self.claimant(worker) is not job or worker.over or not any(map(worker.fits_now, job.cls.shapes)):
-            return False
-        copied = {number for number, _ in self._known}
-        values = [value for value in self._making_way(worker, job) if not self.is_used(value, worker.id)]
-        values = sorted(
-            (value for value in values if value.id not in copied), key=lambda value: (-value.size, value.id)
-        )
-        lacking = self._lacking(worker, job) - self.free(worker, job.inputs)
-        if lacking > sum(value.size for value in values):
-            return False
-        for value in values:
-            if lacking > 0:
-                self._table.drop(value, (worker.id,))
-                lacking -= value.size
-        return True
-
     # --- jobs that wait for it ---------------------------------------------------------------------------------------
 
     def park(self, job: HeadJob) -> None:
@@ -351,7 +285,6 @@ class Rooms:
         able = self.able(job)
         if not any(self.has_room(worker, job) for worker in able):
             self._note_if_cramped(job, able)
-            self.made_way |= any(self._make_way(worker, job) for worker in able)
 
     def waits(self, job: HeadJob) -> bool:
         """Return True while a job waits in a queue, or for room."""
@@ -364,7 +297,7 @@ class Rooms:
         self.claims = {
             number: job for number, job in self.claims.items() if number in self._workers and self.waits(job)
         }
-        self.without_room, self.made_way = {}, False
+        self.without_room = {}
         claiming = {job.id: job for job in self.claims.values() if job.id in self.parked}
         looked_at = {**claiming, **dict(islice(self.parked.items(), LOOKED_AT_MOST))}
         for number in looked_at:
@@ -383,7 +316,6 @@ class Rooms:
                 self.claim(worker, job)
         if not with_room:
             self._note_if_cramped(job, able)
-            with_room = list(islice((worker for worker in able if self._make_way(worker, job)), 1))
         return any(worker.fits_now(shape) for worker in with_room for shape in job.cls.shapes)
 
     def _note_if_cramped(self, job: HeadJob, able: list[WorkerState]) -> None:
@@ -398,15 +330,12 @@ class Rooms:
         return sum(value.size for value in lacking if number not in value.replicas)
 
     def _will_have_room(self, worker: WorkerState, job: HeadJob) -> bool:
-        """Return True if a waiting job has room at a worker once all spare replicas there are evicted, and own values
-        have made way.
-        """
+        """Return True if a waiting job has room at a worker once all spare replicas there are evicted."""
         if not self.waits(job) or worker.store is None or worker.leaving or worker.shut:
             return False
         if any(number not in self._table.values for number in job.inputs):
             return False
-        lacking = self.shortage(worker, job)
-        return lacking <= 0 or lacking <= sum(value.size for value in self._making_way(worker, job))
+        return self.shortage(worker, job) <= 0
 
     def shortage(self, worker: WorkerState, job: HeadJob) -> int:
         """Return the bytes that a job lacks at a worker once all spare replicas there are evicted; 0 or less if it has

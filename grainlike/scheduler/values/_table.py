@@ -42,36 +42,15 @@ class ValueTable:
         spare: sizes of the replicas that may be evicted, by worker and value.
         primaries: the other replicas, of workers where a job lacked room.
         drops: replicas to be removed, as value and attempt, by worker.
-        own: own values, which their programs can send again.
         freed: own values that their programs need not keep any more.
         forgotten: values that are not known any more.
         unsettled: True if `settle` has something to do.
     """
 
     __slots__ = (
-        "_workers",
-        "awaiting_room",
-        "bound",
-        "crowded",
-        "drops",
-        "ended",
-        "filled",
-        "forgotten",
-        "freed",
-        "idle",
-        "moved",
-        "own",
-        "parked",
-        "placed",
-        "primaries",
-        "single",
-        "spare",
-        "stored",
-        "tight",
-        "unavailable",
-        "unsettled",
-        "unwanted",
-        "values",
+        "_workers", "awaiting_room", "bound", "crowded", "drops", "ended", "filled", "forgotten", "freed", "idle",
+        "moved", "parked", "placed", "primaries", "single", "spare", "stored", "tight", "unavailable", "unsettled",
+        "unwanted", "values",
     )  # fmt: skip
 
     def __init__(self, workers: dict[int, WorkerState]) -> None:
@@ -94,7 +73,6 @@ class ValueTable:
         self.filled: dict[int, None] = {}
         self.moved: dict[int, ValueState] = {}
         self.drops: dict[int, list[tuple[int, int]]] = {}
-        self.own: dict[int, ValueState] = {}
         self.freed: list[int] = []
         self.forgotten: list[int] = []
         self.unsettled = False
@@ -159,7 +137,7 @@ class ValueTable:
     def add_own(self, origin: int, number: int, size: int) -> None:
         """Record a program's own value, which no worker has yet."""
         if number not in self.values:
-            value = self.values[number] = self.own[number] = ValueState(number, 1, size)
+            value = self.values[number] = ValueState(number, 1, size)
             value.origin = origin
 
     def need(self, job: HeadJob, inputs: tuple[int, ...], *, remakes: bool = False) -> None:
@@ -253,14 +231,9 @@ class ValueTable:
                 value.why = "its bytes were not needed any more"
             if value.origin:
                 self.freed.append(value.id)
-                self.disown(value)
+                value.origin = 0
             if not value.dependents:
                 self._forget(value)
-
-    def disown(self, value: ValueState) -> None:
-        """Record that no program can send a value again."""
-        value.origin = 0
-        self.own.pop(value.id, None)
 
     def _forget(self, value: ValueState) -> None:
         stack = [value]
@@ -424,7 +397,6 @@ class ValueTable:
             assert value.is_needed or not value.replicas, f"value {value.id} has replicas that nobody needs"
             assert value.is_needed or not value.origin, f"a program keeps value {value.id}, which nobody needs"
             assert all(worker in self._workers for worker in value.replicas), f"value {value.id} is where nobody is"
-        assert self.own == {number: value for number, value in self.values.items() if value.origin}
         assert self.stored == self.bytes_at(self.values), "bytes are counted where they are not"
         for worker, listed in self.primaries.listed.items():
             here = (value for value in self.values.values() if worker in value.replicas)

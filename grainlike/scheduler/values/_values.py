@@ -59,15 +59,7 @@ class Values:
     """
 
     __slots__ = (
-        "_leaving",
-        "_replication",
-        "_spares",
-        "_state",
-        "_table",
-        "_transfers",
-        "_unseen",
-        "misfits",
-        "revived",
+        "_leaving", "_replication", "_spares", "_state", "_table", "_transfers", "_unseen", "misfits", "revived",
         "room_wake",
     )  # fmt: skip
 
@@ -374,8 +366,7 @@ class Values:
         for number in numbers:
             value = self._table.values.get(number)
             if value is not None and value.origin:
-                self._table.disown(value)
-                value.why = "its program could not give it"
+                value.origin, value.why = 0, "its program could not give it"
                 if not value.replicas:
                     self._table.lacks(value)
 
@@ -401,8 +392,7 @@ class Values:
 
     def next_look(self, now: float) -> float | None:
         """Return the time of the next look at jobs that wait for room if no event comes before; it is returned once."""
-        rooms = self._transfers.rooms
-        if rooms.without_room or rooms.made_way:
+        if self._transfers.rooms.without_room:
             self.look_soon(now)
         wake, self.room_wake = self.room_wake, None
         return wake

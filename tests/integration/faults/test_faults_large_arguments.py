@@ -145,18 +145,3 @@ async def test_the_worker_of_the_program_has_it_in_shared_memory(opened, start_w
         await until(lambda: not records(head))
         store = head_of(head).object_store.directory
         await until(lambda: not list(store.glob("[aev][0-9]*")))
-
-
-async def test_two_that_have_room_only_one_at_a_time_are_used_in_turn(far, start_worker):
-    """The program keeps both, so that of each makes way when no job needs it, and is sent again when one does."""
-    more = ("--store", str(SIZE + SIZE // 2), "--scratch-limit", "0")
-    async with far(start_worker, "n1", resources="cores=1", more=more) as (executor, _):
-        first_, second_ = (delayed_value(np.full(SIZE // 8, kind)) for kind in (1.0, 2.0))
-        kinds = await gather((total @ Cores(1))(one_) for _ in range(3) for one_ in (first_, second_))
-        assert [found for _, found in kinds] == [SIZE / 8, SIZE / 4] * 3
-        await until(lambda: info(second_).where == ("n1",))
-        sent = executor.report().sent
-        assert 2 * SIZE < sent < 2 * SIZE + 200_000  # each once, however the calls were mixed
-        assert (await (total @ Cores(1))(first_))[1] == SIZE / 8
-        assert executor.report().sent - sent > SIZE
-        await until(lambda: (info(first_).where, info(second_).where) == (("n1",), ()))
