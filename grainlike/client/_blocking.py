@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from contextlib import closing, contextmanager, suppress
+from math import inf
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -101,8 +102,7 @@ class BlockingClient:
         """Let so many seconds pass. Raises `HeadLostError`."""
         due = time.monotonic() + seconds
         while (left := due - time.monotonic()) > 0:
-            self._connection.wait(left)
-            if time.monotonic() < due:
+            if self._connection.wait(left):
                 self._heard()
 
     async def gone(self) -> None:
@@ -146,7 +146,7 @@ def call_blocking(
     until = None if limit_s is None else time.monotonic() + limit_s
     access = find_client_access(head)
     with telling_of_death():
-        connection = dial_blocking(access, insecure=insecure, **({} if limit_s is None else {"timeout": limit_s}))
+        connection = dial_blocking(access, insecure=insecure, within=inf if limit_s is None else limit_s)
     with closing(connection):
         yield BlockingClient(connection, until)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import time
+from math import inf
 from typing import Any, TypeVar, cast
 
 from grainlike.errors import AuthenticationError, HeadLostError
@@ -73,9 +74,9 @@ class BlockingConnection:
             raise self._gone("closed by the peer")
         return frames
 
-    def wait(self, seconds: float) -> None:
-        """Wait until something comes, for at most so many seconds."""
-        _wait(self._sock, select.POLLIN, time.monotonic() + seconds)
+    def wait(self, seconds: float) -> bool:
+        """Wait until something comes, for at most so many seconds; return True if something has."""
+        return _wait(self._sock, select.POLLIN, time.monotonic() + seconds)
 
     def _gone(self, reason: str) -> HeadLostError:
         return HeadLostError(f"the head at {self.peer} is gone: {reason}")
@@ -85,16 +86,20 @@ class BlockingConnection:
         self._sock.close()
 
 
-def dial_blocking(access: Access, *, insecure: bool = False, timeout: float = 10.0) -> BlockingConnection:
-    """Connect to the head that `access` is for, as `dial` does, and wait until that is done.
+def dial_blocking(
+    access: Access, *, insecure: bool = False, timeout: float = 10.0, within: float = inf
+) -> BlockingConnection:
+    """Connect to the head that `access` is for, as `dial` does, and wait until that is done: for at most `timeout`
+    seconds at each address, and `within` seconds at all of them. The lookup of a host's name has limits of its own.
 
     Raises as `dial`.
     """
     failures: list[OSError] = []
+    end = time.monotonic() + within
     for address, tls in ways(access, insecure=insecure):
         try:
-            with naming(address, timeout):
-                sock, session = _follow(connecting(address, tls), time.monotonic() + timeout)
+            with naming(address, min(timeout, within)):
+                sock, session = _follow(connecting(address, tls), min(time.monotonic() + timeout, end))
         except (AuthenticationError, ConnectionError) as error:
             failures.append(error)
         else:
@@ -134,7 +139,7 @@ def _done(step: Step, until: float) -> Any:
     return None
 
 
-def _wait(sock: socket.socket, event: int, until: float) -> None:
+def _wait(sock: socket.socket, event: int, until: float) -> bool:
     poll = select.poll()
     poll.register(sock, event)
-    poll.poll(max(0.0, until - time.monotonic()) * 1000)
+    return bool(poll.poll(max(0.0, until - time.monotonic()) * 1000))

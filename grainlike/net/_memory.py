@@ -87,6 +87,8 @@ class _MemoryLink(Link):
         try:
             self._context.run(self._hear)
         except Exception as error:  # noqa: BLE001 - `run` raises it: it is no error of whoever sends
+            if self.reason is not None:  # it has closed the link before it failed
+                self._failure = self._failure or error
             self._end(f"failed here: {error!r}", error)
 
     async def aclose(self) -> None:

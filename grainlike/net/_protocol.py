@@ -203,10 +203,10 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
     def _receive(self, data: Buffer | None, on_frames: OnFrames, count: int = 0) -> None:
         # An answer leaves in the turn that asked for it: a trip through the selector would double the latency.
         self._corked = True
-        super()._receive(data, on_frames, count)
-        self._corked = False
-        if self._flushing:
-            self._flush()
+        try:
+            super()._receive(data, on_frames, count)
+        finally:
+            self.uncork()
 
     def eof_received(self) -> None:
         self._hung_up()

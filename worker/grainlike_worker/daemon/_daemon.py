@@ -525,9 +525,11 @@ class _Daemon:
             self._post_report()
             return
         self._link.cork()
-        self._post_report()
-        self._link.uncork()
-        self._corked.release()
+        try:
+            self._post_report()
+        finally:
+            self._link.uncork()
+            self._corked.release()
 
     def _post_report(self) -> None:
         if self._report:

@@ -211,9 +211,11 @@ class LoopRunner:
             self._forget(lease)
         else:  # nothing else may end in this turn, so nothing is gained by waiting for its end
             self._link.cork()
-            self._flush(lease)
-            self._forget(lease)
-            self._link.uncork()
+            try:
+                self._flush(lease)
+                self._forget(lease)
+            finally:
+                self._link.uncork()
 
     async def _let_begin(self, lease: RunnerLease, ready_at: float) -> None:
         """Reckon the time of a job from when this process was ready, and let its worker do so too."""
