@@ -16,7 +16,7 @@ from raw_runner import LIMIT_S, TERMINATED, Gate, alarm, definition_of, linux_on
 
 from grainlike.errors import JobMemoryError
 from grainlike.payload import Payload, dump_arguments, load_error, load_value
-from grainlike.wire import Beat, Code, Completed, Frame, Ready, Run, Setup, Stop
+from grainlike.wire import Beat, Code, Completed, Frame, Ready, Renew, Run, Setup, Stop
 from grainlike_worker.daemon._keeper import open_keeper
 from grainlike_worker.daemon._output import Outputs
 from grainlike_worker.daemon._runner_supervisor import RunnerSupervisor
@@ -49,7 +49,7 @@ class Daemon:
 
     def on_frames(self, frames: list[Frame]) -> None:
         for message, _ in frames:
-            if isinstance(message, (Beat, Ready)):
+            if isinstance(message, (Beat, Ready, Renew)):
                 continue
             assert isinstance(message, Completed)
             for job, code, data in zip(message.jobs, message.codes, message.data, strict=True):
