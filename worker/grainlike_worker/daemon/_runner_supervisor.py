@@ -73,7 +73,7 @@ class RunnerSupervisor:
         self._gang: Frame | None = None
         """Where the job that comes next has its other nodes."""
         self._barred = False
-        """Whether a barrier was asked for while no process was up: the next one begins nothing of the run-list."""
+        """Whether the next process begins nothing of the run-list: a barrier was asked for while no process was up."""
         self._last_claim = -1
         self._last_step = 0
         self._unsent = ""
@@ -278,7 +278,8 @@ class RunnerSupervisor:
 
     def bar(self) -> None:
         claims = self._claims
-        self._barred = claims is None
+        # A process that comes up may as well begin what it was given, unless a time limit counts from the barrier.
+        self._barred = claims is None and self._lease is not None and self._lease.run.limit is not None
         if claims is not None and self._process is not None:
             claims.barrier = claims.started + 1
             self._process.flush()
