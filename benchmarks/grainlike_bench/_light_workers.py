@@ -217,12 +217,6 @@ class LightRunner:
     def bar(self) -> None:
         self._barred = True
 
-    def cork(self) -> None:
-        """Nothing is sent."""
-
-    def uncork(self) -> None:
-        """Nothing was kept."""
-
     def unbar(self) -> None:
         self._barred = False
 

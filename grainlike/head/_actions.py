@@ -20,7 +20,6 @@ from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
 from grainlike.head.values._mover import ValueMover
 from grainlike.jobs import Job, Observer, Placement, nbytes_of, slots_of
-from grainlike.net import Link
 from grainlike.scheduler import (
     AssembleGang,
     AssignJobs,
@@ -123,9 +122,6 @@ class ActionExecutor:
         """Ends of attempts that the head hears of now."""
         self.shortfall: Callable[[int], str | None] = _no_pools
         """Function that tells what pools of workers lack for a job; None: one would serve it; empty: there are none."""
-        self.hurries = False
-        """True while a job is submitted beside which there is no other: it leaves in this turn."""
-        self._corked: Link | None = None
 
     def act(self, action: HeadAction) -> None:
         """Perform an action; those that need what a report brought are the head's."""
@@ -201,13 +197,6 @@ class ActionExecutor:
             case JobsStarted() | JobsSettled():
                 raise AssertionError("only a report starts or settles jobs")
 
-    def hurry(self) -> None:
-        """Send the job that was submitted alone; without it, do nothing."""
-        self.hurries = False
-        link, self._corked = self._corked, None
-        if link is not None:
-            link.uncork()
-
     def drop_functions(self, now: float) -> None:
         """Drop functions that can be called no more, here and at workers, if a sweep for such is due."""
         state = self._state
@@ -241,12 +230,8 @@ class ActionExecutor:
 
     def _assign(self, action: AssignJobs) -> None:
         peer = self._state.peers[action.worker]
-        if self.hurries and self._corked is None:
-            self._corked = peer.link
-            peer.link.cork()
-        if not peer.has(action.fns, action.cls):
-            shipments = [self._state.functions.shipment(fn) for fn in dict.fromkeys(action.fns)]
-            peer.define(shipments, self._class_spec(action.cls))
+        spec = self._class_spec(action.cls)
+        peer.define([self._state.functions.shipment(fn) for fn in dict.fromkeys(action.fns)], spec)
         if action.gang:
             members = ((self._state.peers[worker], allocation) for worker, allocation in action.gang)
             nodes = [NodeSpec(member.name, member.link.host, allocation) for member, allocation in members]
@@ -307,7 +292,7 @@ class ActionExecutor:
                     began.append(job)
         if start.memory:
             self._narrow(start)
-        for reply_to, jobs in _of_clients(began) if began else ():
+        for reply_to, jobs in _of_clients(began):
             children, attempts = [job.child for job in jobs], [job.attempt for job in jobs]
             workers, slots_each = [job.worker or "" for job in jobs], [job.slots or "" for job in jobs]
             reply_to.post(Began(children, attempts, workers, slots_each))

@@ -207,15 +207,13 @@ class Head:
 
     def submit(self, nodes: Sequence[Node]) -> None:
         """Submit nodes whose arguments are there as jobs. A call that cannot be pickled fails at once, alone."""
-        self._acting.hurries = hurries = len(nodes) == 1 and not self.state.scheduler.jobs
+        if self._submit_alike(nodes):
+            return
         try:
-            if hurries or not self._submit_alike(nodes):
-                self._submit_each(nodes)
+            self._submit_each(nodes)
         finally:
             if self._maker.holds:
                 self._maker.end_batch()
-            if hurries:
-                self._acting.hurry()
 
     def _submit_alike(self, nodes: Sequence[Node]) -> bool:
         """Submit calls of one function with one request, as most batches are, by the batch; return False for others."""
@@ -356,7 +354,9 @@ class Head:
         return next((peer for peer in self.peers.values() if peer.hello.incarnation == incarnation), None)
 
     def suspect(self, peer: WorkerConnection, why: str, *, broke: bool) -> None:
-        """Mark a worker suspect, as its link has broken or it is silent: it gets no jobs until it sends something."""
+        """Mark a worker suspect, as its link has broken or it is silent: it gets no more jobs until it sends
+        something.
+        """
         if peer.number in self.peers and not peer.suspect:
             peer.suspect = why
             for observer in self.observers:

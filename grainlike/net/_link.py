@@ -60,12 +60,6 @@ class Link(ABC):
         The buffers are not copied: do not change them until they have left (`drain`).
         """
 
-    def cork(self) -> None:  # noqa: B027 - a link whose task writes has nothing to gain
-        """Keep what is posted until `uncork`, in the same turn of the loop, in place of a turn of its own."""
-
-    def uncork(self) -> None:  # noqa: B027
-        """Send now what was posted since `cork`, if this kind of link can."""
-
     @abstractmethod
     async def run(self, on_frames: OnFrames) -> None:
         """Receive until the link ends; call `on_frames` once for each read. May be called once.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextvars import Context, copy_context
 
 import anyio.lowlevel
 
@@ -17,8 +16,8 @@ __all__ = ["memory_pair"]
 def memory_pair() -> tuple[Link, Link]:
     """Return the two ends of a link that encodes nothing; what is posted at one arrives at the other.
 
-    It arrives through the event loop, in a later turn, or inside `uncork`, never inside `post`: code that works here
-    has seen the order of events that a socket gives. Both ends must run in the same loop.
+    It arrives through the event loop, in a later turn, never inside `post`: code that works here has seen the order of
+    events that a socket gives. Both ends must run in the same loop.
     """
     one, other = _MemoryLink(), _MemoryLink()
     one.connect(other)
@@ -33,9 +32,6 @@ class _MemoryLink(Link):
         self._inbox: list[Frame] = []
         self._bells: Callable[[], Wakeup]
         self._arrived: Wakeup | None = None
-        self._on_frames: OnFrames
-        self._context: Context
-        self._corked = self._hearing = False
 
     def connect(self, far: _MemoryLink) -> None:
         self._far = far
@@ -44,52 +40,21 @@ class _MemoryLink(Link):
         far = self._far
         if self.reason is None and far.reason is None:
             far._inbox.append(Frame(message, buffers))
-            if not self._corked:
-                far._notice()
-
-    def cork(self) -> None:
-        self._corked = True
-
-    def uncork(self) -> None:
-        self._corked = False
-        if self._far._inbox:
-            self._far._hear_now()
+            far._notice()
 
     async def run(self, on_frames: OnFrames) -> None:
         self._begin()
         self._bells = new_wakeup()
-        self._on_frames, self._context = on_frames, copy_context()
         try:
             while self.reason is None:
                 await self._something()
-                if self._inbox:
-                    self._hear()
+                frames, self._inbox = self._inbox, []
+                if frames:
+                    on_frames(frames)
                 elif self._far.closed:
                     self._end("closed by the peer")
         finally:
             self.close()
-        if self._failure is not None:
-            raise self._failure
-
-    def _hear(self) -> None:
-        frames, self._inbox = self._inbox, []
-        self._hearing = True
-        try:
-            self._on_frames(frames)
-        finally:
-            self._hearing = False
-
-    def _hear_now(self) -> None:
-        """Take what has come in place of the task in `run`, in its context, unless that is about to do so."""
-        if self._arrived is None or self._hearing:
-            self._notice()
-            return
-        try:
-            self._context.run(self._hear)
-        except Exception as error:  # noqa: BLE001 - `run` raises it: it is no error of whoever sends
-            if self.reason is not None:  # it has closed the link before it failed
-                self._failure = self._failure or error
-            self._end(f"failed here: {error!r}", error)
 
     async def aclose(self) -> None:
         self.close()

@@ -45,7 +45,6 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         """Frames that have been read and are passed on in a later turn; `_early` follows them."""
         self._on_frames: OnFrames | None = None
         self._in_room = False
-        self._corked = False
         self._full = False
         self._fairness = fairness_of(self._loop)
         self._cost = 0.0
@@ -57,16 +56,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
 
     def _write_soon(self) -> None:
         self._flushing = True
-        if not self._corked:
-            self._loop.call_soon(self._flush)
-
-    def cork(self) -> None:
-        self._corked = True
-
-    def uncork(self) -> None:
-        self._corked = False
-        if self._flushing:
-            self._flush()
+        self._loop.call_soon(self._flush)
 
     def fileno(self) -> int:
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
@@ -201,12 +191,11 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _receive(self, data: Buffer | None, on_frames: OnFrames, count: int = 0) -> None:
-        # An answer leaves in the turn that asked for it: a trip through the selector would double the latency.
-        self._corked = True
-        try:
-            super()._receive(data, on_frames, count)
-        finally:
-            self.uncork()
+        super()._receive(data, on_frames, count)
+        # An answer leaves in the turn that asked for it: a trip through the selector would double the latency. So a
+        # daemon's head hears that a job begins before its runner does, and nobody hears of the job before the head.
+        if self._flushing:
+            self._write()
 
     def eof_received(self) -> None:
         self._hung_up()

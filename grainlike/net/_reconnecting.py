@@ -100,12 +100,6 @@ class ReconnectingLink(Link):
         else:
             self._session.post(message, buffers)
 
-    def cork(self) -> None:
-        self._link.cork()
-
-    def uncork(self) -> None:
-        self._link.uncork()
-
     async def run(self, on_frames: OnFrames) -> None:
         self._begin()
         try:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from grainlike.errors import AuthenticationError, ProtocolError
 from grainlike.net._certificates import ROLES, Credentials, Role, name_of
@@ -142,7 +142,7 @@ class TlsSession:
         try:
             while filled < size:
                 # With a buffer to read into it returns a count, whatever its stub says.
-                count: Any = self._ssl.read(size - filled, into[filled:])
+                count = cast("int", self._ssl.read(size - filled, into[filled:]))
                 if not count:
                     self.ended = True
                     break

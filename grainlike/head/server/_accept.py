@@ -156,8 +156,7 @@ class ConnectionHandler:
         elif self._connection is not None:
             self._acceptor.clients.hear(self._connection, frames)
         self._acceptor.settled()
-        if self._acceptor.clients.alone is not None:  # rarely so: each batch of frames passes here
-            self._acceptor.clients.look_whether_alone()
+        self._acceptor.clients.look_whether_alone()
 
     def _introduced(self, frames: list[Frame]) -> list[Frame]:
         """Read until the peer is identified; return the frames that follow."""

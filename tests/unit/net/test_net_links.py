@@ -6,9 +6,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -133,117 +131,6 @@ async def test_nothing_is_delivered_inside_post(kind: str) -> None:
         assert inbox.frames == []
         await inbox.full.wait()
         near.close()
-
-
-async def test_what_is_posted_while_corked_arrives_in_its_order(kind: str) -> None:
-    near, far = await pair(kind)
-    inbox = Inbox(want=4)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(near.run, Inbox())
-        tasks.start_soon(far.run, inbox)
-        await anyio.wait_all_tasks_blocked()
-        near.cork()
-        near.post(Beat(1))
-        near.post(Beat(2))
-        near.uncork()
-        near.post(Beat(3))
-        near.cork()
-        near.post(Beat(4))
-        near.uncork()
-        await inbox.full.wait()
-        near.close()
-    assert inbox.numbers == [1, 2, 3, 4]
-
-
-async def test_what_is_posted_before_cork_and_after_uncork_leaves_all_the_same(kind: str) -> None:
-    near, far = await pair(kind)
-    inbox = Inbox(want=2)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(near.run, Inbox())
-        tasks.start_soon(far.run, inbox)
-        await anyio.wait_all_tasks_blocked()
-        near.post(Beat(1))
-        near.cork()
-        near.uncork()
-        await anyio.wait_all_tasks_blocked()
-        near.post(Beat(2))
-        await inbox.full.wait()
-        near.close()
-    assert inbox.numbers == [1, 2]
-
-
-async def test_in_memory_a_corked_message_is_heard_inside_uncork_in_the_context_of_run() -> None:
-    near, far = memory_pair()
-    heard: list[tuple[int, str]] = []
-    where: ContextVar[str] = ContextVar("where", default="")
-
-    def hear(frames: list[Frame]) -> None:
-        heard.extend((frame.message.number, where.get()) for frame in frames if isinstance(frame.message, Beat))
-        far.post(Beat(0))
-
-    answered = Inbox()
-    async with anyio.create_task_group() as tasks:
-        where.set("run")
-        tasks.start_soon(near.run, answered)
-        tasks.start_soon(far.run, hear)
-        where.set("posts")
-        await anyio.wait_all_tasks_blocked()
-        near.cork()
-        near.post(Beat(1))
-        assert heard == []
-        near.uncork()
-        assert heard == [(1, "run")]
-        assert answered.frames == []
-        await answered.full.wait()
-        near.close()
-
-
-async def test_in_memory_what_is_uncorked_to_an_end_that_is_hearing_comes_later() -> None:
-    near, far = memory_pair()
-    inbox = Inbox(want=2)
-    depth: list[int] = []
-
-    def hear(frames: list[Frame]) -> None:
-        depth.append(1)
-        assert len(depth) == 1
-        if not inbox.frames:
-            near.cork()
-            near.post(Beat(2))
-            near.uncork()
-        inbox(frames)
-        depth.pop()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(near.run, Inbox())
-        tasks.start_soon(far.run, hear)
-        await anyio.wait_all_tasks_blocked()
-        near.cork()
-        near.post(Beat(1))
-        near.uncork()
-        await inbox.full.wait()
-        near.close()
-    assert inbox.numbers == [1, 2]
-
-
-async def test_in_memory_what_the_callback_raises_inside_uncork_ends_its_own_run_alone() -> None:
-    near, far = memory_pair()
-
-    def fail(frames: list[Frame]) -> None:
-        raise ValueError("broken")
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(near.run, Inbox())
-
-        async def run() -> None:
-            with pytest.raises(ValueError, match="broken"):
-                await far.run(fail)
-
-        tasks.start_soon(run)
-        await anyio.wait_all_tasks_blocked()
-        near.cork()
-        near.post(Beat(1))
-        near.uncork()
-    assert near.reason == "closed by the peer"
 
 
 async def test_what_was_posted_before_run_is_not_lost(kind: str) -> None:
@@ -631,30 +518,6 @@ async def test_an_asyncio_link_writes_once_in_a_turn_and_answers_in_the_turn_of_
     link.get_buffer(-1)[: len(frames[3])] = frames[3]
     link.buffer_updated(len(frames[3]))
     assert transport.written[1:] == [frames[3]]
-
-
-@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": False})])
-async def test_an_asyncio_link_writes_inside_uncork_and_takes_no_turn_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    transport = RecordingTransport()
-    link = ProtocolLink("test")
-    link.connection_made(transport)
-    turns: list[Any] = []
-    monkeypatch.setattr(link, "_loop", SimpleNamespace(call_soon=turns.append))
-    link.cork()
-    for number in range(2):
-        link.post(Beat(number))
-    assert transport.written == []
-    link.uncork()
-    frames = [b"".join(encode_frame(Beat(number))) for number in range(3)]
-    assert transport.written == [b"".join(frames[:2])]
-
-    link._on_frames = lambda heard: [link.post(*frame) for frame in heard]
-    link.get_buffer(-1)[: len(frames[2])] = frames[2]
-    link.buffer_updated(len(frames[2]))
-    assert transport.written[1:] == [frames[2]]
-    assert turns == []
 
 
 async def test_a_link_that_breaks_inside_a_large_frame_writes_no_more_and_complains_of_nothing(

@@ -111,7 +111,7 @@ from grainlike.wire import (
     plain_column,
     unpack_parcels,
 )
-from grainlike_worker.daemon._core_locks import CoreWatch, core_locks
+from grainlike_worker.daemon._core_locks import core_locks
 from grainlike_worker.daemon._hostfiles import HostFiles
 from grainlike_worker.daemon._introduction import introduction
 from grainlike_worker.daemon._keeper import KeeperClient, memory_tier, open_keeper
@@ -119,7 +119,7 @@ from grainlike_worker.daemon._loop_watch import watched
 from grainlike_worker.daemon._output import LIVE_S, Outputs, Show, Tap
 from grainlike_worker.daemon._probe import offered_devices, topology
 from grainlike_worker.daemon._record_relay import RecordRelay
-from grainlike_worker.daemon._report import CorkedRunners, ReportDraft, StreamRelay
+from grainlike_worker.daemon._report import ReportDraft, StreamRelay
 from grainlike_worker.daemon._runners import RunnerBody, RunnerMaker, processes, runner_at_home
 from grainlike_worker.daemon._stops import EndTimer, IdleTimer
 from grainlike_worker.daemon._transfers import ReplicaTransfers
@@ -138,6 +138,9 @@ logger = logging.getLogger("grainlike.worker")
 
 BARRIER_S = 0.002
 """How long a barrier stands before what a runner has claimed is believed: far longer than a write takes to be seen."""
+
+LOOK_S = 0.01
+"""How old what is known of other programs' cores may be: to ask costs a system call or two."""
 
 _MANAGERS = "multiprocessing.managers"
 """Where this is loaded there may be managers whose proxies go to jobs."""
@@ -178,11 +181,13 @@ class _Daemon:
     ) -> None:
         self._link = link
         self._scheduler = scheduler
-        self._cores = CoreWatch(locks if locks is not None else NoCoreLocks())
+        self._locks = locks if locks is not None else NoCoreLocks()
         self._in_program = in_program
         self._keeper = keeper
         self._keyed: set[int] = set()
         """The runners that have been given the program's key of `multiprocessing`."""
+        self._looked = -LOOK_S
+        self._taken = self._held = 0
         self._make_runner = make_runner
         self._context = context
         self._handshake = ConnectingHandshake(hello)
@@ -190,7 +195,6 @@ class _Daemon:
         self._heard = time.monotonic()
         self._tasks: TaskGroup
         self._runners: dict[int, RunnerBody] = {}
-        self._corked = CorkedRunners()
         self._functions: dict[int, tuple[FunctionSpec, Buffer]] = {}
         self._parcels: dict[int, Parcel] = {}
         self._nests: dict[int, int] = {}
@@ -282,9 +286,8 @@ class _Daemon:
     def _hear(self, frames: list[Frame]) -> None:
         """Take one read of the head's link."""
         self._heard = time.monotonic()
-        taken = self._cores.changed(self._heard)
-        if taken is not None:
-            self._tell(CoresTaken(taken))
+        if self._heard - self._looked >= LOOK_S:
+            self._look_at_cores()
         for frame in frames:
             if self._welcome is None:
                 self._greet(frame)
@@ -423,15 +426,14 @@ class _Daemon:
             case TellStarted() | TellHeld():
                 self._report.add_started(action.start)
                 if self._report.full:
-                    self._post_report()
+                    self._flush()
             case TellCompleted():
                 self._completed(action, buffers)
             case TellEnded():
                 self._report.ended.append(action.lease)
                 if self._replicas.uses:
                     self._replicas.ended_use(action.lease)
-                if self._host_files.directories:
-                    self._host_files.remove(action.lease)
+                self._host_files.remove(action.lease)
             case TellWaits():
                 self._report.waits.append(action.wait)
             case ResumeJob():
@@ -473,7 +475,6 @@ class _Daemon:
         if self._in_program and _MANAGERS in sys.modules and action.runner not in self._keyed:
             self._give_key(action.runner)
         runner.unbar()
-        self._corked.add(runner)
         runner.works_on(action.jobs, action.attempts)
         columns = action.allocation, action.jobs, action.attempts, action.fns, action.deadlines, data, counts
         apart = isinstance(action, StartApart)
@@ -510,28 +511,27 @@ class _Daemon:
             self._records.completed(completed)
         self._report.add_completed(completed, buffers)
         if self._report.full:
-            self._post_report()
+            self._flush()
 
     def _say(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         """Tell the head something by itself, after all that came before it."""
-        self._post_report()
+        self._flush()
         self._link.post(message, buffers)
 
-    def _flush(self) -> None:
-        """Send what an event has led to, and tell other programs which cores are in use."""
-        self._cores.hold(self._scheduler.busy_cores)
-        # At once if jobs start, or none is left that may end in this turn, too; the head hears of a job first.
-        if not (self._corked or self._scheduler.idle):
-            self._post_report()
-            return
-        self._link.cork()
-        try:
-            self._post_report()
-        finally:
-            self._link.uncork()
-            self._corked.release()
+    def _look_at_cores(self) -> None:
+        """Let the scheduler know which cores other programs use, if that has changed."""
+        self._looked = self._heard
+        taken = self._locks.others()
+        if taken != self._taken:
+            self._taken = taken
+            self._tell(CoresTaken(taken))
 
-    def _post_report(self) -> None:
+    def _flush(self) -> None:
+        """Tell the head everything at once, and other programs which cores are in use."""
+        held = self._scheduler.busy_cores
+        if held != self._held:
+            self._held = held
+            self._locks.hold(held)
         if self._report:
             self._link.post(self._report.message(time.monotonic()), self._report.buffers)
             self._report = ReportDraft()

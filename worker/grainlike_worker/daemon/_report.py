@@ -1,14 +1,11 @@
 """Report to the head at the end of a turn of the daemon's loop: many small things, in one message.
 
-Runners whose messages leave when that has been sent.
-
 Streams on their way through the daemon: items up to the head, credit down to the runner that works for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from grainlike.wire import (
     BATCH_BYTES,
@@ -23,10 +20,7 @@ from grainlike.wire import (
     weight_of,
 )
 
-if TYPE_CHECKING:
-    from grainlike_worker.daemon._runners import RunnerBody
-
-__all__ = ["CorkedRunners", "ReportDraft", "StreamRelay"]
+__all__ = ["ReportDraft", "StreamRelay"]
 
 
 class ReportDraft:
@@ -67,30 +61,6 @@ class ReportDraft:
     def message(self, now: float) -> Report:
         """Return the message to send at this moment, along with `buffers`."""
         return Report(now, self.started, self._completed, self.ended, self.waits)
-
-
-class CorkedRunners:
-    """Runners that were sent something to run, which leaves when the head has been told. False while there are none."""
-
-    __slots__ = ("_runners",)
-
-    def __init__(self) -> None:
-        self._runners: list[RunnerBody] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._runners)
-
-    def add(self, runner: RunnerBody) -> None:
-        """Keep what is posted to a runner from now on."""
-        if runner not in self._runners:
-            runner.cork()
-            self._runners.append(runner)
-
-    def release(self) -> None:
-        """Send it."""
-        runners, self._runners = self._runners, []
-        for runner in runners:
-            runner.uncork()
 
 
 class StreamRelay:

@@ -95,14 +95,6 @@ class RunnerSupervisor:
         if self._process is not None:
             self._send(self._process, message, buffers)
 
-    def cork(self) -> None:
-        if self._process is not None:
-            self._process.link.cork()
-
-    def uncork(self) -> None:
-        if self._process is not None:
-            self._process.link.uncork()
-
     def _send(self, process: RunnerProcess, message: Message, buffers: Sequence[Buffer]) -> None:
         """Post a message to the process. One that cannot be encoded ends this process alone, which waits for it."""
         try:

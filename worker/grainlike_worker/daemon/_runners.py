@@ -50,12 +50,6 @@ class RunnerBody(Protocol):
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         """Send it a message; it may not be up yet."""
 
-    def cork(self) -> None:
-        """Keep what is posted until `uncork`, as links do."""
-
-    def uncork(self) -> None:
-        """Send it now."""
-
     async def run(self, on_frames: OnFrames) -> str:
         """Be it until it ends; return how it ended. Cancelled, it ends it and leaves nothing behind."""
         ...
@@ -149,12 +143,6 @@ class _LoopRunner:
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         self._near.post(message, [copied(buffer) for buffer in buffers])
-
-    def cork(self) -> None:
-        self._near.cork()
-
-    def uncork(self) -> None:
-        self._near.uncork()
 
     async def run(self, on_frames: OnFrames) -> str:
         # Not before: a runner may be made in a callback of the loop, where nothing tells which loop it is.

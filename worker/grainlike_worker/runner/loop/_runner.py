@@ -206,16 +206,8 @@ class LoopRunner:
                 await anyio.to_thread.run_sync(lease.scratch.remove)
         if self._records is not None and self._records.logged:
             self._records.ended(lease.jobs)
-        if len(self._lease_of) > len(lease.jobs):
-            self._flush(lease)
-            self._forget(lease)
-        else:  # nothing else may end in this turn, so nothing is gained by waiting for its end
-            self._link.cork()
-            try:
-                self._flush(lease)
-                self._forget(lease)
-            finally:
-                self._link.uncork()
+        self._flush(lease)
+        self._forget(lease)
 
     async def _let_begin(self, lease: RunnerLease, ready_at: float) -> None:
         """Reckon the time of a job from when this process was ready, and let its worker do so too."""
