@@ -58,7 +58,9 @@ def test_every_workload_runs_on_what_is_always_there(name: str) -> None:
     details = {detail(workload, part) for workload in SIZES for part in parts}
     assert set(found.rounds) == details | {figure for workload in SIZES for figure in WORKLOADS[workload].units}
     assert all(values[0] > 0 for figure, values in found.rounds.items() if figure not in details)
-    assert all(sum(found.rounds[detail(workload, part)][0] for workload in SIZES) > 0 for part in parts[:-1])
+    # Other processes may take less than the kernel counts, and none may have to wait.
+    assert sum(found.rounds[detail(workload, PARTS[0])][0] for workload in SIZES) > 0
+    assert all(found.rounds[figure][0] >= 0 for figure in details)
 
 
 class Counting(Session):

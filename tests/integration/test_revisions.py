@@ -17,7 +17,7 @@ from grainlike_bench.revisions._report import facts, text
 from grainlike_bench.revisions._rows import ROWS, Figure, Row, chosen
 from grainlike_bench.revisions._run import Found, run
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PYTHON = Path(sys.executable)
 BUILDS = (Environment("a" * 40, "1", Path(), PYTHON), Environment("b" * 40, "2", Path(), PYTHON))
 DRIFT = [1.0, 3.0, 2.0, 9.0, 5.0, 7.0, 4.0]
