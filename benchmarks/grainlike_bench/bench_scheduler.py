@@ -1,4 +1,4 @@
-"""One pass of the head's scheduler over a long queue: 100 000 jobs in 20 classes on 256 workers of 64 cores.
+"""Time of a pass of the head's scheduler over a long queue: 100 000 jobs in 20 classes on 256 workers of 64 cores.
 
 "Full" is the pass after one job ended while every worker is busy, the common case; "first" places jobs on all the empty
 workers at once.

@@ -117,7 +117,7 @@ def schedulers(workers: int, jobs: int) -> str:
 
 
 def queued_bytes(jobs: int = 100_000) -> float:
-    """What the head's scheduler remembers of a job that waits."""
+    """Return the bytes that the head's scheduler keeps for a job that waits."""
     scheduler = HeadScheduler(closed=False)
     scheduler.handle(FunctionDefined(1), 0.0)
     tracemalloc.start()

@@ -58,7 +58,7 @@ TOTAL = float(VALUE // 8 * READERS + sum(range(READERS)))
 
 @dataclass
 class Way:
-    """What one system did: seconds, and bytes of the network, of the program, and how much the program grew."""
+    """Figures of one system: seconds, and bytes of the network, of the program, and how much the program grew."""
 
     seconds: float = 0.0
     network: int = 0
@@ -227,7 +227,7 @@ SYSTEMS: dict[str, Callable[[], dict[str, Way]]] = {
 
 
 def measure(rounds: int) -> dict[str, dict[str, list[Way]]]:
-    """What each installed system did in every round, in turn: by system, and by what it was to do."""
+    """Return the figures of each installed system in every round, in turn: by system, and by task."""
     modules = {"dask": "distributed", "ray": "ray"}
     found: dict[str, dict[str, list[Way]]] = {}
     for _ in range(rounds):

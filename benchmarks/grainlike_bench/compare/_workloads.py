@@ -20,7 +20,7 @@ WARM_UP = 50
 
 
 _TURNS = 3
-"""How often a large array goes there and back."""
+"""Number of times that a large array goes there and back."""
 
 LESS_IS_BETTER = frozenset({"µs", "MB"})
 """Units of times and sizes; of all others, more is better."""

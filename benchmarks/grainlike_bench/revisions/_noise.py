@@ -1,4 +1,4 @@
-"""What pairs of figures say: the median of their ratios, and between what bounds it lies.
+"""Change that pairs of figures show: the median of their ratios, and between what bounds it lies.
 
 The bounds are those of the sign test: of the ratios in order, they are two between which the median of all ratios that
 there could be lies with a probability of `CONFIDENCE` at least, whatever their distribution. So a change is seen where
@@ -18,14 +18,14 @@ __all__ = ["CONFIDENCE", "FEWEST", "Change", "change", "interval"]
 CONFIDENCE = 0.95
 
 FEWEST = 6
-"""How many pairs it takes for `CONFIDENCE`."""
+"""Least number of pairs for `CONFIDENCE`."""
 
 Verdict = Literal["less", "more", "no change seen"]
 
 
 @dataclass(frozen=True)
 class Change:
-    """What became of a figure: its median before and after, and the median of the ratios of each pair."""
+    """Change of a figure: its median before and after, and the median of the ratios of each pair."""
 
     before: float
     after: float
@@ -35,7 +35,7 @@ class Change:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it has changed beyond noise."""
+        """Return True if it has changed beyond noise."""
         if self.bounds is None or self.bounds[0] <= 1 <= self.bounds[1]:
             return "no change seen"
         return "more" if self.bounds[0] > 1 else "less"

@@ -29,7 +29,7 @@ class Figure:
     unit: str
     more_is_better: bool = False
     always: bool = True
-    """Whether it is printed even where no change is seen."""
+    """True if it is printed even where no change is seen."""
 
 
 @dataclass(frozen=True)

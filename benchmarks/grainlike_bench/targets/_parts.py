@@ -49,7 +49,7 @@ class Part:
     needs: tuple[str, ...] = ()
     """Modules without which some of its rows are not measured."""
     apart: bool = False
-    """Whether it counts what goes over loopback, and so takes a network of its own."""
+    """True if it counts what goes over loopback, and so takes a network of its own."""
 
 
 def _ratios(ours: list[float], theirs: list[float]) -> list[float]:

@@ -462,7 +462,7 @@ async def test_each_that_never_ends_runs_out_of_its_own_time_behind_one_that_did
 
 
 async def test_an_isolated_job_that_kills_its_process_takes_none_along_that_has_succeeded():
-    """What has ended is told before the next one begins."""
+    """Each end is reported before the next job begins."""
 
     @delayed(isolate=True, retries=Retry(0, losses=0))
     def tiny(number):

@@ -73,7 +73,7 @@ class RunnerSupervisor:
         self._gang: Frame | None = None
         """Where the job that comes next has its other nodes."""
         self._barred = False
-        """Whether the next process begins nothing of the run-list: a barrier was asked for while no process was up."""
+        """True if the next process begins nothing of the run-list: a barrier was asked for while no process was up."""
         self._last_claim = -1
         self._last_step = 0
         self._unsent = ""

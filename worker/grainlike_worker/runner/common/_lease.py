@@ -45,7 +45,7 @@ class RunnerLease:
         self.limit = run.limit
         """For how long each of its jobs may run."""
         self.apart = run.apart
-        """Whether each job is to find the process as the first one does."""
+        """True if each job is to find the process as the first one does."""
         self.gang = gang
         self._nodes = () if gang is None else _nodes(gang)
         self._parcels = unpack_parcels(run.data, run.counts, buffers)
