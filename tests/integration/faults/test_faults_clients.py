@@ -31,6 +31,7 @@ from grainlike import (
 )
 from grainlike.cli import main
 from grainlike.client import RefusedQueryError, _connection, call
+from grainlike.client._introduction import hello_of_client
 from grainlike.head.server import _accept, _clients, _trace_rows
 from grainlike.net import dial, find_access
 from grainlike.scheduler import HeadScheduler
@@ -382,7 +383,7 @@ async def test_no_worker_is_told_to_end_that_is_not_called_so_or_belongs_to_a_pr
 async def test_who_was_let_in_may_not_fill_the_heads_memory_with_one_message(role):
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor:
         link = await dial(find_access(executor.address, role))
-        link.post(_connection._hello() if role == "client" else introduction("large", Cores([0])))
+        link.post(hello_of_client() if role == "client" else introduction("large", Cores([0])))
 
         def welcomed(frames):
             if isinstance(frames[0].message, Welcome):
@@ -413,7 +414,7 @@ async def test_a_silent_client_is_dropped(monkeypatch):
             impatient.setattr(_accept, "LOST_S", 0.3)
             impatient.setattr(_accept, "SECOND_LOOK_S", 0.05)
             link = await dial(find_access(executor.address, "client"))
-            link.post(_connection._hello())
+            link.post(hello_of_client())
             await link.run(lambda frames: None)
         async with call() as caller:
             assert (await caller.ask(AskHead(0), HeadIs)).clients == 1

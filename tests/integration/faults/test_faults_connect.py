@@ -34,7 +34,7 @@ from grainlike import (
     start,
 )
 from grainlike.cli import main
-from grainlike.client import _connection
+from grainlike.client import _connection, _introduction
 from grainlike.head.server import _clients
 from grainlike.net import accesses_for, dial, find_access, make_credentials, parse_address, publish_access
 from grainlike.scheduler import HeadScheduler
@@ -493,8 +493,8 @@ async def test_who_may_not_connect_hears_why(private_state, monkeypatch):
         with pytest.raises(AuthenticationError, match=r"client\.json"):
             async with connect(private_state / "current" / "worker.json"):
                 pass
-        own = _connection.software()
-        monkeypatch.setattr(_connection, "software", lambda: type(own)("2.7.18", own.serializers))
+        own = _introduction.software()
+        monkeypatch.setattr(_introduction, "software", lambda: type(own)("2.7.18", own.serializers))
         with pytest.raises(VersionMismatchError, match=r"2\.7\.18"):
             async with connect():
                 pass
