@@ -58,7 +58,7 @@ def a_machine_that_never_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     ("function", "options", "python", "c"),
     # One of each: a placeholder that is let go of looks whether its call is known elsewhere, or was awaited, 50 ns.
     [
-        pytest.param(plain, {}, 11.2, 30.5, id="plain"),
+        pytest.param(plain, {}, 11.2, 32.5, id="plain"),
         pytest.param(coroutine, {}, 18.2, 42.2, id="async"),
         # With a lease each, these cost 238 and 218.
         pytest.param(plain, {"timeout": 3600.0}, 12.0, 33.0, id="timeout"),
