@@ -28,6 +28,16 @@ os.environ["XDG_CONFIG_HOME"] = _RUNTIME.name
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection() -> None:
+    """Collect no garbage while tests are collected: there is hardly any, and all of them would be looked through."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage as usual from now on."""
+    gc.enable()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def frozen_objects() -> None:
     """Freeze what was there before the tests of a file: thousands of collected tests, modules, and reports.

@@ -70,11 +70,17 @@ def tree(path: Path) -> ast.Module:
 
 
 @cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Return all nodes of the parsed file: to walk through it takes as long as to parse it."""
+    return tuple(ast.walk(tree(path)))
+
+
+@cache
 def imports(name: str) -> frozenset[str]:
     """Return the modules of both packages that a module imports, lazily and for types included."""
     known = modules()
     found: set[str] = set()
-    for node in ast.walk(tree(known[name])):
+    for node in nodes(known[name]):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom) and node.module in known:
@@ -134,7 +140,7 @@ def _repeated() -> list[str]:
 def _openings() -> list[str]:
     found = []
     for path in modules().values():
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 doc = ast.get_docstring(node) or ""
                 if doc.split(" ", 1)[0].strip(".,:;`") in OPENINGS:

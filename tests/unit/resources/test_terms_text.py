@@ -94,7 +94,14 @@ def evaluated(code):
 
 
 @given(simple() | CHOICES)
-def test_every_kind_reads_back_from_text_from_code_and_from_a_pickle(value):
+def test_every_kind_reads_back_and_its_parts_are_sorted_and_it_grows_in_memory_alone(value):
+    """All of it of the same requests: to draw one takes far longer than to look at it."""
+    check_reads_back_from_text_from_code_and_from_a_pickle(value)
+    check_parts_of_text_are_sorted_by_name_and_may_come_in_any_order(value)
+    check_grown_requests_read_back_and_ask_for_more_memory_alone(value)
+
+
+def check_reads_back_from_text_from_code_and_from_a_pickle(value):
     for twin in (parse(str(value)), evaluated(repr(value)), pickle.loads(pickle.dumps(value))):
         assert twin == value
         assert hash(twin) == hash(value)
@@ -103,8 +110,7 @@ def test_every_kind_reads_back_from_text_from_code_and_from_a_pickle(value):
         assert [option.terms for option in twin.options] == [option.terms for option in value.options]
 
 
-@given(CHOICES)
-def test_parts_of_text_are_sorted_by_name_and_may_come_in_any_order(value):
+def check_parts_of_text_are_sorted_by_name_and_may_come_in_any_order(value):
     for option in value.options:
         assert list(option.parts) == sorted(option.parts)
     texts = str(value).split(" | ")
@@ -113,8 +119,7 @@ def test_parts_of_text_are_sorted_by_name_and_may_come_in_any_order(value):
         assert all(text.split() == sorted(text.split(), key=lambda part: part.split("=")[0]) for text in texts)
 
 
-@given(CHOICES)
-def test_grown_requests_read_back_and_ask_for_more_memory_alone(value):
+def check_grown_requests_read_back_and_ask_for_more_memory_alone(value):
     grown = value.grown()
     if grown is None:
         return
