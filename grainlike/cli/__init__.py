@@ -21,6 +21,8 @@ def main(arguments: list[str] | None = None) -> int:
         from grainlike.cli.completion import print_values
 
         return print_values(words[2:])
+    if arguments is None:
+        gc.disable()  # until the command runs: modules leave no garbage, and it would look through all that they bring
     from grainlike.cli._app import run_app
 
     try:
