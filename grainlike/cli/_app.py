@@ -27,13 +27,13 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 
 
-def run_app(arguments: list[str] | None) -> int:
+def run_app(arguments: list[str]) -> int:
     """Parse and run; return the exit code. Wrong usage has been explained, and is exit code 2."""
     reserve_standard_descriptors()
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # Python found the descriptor closed
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: PTH123, SIM115
-    words = with_pause(sys.argv[1:] if arguments is None else arguments)
+    words = with_pause(arguments)
     try:
         _program(words)(words, prog_name="grainlike", default_map=_defaults(words))
     except SettingsError as error:
