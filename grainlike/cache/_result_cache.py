@@ -6,18 +6,21 @@ result is on disk before its awaiters get it, so that they cannot change it befo
 
 from __future__ import annotations
 
-import inspect
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio.to_thread
 
-from grainlike.cache._store import DamagedError, Key, ResultStore, StoredResult, results_directory
-from grainlike.graph import Function, Node, Record, main_file
+from grainlike.graph import Node, Record
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from grainlike.cache._lookup import Lookup
+    from grainlike.cache._store import StoredResult
 
 __all__ = ["CachedRecord", "ResultCache"]
 
@@ -43,24 +46,13 @@ class CachedRecord(Record):
         self.words = words
 
 
-class _Search:
-    """State of one call with a cache: looked up, then (not found) run, then (successful) stored."""
-
-    __slots__ = ("kept", "key", "words")
-
-    def __init__(self) -> None:
-        self.key: Key | None = None
-        self.kept = False
-        self.words = "Its result is being looked for."
-
-
 class ResultCache:
     """The calls of one engine. `later` runs something in its event loop, from any thread."""
 
     def __init__(self, outcomes: CacheListener, later: Callable[[Callable[[], None]], None]) -> None:
         self._outcomes = outcomes
         self._later = later
-        self._searches: dict[Node, _Search] = {}
+        self._searches: dict[Node, Lookup] = {}
         self._threads: ThreadPoolExecutor | None = None
 
     def wants_to_look(self, node: Node) -> bool:
@@ -69,13 +61,15 @@ class ResultCache:
 
     def look(self, node: Node, go_on: Callable[[], None]) -> None:
         """Look for the result of `node`, whose inputs are there; `go_on` when it has to run."""
-        search = self._searches[node] = _Search()
+        from grainlike.cache._lookup import Lookup, find, key_of  # few programs keep results
+
+        search = self._searches[node] = Lookup()
         args, kwargs = node.arguments()
 
         def seek() -> None:
             try:
-                search.key = _key_of(node.function, args, kwargs)
-                found = None if search.key is None else _find(ResultStore(results_directory()), search)
+                search.key = key_of(node.function, args, kwargs)
+                found = None if search.key is None else find(search)
             except BaseException as error:  # noqa: BLE001 - the user's objects may raise anything, and somebody waits
                 self._later(partial(self._fail, node, error))
             else:
@@ -90,6 +84,8 @@ class ResultCache:
 
     def keep(self, node: Node, value: Any) -> None:
         """Store the value, then report it again."""
+        from grainlike.cache._store import ResultStore, results_directory
+
         search = self._searches[node]
         search.kept = True
         assert search.key is not None
@@ -144,52 +140,10 @@ class ResultCache:
 
     def _in_thread(self, work: Callable[[], None]) -> None:
         if self._threads is None:
+            from concurrent.futures import ThreadPoolExecutor
+
             self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="grainlike cache")
         self._threads.submit(work)
-
-
-def _find(results: ResultStore, search: _Search) -> tuple[StoredResult, object] | None:
-    """Return the stored result; where there is none, set the reason in `search` and return None."""
-    assert search.key is not None
-    version = f"version {search.key.version!r}"
-    try:
-        found = results.find(search.key)
-    except PermissionError:
-        raise
-    except Exception as error:  # noqa: BLE001 - damaged, or of classes that are no more: it runs again
-        search.words = f"It runs: its kept result, {version}, cannot be opened: {error}."
-        level = logging.WARNING if isinstance(error, DamagedError) else logging.INFO
-        logger.log(level, "a kept result of %s cannot be opened: %s", search.key.function, error)
-        return None
-    if found is None:
-        others = results.versions_with(search.key)
-        but = f", only {', '.join(map(repr, others))}" if others else ""
-        search.words = f"It runs: no result of {version} is kept for these arguments{but}."
-    return found
-
-
-def _key_of(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Key | None:
-    """Return the key of a call's result; None for arguments with which it cannot be called, as its own error will
-    show.
-    """
-    try:
-        bound = inspect.signature(function.callable).bind(*args, **kwargs)
-    except (TypeError, ValueError):
-        return None
-    bound.apply_defaults()
-    version = function.options.cache
-    assert version is not None
-    from grainlike.payload import identity_of  # knows many types of the standard library, by importing them
-
-    return Key(_name_of(function.callable), version, identity_of(bound.arguments, what=function.name))
-
-
-def _name_of(function: Callable[..., Any]) -> str:
-    """`module:name`; for a function of the main script, the path of that."""
-    module = function.__module__
-    if module == "__main__":
-        module = str(main_file(function) or module)
-    return f"{module}:{function.__qualname__}"
 
 
 def _age(seconds: float) -> str:

@@ -16,15 +16,20 @@ __all__ = ["main"]
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the program with `arguments` (by default the command line's), and return its exit code."""
-    words = sys.argv[1:] if arguments is None else arguments
+    if arguments is not None:
+        return _run(arguments)
+    gc.disable()  # until the command runs: modules leave no garbage, and it would look through all that they bring
+    try:
+        return _run(sys.argv[1:])
+    finally:
+        gc.freeze()  # the process ends now, and would be looked through once more
+
+
+def _run(words: list[str]) -> int:
     if words[:2] == ["completion", "values"]:  # for a key that was pressed: no parser is loaded
         from grainlike.cli.completion import print_values
 
         return print_values(words[2:])
     from grainlike.cli._app import run_app
 
-    try:
-        return run_app(arguments)
-    finally:
-        if arguments is None:  # the process ends now; the collector would look through every module that was loaded
-            gc.freeze()
+    return run_app(words)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import sys
@@ -12,31 +11,29 @@ from enum import Enum
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import typer
-from typer.models import CommandInfo, TyperInfo
 
 from grainlike.cli._exits import OK, UNREAD, USAGE
 from grainlike.cli._root import MODULES, app, whole_app
+from grainlike.cli.help import contents_of, draw_light
 from grainlike.errors import SettingsError
 from grainlike.subprocesses import reserve_standard_descriptors
 
 __all__ = ["read_value", "run_app", "with_pause"]
 
-Command = TypeVar("Command", CommandInfo, TyperInfo)
-
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 
 
-def run_app(arguments: list[str] | None) -> int:
+def run_app(arguments: list[str]) -> int:
     """Parse and run; return the exit code. Wrong usage has been explained, and is exit code 2."""
     reserve_standard_descriptors()
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # Python found the descriptor closed
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: PTH123, SIM115
-    words = with_pause(sys.argv[1:] if arguments is None else arguments)
+    words = with_pause(arguments)
     try:
         _program(words)(words, prog_name="grainlike", default_map=_defaults(words))
     except SettingsError as error:
@@ -57,7 +54,7 @@ def _program(words: list[str]) -> Any:
     word = next((word for word in words if not word.startswith("-")), None)
     module = next((module for module, commands in MODULES.items() if word in commands), None)
     if module is None and words != ["--version"]:
-        return _converting(_contents(whole_app()))
+        return _converting(contents_of(whole_app()))
     if module is not None:
         import_module(f"grainlike.cli.{module}")
     typed = copy(app)
@@ -66,44 +63,20 @@ def _program(words: list[str]) -> Any:
     return _converting(typed)
 
 
-def _contents(program: typer.Typer) -> typer.Typer:
-    """Return the program for its help, or to say that there is no such command: commands without their parameters, as
-    to look at all of those takes longer than all else.
-    """
-    shown = copy(program)
-    shown.registered_commands = [_without_parameters(command) for command in program.registered_commands]
-    shown.registered_groups = [copy(group) for group in program.registered_groups]
-    for group in shown.registered_groups:
-        group.typer_instance = commands = copy(group.typer_instance)
-        assert commands is not None
-        commands.registered_commands = []
-        if commands.registered_callback is not None:
-            commands.registered_callback = _without_parameters(commands.registered_callback)
-    return shown
-
-
-def _without_parameters(command: Command) -> Command:
-    shown = copy(command)
-    shown.help = command.help or inspect.getdoc(command.callback)
-    shown.callback = _nothing
-    return shown
-
-
-def _nothing() -> None:
-    """Do nothing: it stands for a command of which only the help is shown."""
-
-
 def _converting(typed: typer.Typer) -> Any:
     program = typer.main.get_command(typed)
-    _convert_less(program)
+    _lighten(program)
     return program
 
 
-def _convert_less(command: Any) -> None:
-    """Let values that are told by themselves be read here: for the first, typer loads pydantic, which takes 0.1 s."""
+def _lighten(command: Any) -> None:
+    """Let a command and those below it load less: values that are told by themselves are read here, as for the first
+    typer loads pydantic, which takes 0.1 s.
+    """
     command.get_params = partial(_parameters, command.get_params)
+    draw_light(command)
     for one in getattr(command, "commands", {}).values():
-        _convert_less(one)
+        _lighten(one)
 
 
 def _parameters(found: Callable[[Any], list[Any]], context: Any) -> list[Any]:

@@ -112,8 +112,9 @@ def _worker_start(
 
     Cores that this machine does not have are logical: they are given out and shown, but never pinned.
     """
+    worker: Any = import_module("grainlike_worker.__main__")
     exit_with(
-        lambda: _serve(
+        lambda: worker.serve(
             head=head,
             resources=resources,
             name=name,
@@ -131,13 +132,6 @@ def _worker_start(
             data=data,
         )
     )
-
-
-def _serve(**options: Any) -> int:
-    """Serve until the head closes or a signal comes; the exit code is the worker's own."""
-    room: Any = import_module("grainlike_worker.__main__")
-    code: int = room.serve(**options)
-    return code
 
 
 @worker_app.command("drain", epilog=_DRAIN_EXAMPLES)

@@ -19,15 +19,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-import anyio
-
 from grainlike import __version__
 from grainlike.cli._exits import FAILED, OK
 from grainlike.errors import GrainlikeError
 from grainlike.net import (
     Access,
     Address,
-    dial,
+    dial_blocking,
     find_access,
     holds_from_to,
     left_behind,
@@ -61,7 +59,7 @@ def doctor(head: str | None, *, as_json: bool) -> int:
 
     `head` is the address or access file of the head to try; by default the current one's, if there is one.
     """
-    findings = [*_software(), *_machine(), *_clock(), *_files(), *anyio.run(_heads, head)]
+    findings = [*_software(), *_machine(), *_clock(), *_files(), *_heads(head)]
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings], indent=1))  # noqa: T201 - a command line speaks
     else:
@@ -169,21 +167,20 @@ def _judged(path: Path, access: Access) -> Finding:
     )
 
 
-async def _heads(head: str | None) -> list[Finding]:
+def _heads(head: str | None) -> list[Finding]:
     try:
         access = find_access(head)
     except (GrainlikeError, ValueError) as error:
         return [] if head is None else [Finding("bad", "head", str(error), "")]
     if not access.addresses:
         return [Finding("note", "head", f"that of cluster {access.cluster} has not listened yet", "")]
-    return [await _tried(access, address) for address in access.addresses]
+    return [_tried(access, address) for address in access.addresses]
 
 
-async def _tried(access: Access, address: Address) -> Finding:
+def _tried(access: Access, address: Address) -> Finding:
     only = partial(Access, access.cluster, access.role, credentials=access.credentials)
     try:
-        link = await dial(only(addresses=(address,)), insecure=True, timeout=_DIAL_S)
+        dial_blocking(only(addresses=(address,)), insecure=True, timeout=_DIAL_S).close()
     except (GrainlikeError, OSError) as error:
         return Finding("bad", "head", str(error), "is that program still there, and its port open?")
-    await link.aclose()
     return Finding("ok", "head", f"that of cluster {access.cluster} answers at {address}")

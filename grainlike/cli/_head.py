@@ -20,21 +20,22 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import anyio
-from anyio.abc import TaskStatus
 
 from grainlike.cli._exits import OK, REFUSED, USAGE
-from grainlike.cli._head_log import HeadLog, open_log
 from grainlike.cli._words import escaped_line
 from grainlike.client import BlockingClient
 from grainlike.errors import GrainlikeError
-from grainlike.eventloop import loop_options
-from grainlike.head.durable import HeadDaemon
 from grainlike.net import current_folder, state_directory
 from grainlike.subprocesses import reset_signals
 from grainlike.wire import AskStop, Done
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskStatus
+
+    from grainlike.head.durable import HeadDaemon
 
 __all__ = ["collecting_less", "start_detached", "start_head", "stop_head"]
 
@@ -75,6 +76,11 @@ def start_head(
 
     Raises `ValueError` for what is no address, or no access file of a head.
     """
+    # To stop a head, or to start one in the background, takes none of this.
+    from grainlike.cli._head_log import HeadLog
+    from grainlike.eventloop import loop_options
+    from grainlike.head.durable import HeadDaemon
+
     words = "%(asctime)s %(name)s %(levelname)s %(message)s"
     handlers = None if log_file is None else [HeadLog(log_file)]
     logging.basicConfig(level=log_level.upper(), format=words, handlers=handlers)
@@ -161,6 +167,8 @@ def _folder(access: Path | None) -> Path:
 
 def start_detached(arguments: list[str]) -> int:
     """Start `head start` with these arguments in a session of its own; return once it listens, or has failed to."""
+    from grainlike.cli._head_log import open_log
+
     before = current_folder()
     try:
         handle, path = open_log()

@@ -11,6 +11,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -28,7 +29,6 @@ from grainlike.cli._words import (
 )
 from grainlike.client import Asker, BlockingClient
 from grainlike.jobs import ended_jobs
-from grainlike.observe import Depth, FunctionUsage, failures_by_reason, spans_from_rows, trace, usage_by_function
 from grainlike.system import LateFile
 from grainlike.wire import (
     AskHistory,
@@ -44,6 +44,9 @@ from grainlike.wire import (
     Totals,
     checked_pattern,
 )
+
+if TYPE_CHECKING:
+    from grainlike.observe import Depth, FunctionUsage
 
 __all__ = [
     "attempt_words",
@@ -109,6 +112,8 @@ async def list_ended(caller: Asker, asked: AskHistory, *, unended: bool, as_json
 
 async def list_reasons(caller: Asker, asked: AskHistory, *, most: int, as_json: bool) -> int:
     """Print the failures that `asked` means by reason, at most so many of them, the most frequent first."""
+    from grainlike.observe import failures_by_reason  # a plain list of jobs needs nothing of that room
+
     jobs = await ended_jobs(partial(caller.ask, answer=HistoryIs), asked)
     groups = failures_by_reason(jobs)
     if as_json:
@@ -225,6 +230,8 @@ async def earlier_words(caller: Asker, job: int) -> list[str]:
 
 async def show_report(caller: Asker, asked: AskHistory, *, as_json: bool) -> int:
     """Print how jobs have ended, and what those that `asked` means used of what they asked for, by function."""
+    from grainlike.observe import usage_by_function
+
     found = await caller.ask(AskReport(0), ReportIs)
     usage = usage_by_function(await ended_jobs(partial(caller.ask, answer=HistoryIs), asked))
     if as_json:
@@ -270,6 +277,8 @@ def _usage_row(usage: FunctionUsage) -> tuple[str, ...]:
 
 async def write_trace(caller: BlockingClient, path: Path) -> int:
     """Draw what the head has recorded."""
+    from grainlike.observe import Depth, spans_from_rows, trace
+
     spans: list[SpanRow] = []
     depths: list[Depth] = []
     with LateFile(path) as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -149,6 +150,9 @@ class LogLevel(StrEnum):
 
 def exit_with(run: Callable[[], int]) -> NoReturn:
     """End with the exit code of a command, or of Ctrl-C."""
+    if not gc.isenabled():  # as `main` left it while the command was loaded
+        gc.freeze()
+        gc.enable()
     try:
         code = run()
         sys.stdout.flush()

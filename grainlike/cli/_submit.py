@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -20,7 +20,7 @@ from grainlike.cli._exits import FAILED, OK, REFUSED
 from grainlike.cli._words import escaped, escaped_line, print_json
 from grainlike.cli._words import seconds as in_words
 from grainlike.errors import GrainlikeError
-from grainlike.executor import NOT_GIVEN, Executor, connect, progress
+from grainlike.executor import NOT_GIVEN, Executor, connect
 from grainlike.graph import Delayed, delayed, info, start
 from grainlike.jobs import LogLine
 from grainlike.resources import Request, parse
@@ -85,7 +85,7 @@ def submit(
 
     async def main() -> int:
         async with executor or connect(head, insecure=insecure, on_failure="continue") as opened:
-            with progress() if bars else nullcontext():
+            with _progress() if bars else nullcontext():
                 return await _Submission(opened, commands, variables).run(as_json=as_json)
 
     try:
@@ -93,6 +93,12 @@ def submit(
     except (GrainlikeError, OSError, ValueError) as error:
         _say(str(error))
         return REFUSED
+
+
+def _progress() -> AbstractContextManager[object]:
+    from grainlike.executor import progress  # without bars, nothing of what draws them
+
+    return progress()
 
 
 def _offer(text: str) -> Request:

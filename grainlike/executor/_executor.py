@@ -8,33 +8,31 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
 
 from msgspec.structs import replace
 
-from grainlike.backends import Backend
 from grainlike.context import this_job
 from grainlike.engine import BaseResolver, Waitable, value_words
 from grainlike.errors import GrainlikeError, GraphError
 from grainlike.eventloop import EventLoopId, here
 from grainlike.executor._exits import close_at_exit
 from grainlike.executor._lifecycle import ExecutorBase
-from grainlike.executor._local_head import LocalHead
 from grainlike.executor._registry import current, enclosing, entered, left, standing_in
 from grainlike.executor._settings import NOT_GIVEN, NotGiven, moment_of, settings_for
 from grainlike.graph import Delayed, Node, State, Stream, delayed, node_behind, start
-from grainlike.jobs import Event, LogLine, ended_jobs
+from grainlike.jobs import Event, LogLine, WorkerInfo, ended_jobs
 from grainlike.resources import Request
 from grainlike.scheduler import Explanation
-from grainlike.wire import OUTCOMES, AskHistory, EndedJob, Totals, checked_pattern
+from grainlike.wire import OUTCOMES, AskHistory, BlockRow, EndedJob, PoolRow, Totals, checked_pattern
 
 if TYPE_CHECKING:
+    from grainlike.backends import Backend
     from grainlike.executor._job_service import JobService
+    from grainlike.executor._local_head import LocalHead
     from grainlike.executor._pools import Launch, LaunchedPool
-    from grainlike.jobs import WorkerInfo
     from grainlike.launch import WorkerPool
     from grainlike.telemetry import CallObserver
-    from grainlike.wire import BlockRow, PoolRow
 
 __all__ = ["Executor"]
 
@@ -169,6 +167,8 @@ class Executor(ExecutorBase):
     def _make_service(self) -> JobService:
         adapter = self._settings.manner
         if adapter is None:
+            from grainlike.executor._local_head import LocalHead  # a program that is connected to a head has none
+
             return LocalHead(self._settings, self._engine, self._changes)
         from grainlike.backends import BackendRunner
 
@@ -328,8 +328,8 @@ class Executor(ExecutorBase):
             async with Executor(dashboard=True) as executor:
                 print(executor.dashboard)  # http://127.0.0.1:35071/?token=...
         """
-        service = self._service if self._state == "open" else None
-        return service.dashboard_link() if isinstance(service, LocalHead) else None
+        has_pages = self._state == "open" and self._settings.dashboard is not None  # as only a head here may
+        return cast("LocalHead", self._service).dashboard_link() if has_pages else None
 
     def workers(self) -> list[WorkerInfo]:
         """Return the connected workers, the embedded one too; none if the executor is not open. It never waits.

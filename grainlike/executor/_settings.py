@@ -11,11 +11,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grainlike.backends import Backend, BackendAdapter
 from grainlike.executor._embedded import offer_for, store_limits_for
 from grainlike.resources import Allocation, Request
 
 if TYPE_CHECKING:
+    from grainlike.backends import Backend, BackendAdapter
     from grainlike.executor._pools import Launch
     from grainlike.launch import WorkerPool
     from grainlike.telemetry import CallObserver
@@ -93,7 +93,7 @@ def settings_for(
         raise ValueError("backend= runs the jobs elsewhere: leave out local= and listen=")
     if backend is not None and events is not None:
         raise ValueError("events= are those of a head, and with backend= there is none")
-    manner = None if backend is None else BackendAdapter(backend)
+    manner = None if backend is None else _adapted(backend)
     offer = _offer(local, alone=listen is None and backend is None)
     wishes = store, scratch, scratch_limit
     if offer is None and any(wish is not None for wish in wishes):
@@ -114,6 +114,12 @@ def settings_for(
         events=events,
         observers=_observers(observers),
     )
+
+
+def _adapted(backend: Backend) -> BackendAdapter:
+    from grainlike.backends import BackendAdapter  # programs without do without
+
+    return BackendAdapter(backend)
 
 
 def _observers(asked: Iterable[CallObserver | str]) -> tuple[CallObserver, ...]:

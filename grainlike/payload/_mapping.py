@@ -4,7 +4,6 @@ Before Python 3.13, `mmap.mmap` holds a duplicate of the descriptor while the me
 a thousand arrays would run out of descriptors. On these versions the C library is called directly.
 """
 
-import ctypes
 import mmap
 import sys
 import weakref
@@ -14,7 +13,6 @@ from typing import Any
 __all__ = ["private_map"]
 
 _PROTECTION = mmap.PROT_READ | mmap.PROT_WRITE
-_FAILED = ctypes.c_void_p(-1).value
 
 
 def private_map(fd: int, size: int) -> memoryview:
@@ -24,9 +22,11 @@ def private_map(fd: int, size: int) -> memoryview:
     """
     if sys.version_info >= (3, 13):
         return memoryview(mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE, prot=_PROTECTION, trackfd=False))
+    import ctypes  # most programs map nothing, and what Python 3.13 maps needs none of it
+
     libc = _libc()
     address = libc.mmap(None, size, _PROTECTION, mmap.MAP_PRIVATE, fd, 0)
-    if address == _FAILED:
+    if address == ctypes.c_void_p(-1).value:
         number = ctypes.get_errno()
         raise OSError(number, "cannot map shared memory")
     held = (ctypes.c_char * size).from_address(address)
@@ -37,6 +37,8 @@ def private_map(fd: int, size: int) -> memoryview:
 
 @cache
 def _libc() -> Any:
+    import ctypes
+
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [

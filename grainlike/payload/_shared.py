@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from functools import cache
 from typing import Any
@@ -137,10 +136,24 @@ def place_of(buffer: memoryview) -> tuple[int, int]:
     return _address_of(buffer), buffer.nbytes
 
 
-class _Buffer(ctypes.Structure):
-    """`Py_buffer` of Python's C interface."""
+def _address_of(buffer: memoryview) -> int:
+    """Return the address of a buffer, which may be read-only; ctypes has no function for read-only buffers."""
+    import ctypes  # by programs alone that have buffers to share
 
-    _fields_ = (
+    found = _buffer_type()()
+    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(buffer), ctypes.byref(found), 0)
+    try:
+        return found.buf or 0
+    finally:
+        ctypes.pythonapi.PyBuffer_Release(ctypes.byref(found))
+
+
+@cache
+def _buffer_type() -> Any:
+    """Return `Py_buffer` of Python's C interface."""
+    import ctypes
+
+    fields = (
         ("buf", ctypes.c_void_p),
         ("obj", ctypes.c_void_p),
         ("len", ctypes.c_ssize_t),
@@ -153,20 +166,13 @@ class _Buffer(ctypes.Structure):
         ("suboffsets", ctypes.c_void_p),
         ("internal", ctypes.c_void_p),
     )
-
-
-def _address_of(buffer: memoryview) -> int:
-    """Return the address of a buffer, which may be read-only; ctypes has no function for read-only buffers."""
-    found = _Buffer()
-    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(buffer), ctypes.byref(found), 0)
-    try:
-        return found.buf or 0
-    finally:
-        ctypes.pythonapi.PyBuffer_Release(ctypes.byref(found))
+    return type("Buffer", (ctypes.Structure,), {"_fields_": fields})
 
 
 @cache
 def _libc() -> Any:
+    import ctypes
+
     libc = ctypes.CDLL(None)
     libc.memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
     return libc

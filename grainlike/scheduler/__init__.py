@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         WorkerSuspected,
         WorkerTimed,
     )
-    from grainlike.scheduler._explain import Explanation, Shortage
+    from grainlike.scheduler._explanation import Explanation, Shortage
     from grainlike.scheduler._head import HeadScheduler
     from grainlike.scheduler._records import HeadJob
     from grainlike.scheduler._scale_hint import PoolOffer, Trials, lacks, wanted_in_pools
@@ -153,7 +153,7 @@ _NAMES = {
         ShapesForgotten StartsPaused Ticked WakeAt WorkerDrained WorkerHeard WorkerJoined WorkerLeaving WorkerLost
         WorkerQuarantined WorkerReleased WorkerReported WorkerStored WorkerSuspected WorkerTimed
     """,
-    "_explain": "Explanation Shortage",
+    "_explanation": "Explanation Shortage",
     "_head": "HeadScheduler",
     "_records": "HeadJob",
     "_scale_hint": "PoolOffer Trials lacks wanted_in_pools",

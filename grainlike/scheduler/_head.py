@@ -51,7 +51,8 @@ from grainlike.scheduler._events import (
     WorkerSuspected,
     WorkerTimed,
 )
-from grainlike.scheduler._explain import Explanation, explain, nothing_arrived
+from grainlike.scheduler._explain import explain, nothing_arrived
+from grainlike.scheduler._explanation import Explanation
 from grainlike.scheduler._gang_events import GangEvents
 from grainlike.scheduler._job_tree import deepest_first
 from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, RequestClass, Shape, enter
@@ -284,10 +285,8 @@ class HeadScheduler:
 
     def explain(self, job: int, now: float, arrived: Callable[[int, int], int] = nothing_arrived) -> Explanation | None:
         """Return the state of a job, and what it waits for; None for one that has ended, or never was."""
-        found = self.jobs.get(job)
-        if found is None:
-            return None
-        return explain(found, self.workers.values(), self._planner, self.why_never, now, self.paused, arrived)
+        found, here = self.jobs.get(job), self.workers.values()
+        return None if found is None else explain(found, here, self._planner, self.why_never, now, self.paused, arrived)
 
     def defer_records(self) -> None:
         """Make records of jobs as late as can be from now on: for a head whose state is never written down."""

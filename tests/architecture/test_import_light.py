@@ -50,7 +50,7 @@ def loaded_by(statement: str) -> set[str]:
         text=True,
         check=True,
     )
-    return set(done.stdout.split())
+    return set(done.stdout.splitlines()[-1].split())  # behind what the statement has printed
 
 
 def site_packages() -> list[str]:
@@ -114,7 +114,7 @@ def test_an_embedded_worker_of_coroutines_loads_nothing_for_processes_and_socket
 
 
 def test_the_keeper_whom_the_first_runner_waits_for_loads_no_event_loop() -> None:
-    loaded = loaded_by(f"sys.path.append({str(ROOT / 'worker')!r})\nimport grainlike_worker.keeper.__main__")
+    loaded = loaded_by(f"sys.path.append({str(ROOT / 'worker')!r})\nimport grainlike_worker.keeper._keeper")
     assert "grainlike_worker.runner.process._runner" in loaded
     assert loaded.isdisjoint({"anyio", "asyncio", "ssl", "subprocess", "dill", "cloudpickle", "shutil", "tempfile"})
     assert {module for module in loaded if module.startswith("grainlike.net.")} == {"grainlike.net._uplink"}
@@ -137,10 +137,21 @@ UNASKED = {
     "grainlike.head",
     "grainlike.executor",
     "grainlike.eventloop",
+    "grainlike.graph",
+    "grainlike.observe",
+    "grainlike.scheduler._records",
 }
 """Modules for which commands that ask a head once have no use: an event loop and what runs in one, tables of letters of
-other languages, pickles, and what typer and its help load if they may.
+other languages, pickles, and what typer and its help load if they may. Those that count what a head remembers load what
+counts when they have it.
 """
+
+
+def loaded_by_command(line: list[str], directory: Path) -> set[str]:
+    """The modules that a command loads where no head is."""
+    setup = f"import os\nos.environ['XDG_STATE_HOME'] = {str(directory)!r}\nos.chdir({str(directory)!r})"
+    setup += f"\nsys.path.append({str(ROOT / 'worker')!r})"
+    return loaded_by(f"{setup}\nfrom grainlike.cli import main\nmain({line!r})")
 
 
 @pytest.mark.parametrize(
@@ -148,14 +159,49 @@ other languages, pickles, and what typer and its help load if they may.
     [
         *(["ls"], ["jobs"], ["pools"], ["head", "status"], ["completion", "values", "job"], ["explain", "1"]),
         *(["cancel", "1"], ["logs", "-f", "1"], ["jobs", "--most", "5", "--json"]),
+        *(["jobs", "--failed"], ["report"], ["trace", "-o", "trace.json"]),
     ],
 )
 def test_commands_that_ask_a_head_load_no_more_than_that_takes(line: list[str], tmp_path: Path) -> None:
-    setup = f"import os\nos.environ['XDG_STATE_HOME'] = {str(tmp_path)!r}\nos.chdir({str(tmp_path)!r})"
-    run = f"{setup}\nfrom grainlike.cli import main\nmain({line!r})"
-    loaded = loaded_by(run)
+    loaded = loaded_by_command(line, tmp_path)
     assert "grainlike.client._blocking" in loaded
     assert loaded & UNASKED == set()
+
+
+def test_a_look_at_what_would_keep_a_worker_away_loads_no_event_loop(tmp_path: Path) -> None:
+    loaded = loaded_by_command(["doctor"], tmp_path)
+    assert "grainlike.net._blocking" in loaded
+    assert loaded & UNASKED == set()
+
+
+UNDRAWN = {"attr", "markdown_it", "pygments", "rich.markdown", "rich.pretty", "rich.syntax", "rich.traceback"}
+"""Libraries that typer loads for help, and that draw none of ours."""
+
+
+@pytest.mark.parametrize("line", [[], ["--help"], ["head", "--help"], ["worker", "start", "--help"]])
+def test_help_loads_no_library_that_draws_none_of_it(line: list[str], tmp_path: Path) -> None:
+    loaded = loaded_by_command(line, tmp_path)
+    assert {"rich.panel", "typer.rich_utils"} <= loaded
+    assert loaded & UNDRAWN == set()
+
+
+UNSUBMITTED = {
+    "ctypes",
+    "html",
+    "secrets",
+    "grainlike.backends",
+    "grainlike.cache._store",
+    "grainlike.head",
+    "grainlike.observe",
+    "grainlike.scheduler._records",
+}
+"""What a program that is connected to a head elsewhere has no use for: a head of its own, above all."""
+
+
+def test_who_connects_to_a_head_loads_none(tmp_path: Path) -> None:
+    loaded = loaded_by_command(["submit", "-r", "cores=1", "--", "true"], tmp_path)
+    assert "grainlike.client._remote_head" in loaded
+    assert loaded & UNSUBMITTED == set()
 
 
 EVERYDAY = [

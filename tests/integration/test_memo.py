@@ -15,7 +15,7 @@ from limits import LIMIT_S
 from memo_calls import double, double_async, endless, fails, write_down
 
 from grainlike import Cores, Executor, SerializationError, amap, connect, delayed, gather, info, start
-from grainlike.cache._result_cache import _key_of as key_of
+from grainlike.cache._lookup import key_of
 from grainlike.cache._store import ResultStore, results_directory
 from grainlike.cli import main as command_line
 

@@ -1,12 +1,18 @@
-"""A head's process does not look at a long queue again in each full collection, and still collects in the end."""
+"""A head's process does not look at a long queue again in each full collection, and still collects in the end; a
+command collects once it is loaded.
+"""
 
 import gc
+import subprocess
+import sys
 import weakref
 
 import pytest
+import typer
 
 from grainlike.cli import _head
 from grainlike.cli._head import collecting_less
+from grainlike.cli._root import exit_with
 
 
 class Clock:
@@ -68,3 +74,22 @@ def test_a_short_collection_sets_nothing_aside(clock: Clock) -> None:
     with collecting_less():
         gc.collect()
         assert gc.get_freeze_count() == 0
+
+
+def test_nothing_is_collected_while_a_command_is_loaded() -> None:
+    program = (
+        "import gc, sys; from grainlike.cli import main; sys.argv[1:] = ['--version']; main(); print(gc.isenabled())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == "False"
+
+
+def test_a_command_that_is_loaded_collects() -> None:
+    gc.disable()
+    try:
+        with pytest.raises(typer.Exit) as end:
+            exit_with(lambda: 7 if gc.isenabled() else 8)
+    finally:
+        gc.enable()
+    assert end.value.exit_code == 7
+    assert gc.get_freeze_count() > 0

@@ -58,7 +58,7 @@ PASSING = (
     "wire._runners",
     "wire._handshake",
     "wire._frames",
-    "scheduler._explain",
+    "scheduler._explanation",
     "scheduler._scale_hint",
     "scheduler.planning._near_words",
 )

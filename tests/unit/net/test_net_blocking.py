@@ -4,13 +4,16 @@ import errno
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from grainlike.client import BlockingClient, RefusedQueryError, completed
+import grainlike.client._blocking
+import grainlike.net._blocking
+from grainlike.client import BlockingClient, RefusedQueryError, call_blocking, completed
 from grainlike.errors import AuthenticationError, HeadLostError, ProtocolError
-from grainlike.net import Access, BlockingConnection, TcpAddress, dial_blocking, parse_address
+from grainlike.net import Access, Address, BlockingConnection, TcpAddress, dial_blocking, parse_address, write_access
 from grainlike.wire import (
     FROM_CLIENT,
     AskCancel,
@@ -168,6 +171,63 @@ def test_a_listener_that_never_accepts_is_given_up(tmp_path: Path) -> None:
         address = parse_address(f"unix://{path}")
         with pytest.raises(HeadLostError, match=f"no answer from {address} within 0.05 s"):
             dial_blocking(Access("c1", "client", (address,)), timeout=0.05)
+
+
+class Clock:
+    """A clock on which time passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of those who connect and ask."""
+    clock = Clock()
+    for module in (grainlike.net._blocking, grainlike.client._blocking):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def busy(tmp_path: Path) -> Iterator[tuple[Address, ...]]:
+    """Three addresses at which somebody listens who never accepts: whoever connects sleeps, and tries again."""
+    with ExitStack() as stack:
+        paths = [str(tmp_path / name) for name in "abc"]
+        for path in paths:
+            listener, first = (stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(2))
+            listener.bind(path)
+            listener.listen(0)
+            first.connect(path)
+        yield tuple(parse_address(f"unix://{path}") for path in paths)
+
+
+def test_all_addresses_together_get_the_time_that_there_is(clock: Clock, busy: tuple[Address, ...]) -> None:
+    with pytest.raises(HeadLostError) as caught:
+        dial_blocking(Access("c1", "client", busy), timeout=3.0, within=5.0)
+    assert clock.now == pytest.approx(5.0)
+    assert all(str(address) in str(caught.value) for address in busy)
+
+
+def test_connecting_counts_in_the_limit_of_a_call(clock: Clock, busy: tuple[Address, ...], tmp_path: Path) -> None:
+    write_access(Access("c1", "client", busy), tmp_path / "client.json")
+    with pytest.raises(HeadLostError, match="no answer"), call_blocking(tmp_path / "client.json", limit_s=0.5):
+        pass
+    assert clock.now == pytest.approx(0.5)
+
+
+def test_a_query_waits_no_longer_than_the_limit_of_its_call(clock: Clock, head: Head) -> None:
+    head.say(WELCOME)
+    client = BlockingClient(head.connection(), until=0.5)
+    clock.now = 0.499
+    with pytest.raises(HeadLostError, match=r"silent for 0\.001 s"):
+        completed(client.ask(AskCancel(0, 17), Done))
 
 
 def test_a_coroutine_that_waits_for_an_event_loop_is_an_error() -> None:

@@ -186,6 +186,11 @@ class KeeperClient:
             raise OSError(f"their keeper ended: {describe_exit(self._process.wait())}") from None
         return self._process
 
+    def begin(self) -> None:
+        """Start the process behind it, if there was none yet. `OSError` when the system has none left."""
+        if self._process is None:
+            self.start()
+
     def start(self) -> None:
         """Start the process behind it, anew if there was one. `OSError` when the system has none left."""
         self._hang_up()

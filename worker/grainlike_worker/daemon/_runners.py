@@ -108,6 +108,8 @@ def processes(keeper: KeeperClient | None, options: Sequence[str]) -> Spawn:
     """Return what starts runners as `RunnerProcess.spawn` does, with these arguments."""
 
     async def spawn(kind: RunnerKind) -> RunnerProcess:
+        if keeper is not None:
+            keeper.begin()  # it loads while we do
         # With the first of them: an embedded worker of coroutines has none, and starts sooner without.
         from grainlike_worker.daemon._spawn import RunnerProcess
 
