@@ -184,7 +184,8 @@ class FunctionTable:
         """The number of the worker's own function that runs several calls one after another."""
         blob = name_function("grainlike_worker.runner.common._chain", "run_chain_async" if is_async else "run_chain")
         logs = b"" if self.levels is None else self.levels.packed
-        key = (blob.digest, _CHAIN, is_async, None, RetrySpec(), False, False, ())
+        plain = (blob.digest, _CHAIN, is_async, None, RetrySpec(), False, False, ())
+        key = _key(plain, stays=self.stays, internal=False)
         if ((key, logs) if logs else key) not in self._numbers:
             self._hold(blob.digest, blob.data)  # for good
         return self._intern(key, logs)

@@ -21,7 +21,7 @@ from grainlike.head._shared_memory import with_buffers
 from grainlike.head._state import HeadState
 from grainlike.head.values._client_values import ClientValues
 from grainlike.jobs import FirstOfChain, Job, Observer, OutcomeListener, Placement, close_all, nbytes_of, outcomes_of
-from grainlike.payload import Payload, load_plain_values, load_value, told_of_error
+from grainlike.payload import STAY_BYTES, Payload, load_plain_values, load_value, told_of_error
 from grainlike.scheduler import FunctionTimed, HeadEvent, LineageDropped, ValuesReleased
 from grainlike.wire import Buffer, Code, Completed, Credit, Items, Parcel, unpack_parcels
 
@@ -174,6 +174,11 @@ class ResultHandler:
         assert job.placement is not None
         job.placement.size = size
         self._state.functions.large.add(job.fn)
+        if type(job) is FirstOfChain:
+            assert job.placement.used is not None
+            self._linked(job, good=True)
+            self._tell(FunctionTimed(job.fn, [job.placement.used[0]]))
+            job.leave_links()
         again = node.function.options.retry.losses != 0
         given_up = self._state.kept.keep(job, str(node.request or ""), again=again)
         self._history.ended(job, "succeeded", node=node)
@@ -245,7 +250,9 @@ class ResultHandler:
         nested.ended_by(job, error)
 
     def _settle_chain(self, first: FirstOfChain, whole: Placement, parcel: Parcel, skew: float) -> None:
-        """Give each link of a chain its own outcome; the engine resubmits those that were not run."""
+        """Give each link of a chain its own outcome; the engine resubmits those that were not run. The links of a
+        function are sent alone once one of its values was large.
+        """
         walls: dict[int, list[float]] = {}
         rss = whole.used[2] if whole.used is not None else 0
         outcomes = outcomes_of(Payload(parcel[0], tuple(parcel[1])))
@@ -257,14 +264,19 @@ class ResultHandler:
             )
             walls.setdefault(job.fn, []).append(wall)
             node = job.node
-            for observer in self._observers:
-                observer.linked(job, good=good)
+            self._linked(job, good=good)
             job.close()
+            if good and nbytes_of((data, buffers)) > STAY_BYTES:
+                self._state.functions.large.add(job.fn)
             if node is not None:
                 self._outcome(job, node, Code.SUCCEEDED if good else Code.FAILED, (data, buffers))
                 self._state.counters.succeeded += job is not first  # the first is counted with its batch
         for fn, seconds in walls.items():
             self._tell(FunctionTimed(fn, seconds))
+
+    def _linked(self, job: Job, *, good: bool) -> None:
+        for observer in self._observers:
+            observer.linked(job, good=good)
 
     def _unreadable(self, job: Job, node: Node, error: Exception) -> None:
         """Fail a job whose value cannot be unpickled here."""

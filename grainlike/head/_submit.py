@@ -241,7 +241,7 @@ class JobFactory:
                 known = numbers[function] = functions.number(function)
             return known
 
-        behind = chained_after(node, follower, self._state.scheduler.pace, number, fn)
+        behind = chained_after(node, follower, self._state.scheduler.pace, number, fn, functions.large)
         if not behind:
             return None
         followers: list[Job] = []

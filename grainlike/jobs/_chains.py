@@ -5,11 +5,13 @@ A round trip for each of them would cost a hundred times what they do. So a call
 the call that waits for it alone, and so on, as far as all of them ask for the same and are measured to be tiny: one
 job to the schedulers, which the worker's `_chain` takes apart. A chain grows only while that delays no other call:
 the value of each link is reported when the chain has ended, after `CHAIN_S` of expected work at most.
+
+Values of links travel, so functions that have given large values are in no chain: those values stay at workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import lru_cache
 
 from grainlike.graph import UNFETCHED, Function, Node, Retry, RunsIn
@@ -42,10 +44,12 @@ def chained_after(
     pace: Callable[[int], float | None],
     number: Callable[[Function], int],
     fn: int,
+    large: Container[int],
 ) -> list[Chained]:
     """Return the calls that may be sent with `node`, which is ready: in order, each waiting for the one before alone.
 
-    `follower` is the first that may (`follower_of`), `fn` the number of the node's function.
+    `follower` is the first that may (`follower_of`), `fn` the number of the node's function, and `large` has the
+    functions whose values stay at workers.
     """
     behind: list[Chained] = []
     seconds = pace(fn) if _may_chain(node) else None
@@ -55,7 +59,7 @@ def chained_after(
         if work > CHAIN_S or not _alike(node, follower):
             break
         link = _link(node, follower, number)
-        if link is None:
+        if link is None or link[1] in large:
             break
         behind.append(link)
         if link[1] != fn:

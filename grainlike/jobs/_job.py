@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from grainlike.graph import Node, Record, RunsIn, State
-from grainlike.payload import MARK, drop, plain_arguments
+from grainlike.payload import MARK, drop, dump_arguments, load_arguments, plain_arguments
 from grainlike.resources import Allocation, Receipt, Usage, parse_allocation
 from grainlike.wire import Parcel, ReceiptSpec, Totals
 
@@ -290,6 +290,12 @@ class FirstOfChain(Job):
     def links(self) -> Sequence[Job]:
         """Calls of the chain, which are sent along."""
         return self._links
+
+    def leave_links(self) -> None:
+        """Drop the links, which did not run: of what travels to a worker, the call itself is left."""
+        (functions, links), _ = load_arguments(self.parcel)
+        parcel = dump_arguments(({self.fn: functions[self.fn]}, links[:1]), {}, what="a chain")
+        self._links, self.travels = [], bytes(parcel.data)
 
 
 class JobCounters:

@@ -128,7 +128,7 @@ class Referee(ValueWitness):
         self._room = StoreRecords(
             clock, self.plans, functions, self._values, self._fits, self._is_spare, lambda: self._is_calm
         )
-        self._replicas = ReplicaRecords(clock, self._values, self._room.over)
+        self._replicas = ReplicaRecords(clock, self._values, self._room)
 
     # --- workers -----------------------------------------------------------------------------------------------------
 

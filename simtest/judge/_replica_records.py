@@ -5,8 +5,9 @@ Raises `AssertionError` when one of these promises is broken:
 1. Nothing is copied to a worker that leaves. Nothing goes through the head that a worker could send directly to its
    target; and nothing goes directly between workers without data servers, or that did not reach one another within the
    last minute.
-2. Whoever asks for replicas hears once that they are there: as many as were asked for, or as there are workers for.
-3. A value that lacks replicas is on its way where both ends are free.
+2. Whoever asks for replicas hears once that they are there: as many as were asked for, or as there are workers whose
+   stores could hold them.
+3. A value that lacks replicas is on its way where both ends are free, and one has room for it.
 4. Of each value one replica is not spare, and as many as were asked for.
 5. A worker that drains is told to end when the values that it has are elsewhere too, if they can be, or after a minute;
    it is told in the end.
@@ -14,10 +15,9 @@ Raises `AssertionError` when one of these promises is broken:
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
-
 from grainlike.scheduler import PROGRAM
 from grainlike.simulation import Clock
+from simtest.judge._store_records import StoreRecords
 from simtest.judge._value_records import ValueRecords
 
 __all__ = ["ReplicaRecords"]
@@ -29,13 +29,13 @@ _REST_S = 61.0
 
 
 class ReplicaRecords:
-    """Records of what the client asked for, and of workers that leave. `values` are the judge's records of values;
-    `over` those workers that have more than they may keep.
+    """Records of what the client asked for, and of workers that leave. `values` and `stores` are the judge's records of
+    values, and of workers with limits.
     """
 
-    def __init__(self, clock: Clock, values: ValueRecords, over: AbstractSet[int]) -> None:
+    def __init__(self, clock: Clock, values: ValueRecords, stores: StoreRecords) -> None:
         self._clock = clock
-        self._over = over
+        self._stores = stores
         self._values = values
         self._joined: dict[int, float] = {}
         """Time of the end of each connected worker."""
@@ -106,7 +106,7 @@ class ReplicaRecords:
 
     def _able(self) -> set[int]:
         """Return the workers that could have replicas for their safety, whatever their time."""
-        unable = self._leaving | self._suspects | self._over
+        unable = self._leaving | self._suspects | self._stores.over
         return {
             worker
             for worker, ends_at in self._joined.items()
@@ -156,9 +156,10 @@ class ReplicaRecords:
 
     def _check_enough(self, value: int) -> None:
         here = self._staying(value)
-        lacking = self._able() - here
+        lacking = {worker for worker in self._able() - here if self._stores.could_keep(worker, value)}
         enough = len(here) >= self._kept[value] or not lacking or self._values.was_damaged(value)
-        assert enough, f"value {value} is at workers {sorted(here)}, and is to be at {sorted(lacking)} too"
+        words = f"value {value} is at workers {sorted(here)}, and is to be at {sorted(lacking)} too"
+        assert enough or not self._knows_all_deaths(), words
 
     def lost(self, value: int) -> None:
         """Record that the client hears that a value is lost."""
@@ -179,8 +180,7 @@ class ReplicaRecords:
 
     def decided(self) -> None:
         """Check what workers were told of spare replicas, and that what values lack is on its way, if it can be."""
-        known = all(map(self._values.lives, self._joined))  # else the head may count on a worker that is dead
-        for (value, attempt), spare in self._spare.items() if known else ():
+        for (value, attempt), spare in self._spare.items() if self._knows_all_deaths() else ():
             here = self._values.holders(value)
             if attempt == self._values.attempt(value) and spare & here and not self._values.was_damaged(value):
                 lasting = sum(self._joined.get(worker) == _FOREVER for worker in here - self._leaving)
@@ -190,10 +190,19 @@ class ReplicaRecords:
             here = self._values.holders(value)
             if not here or len(here - self._leaving) >= copies or not self._values.is_needed(value):
                 continue
-            others = self._joined.keys() - self._suspects - self._leaving - self._over - here
+            others = self._joined.keys() - self._suspects - self._leaving - self._stores.over - here
             if self._able() - here and not self._values.was_damaged(value) and self._is_free(here, others):
+                if self._values.is_coming(value):
+                    continue
                 words = f"value {value} is at workers {sorted(here)} only, and nothing is done about that"
-                assert self._values.is_coming(value), words
+                assert not self._with_room(value) - here, words
+
+    def _knows_all_deaths(self) -> bool:
+        """Return True if the head counts on no worker that is dead."""
+        return all(map(self._values.lives, self._joined))
+
+    def _with_room(self, value: int) -> set[int]:
+        return {worker for worker in self._able() if self._stores.has_room(worker, value)}
 
     def _is_free(self, here: set[int], others: set[int]) -> bool:
         """Return True if all `others` could get a value at once from each worker that has it."""

@@ -72,6 +72,17 @@ class StoreRecords:
         """Record a value of the client's own."""
         self._own[value] = size
 
+    def could_keep(self, worker: int, value: int) -> bool:
+        """Return True if a worker could have a value, if nothing else was there."""
+        size = self._size_of(value)
+        return size <= self._limits.get(worker, size)
+
+    def has_room(self, worker: int, value: int) -> bool:
+        """Return True if a worker could have a value beside all that it has and is sent."""
+        there = {value, *self._values.at(worker), *self._values.coming_to(worker)}
+        size = sum(map(self._size_of, there))
+        return size <= self._limits.get(worker, size)
+
     def takes_along(self, job: int) -> None:
         """Check that no store could hold what a job needs, which takes a part of it along."""
         needed = self._values.inputs(job)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import os
 from typing import TYPE_CHECKING
@@ -19,9 +20,13 @@ __all__ = [
     "divide",
     "divide_later",
     "double",
+    "grow",
+    "grow_later",
+    "grow_soon",
     "job_and_cores",
     "plus_one",
     "plus_one_later",
+    "size_of",
 ]
 
 
@@ -63,6 +68,23 @@ def append_to(values: list[int], x: int) -> list[int]:
 def double(a: np.ndarray) -> np.ndarray:
     a *= 2
     return a
+
+
+def grow(data: bytes, by: int) -> bytes:
+    return data + bytes(by)
+
+
+async def grow_soon(data: bytes, by: int) -> bytes:
+    return data + bytes(by)
+
+
+async def grow_later(data: bytes, by: int) -> bytes:
+    await asyncio.sleep(0)
+    return data + bytes(by)
+
+
+def size_of(data: bytes) -> int:
+    return len(data)
 
 
 def allow(seconds: float) -> None:

@@ -1,11 +1,26 @@
 """Chains of quick calls travel together, and nobody can tell but by the clock."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 import pytest_asyncio
-from chain_calls import allow, append_to, die_if, divide, divide_later, double, job_and_cores, plus_one, plus_one_later
+from chain_calls import (
+    allow,
+    append_to,
+    die_if,
+    divide,
+    divide_later,
+    double,
+    grow,
+    grow_later,
+    grow_soon,
+    job_and_cores,
+    plus_one,
+    plus_one_later,
+    size_of,
+)
 
 from grainlike import (
     Cores,
@@ -24,6 +39,8 @@ from grainlike.head._head import Head
 from grainlike.scheduler import HeadScheduler, JobsSubmitted
 
 pytestmark = pytest.mark.asyncio
+
+LARGE = 1_000_000
 
 
 @pytest_asyncio.fixture
@@ -56,6 +73,12 @@ def pace(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     paces = {"seconds": 1e-5}
     monkeypatch.setattr(HeadScheduler, "pace", lambda scheduler, fn: paces["seconds"])
     return paces
+
+
+def remove_replicas(executor: Executor) -> None:
+    for peer in executor._service.head.peers.values():
+        for replica in Path(peer.hello.replicas).glob("v*"):
+            replica.unlink()
 
 
 @pytest.mark.parametrize("function", [plus_one, plus_one_later])
@@ -141,6 +164,39 @@ async def test_what_a_link_does_to_its_argument_stays_its_own_affair(executor, j
     second = grow(first, 2)
     assert await second == [1, 2]
     assert await first == [1]
+
+
+@pytest.mark.parametrize("function", [grow, grow_soon, grow_later])
+async def test_no_large_value_of_a_chain_comes_to_the_program(executor, jobs, pace, function) -> None:
+    made = [(delayed(function) @ Cores(1))(b"", LARGE)]
+    for _ in range(4):
+        made.append((delayed(function) @ Cores(1))(made[-1], 1))
+    assert await (delayed(size_of) @ Cores(1))(made[-1]) == LARGE + 4
+    assert [info(r_).where for r_ in made] == [("local",)] * 5
+    assert [info(r_).size - LARGE in range(1_000) for r_ in made] == [True] * 5
+    assert (executor.report().sent < LARGE, executor.report().fetched) == (True, 0)
+    assert len(await made[0]) == LARGE
+
+
+async def test_a_function_that_has_given_a_large_value_is_in_no_chain_any_more(executor, jobs, pace) -> None:
+    larger, size = delayed(grow) @ Cores(1), delayed(size_of) @ Cores(1)
+    first_ = larger(larger(b"", 1), LARGE)
+    assert await size(larger(first_, 1)) == LARGE + 2
+    assert info(first_).where == ()  # it was known for small values, and came with those of its chain
+    later_ = larger((delayed(double) @ Cores(1))(b"12"), LARGE)
+    assert await size(later_) == LARGE + 4
+    assert info(later_).where == ("local",)
+
+
+async def test_a_large_value_of_a_chain_is_made_again_by_its_own_call_alone(executor, jobs, pace) -> None:
+    larger, size = delayed(grow) @ Cores(1), delayed(size_of) @ Cores(1)
+    value_ = larger(b"", LARGE)
+    assert await size(larger(value_, 1)) == LARGE + 1
+    remove_replicas(executor)
+    before = executor.report().succeeded
+    assert await size(value_) == LARGE
+    assert (info(value_).recomputed, info(value_).where) == (1, ("local",))
+    assert executor.report().succeeded == before + 1
 
 
 async def test_arrays_are_rebuilt_on_memory_of_their_own(executor, jobs, pace) -> None:

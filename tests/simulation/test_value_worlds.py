@@ -50,6 +50,11 @@ def test_values_that_are_kept_make_way_where_a_job_would_wait_for_ever(seed):
     assert simulate(seed, "full_stores").violations == ()
 
 
+@pytest.mark.parametrize(("seed", "calm"), [(7310251, False), (7311011, True), (7312539, False)])
+def test_replicas_are_lacking_only_where_some_store_could_hold_them_and_its_worker_lives(seed, calm):
+    assert simulate(seed, "large_outputs", faults=CALM if calm else None).violations == ()
+
+
 def test_the_worlds_see_every_path():
     """Copies, losses, values made again and given up: a world without them proves nothing."""
     paths = {"copy", "damage", "give", "input lost", "revived", "value lost", "told INPUT_GONE"}

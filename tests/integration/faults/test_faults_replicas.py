@@ -27,6 +27,7 @@ from grainlike import (
 )
 from grainlike.payload import memory_id
 from grainlike.payload._shared_directory import SharedDirectory
+from grainlike.scheduler import HeadScheduler
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.skipif(not memory_id(), reason="no shared memory in the file system")]
 
@@ -267,7 +268,11 @@ async def test_a_write_that_fails_leaves_nothing() -> None:
         assert replicas(executor) == []
 
 
-async def test_where_there_is_no_room_a_value_travels() -> None:
+@pytest.mark.parametrize("chained", [False, True])
+async def test_where_there_is_no_room_a_value_travels(chained, monkeypatch) -> None:
+    if chained:
+        monkeypatch.setattr(HeadScheduler, "pace", lambda scheduler, fn: 1e-5)
+
     @delayed
     def fills():
         ends_in_mid_write("fill")
@@ -275,6 +280,8 @@ async def test_where_there_is_no_room_a_value_travels() -> None:
 
     async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)) as executor:
         value_ = (fills @ Cores(1))()
+        if chained:
+            assert await (total @ Cores(1))(value_) == TOTAL
         assert (await value_ == LARGE).all()
         assert info(value_).where == ()
         assert replicas(executor) == []

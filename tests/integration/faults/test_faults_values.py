@@ -30,6 +30,7 @@ from grainlike import (
     start,
     wait,
 )
+from grainlike.scheduler import HeadScheduler
 from grainlike.scheduler.values import _reach
 
 pytestmark = pytest.mark.asyncio
@@ -146,6 +147,17 @@ async def test_a_chain_stays_on_its_worker_while_others_are_idle(far, start_work
         assert (await value_)[0] == 10
         del value_
         await at_rest(executor)
+
+
+async def test_a_chain_of_calls_that_are_known_to_be_quick_sends_no_value_out_of_the_program(start_worker, monkeypatch):
+    monkeypatch.setattr(HeadScheduler, "pace", lambda scheduler, fn: 1e-5)
+    async with far_workers(start_worker, "n1") as (executor, _):
+        value_ = first_ = (make @ Cores(1))(LARGE)
+        for _ in range(10):
+            value_ = (more @ Cores(1))(value_, os.devnull)
+        assert await (size_of @ Cores(1))(value_) == LARGE
+        assert (info(first_).where, info(value_).where) == (("n1",), ("n1",))
+        assert (executor.report().sent < 100_000, executor.report().fetched) == (True, 0)
 
 
 async def test_many_quick_readers_move_nothing(far, start_worker, monkeypatch):

@@ -272,6 +272,22 @@ def test_what_a_job_uses_stays_and_what_fits_nowhere_waits_until_there_is_room()
     assert set(world.under_way) == {(other, 2)}
 
 
+def test_what_is_dropped_counts_until_its_worker_reports_and_no_more_than_that_is_moved_meanwhile():
+    world = Stores(60, 100)
+    dropped, *kept = world.values(1, 20, 20, 20, 20)
+    (other,) = world.values(2, 100)
+    world.tell(WorkerStored(1, over=20 * MB))
+    assert not world.under_way
+    world.release(dropped, other)  # of which their workers report in a tenth of a second
+    assert set(world.under_way) == {(kept[0], 2)}
+    world.release(kept.pop())  # the head looks again
+    assert set(world.under_way) == {(kept[0], 2)}
+    world.arrive_all()
+    world.tell(WorkerStored(1, over=0))
+    assert not world.under_way
+    assert world.spare_at() == {2: [kept[0]]}  # the older replica counts again
+
+
 def test_replicas_that_were_asked_for_do_not_go_to_a_worker_beyond_its_budget():
     world = Stores(100, 100, 100)
     (value,) = world.values(1, 20)

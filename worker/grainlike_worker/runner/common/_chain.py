@@ -2,8 +2,9 @@
 
 A chain is one job to the schedulers: a function of this module, called with the functions and arguments of its links.
 Each link still runs in a context of its own, sees its own job, and has its own outcome, times included. What the chain
-does not get to comes back as not run, and the head sends it anew: behind a link that fails or waits, when the links
-turn out long, and on a second attempt, so that a link that kills its process is soon the first one and alone to blame.
+does not get to comes back as not run, and the head sends it anew: behind a link that fails or waits, or gives a large
+value, when the links turn out long, and on a second attempt, so that a link that kills its process is soon the first
+one and alone to blame. A large value of the first link is the job's own, and stays at the worker (`first_value`).
 """
 
 import time
@@ -14,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from grainlike.context import GVAR, JobInfo, author, enter_part
-from grainlike.payload import Payload, dump_value, load_arguments_after, load_function
+from grainlike.payload import STAY_BYTES, Payload, dump_value, load_arguments_after, load_function
 from grainlike.wire import OutputStream
 from grainlike_worker.ipc._signals import TERMINATED
 from grainlike_worker.runner.common import _chain_links
@@ -88,6 +89,8 @@ class _RunningChain:
             yield link
             if alone or not self.outcomes[-1][0] or self._begun - self._chain_begun > LONG_S:
                 return
+            if (self._value.buffers or len(self._value.data) > STAY_BYTES) and self._value.nbytes > STAY_BYTES:
+                return  # what needs the value is sent a reference
 
     def run(self, link: Link, step: Step) -> SuspendedCoroutine | None:
         """Run a link, or the first step of one that waits."""

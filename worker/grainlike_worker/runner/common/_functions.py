@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import copy_context
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grainlike.context import JobInfo
@@ -38,12 +39,16 @@ if TYPE_CHECKING:
 
 __all__ = ["LoadedFunction", "LoadedFunctions", "Many"]
 
+_CHAINS = "grainlike_worker.runner.common._chain"
+"""Module of the functions that run chains; a process that runs none does not import it."""
+
 
 class LoadedFunction(NamedTuple):
     """A function ready to call, or (`refusal`) the dumped error that says why it cannot be.
 
     `on`: the exception types after which a call is tried again; None for all. `logs`: the levels of its program's
     loggers; None where its jobs keep their records of `logging`. `stays`: its large values stay at the worker.
+    `is_chain`: it runs a chain, of which the large value of the first link stays at the worker.
     """
 
     name: str
@@ -54,6 +59,7 @@ class LoadedFunction(NamedTuple):
     on: tuple[type[BaseException], ...] | None = None
     logs: LogLevels | None = None
     stays: bool = False
+    is_chain: bool = False
 
     def is_final(self, error: BaseException) -> bool:
         """Return True if a call that failed with `error` is not to be tried again."""
@@ -141,8 +147,20 @@ class LoadedFunctions:
         """Return True if a job's value is to stay at this worker, as it is large and `function` lets it."""
         return function.stays and payload.nbytes > STAY_BYTES and bool(self.replicas.name)
 
-    def written(self, payload: Payload, room: RoomIs) -> Payload | Stays:
-        """Return a value that is to stay, written to the room that there is for it; or as it travels, without room.
+    def first_value(self, outcomes: Sequence[tuple[Any, ...]]) -> Payload | None:
+        """Return the value of a chain's first link if it is to stay at this worker as the value of the chain's job, as
+        it is large and no other link has run; else None.
+        """
+        good, data, buffers = outcomes[0][:3]
+        payload = Payload(data, buffers)
+        alone = good and len(outcomes) == 1 and bool(self.replicas.name)
+        return payload if alone and payload.nbytes > STAY_BYTES else None
+
+    def written(
+        self, payload: Payload, room: RoomIs, travelling: Callable[[], Payload] | None = None
+    ) -> Payload | Stays:
+        """Return a value that is to stay, written to the room that there is for it; or without room as it travels,
+        which is what `travelling` returns, if that is something else.
 
         Raises:
             NoRoomError: there is none, and will be none.
@@ -153,7 +171,7 @@ class LoadedFunctions:
             size = write_replica(Path(room.path), replica_path(self.replicas, room.job, room.attempt), payload)
             if size is not None:
                 return Stays(size)
-        return self.sent(payload, room.job, room.attempt)
+        return self.sent(payload if travelling is None else travelling(), room.job, room.attempt)
 
     def sent(self, payload: Payload, job: int, attempt: int) -> Payload:
         """Return a job's value as it is sent: where memory is shared with the head, its buffers are there."""
@@ -205,7 +223,14 @@ def _load(spec: FunctionSpec, blob: Buffer) -> LoadedFunction:
         function = load_function(blob)
         on = load_value(Payload(spec.on), what=f"on= of {name}") if spec.on else None
         call = Many(function, value_name) if spec.many else function
-        return LoadedFunction(name, value_name, spec.is_async, call, on=on, logs=levels_of(spec.logs), stays=spec.stays)
+        is_chain = type(function) is FunctionType and function.__module__ == _CHAINS
+        return LoadedFunction(
+            *(name, value_name, spec.is_async, call),
+            on=on,
+            logs=levels_of(spec.logs),
+            stays=spec.stays and not is_chain,
+            is_chain=spec.stays and is_chain,
+        )
     except BaseException as error:  # noqa: BLE001 - loading runs user code, which may raise anything
         _hint(error)
         return LoadedFunction(name, value_name, spec.is_async, _uncallable, dump_error(error))

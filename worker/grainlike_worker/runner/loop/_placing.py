@@ -44,8 +44,9 @@ class ValuePlacing:
         self._post = post
         self._waiting: dict[tuple[int, int], _AwaitedRoom] = {}
 
-    async def place(self, payload: Payload, info: JobInfo) -> Placed:
-        """Write a value once there is room for it; cancelled before, it writes nothing.
+    async def place(self, payload: Payload, info: JobInfo, travelling: Callable[[], Payload] | None = None) -> Placed:
+        """Write a value once there is room for it; cancelled before, it writes nothing. `travelling`: see
+        `LoadedFunctions.written`.
 
         Raises:
             NoRoomError: there is none.
@@ -58,7 +59,7 @@ class ValuePlacing:
         finally:
             del self._waiting[info.id, info.attempt]
         assert waiting.room is not None
-        outcome = self._functions.written(payload, waiting.room)
+        outcome = self._functions.written(payload, waiting.room, travelling)
         return Placed(outcome if isinstance(outcome, Stays) else outcome.detached())
 
     def answer(self, room: RoomIs) -> None:

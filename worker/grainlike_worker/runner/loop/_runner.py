@@ -330,11 +330,10 @@ class LoopRunner:
             plain = dump_plain_value(stop.value)
             if plain is not None and (not function.stays or len(plain) <= STAY_BYTES):
                 return plain
-            payload = dump_value(stop.value, what=function.value_name)
-            if not functions.stays(payload, function):
-                payload = self._sent(payload, info)
-                return payload if payload.buffers else bytes(payload.data)
-            coroutine = self._placing.place(payload, info)
+            told = self._placed(stop.value, function, info)
+            if isinstance(told, Payload):
+                return told if told.buffers else bytes(told.data)
+            coroutine = told
             yielded = coroutine.send(None)  # it has asked for room, and waits
         return SuspendedCoroutine(context, coroutine, yielded, self._words, info.id, partial(self._blocked, info))
 
@@ -376,10 +375,17 @@ class LoopRunner:
         """Return the value of a job that has waited, as it is told."""
         if type(value) is Placed:
             return value.outcome
+        told = self._placed(value, function, info)
+        return told if isinstance(told, Payload) else (await told).outcome
+
+    def _placed(self, value: object, function: LoadedFunction, info: JobInfo) -> Payload | Coroutine[Any, Any, Placed]:
+        """Return a job's value as it is sent, or the coroutine that places it if it is to stay."""
+        functions = self._functions
+        first = functions.first_value(value) if function.is_chain and isinstance(value, list) else None
+        if first is not None:
+            return self._placing.place(first, info, partial(dump_value, value, what=function.value_name))
         payload = dump_value(value, what=function.value_name)
-        if self._functions.stays(payload, function):
-            return (await self._placing.place(payload, info)).outcome
-        return self._sent(payload, info)
+        return self._placing.place(payload, info) if functions.stays(payload, function) else self._sent(payload, info)
 
     def _sent(self, payload: Payload, info: JobInfo) -> Payload:
         """The value's bytes, on memory of their own: they leave at a later turn, when others may have changed it."""

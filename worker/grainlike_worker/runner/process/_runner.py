@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from grainlike.context import JobInfo, enter_job, is_used_up, leave_job
 from grainlike.errors import ProtocolError
-from grainlike.payload import Payload, dump_value, load_arguments
+from grainlike.payload import Payload, dump_value, load_arguments, replica_size
 from grainlike.resources import Allocation, parse_allocation
 from grainlike.wire import (
     Buffer,
@@ -29,6 +29,7 @@ from grainlike.wire import (
     Ready,
     Renew,
     Resumed,
+    Room,
     RoomIs,
     Run,
     Setup,
@@ -400,6 +401,10 @@ class ProcessRunner:
             )
         else:
             value = function.callable(*args, **kwargs)
+        first = functions.first_value(value) if function.is_chain else None
+        if first is not None:
+            room = self._rooms.ask(Room(info.id, info.attempt, replica_size(first)))
+            return functions.written(first, room, lambda: dump_value(value, what=function.value_name))
         return functions.kept(dump_value(value, what=function.value_name), function, info, self._rooms.ask)
 
     def _out(self) -> "ProcessStreams":
