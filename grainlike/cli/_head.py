@@ -13,6 +13,7 @@ import gc
 import logging
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -32,9 +33,9 @@ from grainlike.client import BlockingClient
 from grainlike.errors import GrainlikeError
 from grainlike.eventloop import loop_options
 from grainlike.head.durable import HeadDaemon
-from grainlike.net import current_folder, state_directory
+from grainlike.net import RETURN_S, current_folder, state_directory
 from grainlike.subprocesses import reset_signals
-from grainlike.wire import AskStop, Done
+from grainlike.wire import AskHead, AskSessions, AskStop, Done, HeadIs, SessionRow, SessionsAre
 
 __all__ = ["collecting_less", "start_detached", "start_head", "stop_head"]
 
@@ -67,7 +68,8 @@ def start_head(
 ) -> int:
     """Run a head until a signal or a client ends it, or (`run_once`) the work of its programs is done.
 
-    With `journal`, SIGTERM leaves the work for the next head with this directory.
+    With `journal`, SIGTERM leaves the work for the next head with this directory; so do Ctrl-C and a client that stops
+    it, where sessions have names or jobs.
 
     With `dashboard`, host and port, it serves pages for browsers there.
 
@@ -143,8 +145,10 @@ async def _stop_at_signal(daemon: HeadDaemon, *, task_status: TaskStatus[None]) 
         task_status.started()
         async for number in signals:
             logger.info("told to stop: %s", number.name)
-            daemon.leaves = number == signal.SIGTERM
-            daemon.stop.set()
+            daemon.end_soon()
+            daemon.leaves |= number == signal.SIGTERM
+            if daemon.leaves and number == signal.SIGINT:
+                logger.info("sessions keep something: the next head with this journal goes on with it")
             return
 
 
@@ -200,12 +204,30 @@ def _reasons(log: Path) -> list[str]:
     return []
 
 
-async def stop_head(caller: BlockingClient) -> int:
-    """Stop a head, and wait until it has exited."""
-    await caller.ask(AskStop(0), Done)
+async def stop_head(caller: BlockingClient, *, forget: bool) -> int:
+    """Stop a head, wait until it has exited, and print what it has kept of sessions, or dropped."""
+    head = await caller.ask(AskHead(0), HeadIs)
+    sessions = (await caller.ask(AskSessions(0), SessionsAre)).sessions
+    await caller.ask(AskStop(0, forget), Done)
     await caller.gone()
     print("stopped")  # noqa: T201
+    for line in _fate(sessions, "" if forget else head.directory):
+        print(escaped_line(line))  # noqa: T201
     return OK
+
+
+def _fate(sessions: list[SessionRow], journal: str) -> Iterator[str]:
+    """Iterate over the lines that say what a head that was stopped has kept in its journal, or dropped."""
+    held = [session for session in sessions if session.names or session.jobs]
+    for session in held:
+        outcomes = f"{session.outcomes} outcome{'s' * (session.outcomes != 1)}"
+        jobs = f"{session.jobs} job{'s' * (session.jobs != 1)} that had not ended" if session.jobs else ""
+        words = f"session {session.name!r}, {' and '.join(filter(None, (outcomes, jobs)))}"
+        yield f"kept in {journal}: {words}" if journal else f"dropped: {words}"
+    if held and journal:
+        command = f"grainlike head start --journal {shlex.quote(journal)}"
+        yield f"`{command}` goes on with that; `grainlike head stop --forget` would have dropped it"
+        yield f"workers go on with their jobs, and wait {RETURN_S:g} s for that head"
 
 
 _LONG_S = 0.005

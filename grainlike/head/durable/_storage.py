@@ -78,12 +78,14 @@ class JournalStorage:
         head: Head,
         cluster: str,
         cancel: Callable[[int], bool],
-        stop: Callable[[], bool],
+        stop: Callable[[bool], bool],
         alone: Callable[[], None],
     ) -> ClientRegistry:
         """Return a registry that journals what clients send."""
         assert isinstance(head, DurableHead)
-        return DurableClients(head, cluster, cancel, stop, alone)
+        clients = DurableClients(head, cluster, cancel, stop, alone)
+        clients.directory = str(self._directory)
+        return clients
 
     def make_store(self, clients: ClientRegistry, cluster: str) -> OutcomeStore:  # noqa: ARG002 - the directory is its
         """Return a store whose files stay."""
