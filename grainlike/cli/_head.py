@@ -33,7 +33,7 @@ from grainlike.client import BlockingClient
 from grainlike.errors import GrainlikeError
 from grainlike.eventloop import loop_options
 from grainlike.head.durable import HeadDaemon
-from grainlike.net import RETURN_S, current_folder, state_directory
+from grainlike.net import RETURN_S, current_folder, how_to_go_on, state_directory
 from grainlike.subprocesses import reset_signals
 from grainlike.wire import AskHead, AskSessions, AskStop, Done, HeadIs, SessionRow, SessionsAre
 
@@ -127,7 +127,7 @@ async def _serve(
                     await tasks.start(dashboard.serve)
                     words += f"; dashboard: {dashboard.link()}"
                 print(words, file=sys.stderr if quiet else sys.stdout, flush=True)
-                _tell_of(before)
+                _tell_of(before, has_journal=daemon.has_journal)
                 if ready is not None:
                     os.write(ready, words.encode())
                     os.close(ready)
@@ -152,10 +152,16 @@ async def _stop_at_signal(daemon: HeadDaemon, *, task_status: TaskStatus[None]) 
             return
 
 
-def _tell_of(before: Path | None) -> None:
-    """Print how to reach the head that was the current one until now, and still runs."""
+def _tell_of(before: Path | None, *, has_journal: bool) -> None:
+    """Print how to reach the head that was the current one until now, and still runs; and, where this head has no
+    journal, how one goes on that has left its journal.
+    """
     if before is not None and before.exists() and before != current_folder():
         words = f"this is the current head now; the one before runs on, at --head {before / 'client.json'}"
+        print(f"grainlike head: {words}", file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks
+    goes_on = "" if has_journal else how_to_go_on()
+    if goes_on:
+        words = f"this head begins without jobs and sessions; the last one has ended, and {goes_on}"
         print(f"grainlike head: {words}", file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks
 
 
@@ -186,7 +192,7 @@ def start_detached(arguments: list[str]) -> int:
         said = ready.read().decode()
     if said:
         print(f"{said}; log in {path}", flush=True)  # noqa: T201 - a command line speaks
-        _tell_of(before)
+        _tell_of(before, has_journal="--journal" in arguments)
         return OK
     code = process.wait()
     for line in _reasons(path):

@@ -223,6 +223,11 @@ class HeadDaemon(Lifespan):
         """Address at which it listens; None before."""
         return None if self._service is None else self._service.address
 
+    @property
+    def has_journal(self) -> bool:
+        """True if it survives its process."""
+        return self._journal is not None
+
     def workers(self) -> list[WorkerInfo]:
         """Return the connected workers."""
         return self.head.view.workers()

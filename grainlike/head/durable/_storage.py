@@ -25,6 +25,7 @@ from grainlike.head.server import (
     open_endpoint,
 )
 from grainlike.jobs import OutcomeListener
+from grainlike.net import forget_journal
 
 __all__ = ["JournalStorage"]
 
@@ -114,6 +115,7 @@ class JournalStorage:
         except JournalError as error:
             self.not_recorded = error
         else:
+            forget_journal(self._directory)
             if self._outcomes is not None:
                 self._outcomes.remove()
 

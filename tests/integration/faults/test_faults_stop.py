@@ -7,10 +7,11 @@ import pytest
 from heads import head_process, listens
 from limits import LIMIT_S
 
-from grainlike import Cores, connect, delayed
+from grainlike import Cores, HeadLostError, connect, delayed
 from grainlike.cli import main
 from grainlike.client._connection import call
 from grainlike.head.durable import HeadDaemon
+from grainlike.net import find_access
 from grainlike.wire import AskSessions, SessionsAre
 
 pytestmark = pytest.mark.asyncio
@@ -85,8 +86,13 @@ async def test_ctrl_c_keeps_what_sessions_keep(tmp_path):
                 ex.name("waits", (square @ Cores(1))(3))
             head.send_signal(signal.SIGINT)
             assert await asyncio.to_thread(head.wait, LIMIT_S) == 0
+            with pytest.raises(HeadLostError, match=f"head start --journal {tmp_path}/journal` goes on with its work"):
+                async with connect():
+                    pass
             async with HeadDaemon(TLS, journal=tmp_path / "journal"):
                 assert await sessions() == ["campaign"]
+            with pytest.raises(HeadLostError, match=r"client\.json; start one with"):  # its work has ended
+                find_access(role="client")
     finally:
         head.kill()
         head.communicate()
