@@ -61,6 +61,7 @@ _STOP_EXAMPLES = epilog(
     """
 grainlike head stop
 grainlike head stop --head tcp://login1:7777
+grainlike head stop --forget
 """,
     ok="it has stopped",
     failed="it is part of a program, and ends with that",
@@ -197,7 +198,8 @@ def _head_start(
 
     What workers and clients need to be let in is written to access files that only you can read. With `--journal`, it
     may be killed and started again: workers continue their jobs for some minutes, and programs wait. SIGTERM then
-    leaves the work as it is for the next start; Ctrl-C and `grainlike head stop` end it.
+    leaves the work as it is for the next start. Ctrl-C and `grainlike head stop` do so where sessions keep something;
+    else they end it.
     """
     from grainlike.cli._head import start_detached, start_head
     from grainlike.cli._words import bytes_of
@@ -252,12 +254,24 @@ def _absolute(path: str) -> str:
 
 
 @head_app.command("stop", epilog=_STOP_EXAMPLES)
-def _head_stop(head: Head = None, insecure: Insecure = False) -> None:
-    """End a head that was started with `grainlike head start`. Jobs that still run are cancelled."""
+def _head_stop(
+    head: Head = None,
+    forget: Annotated[
+        bool,
+        typer.Option("--forget", help="Cancel all jobs, and drop what sessions keep, also where there is a journal."),
+    ] = False,
+    insecure: Insecure = False,
+) -> None:
+    """End a head that was started with `grainlike head start`.
+
+    With a journal, what sessions keep stays there, with their jobs: `grainlike head start --journal` goes on with them,
+    and workers wait for that for some minutes. Else jobs that still run are cancelled. What is kept or dropped is
+    printed.
+    """
     from grainlike.cli._ask import asking
     from grainlike.cli._head import stop_head
 
-    exit_with(lambda: asking(head, insecure, stop_head))
+    exit_with(lambda: asking(head, insecure, lambda caller: stop_head(caller, forget=forget)))
 
 
 @head_app.command("status", epilog=_STATUS_EXAMPLES)

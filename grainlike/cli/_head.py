@@ -13,6 +13,7 @@ import gc
 import logging
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -28,9 +29,9 @@ from grainlike.cli._exits import OK, REFUSED, USAGE
 from grainlike.cli._words import escaped_line
 from grainlike.client import BlockingClient
 from grainlike.errors import GrainlikeError
-from grainlike.net import current_folder, state_directory
+from grainlike.net import RETURN_S, current_folder, how_to_go_on, state_directory
 from grainlike.subprocesses import reset_signals
-from grainlike.wire import AskStop, Done
+from grainlike.wire import AskHead, AskSessions, AskStop, Done, HeadIs, SessionRow, SessionsAre
 
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
@@ -68,7 +69,8 @@ def start_head(
 ) -> int:
     """Run a head until a signal or a client ends it, or (`run_once`) the work of its programs is done.
 
-    With `journal`, SIGTERM leaves the work for the next head with this directory.
+    With `journal`, SIGTERM leaves the work for the next head with this directory; so do Ctrl-C and a client that stops
+    it, where sessions have names or jobs.
 
     With `dashboard`, host and port, it serves pages for browsers there.
 
@@ -131,7 +133,7 @@ async def _serve(
                     await tasks.start(dashboard.serve)
                     words += f"; dashboard: {dashboard.link()}"
                 print(words, file=sys.stderr if quiet else sys.stdout, flush=True)
-                _tell_of(before)
+                _tell_of(before, has_journal=daemon.has_journal)
                 if ready is not None:
                     os.write(ready, words.encode())
                     os.close(ready)
@@ -149,15 +151,23 @@ async def _stop_at_signal(daemon: HeadDaemon, *, task_status: TaskStatus[None]) 
         task_status.started()
         async for number in signals:
             logger.info("told to stop: %s", number.name)
-            daemon.leaves = number == signal.SIGTERM
-            daemon.stop.set()
+            daemon.end_soon()
+            daemon.leaves |= number == signal.SIGTERM
+            if daemon.leaves and number == signal.SIGINT:
+                logger.info("sessions keep something: the next head with this journal goes on with it")
             return
 
 
-def _tell_of(before: Path | None) -> None:
-    """Print how to reach the head that was the current one until now, and still runs."""
+def _tell_of(before: Path | None, *, has_journal: bool) -> None:
+    """Print how to reach the head that was the current one until now, and still runs; and, where this head has no
+    journal, how one goes on that has left its journal.
+    """
     if before is not None and before.exists() and before != current_folder():
         words = f"this is the current head now; the one before runs on, at --head {before / 'client.json'}"
+        print(f"grainlike head: {words}", file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks
+    goes_on = "" if has_journal else how_to_go_on()
+    if goes_on:
+        words = f"this head begins without jobs and sessions; the last one has ended, and {goes_on}"
         print(f"grainlike head: {words}", file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks
 
 
@@ -190,7 +200,7 @@ def start_detached(arguments: list[str]) -> int:
         said = ready.read().decode()
     if said:
         print(f"{said}; log in {path}", flush=True)  # noqa: T201 - a command line speaks
-        _tell_of(before)
+        _tell_of(before, has_journal="--journal" in arguments)
         return OK
     code = process.wait()
     for line in _reasons(path):
@@ -208,12 +218,30 @@ def _reasons(log: Path) -> list[str]:
     return []
 
 
-async def stop_head(caller: BlockingClient) -> int:
-    """Stop a head, and wait until it has exited."""
-    await caller.ask(AskStop(0), Done)
+async def stop_head(caller: BlockingClient, *, forget: bool) -> int:
+    """Stop a head, wait until it has exited, and print what it has kept of sessions, or dropped."""
+    head = await caller.ask(AskHead(0), HeadIs)
+    sessions = (await caller.ask(AskSessions(0), SessionsAre)).sessions
+    await caller.ask(AskStop(0, forget), Done)
     await caller.gone()
     print("stopped")  # noqa: T201
+    for line in _fate(sessions, "" if forget else head.directory):
+        print(escaped_line(line))  # noqa: T201
     return OK
+
+
+def _fate(sessions: list[SessionRow], journal: str) -> Iterator[str]:
+    """Iterate over the lines that say what a head that was stopped has kept in its journal, or dropped."""
+    held = [session for session in sessions if session.names or session.jobs]
+    for session in held:
+        outcomes = f"{session.outcomes} outcome{'s' * (session.outcomes != 1)}"
+        jobs = f"{session.jobs} job{'s' * (session.jobs != 1)} that had not ended" if session.jobs else ""
+        words = f"session {session.name!r}, {' and '.join(filter(None, (outcomes, jobs)))}"
+        yield f"kept in {journal}: {words}" if journal else f"dropped: {words}"
+    if held and journal:
+        command = f"grainlike head start --journal {shlex.quote(journal)}"
+        yield f"`{command}` goes on with that; `grainlike head stop --forget` would have dropped it"
+        yield f"workers go on with their jobs, and wait {RETURN_S:g} s for that head"
 
 
 _LONG_S = 0.005

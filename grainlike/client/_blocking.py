@@ -145,7 +145,7 @@ def call_blocking(
     """
     until = None if limit_s is None else time.monotonic() + limit_s
     access = find_client_access(head)
-    with telling_of_death():
+    with telling_of_death(lambda: access):
         connection = dial_blocking(access, insecure=insecure, within=inf if limit_s is None else limit_s)
     with closing(connection):
         yield BlockingClient(connection, until)

@@ -338,7 +338,7 @@ async def call(head: str | Path | None = None, *, insecure: bool = False) -> Asy
             print(await caller.ask(AskHead(0), HeadIs))
     """
     access = find_client_access(head)
-    with telling_of_death():
+    with telling_of_death(lambda: access):
         link = await dial(access, insecure=insecure)
     caller = HeadClient(link)
     failure: BaseException | None = None

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from grainlike.errors import AuthenticationError, GrainlikeError, HeadLostError, LaunchError, ProtocolError
 from grainlike.jobs import LogLine
-from grainlike.net import Access, find_access, process_id, software
+from grainlike.net import Access, find_access, how_to_go_on, process_id, software
 from grainlike.payload import memory_id
 from grainlike.settings import read_settings
 from grainlike.wire import PROTOCOL, Answer, Hello, LaunchRefused, LogsAre, Question, Unable
@@ -81,15 +81,19 @@ def lines_of_job(told: LogsAre) -> Iterator[LogLine]:
 
 
 @contextmanager
-def telling_of_death() -> Iterator[None]:
-    """Context manager: an error of dialling says what to do where the head of the access file is no more."""
+def telling_of_death(tried: Callable[[], Access | None]) -> Iterator[None]:
+    """Context manager: an error of connecting by the access file that was `tried` says what to do where its head is no
+    more.
+    """
     try:
         yield
     except HeadLostError as error:
         if not isinstance(error.__cause__, ConnectionRefusedError | FileNotFoundError):
             raise
-        words = "the head of this access file seems to have died; `grainlike head start` starts another"
-        raise HeadLostError(f"{error}: {words}") from error
+        access = tried()
+        goes_on = how_to_go_on(access.cluster) if access is not None else ""
+        words = goes_on or "`grainlike head start` starts another"
+        raise HeadLostError(f"{error}: the head of this access file seems to have died; {words}") from error
 
 
 def hello_of_client(*, lasting: bool = False, session: str = "", name: str = "") -> Hello:

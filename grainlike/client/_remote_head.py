@@ -18,7 +18,7 @@ from msgspec.structs import replace as replaced
 
 from grainlike.client._connection import LOOK_S, HeadClient, first_link
 from grainlike.client._events import RemoteFeed, RemoteLeases
-from grainlike.client._introduction import RefusedQueryError, find_client_access
+from grainlike.client._introduction import RefusedQueryError, find_client_access, telling_of_death
 from grainlike.client._remote_fleet import RemoteFleet
 from grainlike.client._remote_jobs import RemoteJobs
 from grainlike.client._remote_values import RemoteValues
@@ -156,7 +156,9 @@ class RemoteHead:
         Raises the exceptions of `connect`.
         """
         locator = self._locator()
-        client = self._client_on(locator, await first_link(locator, self._settings.wait))
+        with telling_of_death(lambda: locator.access):
+            link = await first_link(locator, self._settings.wait)
+        client = self._client_on(locator, link)
         assert self._engine.fetcher is not None
         self._go_on(client, self._engine.fetcher)
         self._tasks = tasks

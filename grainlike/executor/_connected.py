@@ -143,7 +143,7 @@ class ConnectedExecutor(Executor):
 
     # --- in a named session ------------------------------------------------------------------------------------------
 
-    def name(self, name: str, placeholder: Delayed[T]) -> Delayed[T]:
+    def name(self, name: str, placeholder: Delayed[T], *, exist_ok: bool = False) -> Delayed[T]:
         """Start a call with resources under a name in this session, and return its placeholder.
 
         The head keeps its outcome until `forget`, and any program that has the session finds it in `placeholders`.
@@ -151,22 +151,29 @@ class ConnectedExecutor(Executor):
         that has to stay here, as a call without resources, or was started before, it is sent once its inputs are
         there. A call that is cancelled loses its name, and what only it needs is cancelled, too.
 
+        With `exist_ok`, a name that is taken is no error: the placeholder that has it is returned, finished, failed or
+        not, as it was called then; the one given here is dropped. So a program that is started again goes on.
+
         Raises:
-            SessionError: the name is taken, or the session has 10 000 names; or there is no session. Awaiting it
-                raises this, too, where the head has no room for more outcomes.
+            SessionError: the name is taken, without `exist_ok`; the session has 10 000 names; or there is no session.
+                Awaiting it raises this, too, where the head has no room for more outcomes.
             GraphError: the placeholder is no call with resources, or has been started already.
             ValueError: an invalid name: it takes 1 to 255 printable characters.
 
         Example::
 
             async with connect(session="sweep") as ex:
-                r_ = ex.name("fit", (fit @ Cores(4))(data))
+                r_ = ex.name("fit", (fit @ Cores(4))(data), exist_ok=True)
         """
         node = node_behind(placeholder)
         try:
             self._check_loop("used")
             self._check_session()
             check_name(name, "a call")
+            known = self._named(name)
+            if exist_ok and known is not None:
+                excuse(unfinished_nodes([node]))
+                return known
             self._check_free(name)
         except (RuntimeError, ValueError):
             excuse(unfinished_nodes([node]))  # the error says it all
@@ -222,9 +229,13 @@ class ConnectedExecutor(Executor):
         if not self._session:
             raise SessionError("names are of a session: open it with connect(session=...)")
 
-    def _check_free(self, name: str) -> None:
+    def _named(self, name: str) -> Delayed[Any] | None:
+        """Return the placeholder that has a name; None if it is free."""
         known = self._remote.named.get(name)
-        if known is not None and node_behind(known).state is not State.CANCELLED:
+        return None if known is None or node_behind(known).state is State.CANCELLED else known
+
+    def _check_free(self, name: str) -> None:
+        if self._named(name) is not None:
             raise SessionError(f"session {self._session!r} has something named {name!r}: take it, or forget it")
         if len(self._remote.named) >= MOST_NAMES:
             raise SessionError(f"session {self._session!r} has {MOST_NAMES} names: forget some")

@@ -4,6 +4,9 @@
 Beside them a head holds a lock, so that the next one sees which files are those of a head that was killed. The kernel
 frees it with its holder's last descriptor, however that ended. It is not visible to other machines (not every network
 file system carries it), so the file names the one where it is meaningful.
+
+`STATE/journals/CLUSTER` is a symlink to the journal of a head that keeps one, and stays until its work has ended: so
+who finds that head no more learns how it goes on.
 """
 
 from __future__ import annotations
@@ -31,10 +34,13 @@ __all__ = [
     "accesses_for",
     "current_folder",
     "find_access",
+    "forget_journal",
     "hold_lock",
+    "how_to_go_on",
     "is_left_behind",
     "left_behind",
     "move_access",
+    "note_journal",
     "publish_access",
     "read_access",
     "remove_left_behind",
@@ -46,6 +52,7 @@ __all__ = [
 _VERSION = 1
 _SIZE_LIMIT = 64 * 1024
 _CURRENT = "current"
+_JOURNALS = "journals"
 _LOCK = "head.lock"
 """Name of the lock's file, in the folder of a cluster whose files are the head's own."""
 _CLUSTER = re.compile(r"(?!current$)[A-Za-z0-9]([A-Za-z0-9-]{0,38}[A-Za-z0-9])?")
@@ -148,6 +155,43 @@ def remove_left_behind() -> list[str]:
     return found
 
 
+def note_journal(cluster: str, directory: Path) -> None:
+    """Write down where the head of a cluster keeps its journal, for those that find that head no more."""
+    folder = state_directory() / _JOURNALS
+    make_private_directory(folder.parent)
+    make_private_directory(folder)
+    fresh = folder / f".{cluster}.{os.urandom(8).hex()}"
+    fresh.symlink_to(directory)
+    fresh.replace(folder / cluster)
+
+
+def forget_journal(directory: Path) -> None:
+    """Remove the notes of a journal in which nothing is left."""
+    for note in (state_directory() / _JOURNALS).glob("*"):
+        with contextlib.suppress(OSError):
+            if note.readlink() == directory:
+                note.unlink()
+
+
+def how_to_go_on(cluster: str | None = None) -> str:
+    """Return a clause that names the journal of the head of a cluster, or, with None, of the head that began last among
+    those that run no more; empty without one.
+    """
+    notes = (state_directory() / _JOURNALS).glob(cluster or "*")
+    left = [note for note in notes if note.is_dir() and (cluster or not _lives(note.name))]
+    if not left:
+        return ""
+    import shlex
+
+    journal = max(left, key=lambda note: note.lstat().st_mtime).readlink()
+    return f"it kept a journal: `grainlike head start --journal {shlex.quote(str(journal))}` goes on with its work"
+
+
+def _lives(cluster: str) -> bool:
+    folder = state_directory() / cluster
+    return folder.exists() and not is_left_behind(folder)
+
+
 def left_behind() -> list[Path]:
     """The folders of heads of this machine that died without removing them."""
     folders = sorted(path.parent for path in state_directory().glob(f"*/{_LOCK}"))
@@ -204,9 +248,11 @@ def find_access(what: str | Path | None = None, role: Role = "worker") -> Access
                     "there is no current head, as the one that began last has ended, but these of yours run: "
                     f"{', '.join(others)}; name one with --head, or in connect()"
                 )
+            goes_on = how_to_go_on()
             raise HeadLostError(
                 f"no head is running here: there is no {path}; "
-                "start one with `grainlike head start`, or the program that listens, with Executor(listen=...)"
+                + (f"the last one has ended, and {goes_on}; or " if goes_on else "")
+                + "start one with `grainlike head start`, or the program that listens, with Executor(listen=...)"
             )
         return read_access(path)
     if "://" in str(what):

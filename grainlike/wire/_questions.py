@@ -155,9 +155,12 @@ class Enough(BaseMessage, frozen=True, tag=86):
 
 
 class AskStop(BaseMessage, frozen=True, tag=87):
-    """Stop the head, and cancel what still runs. A head inside a user's program refuses."""
+    """Stop the head. One with a journal leaves its work to the next where sessions have any; else, and with `forget`,
+    what still runs is cancelled, and sessions are dropped. A head inside a user's program refuses.
+    """
 
     ask: int
+    forget: bool = False
 
 
 class AskWanted(BaseMessage, frozen=True, tag=113):
@@ -212,7 +215,7 @@ class AskTrace(BaseMessage, frozen=True, tag=101):
 
 class HeadIs(BaseMessage, frozen=True, tag=90):
     """The head in figures. `jobs` counts the jobs that have not ended, by state; see `JobRow`. `journal` says in words
-    whether the head's state outlives it; empty if it does not.
+    whether the head's state outlives it, and `directory` where that is; both are empty if it does not.
     """
 
     ask: int
@@ -225,6 +228,7 @@ class HeadIs(BaseMessage, frozen=True, tag=90):
     clients: int
     jobs: dict[str, int]
     journal: str = ""
+    directory: str = ""
 
 
 class WorkersAre(BaseMessage, frozen=True, tag=91):

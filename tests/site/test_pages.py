@@ -25,7 +25,7 @@ CODE = [
     if block.kind == "python" and not block.title
 ]
 SCRIPTS = [
-    pytest.param(block, id=f"{page.parent.name}/{page.stem}:{block.line}")
+    pytest.param(page, block, id=f"{page.parent.name}/{page.stem}:{block.line}")
     for page in PAGES
     for block in blocks_of(page.read_text())
     if block.kind == "bash"
@@ -74,9 +74,12 @@ def test_code_prints_what_the_page_shows(
 
 
 @needs_two_cores
-@pytest.mark.parametrize("block", SCRIPTS)
-def test_a_script_prints_what_the_page_shows(block: Block, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("page", "block"), SCRIPTS)
+def test_a_script_prints_what_the_page_shows(page: Path, block: Block, tmp_path: Path) -> None:
     environment, is_whole = _environment(tmp_path / "home"), False
+    for file in blocks_of(page.read_text()):
+        if file.title:
+            (tmp_path / file.title).write_text(file.body)
     try:
         ended = subprocess.run(
             ["bash", "-e", "-c", block.body],

@@ -128,7 +128,7 @@ async def _sessions(caller: Asker) -> Values:
 
 async def _journal(caller: Asker) -> Values:
     found = await caller.ask(AskHead(0), HeadIs)
-    return [(found.journal, "of the head that runs")] if found.journal else []
+    return [(found.directory, "of the head that runs")] if found.directory else []
 
 
 _QUESTIONS: dict[str, Callable[[Asker], Coroutine[Any, Any, Values]]] = {

@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from grainlike.errors import JournalError
 from grainlike.head.durable._head import DurableHead
 from grainlike.head.durable._records import ClientCame, ClientRefused, ClientSaid, ClientWent
 from grainlike.head.server import ClientConnection, ClientRegistry
 from grainlike.net import ClosedLink, Link
-from grainlike.wire import Frame, Hello, Submit
+from grainlike.wire import Frame, HeadIs, Hello, Submit
 
 __all__ = ["DurableClients"]
 
@@ -21,6 +22,8 @@ class DurableClients(ClientRegistry):
     """Client registry of a `DurableHead`. Implements its `RestoredClients`."""
 
     _head: DurableHead
+    directory: str = ""
+    """Path of the journal."""
 
     # --- what was -----------------------------------------------------------------------------------------------------
 
@@ -55,6 +58,8 @@ class DurableClients(ClientRegistry):
         for connection in list(self.here.values()):
             self.leave(connection)
         self._end_sessions([session.name for session in self.sessions])
+        for session in self.sessions:
+            session.jobs.clear()  # those that were withdrawn before tell their session of no end
         self._head.workers_went()
 
     def went(self, what: ClientWent) -> None:
@@ -77,6 +82,9 @@ class DurableClients(ClientRegistry):
         if connection.number in self.here:
             with self._head.input(lambda now: ClientWent(now, connection.number)):
                 super().leave(connection)
+
+    def _about_head(self, ask: int) -> HeadIs:
+        return replace(super()._about_head(ask), directory=self.directory)
 
     def _journal(self) -> str:
         failure = self._head.failure

@@ -43,7 +43,8 @@ class HeadDaemon(Lifespan):
     With `journal`, a directory, it survives its process: all input is journaled there first, with the access files of
     its cluster. When it was killed, the next one with this directory resumes; workers continue their jobs meanwhile,
     and they and the clients reconnect. `salvage` sets aside what is damaged there. When it is closed it ends the
-    work, as always; unless `leaves` is set, which keeps all for the next.
+    work, as always; unless `leaves` is set, which keeps all for the next: a client that stops it sets that where named
+    sessions have names or jobs, unless it says to forget them.
 
     Named sessions keep outcomes in memory and, beyond that, in files in the journal's directory, else in the user's
     state directory: `keep` bytes in all, by default half of what is free there. Then new calls with names are refused.
@@ -143,7 +144,7 @@ class HeadDaemon(Lifespan):
             raise self._journal.not_recorded
 
     def _make_service(self) -> HeadService:
-        owner = HeadOwner(outcomes=NoListener(), cancel=_has_none, stop=self._stop_asked, deserted=self._deserted)
+        owner = HeadOwner(outcomes=NoListener(), cancel=_has_none, stop=self.end_soon, deserted=self._deserted)
         service = HeadService(
             owner,
             self._storage,
@@ -191,7 +192,12 @@ class HeadDaemon(Lifespan):
         if self._service is not None:
             self._service.close()
 
-    def _stop_asked(self) -> bool:
+    def end_soon(self, forget: bool = False) -> bool:
+        """Set `stop`, and `leaves` where there is a journal and sessions have names or jobs, unless these are to be
+        dropped (`forget`); return True.
+        """
+        assert self._service is not None, "it has not been opened"
+        self.leaves = not forget and self._journal is not None and self._service.sessions_hold
         self.stop.set()
         return True
 
@@ -216,6 +222,11 @@ class HeadDaemon(Lifespan):
     def address(self) -> str | None:
         """Address at which it listens; None before."""
         return None if self._service is None else self._service.address
+
+    @property
+    def has_journal(self) -> bool:
+        """True if it survives its process."""
+        return self._journal is not None
 
     def workers(self) -> list[WorkerInfo]:
         """Return the connected workers."""

@@ -25,6 +25,7 @@ from grainlike.head.server import (
     open_endpoint,
 )
 from grainlike.jobs import OutcomeListener
+from grainlike.net import forget_journal
 
 __all__ = ["JournalStorage"]
 
@@ -78,12 +79,14 @@ class JournalStorage:
         head: Head,
         cluster: str,
         cancel: Callable[[int], bool],
-        stop: Callable[[], bool],
+        stop: Callable[[bool], bool],
         alone: Callable[[], None],
     ) -> ClientRegistry:
         """Return a registry that journals what clients send."""
         assert isinstance(head, DurableHead)
-        return DurableClients(head, cluster, cancel, stop, alone)
+        clients = DurableClients(head, cluster, cancel, stop, alone)
+        clients.directory = str(self._directory)
+        return clients
 
     def make_store(self, clients: ClientRegistry, cluster: str) -> OutcomeStore:  # noqa: ARG002 - the directory is its
         """Return a store whose files stay."""
@@ -112,6 +115,7 @@ class JournalStorage:
         except JournalError as error:
             self.not_recorded = error
         else:
+            forget_journal(self._directory)
             if self._outcomes is not None:
                 self._outcomes.remove()
 

@@ -150,7 +150,7 @@ logger = logging.getLogger("grainlike")
 class ClientRegistry:
     """The clients of one head, of `cluster`. `cancel(job)` ends a job for everybody; False where there is none.
 
-    `stop()` ends the head itself; False if it may not be ended from outside. `alone()` is called when there is no
+    `stop(forget)` ends the head itself; False if it may not be ended from outside. `alone()` is called when there is no
     client and no named session, and this may be new.
     """
 
@@ -159,7 +159,7 @@ class ClientRegistry:
         head: Head,
         cluster: str,
         cancel: Callable[[int], bool],
-        stop: Callable[[], bool],
+        stop: Callable[[bool], bool],
         alone: Callable[[], None],
     ) -> None:
         self.here: dict[int, ClientConnection] = {}
@@ -533,7 +533,7 @@ class ClientRegistry:
                 return limits_are(question, self._head.state, self._head.now())
             case AskStop():
                 why = f"this head is part of a program, process {os.getpid()}, and ends with it"
-                return Done(ask) if self._stop() else Unable(ask, why)
+                return Done(ask) if self._stop(question.forget) else Unable(ask, why)
             case AskSessions():
                 now = self._head.now()
                 return SessionsAre(ask, [session.row(now, self._limit()) for session in self.sessions])

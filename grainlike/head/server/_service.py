@@ -43,7 +43,7 @@ def _nothing() -> None:
     pass
 
 
-def _refuse() -> bool:
+def _refuse(forget: bool) -> bool:  # noqa: ARG001 - the hook's signature
     return False
 
 
@@ -59,14 +59,15 @@ class HeadOwner:
         outcomes: receives the outcomes of the program's own jobs.
         cancel: cancels a job of the program's own for everybody, by its node.
         settled: called when outcomes may have come.
-        stop: called when a client asks the head to end; returns False where clients may not ask for that.
+        stop: called when a client asks the head to end, with whether what sessions keep is to be dropped; returns False
+            where clients may not ask for that.
         deserted: called when there is no client left, and no named session.
     """
 
     outcomes: OutcomeListener
     cancel: Callable[[Node], object]
     settled: Callable[[], object] = _nothing
-    stop: Callable[[], bool] = _refuse
+    stop: Callable[[bool], bool] = _refuse
     deserted: Callable[[], None] = _nothing
 
 
@@ -268,6 +269,11 @@ class HeadService:
         await self.head.farewell()
         await self._clients.farewell()
         await self._storage.record_end(self._clients)
+
+    @property
+    def sessions_hold(self) -> bool:
+        """True if a named session has names, or jobs that have not ended."""
+        return any(session.holds for session in self._clients.sessions)
 
     def leave(self, reason: str) -> None:
         """Break all connections for `reason`, and read and admit nothing from now on; what runs goes on."""

@@ -119,7 +119,12 @@ class NamedSession:
     @property
     def empty(self) -> bool:
         """True if nothing is left of it."""
-        return self.connection is None and not self.jobs and not self._calls
+        return self.connection is None and not self.holds
+
+    @property
+    def holds(self) -> bool:
+        """True if it has names, or jobs that have not ended."""
+        return bool(self.jobs or self._calls)
 
     @property
     def nbytes(self) -> int:

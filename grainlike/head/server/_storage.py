@@ -48,7 +48,7 @@ class HeadStorage(Protocol):
         head: Head,
         cluster: str,
         cancel: Callable[[int], bool],
-        stop: Callable[[], bool],
+        stop: Callable[[bool], bool],
         alone: Callable[[], None],
     ) -> ClientRegistry:
         """Return the registry of clients; the arguments are its own."""
@@ -99,7 +99,7 @@ class NoStorage:
         head: Head,
         cluster: str,
         cancel: Callable[[int], bool],
-        stop: Callable[[], bool],
+        stop: Callable[[bool], bool],
         alone: Callable[[], None],
     ) -> ClientRegistry:
         """Return a registry without clients."""

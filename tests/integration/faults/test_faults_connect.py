@@ -36,7 +36,15 @@ from grainlike import (
 from grainlike.cli import main
 from grainlike.client import _connection, _introduction
 from grainlike.head.server import _clients
-from grainlike.net import accesses_for, dial, find_access, make_credentials, parse_address, publish_access
+from grainlike.net import (
+    accesses_for,
+    dial,
+    find_access,
+    make_credentials,
+    note_journal,
+    parse_address,
+    publish_access,
+)
 from grainlike.scheduler import HeadScheduler
 from grainlike.wire import ConnectingHandshake, RetrySpec, Submit, SubmittedFunction
 from grainlike_worker.daemon._introduction import introduction
@@ -247,14 +255,18 @@ async def test_who_hears_that_a_head_has_closed_does_not_find_it_any_more(privat
     assert found == []
 
 
-async def test_detached_it_is_there_when_the_command_returns(private_state):
+async def test_detached_it_is_there_when_the_command_returns(private_state, tmp_path):
+    note_journal("gone", tmp_path)
     async with asyncio.timeout(LIMIT_S):
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "grainlike", "head", "start", "--detach", "--listen", TLS),
             env={**os.environ, **ENVIRONMENT},
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
-        said, _ = await process.communicate()
+        said, warned = await process.communicate()
+        goes_on = f"it kept a journal: `grainlike head start --journal {tmp_path}` goes on with its work\n"
+        assert warned.decode().endswith(f"without jobs and sessions; the last one has ended, and {goes_on}")
         assert (process.returncode, said.startswith(b"head at tcp://127.0.0.1:")) == (0, True)
         [log] = (private_state / "logs").iterdir()
         assert log.stat().st_mode & 0o777 == 0o600
@@ -292,6 +304,18 @@ async def test_of_a_head_that_was_killed_the_command_line_says_so(addresses, pri
     assert await told("jobs") == 3
     hint = "the head of this access file seems to have died; `grainlike head start` starts another"
     assert hint in capsys.readouterr().err
+
+
+async def test_of_a_head_that_was_killed_all_name_the_journal_that_it_kept(private_state, tmp_path, capsys):
+    publish_access(accesses_for("gone", (parse_address("unix:///no/h.sock"),), make_credentials("gone")))
+    note_journal("gone", tmp_path)
+    note_journal("other", tmp_path / "other")
+    hint = f"seems to have died; it kept a journal: `grainlike head start --journal {tmp_path}` goes on with its work"
+    assert await told("jobs") == 3
+    assert hint in capsys.readouterr().err
+    with pytest.raises(HeadLostError, match=re.escape(hint)):
+        async with connect():
+            pass
 
 
 async def test_a_head_that_takes_the_place_of_another_says_how_to_reach_that(private_state):

@@ -241,6 +241,26 @@ async def test_a_call_whose_name_is_refused_is_not_said_to_be_never_awaited(recw
     assert [str(warned.message) for warned in recwarn] == []
 
 
+async def test_a_name_that_is_taken_gives_what_has_it_to_a_program_that_says_so(recwarn):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1), listen=TLS):
+        async with connect(session="s") as ex:
+            first_ = ex.name("one", (square @ Cores(1))(2), exist_ok=True)
+            assert ex.name("one", (square @ Cores(1))(3), exist_ok=True) is first_
+            assert await first_ == 4
+            with pytest.raises(ArithmeticError):
+                await ex.name("bad", (fails @ Cores(1))())
+        async with connect(session="s") as ex:
+            assert await ex.name("one", (square @ Cores(1))(5), exist_ok=True) == 4
+            with pytest.raises(ArithmeticError):
+                await ex.name("bad", (square @ Cores(1))(5), exist_ok=True)
+            await ex.forget("bad")
+            assert await ex.name("bad", (square @ Cores(1))(5), exist_ok=True) == 25
+            with pytest.raises(ValueError, match="1 to 255 printable characters"):
+                ex.name("", (square @ Cores(1))(5), exist_ok=True)
+    gc.collect()
+    assert [str(warned.message) for warned in recwarn] == []
+
+
 async def test_names_come_over_broken_links_once(tmp_path):
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(2)) as head, Weather(port(head)) as weather:
         async with connect(way_through(weather, head, tmp_path, "client"), session="sweep") as ex:

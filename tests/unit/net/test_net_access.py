@@ -23,10 +23,13 @@ from grainlike.net import (
     client_tls,
     current_folder,
     find_access,
+    forget_journal,
     hold_lock,
+    how_to_go_on,
     left_behind,
     make_credentials,
     move_access,
+    note_journal,
     publish_access,
     read_access,
     remove_left_behind,
@@ -183,6 +186,26 @@ def test_those_that_run_are_named_when_the_current_one_has_gone(state: Path) -> 
         withdraw_access(name)
     with pytest.raises(HeadLostError, match=r"Executor\(listen=\.\.\.\)$"):
         find_access()
+
+
+def test_the_newest_journal_of_those_that_run_no_more_is_named(state: Path, tmp_path: Path) -> None:
+    for second, name in enumerate(("c1", "c2", "c3", "c4"), start=1):
+        (tmp_path / name).mkdir()
+        note_journal(name, tmp_path / name)
+        os.utime(state / "journals" / name, (second, second), follow_symlinks=False)
+    publish("c4")  # it runs
+    (tmp_path / "c3").rmdir()
+    assert "--journal " + str(tmp_path / "c2") in how_to_go_on()
+    assert "--journal " + str(tmp_path / "c4") in how_to_go_on("c4")
+    assert how_to_go_on("c3") == how_to_go_on("c5") == ""
+    withdraw_access("c4")
+    with pytest.raises(
+        HeadLostError, match=f"the last one has ended, and it kept a journal: .*{tmp_path}/c4` goes on.*; or start one"
+    ):
+        find_access()
+    for name in ("c1", "c2", "c4"):
+        forget_journal(tmp_path / name)
+    assert how_to_go_on() == ""
 
 
 def test_nothing_to_find_says_what_to_do(state: Path) -> None:

@@ -1,0 +1,123 @@
+"""A head that is told to stop: what sessions keep stays in its journal, and what is dropped is said."""
+
+import asyncio
+import signal
+
+import pytest
+from heads import head_process, listens
+from limits import LIMIT_S
+
+from grainlike import Cores, HeadLostError, connect, delayed
+from grainlike.cli import main
+from grainlike.client._connection import call
+from grainlike.head.durable import HeadDaemon
+from grainlike.net import find_access
+from grainlike.wire import AskSessions, SessionsAre
+
+pytestmark = pytest.mark.asyncio
+
+TLS = "tcp://127.0.0.1:0"
+
+
+@delayed
+def stand(visit, name):
+    visit(name)
+    return name
+
+
+@delayed
+async def square(x):
+    return x * x
+
+
+async def sessions():
+    """Names of the sessions of the current head."""
+    async with call() as caller:
+        return [row.name for row in (await caller.ask(AskSessions(0), SessionsAre)).sessions]
+
+
+async def stop(daemon, *words):
+    """Begin `head stop`; return its task once the head in this process has heard of it."""
+    stopping = asyncio.create_task(asyncio.to_thread(main, ["head", "stop", *words]))
+    await daemon.stop.wait()
+    return stopping
+
+
+async def test_what_sessions_keep_and_their_jobs_go_on_with_the_next_head(tmp_path, start_worker, gates, capsys):
+    journal = tmp_path / "a journal"
+    async with asyncio.timeout(LIMIT_S), gates() as gate:
+        async with HeadDaemon(TLS, journal=journal) as daemon:
+            async with connect(session="campaign") as ex:
+                start_worker(ex.address, name="n1", resources="cores=1")
+                assert await ex.name("done", (square @ Cores(1))(3)) == 9
+                ex.name("runs", (stand @ Cores(1))(gate.visit, "runs"))
+                visitor = await gate.arrival()
+            stopping = await stop(daemon)
+        assert await stopping == 0
+        goes_on = f"`grainlike head start --journal '{journal}'` goes on with that"
+        assert capsys.readouterr().out.splitlines() == [
+            "stopped",
+            f"kept in {journal}: session 'campaign', 1 outcome and 1 job that had not ended",
+            f"{goes_on}; `grainlike head stop --forget` would have dropped it",
+            "workers go on with their jobs, and wait 300 s for that head",
+        ]
+        async with HeadDaemon(TLS, journal=journal) as daemon:
+            async with connect(session="campaign") as ex:
+                found = ex.placeholders()
+                assert await found["done"] == 9
+                visitor.release()
+                assert await found["runs"] == "runs"
+                assert gate.visits == 1
+                ex.name("waits", (square @ Cores(2))(3))
+            stopping = await stop(daemon, "--forget")
+        assert await stopping == 0
+        dropped = "dropped: session 'campaign', 2 outcomes and 1 job that had not ended"
+        assert capsys.readouterr().out.splitlines() == ["stopped", dropped]
+        async with HeadDaemon(TLS, journal=journal):
+            assert await sessions() == []
+
+
+async def test_ctrl_c_keeps_what_sessions_keep(tmp_path):
+    head = head_process(tmp_path / "journal")
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            await listens(head)
+            async with connect(session="campaign") as ex:
+                ex.name("waits", (square @ Cores(1))(3))
+            head.send_signal(signal.SIGINT)
+            assert await asyncio.to_thread(head.wait, LIMIT_S) == 0
+            with pytest.raises(HeadLostError, match=f"head start --journal {tmp_path}/journal` goes on with its work"):
+                async with connect():
+                    pass
+            async with HeadDaemon(TLS, journal=tmp_path / "journal"):
+                assert await sessions() == ["campaign"]
+            with pytest.raises(HeadLostError, match=r"client\.json; start one with"):  # its work has ended
+                find_access(role="client")
+    finally:
+        head.kill()
+        head.communicate()
+
+
+async def test_without_a_journal_it_says_what_is_dropped(capsys):
+    async with asyncio.timeout(LIMIT_S):
+        async with HeadDaemon(TLS) as daemon:
+            for name in ("one", "two"):
+                async with connect(session=name) as ex:
+                    ex.name("waits", (square @ Cores(1))(3))
+            stopping = await stop(daemon)
+            assert not daemon.leaves
+        assert await stopping == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "stopped",
+        "dropped: session 'one', 0 outcomes and 1 job that had not ended",
+        "dropped: session 'two', 0 outcomes and 1 job that had not ended",
+    ]
+
+
+async def test_where_no_session_keeps_anything_the_work_ends(tmp_path, capsys):
+    async with asyncio.timeout(LIMIT_S):
+        async with HeadDaemon(TLS, journal=tmp_path / "journal") as daemon, connect(session="empty"):
+            stopping = await stop(daemon)
+            assert not daemon.leaves
+        assert await stopping == 0
+    assert capsys.readouterr().out.splitlines() == ["stopped"]
