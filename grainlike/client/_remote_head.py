@@ -28,7 +28,6 @@ from grainlike.eventloop import Changes
 from grainlike.graph import Delayed, Node, RemoteValue
 from grainlike.joblogging import JobLogging
 from grainlike.jobs import (
-    Event,
     Events,
     Job,
     JobCounters,
@@ -404,14 +403,14 @@ class RemoteHead:
             async for line in self.client.logs(number, follow=True):
                 yield line
 
-    def events(self) -> AsyncIterator[Event]:
+    def events(self) -> Events:
         """Iterate over events of this program's jobs from now on, and of workers that are here, join and leave.
 
         Times are those at which this program received the event. An attempt that is followed by another has the outcome
         `"retried"`. Jobs that run when the head is lost end as `"lost"`. A worker's silence and quarantine are not
         reported.
         """
-        feed = RemoteFeed(self._workers)
+        feed = RemoteFeed(self._workers, self.runner.running())
         self._leases.feeds.append(feed)
         return Events(feed, self._leases.drop)
 

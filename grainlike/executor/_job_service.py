@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 
 from grainlike.engine import JobRunner
 from grainlike.graph import Node
-from grainlike.jobs import Event, Job, LogLine, Observer, WorkerInfo
+from grainlike.jobs import Events, Job, LogLine, Observer, WorkerInfo
 from grainlike.resources import Request
 from grainlike.scheduler import Explanation
 from grainlike.wire import AskHistory, HistoryIs, Totals
@@ -93,7 +93,7 @@ class JobService(Protocol):
         """Iterate over the lines that a job prints."""
         ...
 
-    def events(self) -> AsyncIterator[Event]:
+    def events(self) -> Events:
         """Iterate over events of workers and jobs from now on."""
         ...
 
