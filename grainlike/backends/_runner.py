@@ -114,8 +114,9 @@ class BackendRunner:
             observer.joined(self._site)
         self._tasks = tasks
 
-    def detach(self) -> None:
-        """Prepare for the end: there is nothing to prepare."""
+    def detach(self) -> bool:
+        """Return False: no call goes on without the program."""
+        return False
 
     async def close(self) -> None:
         """Wait until all calls have ended, for `QUIET_S` at most, and shut the engine down."""

@@ -164,11 +164,14 @@ class RemoteHead:
         await self._introduce(client)
         self._allow_own(client)
 
-    def detach(self) -> None:
-        """Leave the calls of a session to the head: cancelling does not reach the head from now on."""
+    def detach(self) -> bool:
+        """Leave the calls of a session to the head: cancelling does not reach the head from now on. Return True if
+        there is a session.
+        """
         self._leaves = True
         if self._settings.session:
             self.runner.release()
+        return bool(self._settings.session)
 
     async def close(self) -> None:
         """Leave the head, and wait until the head has acknowledged that."""

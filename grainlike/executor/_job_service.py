@@ -58,8 +58,11 @@ class JobService(Protocol):
     async def open(self, tasks: TaskGroup) -> None:
         """Serve in `tasks` from now on; return when jobs may be submitted."""
 
-    def detach(self) -> None:
-        """Prepare for the end: the executor's own jobs are cancelled next."""
+    def detach(self) -> bool:
+        """Prepare for the end: the executor's own jobs are cancelled next. Return True if those that have been sent
+        go on all the same.
+        """
+        ...
 
     async def close(self) -> None:
         """Wait until all jobs have ended, and close all connections."""

@@ -111,9 +111,10 @@ class LocalHead:
         """Return a new link to the dashboard, for one browser; None without one."""
         return None if self._dashboard is None else self._dashboard.link()
 
-    def detach(self) -> None:
-        """Cancel what clients have submitted."""
+    def detach(self) -> bool:
+        """Cancel what clients have submitted; return False: the program's own jobs end with it."""
         self._service.detach()
+        return False
 
     async def close(self) -> None:
         """Wait until all jobs have ended, and close all connections."""
