@@ -1,8 +1,8 @@
 """A web service with FastAPI: requests are answered by jobs.
 
-- One executor lives as long as the service: the lifespan opens it. For workers elsewhere, write
-  `connect(wait=60, reconnect=True)` there instead.
+- One executor lives as long as the service. For workers elsewhere, write `connect(wait=60, reconnect=True)` instead.
 - A client that disconnects has its job cancelled, if it waits and if it runs.
+- A request that takes longer than `LIMIT_S`, its wait for a slot included, is answered with 504; a lost head, with 503.
 - `/walk` streams lines as a job makes them. A client that leaves, or has not read for `STALL_S`, ends the job.
 
 Run it with `uvicorn web_service:app`. It takes `pip install fastapi uvicorn`.
@@ -15,26 +15,22 @@ from typing import Annotated, Any
 
 import anyio
 from fastapi import Depends, FastAPI, HTTPException, Request
-from fastapi.responses import StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from grainlike import Cores, Delayed, Executor, JobTimeoutError, delayed
+from grainlike import Cores, Delayed, Executor, GrainlikeError, HeadLostError, delayed
 
-STALL_S = 30.0
-"""Seconds for which a response waits for a client that does not read."""
+LIMIT_S, STALL_S = 30.0, 30.0  # for a value; for a client that does not read a part of its response
 
 
-@delayed
+@delayed  # runs in a process that is pinned to its core
 def estimate_pi(points: int, seed: int) -> float:
-    """Any function that computes: it runs in a process that is pinned to its core."""
-    draw = random.Random(seed)
-    inside = sum(draw.random() ** 2 + draw.random() ** 2 < 1 for _ in range(points))
-    return 4 * inside / points
+    draw = random.Random(seed).random
+    return 4 * sum(draw() ** 2 + draw() ** 2 < 1 for _ in range(points)) / points
 
 
-@delayed
+@delayed  # a stream that computes takes `isolate=True` as well: without it, it runs in the event loop of the service
 async def walk(steps: int, seed: int, pause: float) -> AsyncIterator[int]:
-    """A stream: its items are read as they come, and it waits when nobody reads."""
     draw, place = random.Random(seed), 0
     for _ in range(steps):
         place += draw.choice((-1, 1))
@@ -44,16 +40,22 @@ async def walk(steps: int, seed: int, pause: float) -> AsyncIterator[int]:
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    async with Executor() as executor:
-        app.state.executor = executor
+    async with Executor() as app.state.executor:
         yield
 
 
 app = FastAPI(lifespan=lifespan)
 
 
+@app.exception_handler(HeadLostError)
+@app.exception_handler(TimeoutError)  # of `anyio.fail_after`; `JobTimeoutError` is one, too
+async def no_value(_: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": str(error) or "no value yet"}, 503 if isinstance(error, HeadLostError) else 504)
+
+
 async def value_for(request: Request, r_: Delayed[Any]) -> Any:
     """Await a placeholder for as long as the client is there; its job is cancelled when the client disconnects."""
+    failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
 
         async def watch() -> None:
@@ -62,28 +64,24 @@ async def value_for(request: Request, r_: Delayed[Any]) -> Any:
             tasks.cancel_scope.cancel()
 
         tasks.start_soon(watch)
-        value = await r_
-        tasks.cancel_scope.cancel()
-        return value
-    raise HTTPException(499, "the client has left")  # nobody reads it
+        try:
+            return await r_
+        except Exception as error:  # noqa: BLE001 - raised outside: the group would make an ExceptionGroup of it
+            failure = error
+        finally:
+            tasks.cancel_scope.cancel()
+    raise failure or HTTPException(499, "the client has left")  # which nobody reads
 
 
 @app.get("/pi")
 async def get_pi(request: Request, points: int = 100_000, jobs: int = 2) -> dict[str, float]:
-    """The mean of several jobs: placeholders are combined with operators."""
-    estimate = estimate_pi @ Cores(1)
-    mean_ = sum(estimate(points, seed) for seed in range(jobs)) / jobs
-    try:
+    mean_ = sum((estimate_pi @ Cores(1))(points, seed) for seed in range(jobs)) / jobs
+    with anyio.fail_after(LIMIT_S):
         return {"pi": await value_for(request, mean_)}
-    except JobTimeoutError as error:
-        raise HTTPException(504, str(error)) from error
 
 
 class TimedStreamingResponse(StreamingResponse):
-    """A streaming response that is given up when one of its parts cannot be sent for `STALL_S`.
-
-    A client that reads no more, and has perhaps closed its side, is no disconnect for the server while bytes wait.
-    """
+    """Streaming response that ends when a part cannot be sent for `STALL_S`: while bytes wait, nobody disconnects."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with anyio.CancelScope() as response:
@@ -106,14 +104,16 @@ async def places(steps: int = 10, seed: int = 0, pause: float = 0) -> AsyncItera
 @app.get("/walk")
 async def get_walk(reader: Annotated[AsyncIterator[int], Depends(places)]) -> StreamingResponse:
     async def lines() -> AsyncIterator[str]:
-        async for place in reader:
-            yield f"{place}\n"
+        try:
+            async for place in reader:
+                yield f"{place}\n"
+        except GrainlikeError as error:  # the status is sent already: the last line says that this is not all
+            yield f"error: {error}\n"
 
     return TimedStreamingResponse(lines(), media_type="text/plain")
 
 
 @app.get("/state")
 async def get_state() -> dict[str, int]:
-    """Counts of jobs, as a probe of the service asks for them."""
     report = app.state.executor.report()
     return {"succeeded": report.succeeded, "failed": report.failed, "cancelled": report.cancelled}

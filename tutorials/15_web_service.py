@@ -1,12 +1,13 @@
 """A web service: requests that are answered by jobs, with Starlette; with FastAPI it is the same.
 
-The service takes three things from an executor that lives as long as it does:
+The service takes four things from an executor that lives as long as it does:
 
 - the *lifespan* opens the executor and closes it, so all requests share its workers. Here it is embedded. A service
   that computes elsewhere says `connect(wait=60, reconnect=True)` there instead: it waits for its head, and goes on with
   the next one when that was replaced; what was in flight fails with `HeadLostError`, which is worth a 503;
+- a request that takes too long is answered with 504: `JobTimeoutError` is a `TimeoutError`, as that of `anyio` is;
 - a client that *disconnects* has its job cancelled: a placeholder whose awaiting task is cancelled cancels its work;
-- when too much waits, the answer is 503 at once, and not a queue that grows.
+- when too much waits, the answer is 503 at once, and not a queue that grows. The call is made once it is admitted.
 
 It takes Starlette and a server: `pip install starlette uvicorn httpx` (httpx for the clients below).
 
@@ -20,7 +21,7 @@ It prints::
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -28,13 +29,15 @@ import anyio
 import httpx
 import uvicorn
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from grainlike import Cores, Delayed, Executor, delayed, info
+from grainlike import Cores, Delayed, Executor, HeadLostError, delayed, info
 
 MOST = 1  # requests at a time: more would only wait for the one core
+LIMIT_S = 30.0  # for an answer, the wait for the core included
 
 
 @delayed
@@ -56,6 +59,7 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
 
 async def value_for(request: Request, r_: Delayed[Any]) -> Any:
     """Await a placeholder for as long as the client is there; its job is cancelled when the client disconnects."""
+    failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
 
         async def watch() -> None:
@@ -64,30 +68,42 @@ async def value_for(request: Request, r_: Delayed[Any]) -> Any:
             tasks.cancel_scope.cancel()
 
         tasks.start_soon(watch)
-        value = await r_
-        tasks.cancel_scope.cancel()
-        return value
-    return None  # the client has gone
+        try:
+            return await r_
+        except Exception as error:  # noqa: BLE001 - raised outside: the group would make an ExceptionGroup of it
+            failure = error
+        finally:
+            tasks.cancel_scope.cancel()
+    raise failure or HTTPException(499)  # the client has gone, and reads no answer
 
 
-async def answer(request: Request, r_: Delayed[Any]) -> PlainTextResponse:
+async def answer(request: Request, job: Callable[[], Delayed[Any]]) -> PlainTextResponse:
+    """Answer with the value of a job, which is made once the request is admitted."""
     state = request.app.state
     if state.served >= MOST:
-        return PlainTextResponse("try again later", 503)
+        return PlainTextResponse("try again later", 503, {"Retry-After": "1"})
     state.served += 1
     try:
-        return PlainTextResponse(str(await value_for(request, r_)))
+        with anyio.fail_after(LIMIT_S):
+            return PlainTextResponse(str(await value_for(request, job())))
+    except HeadLostError as error:
+        return PlainTextResponse(str(error), 503, {"Retry-After": "5"})
+    except TimeoutError as error:
+        return PlainTextResponse(str(error) or "no value in time", 504)
     finally:
         state.served -= 1
 
 
 async def get_square(request: Request) -> PlainTextResponse:
-    return await answer(request, (square @ Cores(1))(int(request.path_params["x"])))
+    return await answer(request, lambda: (square @ Cores(1))(int(request.path_params["x"])))
 
 
 async def get_long(request: Request) -> PlainTextResponse:
-    request.app.state.long = r_ = (compute_for_long @ Cores(1))()
-    return await answer(request, r_)
+    def job() -> Delayed[None]:
+        request.app.state.long = r_ = (compute_for_long @ Cores(1))()
+        return r_
+
+    return await answer(request, job)
 
 
 app = Starlette(routes=[Route("/square/{x:int}", get_square), Route("/long", get_long)], lifespan=lifespan)

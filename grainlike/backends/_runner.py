@@ -22,7 +22,7 @@ from grainlike.engine import QUIET_S, explain_unsubmitted
 from grainlike.errors import JobTimeoutError, UnsatisfiableError, WorkerLostError
 from grainlike.eventloop import Changes, forget_the_loop, here, soon_from_anywhere
 from grainlike.graph import Node, Retry, StreamNode
-from grainlike.jobs import NO_PARCEL, Event, Events, Job, JobCounters, LogLine, Observer, WorkerInfo, WorkersFeed
+from grainlike.jobs import NO_PARCEL, Events, Job, JobCounters, LogLine, Observer, WorkerInfo, WorkersFeed
 from grainlike.payload import Payload, dump_arguments, dump_error, dump_function, load_error, load_value
 from grainlike.resources import EMPTY, Ledger, Request, missing
 from grainlike.scheduler import Explanation
@@ -114,8 +114,9 @@ class BackendRunner:
             observer.joined(self._site)
         self._tasks = tasks
 
-    def detach(self) -> None:
-        """Prepare for the end: there is nothing to prepare."""
+    def detach(self) -> bool:
+        """Return False: no call goes on without the program."""
+        return False
 
     async def close(self) -> None:
         """Wait until all calls have ended, for `QUIET_S` at most, and shut the engine down."""
@@ -157,10 +158,11 @@ class BackendRunner:
         """Raise `RuntimeError`: the backend keeps what its jobs print."""
         raise RuntimeError(f"what jobs on {self.name!r} print is in its own logs")
 
-    def events(self) -> AsyncIterator[Event]:
+    def events(self) -> Events:
         """Iterate over events of calls from now on."""
         feed = WorkersFeed(self)
         self.introduce(feed)
+        feed.under_way(self._jobs.values())
         self.observers.append(feed)
         return Events(feed, self._drop)
 

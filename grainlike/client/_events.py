@@ -6,12 +6,12 @@ Slots and events of a client's jobs for its observers and readers: to observers,
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from grainlike.errors import JobCancelledError, JobMemoryError, JobTimeoutError, WorkerLostError
-from grainlike.jobs import Event, Feed, Job, Observer, WorkerInfo, allocation_of
+from grainlike.jobs import Event, Feed, Job, Observer, WorkerInfo, allocation_of, start_of
 from grainlike.resources import NO_ALLOCATION
 from grainlike.wire import LeaseStart, Report
 
@@ -35,11 +35,14 @@ def outcome_of(error: BaseException) -> str:
 class RemoteFeed(Feed):
     """Feed of the head's messages to a client, with the time at which each was received."""
 
-    def __init__(self, workers: Sequence[WorkerInfo]) -> None:
+    def __init__(self, workers: Sequence[WorkerInfo], jobs: Iterable[Job] = ()) -> None:
         super().__init__()
         self._here: dict[str, WorkerInfo] = {}
         self._running: dict[object, Event] = {}
         """By which event the attempt of a job began that has not ended."""
+        for job in jobs:  # that run as the reader comes: it is told of their ends
+            if (start := _start(job, job.began)) is not None:
+                self._running[job] = start
         self.workers(workers)
 
     def workers(self, workers: Sequence[WorkerInfo]) -> None:
@@ -58,20 +61,10 @@ class RemoteFeed(Feed):
 
     def started(self, job: Job) -> None:
         """An attempt of a job has got slots."""
-        if job.node is None or job.slots is None:
-            return
-        began = Event(
-            number=self._number(),
-            kind="job_started",
-            at=time.monotonic(),
-            worker=job.worker or "",
-            name=job.node.function.name,
-            job=job.id,
-            attempt=job.attempt,
-            allocation=allocation_of(job.slots),
-        )
-        self._running[job] = began
-        self._add(began)
+        began = _start(job, time.monotonic())
+        if began is not None:
+            began = self._running[job] = replace(began, number=self._number())
+            self._add(began)
 
     def ended(self, job: object, outcome: str) -> None:
         """Add the end of a job, if it had begun."""
@@ -84,6 +77,12 @@ class RemoteFeed(Feed):
         """End the feed, as `Feed.closed`, after all workers have left."""
         self.workers(())
         super().closed()
+
+
+def _start(job: Job, at: float | None) -> Event | None:
+    if job.node is None or job.slots is None or at is None:
+        return None
+    return start_of(job, job.attempt, job.worker or "", allocation_of(job.slots), at)
 
 
 class RemoteLeases:

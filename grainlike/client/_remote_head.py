@@ -28,7 +28,6 @@ from grainlike.eventloop import Changes
 from grainlike.graph import Delayed, Node, RemoteValue
 from grainlike.joblogging import JobLogging
 from grainlike.jobs import (
-    Event,
     Events,
     Job,
     JobCounters,
@@ -167,11 +166,14 @@ class RemoteHead:
         await self._introduce(client)
         self._allow_own(client)
 
-    def detach(self) -> None:
-        """Leave the calls of a session to the head: cancelling does not reach the head from now on."""
+    def detach(self) -> bool:
+        """Leave the calls of a session to the head: cancelling does not reach the head from now on. Return True if
+        there is a session.
+        """
         self._leaves = True
         if self._settings.session:
             self.runner.release()
+        return bool(self._settings.session)
 
     async def close(self) -> None:
         """Leave the head, and wait until the head has acknowledged that."""
@@ -406,14 +408,14 @@ class RemoteHead:
             async for line in self.client.logs(number, follow=True):
                 yield line
 
-    def events(self) -> AsyncIterator[Event]:
+    def events(self) -> Events:
         """Iterate over events of this program's jobs from now on, and of workers that are here, join and leave.
 
         Times are those at which this program received the event. An attempt that is followed by another has the outcome
         `"retried"`. Jobs that run when the head is lost end as `"lost"`. A worker's silence and quarantine are not
         reported.
         """
-        feed = RemoteFeed(self._workers)
+        feed = RemoteFeed(self._workers, self.runner.running())
         self._leases.feeds.append(feed)
         return Events(feed, self._leases.drop)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import Context, copy_context
 from functools import partial
 from itertools import groupby
@@ -402,6 +402,11 @@ class RemoteJobs:
             elif job is not None:
                 job.waits_again()
                 self._leases.ended(job, "retried")
+
+    def running(self) -> Iterator[Job]:
+        """Iterate over the jobs that have begun and not ended, as far as this program knows."""
+        jobs = (node.record for node in self._nodes.values())
+        return (job for job in jobs if isinstance(job, Job) and job.began is not None)
 
     def _job(self, child: int) -> Job | None:
         node = self._nodes.get(child)

@@ -21,7 +21,7 @@ from grainlike.executor._lifecycle import ExecutorBase
 from grainlike.executor._registry import current, enclosing, entered, left, standing_in
 from grainlike.executor._settings import NOT_GIVEN, NotGiven, moment_of, settings_for
 from grainlike.graph import Delayed, Node, State, Stream, delayed, node_behind, start
-from grainlike.jobs import Event, LogLine, WorkerInfo, ended_jobs
+from grainlike.jobs import Events, LogLine, WorkerInfo, ended_jobs
 from grainlike.resources import Request
 from grainlike.scheduler import Explanation
 from grainlike.wire import OUTCOMES, AskHistory, BlockRow, EndedJob, PoolRow, Totals, checked_pattern
@@ -488,12 +488,12 @@ class Executor(ExecutorBase):
             raise GraphError(f"{node.function.name} belongs to another executor ({node.owner}): ask that one")
         return node
 
-    def events(self) -> AsyncIterator[Event]:
+    def events(self) -> Events:
         """Iterate over events of the workers from now on: workers that are present, join and leave, jobs that start
-        and end.
+        and end; of a job that runs already, its end.
 
         It ends when the executor has closed. Any number of readers may iterate, each over all events; a reader that
-        is dropped receives no more.
+        is dropped, or closed by `aclose()`, receives no more.
 
         Raises:
             RuntimeError: the executor is not open, or lives in another event loop.

@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 
 from grainlike.engine import JobRunner
 from grainlike.graph import Node
-from grainlike.jobs import Event, Job, LogLine, Observer, WorkerInfo
+from grainlike.jobs import Events, Job, LogLine, Observer, WorkerInfo
 from grainlike.resources import Request
 from grainlike.scheduler import Explanation
 from grainlike.wire import AskHistory, HistoryIs, Totals
@@ -58,8 +58,11 @@ class JobService(Protocol):
     async def open(self, tasks: TaskGroup) -> None:
         """Serve in `tasks` from now on; return when jobs may be submitted."""
 
-    def detach(self) -> None:
-        """Prepare for the end: the executor's own jobs are cancelled next."""
+    def detach(self) -> bool:
+        """Prepare for the end: the executor's own jobs are cancelled next. Return True if those that have been sent
+        go on all the same.
+        """
+        ...
 
     async def close(self) -> None:
         """Wait until all jobs have ended, and close all connections."""
@@ -93,7 +96,7 @@ class JobService(Protocol):
         """Iterate over the lines that a job prints."""
         ...
 
-    def events(self) -> AsyncIterator[Event]:
+    def events(self) -> Events:
         """Iterate over events of workers and jobs from now on."""
         ...
 

@@ -121,7 +121,9 @@ class ExecutorBase(Lifespan, BaseResolver):
 
     async def _end(self) -> None:
         """End all work, then all connections."""
-        self._service.detach()
+        goes_on = self._service.detach()
+        if self._observed is not None:
+            self._observed.detached = goes_on
         self._state = "closing"  # also when it was the loop that ended us
         self._engine.cancel_all()
         if self._engine.fetcher is not None:

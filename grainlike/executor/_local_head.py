@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from anyio.abc import TaskGroup
@@ -19,7 +20,7 @@ from grainlike.graph import Node
 from grainlike.head import Head
 from grainlike.head.server import HeadOwner, HeadService, NoStorage
 from grainlike.joblogging import JobLogging
-from grainlike.jobs import Event, Events, Job, LogLine, Observer, WorkerInfo, WorkersFeed
+from grainlike.jobs import Events, Job, LogLine, Observer, WorkerInfo, WorkersFeed
 from grainlike.resources import Request
 from grainlike.scheduler import Explanation
 from grainlike.wire import AskHistory, HistoryIs, Totals
@@ -110,9 +111,10 @@ class LocalHead:
         """Return a new link to the dashboard, for one browser; None without one."""
         return None if self._dashboard is None else self._dashboard.link()
 
-    def detach(self) -> None:
-        """Cancel what clients have submitted."""
+    def detach(self) -> bool:
+        """Cancel what clients have submitted; return False: the program's own jobs end with it."""
         self._service.detach()
+        return False
 
     async def close(self) -> None:
         """Wait until all jobs have ended, and close all connections."""
@@ -156,10 +158,13 @@ class LocalHead:
         """Iterate over the lines that a job prints."""
         return self.head.logs.lines(node, self.head.peers.values())
 
-    def events(self) -> AsyncIterator[Event]:
+    def events(self) -> Events:
         """Iterate over events of workers and jobs from now on."""
         feed = WorkersFeed(self)
         self.introduce(feed)
+        state = self.head.state
+        held = chain.from_iterable(worker.held for worker in state.scheduler.workers.values())
+        feed.under_way(job for job in map(state.jobs.get, held) if job is not None)
         self.observers.append(feed)
         return Events(feed, self._drop)
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from grainlike.jobs._ahead import pack_ahead
     from grainlike.jobs._call_graph import CallGraph, GraphCall
     from grainlike.jobs._chains import CHAIN_MOST, chained_after, follower_of, outcomes_of
-    from grainlike.jobs._events import Event, Events, Feed, WorkersFeed
+    from grainlike.jobs._events import Event, Events, Feed, WorkersFeed, start_of
     from grainlike.jobs._interfaces import Lease, Observer, OutcomeListener, Worker
     from grainlike.jobs._job import (
         NO_PARCEL,
@@ -87,6 +87,7 @@ __all__ = [
     "retry_spec",
     "settle_calls",
     "slots_of",
+    "start_of",
     "submit_calls",
     "until_gone",
     "value_of",
@@ -127,6 +128,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "LogLine": "_records",
             "WorkerInfo": "_records",
             "WorkersFeed": "_events",
+            "start_of": "_events",
             "allocation_of": "_job",
             "close_all": "_job",
             "nbytes_of": "_job",

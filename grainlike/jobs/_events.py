@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from grainlike.resources import Allocation
     from grainlike.wire import Completed, LeaseStart, Report
 
-__all__ = ["Event", "Events", "Feed", "WorkersFeed"]
+__all__ = ["Event", "Events", "Feed", "WorkersFeed", "start_of"]
 
 MOST = 100_000
 """Number of events that are kept for a slow reader."""
@@ -36,7 +36,7 @@ class Event:
         kind: `"worker_joined"`, `"worker_suspected"` (it gets no jobs for now, `outcome` is the reason),
             `"worker_heard"` (it does again), `"worker_quarantined"` and `"worker_released"` (the same, for it has
             failed too often), `"worker_left"`, `"job_started"` or `"job_ended"`; each attempt of a job has both of
-            the latter, unless its worker is lost.
+            the latter, unless its worker is lost. Of one that runs when its reader comes, that hears of the end alone.
         at: time in seconds on this process's monotonic clock.
         worker: the worker's name.
         name: the function of the job; empty for workers.
@@ -67,6 +67,21 @@ class Event:
     outcome: str = ""
 
 
+def start_of(job: Job, attempt: int, worker: str, allocation: Allocation, at: float, number: int = 0) -> Event:
+    """Return the start of an attempt; with no number for one that its reader is not told of."""
+    assert job.node is not None
+    return Event(
+        number=number,
+        kind="job_started",
+        at=at,
+        worker=worker,
+        name=job.node.function.name,
+        job=job.id,
+        attempt=attempt,
+        allocation=allocation,
+    )
+
+
 FeedT = TypeVar("FeedT", bound="Feed")
 
 
@@ -76,10 +91,22 @@ class Events(AsyncIterator[Event]):
     def __init__(self, feed: FeedT, drop: Callable[[FeedT], None]) -> None:
         self._feed: Feed = feed
         # The executor holds the feed, and the reader holds this: one that is dropped is fed no more.
-        weakref.finalize(self, drop, feed)
+        self._drop: Callable[[], object] = weakref.finalize(self, drop, feed)
 
     async def __anext__(self) -> Event:
         return await self._feed.next()
+
+    async def aclose(self) -> None:
+        """End the reader: no more events come to it, and whoever waits for one gets `StopAsyncIteration`.
+
+        Example::
+
+            async with aclosing(executor.events()) as events:
+                async for event in events:
+                    ...
+        """
+        self._drop()
+        self._feed.dropped()
 
 
 class Feed:
@@ -104,6 +131,11 @@ class Feed:
         """Mark the end of the events."""
         self._over = True
         self._arrived.set()
+
+    def dropped(self) -> None:
+        """Mark the end for a reader that has left: what it has not read is dropped."""
+        self._events.clear()
+        Feed.closed(self)
 
     def _number(self) -> int:
         self._last += 1
@@ -133,6 +165,13 @@ class WorkersFeed(Feed):
         self._executor = weakref.ref(executor)
         self._running: dict[tuple[int, int], Event] = {}
         """By which event an attempt began that has not ended."""
+
+    def under_way(self, jobs: Iterable[Job]) -> None:
+        """Note the jobs that run as the reader comes: it is told of their ends."""
+        for job in jobs:
+            if job.node is not None and job.slots is not None and job.began is not None and not self._assembles(job.id):
+                start = start_of(job, job.attempt, job.worker or "", allocation_of(job.slots), job.began)
+                self._running[job.id, job.attempt] = start
 
     def joined(self, peer: Worker) -> None:
         """A worker is here."""
@@ -191,17 +230,7 @@ class WorkersFeed(Feed):
                 self._end(began, completed.begun[row] + completed.wall[row] + skew, code)
 
     def _begin(self, job: Job, attempt: int, worker: str, allocation: Allocation, at: float) -> Event:
-        assert job.node is not None
-        event = Event(
-            number=self._number(),
-            kind="job_started",
-            at=at,
-            worker=worker,
-            name=job.node.function.name,
-            job=job.id,
-            attempt=attempt,
-            allocation=allocation,
-        )
+        event = start_of(job, attempt, worker, allocation, at, self._number())
         self._add(event)
         return event
 

@@ -39,6 +39,8 @@ class ObservedRunner:
         self._inside: WeakKeyDictionary[Function, Function] = WeakKeyDictionary()
         self._by_itself: WeakKeyDictionary[Function, Function] = WeakKeyDictionary()
         self._told: set[tuple[int, str]] = set()
+        self.detached: bool = False
+        """True once calls that the head has go on there when they are cancelled here."""
         engine.keeps_contexts = True
         engine.ended = self._ended
 
@@ -54,9 +56,16 @@ class ObservedRunner:
         for node in nodes:
             call = self._calls.pop(node, None)
             if call is not None:
-                began = isinstance(node.record, Job) and node.record.began is not None
-                self._tell_end(call, node, "skipped" if skipped and not began else "cancelled", None)
+                self._tell_end(call, node, self._unwanted(node, skipped=skipped), None)
         self._runner.cancel(nodes, skipped=skipped)
+
+    def _unwanted(self, node: Node, *, skipped: bool) -> str:
+        """Return how a call ends that is cancelled: a stream goes nowhere without its reader."""
+        job = node.record if isinstance(node.record, Job) else None
+        if self.detached and job is not None and not node.function.is_stream:
+            return "detached"
+        began = job is not None and job.began is not None
+        return "skipped" if skipped and not began else "cancelled"
 
     def closed(self) -> None:
         """Tell observers that nothing follows."""

@@ -46,9 +46,10 @@ class CallEnded:
 
     Attributes:
         call: its submission.
-        outcome: `"succeeded"`, `"failed"`, `"timed_out"`, `"cancelled"`, or `"skipped"` for one that never started, as
-            its graph had failed.
-        error: why there is no value; None for one that succeeded, or is wanted no more.
+        outcome: `"succeeded"`, `"failed"`, `"timed_out"`, `"cancelled"`, `"skipped"` for one that never started, as
+            its graph had failed, or `"detached"` for one that has not ended: its program has left the named session in
+            which it goes on. Nobody is told how that ends; `executor.history()` is asked.
+        error: why there is no value; None for one that succeeded, is wanted no more or was left.
         at: when, as `time.time()` has it.
         job: number of the job at its head, 0 where it has none.
         worker: the worker that had it last; empty where none had.

@@ -13,15 +13,18 @@ import socket
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import anyio
 import pytest
 from limits import LIMIT_S
 from waiting import until
+
+from grainlike import Cores, Delayed, Executor, HeadLostError, delayed
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -93,8 +96,8 @@ def outputs(cell: Any) -> list[str]:
     return [output.get("text") or output["data"]["text/plain"] for output in cell.get("outputs", [])]
 
 
-def loaded(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+def loaded(name: str, folder: Path = EXAMPLES) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
@@ -116,6 +119,78 @@ async def serving(app: Any) -> AsyncIterator[tuple[str, Any]]:
         finally:
             server.should_exit = server.force_exit = True
             await task
+
+
+@delayed(timeout=0.05)
+async def endless() -> None:
+    await anyio.sleep_forever()
+
+
+@delayed
+async def failing(error: type[Exception]) -> None:
+    raise error("on purpose")
+
+
+RAISED = {
+    "a job's timeout": (lambda: (endless @ Cores(1))(), 504),
+    "its own error": (lambda: (failing @ Cores(1))(ValueError), None),
+    "a lost head": (lambda: (failing @ Cores(1))(HeadLostError), 503),
+}
+"""Calls, and what the services answer for the error of each; None where it goes through to the server."""
+SERVICES: dict[str, tuple[Path, Callable[..., Any]]] = {
+    "web_service": (EXAMPLES, lambda service, request, call: service.value_for(request, call())),
+    "15_web_service": (ROOT / "tutorials", lambda service, request, call: service.answer(request, call)),
+}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("name", SERVICES)
+@pytest.mark.parametrize(("call", "status"), RAISED.values(), ids=RAISED)
+async def test_a_handler_sees_the_error_of_its_job_itself(
+    name: str, call: Callable[[], Delayed[Any]], status: int | None
+) -> None:
+    need("fastapi", "httpx", "uvicorn")
+    import httpx
+    from starlette.requests import Request
+    from starlette.routing import Route
+
+    folder, answered = SERVICES[name]
+    service = loaded(name, folder)
+
+    async def raised(request: Request) -> Any:
+        return await answered(service, request, call)
+
+    service.app.router.routes.append(Route("/raised", raised))
+    service.app.state.served = 0
+    transport = httpx.ASGITransport(service.app)
+    async with (
+        asyncio.timeout(LIMIT_S),
+        Executor(local=Cores(1)),
+        httpx.AsyncClient(transport=transport, base_url="http://service") as client,
+    ):
+        if status is None:
+            with pytest.raises(ValueError, match="on purpose"):
+                await client.get("/raised")
+        else:
+            assert (await client.get("/raised")).status_code == status
+
+
+@pytest.mark.asyncio
+async def test_a_service_answers_504_when_a_value_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    need("fastapi", "httpx", "uvicorn")
+    import httpx
+
+    service = loaded("web_service")
+    monkeypatch.setattr(service, "LIMIT_S", 0.05)
+    transport = httpx.ASGITransport(service.app)
+    async with (
+        asyncio.timeout(LIMIT_S),
+        service.lifespan(service.app),
+        httpx.AsyncClient(transport=transport, base_url="http://service") as client,
+    ):
+        answer = await client.get("/pi?points=1000000000000&jobs=1")
+        assert (answer.status_code, answer.json()) == (504, {"detail": "no value yet"})
+        assert service.app.state.executor.report().cancelled == 1
 
 
 async def until_job(events: AsyncIterator[Any], kind: str, job: int) -> str:

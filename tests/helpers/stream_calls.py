@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import anyio
 
 from grainlike import GVAR
 
-__all__ = ["dying", "failing", "large", "lines", "note", "noted", "shy", "slow", "told", "tried", "waiting"]
+__all__ = [
+    "computing",
+    "counting",
+    "dying",
+    "failing",
+    "large",
+    "lines",
+    "note",
+    "noted",
+    "shy",
+    "slow",
+    "told",
+    "tried",
+    "turns",
+    "waiting",
+]
 
 
 def note(log: Path, what: object) -> None:
@@ -46,6 +64,42 @@ async def waiting(path: str) -> AsyncIterator[int]:
         await anyio.sleep_forever()
     finally:
         note(Path(path), "closed")
+
+
+async def computing(path: str, n: int) -> AsyncIterator[int]:
+    """Numbers without an `await`; the second is ready once the process is asked to end."""
+    log, asked = Path(path), []
+    before = signal.getsignal(signal.SIGTERM)
+    assert callable(before)
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        before(number, frame)
+
+    signal.signal(signal.SIGTERM, ask)
+    try:
+        for i in range(n):
+            note(log, i)
+            yield i
+            since = time.monotonic()
+            while not asked or time.monotonic() < since + 0.005:
+                pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        note(log, "closed")
+
+
+turns: list[int] = []
+"""Counter of the turns that another task of this process had."""
+
+
+async def counting(n: int) -> AsyncIterator[int]:
+    """Counts of turns, each after some time without an `await`."""
+    for _ in range(n):
+        since = time.monotonic()
+        while time.monotonic() < since + 0.002:
+            pass
+        yield turns[0]
 
 
 async def told() -> AsyncIterator[Any]:

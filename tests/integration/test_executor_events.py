@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import gc
 import signal
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from limits import LIMIT_S
 
-from grainlike import Cores, Executor, JobTimeoutError, cancel, delayed, gather, info, start
+from grainlike import Cores, Executor, JobTimeoutError, cancel, connect, delayed, gather, info, start
+from grainlike.backends import ThreadBackend
 from grainlike.jobs import _events
 
 pytestmark = pytest.mark.asyncio
@@ -76,6 +82,78 @@ async def test_each_reader_hears_all_since_it_asked_and_one_that_is_dropped_no_m
         del first
         gc.collect()
         assert len(executor._service.head.observers) == 1
+
+
+gates: list[anyio.Event] = []
+"""What the jobs of a test wait for: coroutines run in the loop of the program that is the head."""
+
+
+async def behind_a_gate() -> None:
+    await gates[-1].wait()
+
+
+@asynccontextmanager
+async def embedded() -> AsyncIterator[Executor]:
+    async with Executor(local=Cores(2)) as executor:
+        yield executor
+
+
+@asynccontextmanager
+async def connected() -> AsyncIterator[Executor]:
+    async with Executor(local=Cores(2), listen="tcp://127.0.0.1:0"), connect() as executor:
+        yield executor
+
+
+@pytest.mark.parametrize("opened", [embedded, connected])
+@pytest.mark.parametrize("outcome", ["succeeded", "cancelled"])
+async def test_a_reader_that_comes_while_a_job_runs_is_told_of_its_end(
+    opened: Callable[[], Any], outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    gates.append(anyio.Event())
+    async with opened() as executor:
+        early = executor.events()
+        r_ = start((delayed(behind_a_gate) @ Cores(1))())
+        await told(executor, early, "job_started")
+        late = executor.events()
+        if outcome == "cancelled":
+            cancel(r_)
+        else:
+            gates[-1].set()
+        assert await told(executor, late, outcome) == [
+            ("worker_joined", "", ""),
+            ("job_ended", "behind_a_gate", outcome),
+        ]
+        await executor.submit(Cores(1), one)
+        assert await told(executor, late, "succeeded") == [
+            ("job_started", "one", ""),
+            ("job_ended", "one", "succeeded"),
+        ]
+
+
+async def test_a_reader_that_comes_while_a_call_runs_on_another_engine_is_told_of_its_end():
+    begun, go = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        go.wait(LIMIT_S)
+
+    async with Executor(backend=ThreadBackend(2)) as executor:
+        r_ = start((delayed(wait) @ Cores(1))())
+        await anyio.to_thread.run_sync(begun.wait, LIMIT_S)
+        late = executor.events()
+        go.set()
+        assert (await told(executor, late, "succeeded"))[-1] == ("job_ended", "wait", "succeeded")
+        await r_
+
+
+async def test_a_reader_that_is_closed_receives_nothing_more():
+    async with Executor(local=Cores([0])) as executor:
+        async with aclosing(executor.events()) as events:
+            assert len(executor._service.head.observers) == 1
+            await executor.submit(Cores(1), one)
+        assert executor._service.head.observers == []
+        assert [event async for event in events] == []
 
 
 async def test_a_reader_that_is_far_behind_sees_a_gap(monkeypatch):

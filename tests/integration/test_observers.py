@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.metadata
+import itertools
 import os
 import sys
 import time
@@ -31,6 +32,22 @@ async def slow():
 @delayed
 async def forever():
     await anyio.sleep_forever()
+
+
+gates = []
+"""What `through_a_gate` waits for: coroutines run in the loop of the program that is the head."""
+
+
+@delayed
+async def through_a_gate():
+    await gates[-1].wait()
+    return "through"
+
+
+@delayed
+async def counting_up():
+    for number in itertools.count():
+        yield number
 
 
 class Told(CallObserver):
@@ -265,6 +282,29 @@ async def test_over_a_head_an_observer_is_told_of_its_own_programs_jobs(private_
     ]
     assert ours.ends[0].worker == "local"
     assert ours.ends[0].job > 0
+
+
+@pytest.mark.asyncio
+async def test_a_call_that_goes_on_in_its_session_is_detached_and_not_cancelled(private_state):
+    told = Told()
+    gates.append(anyio.Event())
+    async with Executor(local=Cores(2), listen="tcp://127.0.0.1:0"):
+        async with connect(session="nightly", observers=[told]) as first:
+            events = first.events()
+            first.name("gate", (through_a_gate @ Cores(1))())
+            stream_ = start((counting_up @ Cores(1))())
+            begun = 0
+            while begun < 2:
+                begun += (await anext(events)).kind == "job_started"
+        assert {end.call.name: (end.outcome, end.error) for end in told.ends} == {
+            "through_a_gate": ("detached", None),
+            "counting_up": ("cancelled", None),
+        }
+        del stream_
+        gates[-1].set()
+        async with connect(session="nightly", observers=[told]) as second:
+            assert await second.placeholders()["gate"] == "through"
+        assert len(told.ends) == 2
 
 
 @pytest.mark.asyncio

@@ -13,7 +13,21 @@ from typing import Any
 import anyio
 import pytest
 from limits import LIMIT_S
-from stream_calls import dying, failing, large, lines, noted, shy, slow, told, tried, waiting
+from stream_calls import (
+    computing,
+    counting,
+    dying,
+    failing,
+    large,
+    lines,
+    noted,
+    shy,
+    slow,
+    told,
+    tried,
+    turns,
+    waiting,
+)
 from waiting import until_files
 
 from grainlike import (
@@ -153,6 +167,29 @@ async def test_cancel_is_told_to_the_reader(executor: Executor, placed: Any, log
     with pytest.raises(StopAsyncIteration):
         await anext(reader)
     await until_files(log.parent, lambda: lines(log) == ["closed"])
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_generator_that_computes_is_cancelled_at_its_next_yield(executor: Executor, log: Path) -> None:
+    async for _ in (delayed(computing, isolate=True) @ Cores(1))(str(log), WINDOW_ITEMS):
+        break
+    await until_files(log.parent, lambda: "closed" in lines(log))
+    assert lines(log) in (["0", "closed"], ["0", "1", "closed"])  # the first if it was asked before it went on
+
+
+async def test_others_have_their_turn_between_the_items_of_a_generator_that_computes(executor: Executor) -> None:
+    async def count() -> None:
+        while True:
+            turns[0] += 1
+            await anyio.lowlevel.checkpoint()
+
+    turns[:] = [0]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(count)
+        seen = [item async for item in (delayed(counting) @ Cores(1))(WINDOW_ITEMS - 1)]
+        tasks.cancel_scope.cancel()
+    assert seen == sorted(seen)
+    assert len(set(seen)) >= WINDOW_ITEMS // 2  # trio runs those that are ready in any order
 
 
 @everywhere

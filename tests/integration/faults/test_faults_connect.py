@@ -181,7 +181,7 @@ async def test_events_are_of_ones_own_jobs_and_of_all_workers(head, start_worker
     ]
     assert [event.allocation.N for event in found] == [2, 1, 1, 2, 2, 2, 2, 1, 1, 1, 1, 2]
     assert found[1].job == found[2].job != found[3].job > 0
-    assert [event.kind for event in [event async for event in late]] == ["worker_joined", "worker_left"]
+    assert [event.kind for event in [event async for event in late]] == ["worker_joined", "job_ended", "worker_left"]
 
 
 async def test_what_runs_when_the_head_is_lost_is_told_to_be_lost(head, start_worker, gates):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 from grainlike.context import JobInfo
 from grainlike.payload import Payload, dump_value
 from grainlike.wire import Buffer, Credit, Items, Window, pack_parcels
 
 __all__ = ["StreamSenders"]
+
+_LONG_S = 0.001
+"""Seconds that a step may take without a turn of the event loop: one after each step would slow down quick streams."""
 
 Post = Callable[[Items, Sequence[Buffer]], object]
 
@@ -32,11 +37,13 @@ class StreamSenders:
     async def drive(self, generator: AsyncGenerator[Any, Any], info: JobInfo, what: str) -> None:
         """Send what `generator` yields until it ends or raises; it is closed when this returns, its `finally` done.
 
-        It takes a step only when its reader has room for another item. `what` names an item in errors.
+        It takes a step only when its reader has room for another item. After a long one the event loop has its turn:
+        so a generator that computes, and never waits, is cancelled at its next `yield`. `what` names an item in errors.
         """
         sender = self._open[info.id] = _StreamSender()
         try:
             while await sender.has_room():
+                since = time.monotonic()
                 try:
                     item = await anext(generator)
                 except StopAsyncIteration:
@@ -45,6 +52,8 @@ class StreamSenders:
                 del item  # it may be large, and the generator may take its time for the next one
                 sender.window.sent(payload.nbytes)
                 self._send(info, payload)
+                if time.monotonic() - since > _LONG_S:  # it may have computed all the while
+                    await anyio.lowlevel.checkpoint()
         finally:
             del self._open[info.id]
             # On trio, and in any scope of anyio's, each `await` of its `finally` would be cancelled again.
