@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
 from importlib import import_module
@@ -59,7 +59,7 @@ def draw_light(command: Any) -> None:
 
 
 def _draw(draw: Callable[[Any, Any], None], context: Any, formatter: Any) -> None:
-    with _loaded_late(*_UNDRAWN):
+    with _loaded_late(*_UNDRAWN), suppress(ImportError):  # another release of typer may draw help in another module
         import_module("typer.rich_utils")
     draw(context, formatter)
 
