@@ -15,7 +15,7 @@ MAY = {
     "integration/conftest.py": "watches the kernel's records after each test",
     "integration/faults/test_faults_jobs.py": "jobs that never end",
     "integration/faults/weather.py": "a network that is slow",
-    "integration/test_enforcement.py": "a job that says again and again where it is",
+    "helpers/enforced_calls.py": "a job that says again and again where it is",
     "chaos/client_program.py": "a user's program, which dials again after a while",
     "launch/slurm_pools.py": "jobs that wait for a file, in processes of their own",
     "launch/slurm_here.py": "programs of Slurm's, which tell of nothing",

@@ -6,28 +6,12 @@ import logging
 import sys
 
 import pytest
+from echo_calls import say, say_plainly, say_twice
 
 from grainlike import Cores, Executor, delayed
 from grainlike.adapters import GrainlikePool
 
 pytestmark = pytest.mark.anyio
-
-
-async def say(word: str) -> str:
-    print(f"{word} printed")
-    print(f"{word} complained", file=sys.stderr)
-    return word
-
-
-def say_plainly(word: str) -> str:
-    print(f"{word} printed")
-    print(f"{word} complained", file=sys.stderr)
-    return word
-
-
-async def say_twice(word: str) -> str:
-    await delayed(say)("nested")
-    return await say(word)
 
 
 async def _everything():

@@ -4,7 +4,6 @@ import asyncio
 import os
 import random
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,10 +11,11 @@ from typing import Any
 
 import psutil
 import pytest
+from enforced_calls import devices, pools, record, shown_to_programs
 from limits import LIMIT_S
 from waiting import until_called, until_files
 
-from grainlike import GVAR, Cores, Executor, GPUs, Memory, cancel, delayed, gather, info, start
+from grainlike import Cores, Executor, GPUs, Memory, cancel, delayed, gather, info, start
 from grainlike.scheduler import HeadScheduler
 from grainlike.scheduler.node import _runners
 
@@ -23,14 +23,6 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.skipif(sys.platform != "linux", r
 
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 needs_two_cores = pytest.mark.skipif(len(CORES) < 2, reason="one core cannot be told from another")
-
-SHOW = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'], os.environ['CUDA_DEVICE_ORDER'])"
-
-
-@delayed
-def devices() -> tuple[tuple[int, ...], str, int]:
-    shown = subprocess.run([sys.executable, "-S", "-c", SHOW], check=True, capture_output=True, text=True)
-    return GVAR.res.gpus, shown.stdout.strip(), os.getpid()
 
 
 @pytest.mark.parametrize(("mask", "words"), [("2,3", ["2", "3"]), ("GPU-8f,GPU-91", ["GPU-8f", "GPU-91"])])
@@ -83,25 +75,6 @@ async def test_a_process_in_which_a_device_library_looked_serves_only_the_same_d
 # --- cores and thread pools -------------------------------------------------------------------------------------------
 
 
-@delayed
-def pools(width: int | None) -> tuple[tuple[int, ...], set[int], list[int], str, int]:
-    """Import NumPy, at another width where one is given; tell what holds here and in a child."""
-    if width is not None:
-        os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(width)
-    import numpy
-    from threadpoolctl import threadpool_info, threadpool_limits
-
-    if width is not None:
-        threadpool_limits(width)
-    numpy.ones((8, 8)) @ numpy.ones((8, 8))
-    widths = {pool["num_threads"] for pool in threadpool_info()}
-    child = subprocess.run([sys.executable, "-S", "-c", LOOK], check=True, capture_output=True, text=True).stdout
-    return GVAR.res.cores, widths, sorted(os.sched_getaffinity(0)), child.strip(), os.getpid()
-
-
-LOOK = "import os; print(sorted(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'])"
-
-
 @needs_two_cores
 @pytest.mark.parametrize("first", [1, 2])
 async def test_affinity_and_pools_are_the_allocation_on_fresh_and_on_warm_processes(first: int) -> None:
@@ -129,26 +102,6 @@ async def test_affinity_and_pools_are_the_allocation_on_fresh_and_on_warm_proces
 
 
 # --- who was where, when: the jobs write it down, and a checker that knows nothing of us reads it ---------------------
-
-
-def record(path: str, seconds: float) -> None:
-    """Say which cores we may use from when to when, as the system tells. A job that does not hear SIGTERM."""
-    import os
-    import signal
-    import time
-
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-    own = os.open(path, os.O_WRONLY | os.O_CREAT)
-    cores = sorted(os.sched_getaffinity(0))
-    end = time.monotonic() + seconds
-    # Each line says "we are here now": who is killed has said so until its last moment. A busy machine may be late for
-    # all but the first.
-    at = 0
-    while not at or time.monotonic() < end:
-        os.pwrite(own, f"{cores} {time.monotonic_ns()}".encode(), at)
-        at = 64
-        time.sleep(0.001)
-    os.close(own)
 
 
 def spans(path: Path) -> list[tuple[list[int], int, int]]:
@@ -224,14 +177,6 @@ async def test_random_cancellations_leak_no_slot_process_descriptor_or_thread() 
         assert worker.name == "local"
         children = psutil.Process().children(recursive=True)
         assert len(children) <= 1 + 3, children  # the keeper, and warm runners
-
-
-@delayed
-def shown_to_programs() -> tuple[int, tuple[int, ...], list[str]]:
-    assert GVAR.job is not None
-    script = 'echo "$GRAINLIKE_JOB"; echo "$GRAINLIKE_CORES"; echo "$GRAINLIKE_MEMORY"; echo "$OMP_PROC_BIND"'
-    said = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
-    return GVAR.job.id, GVAR.res.cores, said.splitlines()
 
 
 @pytest.mark.asyncio

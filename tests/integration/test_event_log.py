@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 from limits import LIMIT_S
+from plain_calls import square
 from waiting import until
 
 from grainlike import GVAR, Cores, Executor, connect, delayed, gather, start
@@ -27,11 +28,6 @@ ROOT = Path(__file__).parents[2]
 
 CLOCKS_S = 1.0
 """Clocks of worker and head are compared anew with each report: on a busy machine, an end may look somewhat earlier."""
-
-
-@delayed
-def square(x):
-    return x * x
 
 
 @delayed

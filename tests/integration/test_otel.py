@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import StatusCode
+from otel_calls import ids, ids_in_a_process, parent_in_a_process, slow
 
 from grainlike import Cores, Executor, connect, delayed, gather, start
 from grainlike.errors import JobTimeoutError
@@ -42,16 +43,6 @@ def otel():
     return Setup()
 
 
-def ids():
-    context = trace.get_current_span().get_span_context()
-    return context.trace_id, context.span_id
-
-
-@delayed
-def ids_in_a_process(x=0):
-    return ids()
-
-
 @delayed
 async def ids_in_a_coroutine():
     return ids()
@@ -60,13 +51,6 @@ async def ids_in_a_coroutine():
 @delayed
 async def bad():
     raise ValueError("unlucky")
-
-
-@delayed(timeout=0.05)
-def slow():
-    import time
-
-    time.sleep(60)
 
 
 @pytest.fixture
@@ -87,7 +71,7 @@ async def check_a_job(otel):
         assert (span.context.trace_id, span.parent.span_id) == (outside.trace_id, outside.span_id)
         assert span.status.status_code is StatusCode.UNSET
         attributes = dict(span.attributes)
-        assert attributes.pop("code.function.name") == f"{__name__}.ids_in_a_process"
+        assert attributes.pop("code.function.name") == "otel_calls.ids_in_a_process"
         assert attributes.pop("grainlike.job") > 0
         assert attributes.pop("grainlike.cpu_seconds") >= 0
         assert attributes.pop("grainlike.peak_memory_bytes") > 0
@@ -274,11 +258,6 @@ async def test_the_span_of_a_job_that_its_parent_leaves_behind_ends_with_that(ot
     async with Executor(local=Cores(1), observers=[otel.observer]):
         await (leaves_a_job @ Cores(1))()
         assert len(otel.spans("sleeps")) == 1
-
-
-@delayed(isolate=True)
-async def parent_in_a_process():
-    return ids(), await (ids_in_a_process @ Cores(1))()
 
 
 @pytest.mark.anyio

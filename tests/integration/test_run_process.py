@@ -9,14 +9,12 @@ import anyio
 import psutil
 import pytest
 from limits import LIMIT_S
+from program_calls import place
 from waiting import until_ended, until_files
 
-from grainlike import GVAR, Cores, Executor, cancel, delayed, gather, run_process, start
+from grainlike import Cores, Executor, cancel, delayed, gather, run_process, start
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="only Linux pins")]
-
-LOOK = "import os; print(sorted(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'])"
-PROGRAM = [sys.executable, "-S", "-c", LOOK]
 
 DAEMONS = """
 import os, sys, time
@@ -33,10 +31,6 @@ with open(sys.argv[1], "a") as file:
     file.write(f"{os.getpid()}\\n")
 time.sleep(3600)
 """
-
-
-async def place() -> tuple[tuple[int, ...], str]:
-    return GVAR.res.cores, (await run_process(PROGRAM)).stdout.decode().strip()
 
 
 def lives(pid: int) -> bool:
