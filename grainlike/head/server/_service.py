@@ -67,7 +67,7 @@ class HeadOwner:
     cancel: Callable[[Node], object]
     settled: Callable[[], object] = _nothing
     stop: Callable[[], bool] = _refuse
-    deserted: Callable[[], None] = _nothing
+    deserted: Callable[[], None] | None = None
 
 
 class HeadService:
