@@ -230,8 +230,9 @@ class ActionExecutor:
 
     def _assign(self, action: AssignJobs) -> None:
         peer = self._state.peers[action.worker]
-        spec = self._class_spec(action.cls)
-        peer.define([self._state.functions.shipment(fn) for fn in dict.fromkeys(action.fns)], spec)
+        if not peer.has(action.fns, action.cls):
+            shipments = [self._state.functions.shipment(fn) for fn in dict.fromkeys(action.fns)]
+            peer.define(shipments, self._class_spec(action.cls))
         if action.gang:
             members = ((self._state.peers[worker], allocation) for worker, allocation in action.gang)
             nodes = [NodeSpec(member.name, member.link.host, allocation) for member, allocation in members]
@@ -292,7 +293,7 @@ class ActionExecutor:
                     began.append(job)
         if start.memory:
             self._narrow(start)
-        for reply_to, jobs in _of_clients(began):
+        for reply_to, jobs in _of_clients(began) if began else ():
             children, attempts = [job.child for job in jobs], [job.attempt for job in jobs]
             workers, slots_each = [job.worker or "" for job in jobs], [job.slots or "" for job in jobs]
             reply_to.post(Began(children, attempts, workers, slots_each))

@@ -128,6 +128,10 @@ class WorkerConnection(Connection):
             self.follows.pop(who, None)
         self.post(follow)
 
+    def has(self, functions: Iterable[int], cls: int) -> bool:
+        """Return True if the worker was sent these functions and this class."""
+        return cls in self._classes and self._functions.issuperset(functions)
+
     def define(self, functions: Sequence[tuple[FunctionSpec, bytes]], cls: ClassSpec) -> None:
         """Send the worker functions and a class before their jobs; those that it has are left out."""
         fresh = [(spec, data) for spec, data in functions if spec.fn not in self._functions]

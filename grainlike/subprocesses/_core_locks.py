@@ -136,20 +136,19 @@ class _Locks:
             file.set(self._read, _OFFERS + first, count)
 
     def hold(self, cores: int) -> None:
-        before = self._held_here()
+        others = self._held_beside()
+        before, after = others | self.held, others | cores
         self.held = cores
-        after = self._held_here()
         for kind, changed in ((self._none, before & ~after), (self._write, after & ~before)):
+            if not changed:
+                continue
             for first, count in _runs(changed):
                 if not self._file.set(kind, first, count) and count > 1:
                     for core in range(first, first + count):  # another has some of them: lock the rest
                         self._file.set(kind, core, 1)
 
     def others(self) -> int:
-        found = 0
-        for user in self._file.users:
-            if user is not self:
-                found |= user.held
+        found = self._held_beside()
         for _, first, end in self._file.held_by_others(0, self._end):
             found |= (1 << end) - (1 << first)
         return found
@@ -169,10 +168,12 @@ class _Locks:
             for first, count in _runs(mine):
                 self._file.set(self._none, _OFFERS + first, count)
 
-    def _held_here(self) -> int:
+    def _held_beside(self) -> int:
+        """Return the mask of the cores that other workers of this process use."""
         held = 0
         for user in self._file.users:
-            held |= user.held
+            if user is not self:
+                held |= user.held
         return held
 
 

@@ -80,7 +80,7 @@ class JournalStorage:
         cluster: str,
         cancel: Callable[[int], bool],
         stop: Callable[[bool], bool],
-        alone: Callable[[], None],
+        alone: Callable[[], None] | None,
     ) -> ClientRegistry:
         """Return a registry that journals what clients send."""
         assert isinstance(head, DurableHead)

@@ -145,7 +145,7 @@ class ConnectionHandler:
         if self._acceptor.closing:
             self._link.close(self._acceptor.closing)
             return
-        connection = self._known
+        connection = self._peer or self._connection  # `_known` without its call, for each batch of frames
         if connection is None:
             frames = self._introduced(frames)
             connection = self._known
@@ -156,7 +156,8 @@ class ConnectionHandler:
         elif self._connection is not None:
             self._acceptor.clients.hear(self._connection, frames)
         self._acceptor.settled()
-        self._acceptor.clients.look_whether_alone()
+        if self._acceptor.clients.alone is not None:  # rarely so: each batch of frames passes here
+            self._acceptor.clients.look_whether_alone()
 
     def _introduced(self, frames: list[Frame]) -> list[Frame]:
         """Read until the peer is identified; return the frames that follow."""

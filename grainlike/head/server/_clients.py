@@ -160,7 +160,7 @@ class ClientRegistry:
         cluster: str,
         cancel: Callable[[int], bool],
         stop: Callable[[bool], bool],
-        alone: Callable[[], None],
+        alone: Callable[[], None] | None,
     ) -> None:
         self.here: dict[int, ClientConnection] = {}
         self.sessions: Sessions = Sessions()
@@ -172,7 +172,7 @@ class ClientRegistry:
         self._cluster = cluster
         self._cancel = cancel
         self._stop = stop
-        self._alone = alone
+        self.alone: Callable[[], None] | None = alone
         self._opened = time.monotonic()
         head.records.clients = self._pass_records
         self._records_sent: dict[int, tuple[int, int]] = {}
@@ -258,8 +258,8 @@ class ClientRegistry:
 
     def look_whether_alone(self) -> None:
         """A client or a job has ended, and perhaps with it the last session. Who only looks keeps nothing alive."""
-        if not self.sessions and not any(connection.paths for connection in self.here.values()):
-            self._alone()
+        if self.alone and not self.sessions and not any(connection.paths for connection in self.here.values()):
+            self.alone()
 
     def leave_all(self) -> None:
         """The head ends: so does what clients wanted, and all sessions."""

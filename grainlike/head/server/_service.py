@@ -68,7 +68,7 @@ class HeadOwner:
     cancel: Callable[[Node], object]
     settled: Callable[[], object] = _nothing
     stop: Callable[[bool], bool] = _refuse
-    deserted: Callable[[], None] = _nothing
+    deserted: Callable[[], None] | None = None
 
 
 class HeadService:

@@ -49,7 +49,7 @@ class HeadStorage(Protocol):
         cluster: str,
         cancel: Callable[[int], bool],
         stop: Callable[[bool], bool],
-        alone: Callable[[], None],
+        alone: Callable[[], None] | None,
     ) -> ClientRegistry:
         """Return the registry of clients; the arguments are its own."""
         ...
@@ -100,7 +100,7 @@ class NoStorage:
         cluster: str,
         cancel: Callable[[int], bool],
         stop: Callable[[bool], bool],
-        alone: Callable[[], None],
+        alone: Callable[[], None] | None,
     ) -> ClientRegistry:
         """Return a registry without clients."""
         return ClientRegistry(head, cluster, cancel, stop, alone)
