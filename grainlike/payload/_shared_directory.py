@@ -33,6 +33,7 @@ __all__ = [
 _HOME = Path("/dev/shm")  # noqa: S108 - ours is a directory of mode 0700 in it
 _PREFIX = "grainlike-store-"
 _LOCK = "owner.lock"
+_UNLOCKED = "owner.new"
 _ALIGNED = 64
 
 SPARE_LEAST = 4 * 1024 * 1024
@@ -69,8 +70,10 @@ class SharedDirectory:
             # Without `tempfile`, because every program with an executor comes here, and that import takes time.
             path = home / f"{_PREFIX}{os.urandom(8).hex()}"
             path.mkdir(mode=0o700)
-            lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            lock = os.open(path / _UNLOCKED, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)
+            # Only now may others see the file: one that is not locked says that its owner is gone.
+            (path / _UNLOCKED).rename(path / _LOCK)
         except OSError:
             return None
         return cls(path, lock)

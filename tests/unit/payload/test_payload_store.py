@@ -1,5 +1,6 @@
 """Large buffers by way of shared memory: what comes back, what is left behind, and what is refused."""
 
+import fcntl
 import os
 import pickle
 import subprocess
@@ -24,6 +25,7 @@ from grainlike.payload import (
     memory_id,
 )
 from grainlike.payload import _store as room
+from grainlike.payload._shared_directory import SharedDirectory
 from grainlike.payload._store import LEAST, MARK
 
 pytestmark = pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no shared memory in the file system")
@@ -172,19 +174,41 @@ def test_the_directory_is_its_owners_alone_and_goes_with_all_in_it(store: Store)
 
 
 def test_what_a_killed_process_left_is_swept_and_what_a_living_one_has_is_not(store: Store) -> None:
+    # The process itself looks for its directory: once it has ended, any other program on this machine may sweep that.
     script = (
-        "import os; from grainlike.payload._store import Store; print(Store.make().directory, flush=True); os._exit(9)"
+        "import os; from grainlike.payload._store import Store; made = Store.make().directory;"
+        "print(made, made.is_dir(), flush=True); os._exit(9)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=LIMIT_S)
-    left = Path(done.stdout.strip())
-    assert left.is_dir()
+    left, was_made = done.stdout.split()
+    assert was_made == "True"
     other = Store.make()
     assert other is not None
     try:
-        assert not left.exists()
+        assert not Path(left).exists()
         assert store.directory.is_dir()
     finally:
         other.remove()
+
+
+def test_nobody_sweeps_a_directory_before_its_maker_has_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = fcntl.flock
+
+    def while_others_sweep(fd: int, how: int) -> None:
+        if how == fcntl.LOCK_EX:  # the maker is about to lock
+            SharedDirectory.sweep(tmp_path)
+        lock(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", while_others_sweep)
+    made = SharedDirectory.make(tmp_path)
+    assert made is not None
+    assert made.path.is_dir()
+    SharedDirectory.sweep(tmp_path)
+    assert made.path.is_dir()
+    made.remove()
+    assert not made.path.exists()
 
 
 def test_a_process_that_was_told_of_the_directory_reads_it(store: Store) -> None:
