@@ -4,8 +4,9 @@ Each energy is a job on one core; each fit waits for the energies of its metal a
 computed. The potential is ASE's own EMT, which is quick. For a real one, put its calculator into `energy`, and what it
 needs into the request: `energy @ (Cores(16) & Memory("8Gi") & WallTime("2:00:00"))`.
 
-To go on after the program or the machine has failed, give the campaign a session on a head with a journal:
-`connect(session="metals")`. It takes `pip install ase`.
+To go on after the program or the machine has failed, give the campaign a session on a head with a journal, and each
+call a name: `connect(session="metals")`, `ex.name(f"{symbol} {strain}", call, exist_ok=True)`. It takes `pip install
+ase`.
 
 It prints::
 

@@ -82,6 +82,7 @@ def _page(source: Path) -> str:
     if source.suffix == ".py":
         title, _, rest = (ast.get_docstring(ast.parse(text)) or "").partition("\n")
         about, _, output = rest.partition("It prints::\n")
+        about = about.replace("::\n\n    ", ":\n\n    ")  # Markdown has code by its margin alone
         program = text.partition('"""')[2].partition('"""')[2].strip("\n")
         printed = textwrap.dedent(output).strip("\n")
         shown = f"It prints:\n\n```text\n{printed}\n```\n" if printed else ""

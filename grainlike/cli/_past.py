@@ -99,7 +99,7 @@ async def list_ended(caller: Asker, asked: AskHistory, *, unended: bool, as_json
         told = {} if live is None else {"jobs": [as_plain(job) for job in jobs], "total": live.total}
         print_json(told | {"ended": [as_plain(job) for job in ended]})
         return OK
-    if live is not None:
+    if live is not None and (jobs or not ended):
         print_jobs(jobs)
     if ended:
         _print_ended(ended)
@@ -125,7 +125,8 @@ async def list_reasons(caller: Asker, asked: AskHistory, *, most: int, as_json: 
     ]
     if rows:
         print_table(["jobs", "name", "worker", "ended", "latest", "error"], rows, most=most, keep=_KEEP)
-        print("latest is the number of the last such job; # stands for numbers that differ")  # noqa: T201
+        differ = "; # stands for numbers that differ" if any("#" in group.reason for group in groups) else ""
+        print(f"latest is the number of the last such job{differ}")  # noqa: T201
     else:
         print("no such jobs have failed, of those that the head remembers")  # noqa: T201
     return OK

@@ -10,7 +10,8 @@ from grainlike.wire import EndedJob
 
 __all__ = ["FailureGroup", "failures_by_reason"]
 
-_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|(?:(?<![\w.)\]])-)?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+"""Number in a text. A minus is part of it where nothing stands before that could be subtracted from, as in x=-1.5."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,8 @@ async def test_a_client_and_the_command_line_ask_the_head(told):
             assert code == 0
             row, note = out.splitlines()[2:]
             assert re.fullmatch(rf"1  double  local  +\S+ +{bad.job}  ValueError: 7 is unlucky", row.strip())
-            assert note.startswith("latest is the number of the last such job")
+            assert note == "latest is the number of the last such job", "no # is there to be explained"
+            assert (await told("jobs", "--all"))[1].split()[0] == "job", "none waits or runs, which is not said first"
             reasons = json.loads((await told("jobs", "--failed", "--by-reason", "--json"))[1])
             assert (reasons["failures"], reasons["reasons"][0]["latest"]) == (1, bad.job)
             assert "no such jobs have failed" in (await told("jobs", "--failed", "--by-reason", "--worker", "x"))[1]

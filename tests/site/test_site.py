@@ -28,6 +28,12 @@ def test_the_reference_has_every_option_of_a_command(sources: Path) -> None:
     assert "### grainlike pools resume\n" in page
 
 
+def test_text_of_a_tutorial_has_one_colon_before_code(sources: Path) -> None:
+    page = (sources / "tutorials" / "14_sessions.md").read_text()
+    assert "which is a name:\n\n    async with connect(" in page
+    assert "::\n" not in page.partition("```python")[0]
+
+
 def test_a_tutorial_is_text_a_program_and_what_it_prints(sources: Path) -> None:
     page = (sources / "tutorials" / "01_first_steps.md").read_text()
     assert page.startswith("# First steps: delayed functions, placeholders, and what `await` does\n")

@@ -18,9 +18,14 @@ def test_errors_that_differ_in_numbers_alone_are_alike_and_show_where_they_diffe
         failed(3, "ValueError: x=-1.5 at 0x7f12"),
         failed(2, "ValueError: x=-20 at 0xAB"),
         failed(1, "ValueError: x=a"),
+        failed(4, "ValueError: x=0.0 at 0x1"),
+        failed(5, "ValueError: x=1e-05 at 0x1"),
+        failed(6, "KeyError: n-1 of (-2)"),
+        failed(7, "KeyError: n-2 of (3)"),
     ]
     assert [(group.reason, group.jobs) for group in failures_by_reason(jobs)] == [
-        ("ValueError: x=-# at #", 2),
+        ("ValueError: x=# at #", 4),
+        ("KeyError: n-# of (#)", 2),
         ("ValueError: x=a", 1),
     ]
 
