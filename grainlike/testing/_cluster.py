@@ -129,6 +129,17 @@ class Cluster:
         self._nodes.clear()
         shutil.rmtree(self._directory, ignore_errors=True)
 
+    @property
+    def client_json(self) -> Path:
+        """Path of the access file for `connect`: programs that use it take this cluster for a head elsewhere.
+
+        Example::
+
+            async with connect(cluster.client_json) as ex:
+                assert await (train @ GPUs(1))("small") == 3
+        """
+        return self._directory / "client.json"
+
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     @property

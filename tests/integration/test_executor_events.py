@@ -153,7 +153,8 @@ async def test_a_reader_that_is_closed_receives_nothing_more():
             assert len(executor._service.head.observers) == 1
             await executor.submit(Cores(1), one)
         assert executor._service.head.observers == []
-        assert [event async for event in events] == []
+        with anyio.fail_after(LIMIT_S):
+            assert [event async for event in events] == []
 
 
 async def test_a_reader_that_is_far_behind_sees_a_gap(monkeypatch):
