@@ -62,7 +62,7 @@ def a_machine_that_never_stops(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param(coroutine, {}, 18.2, 42.2, id="async"),
         # With a lease each, these cost 238 and 218.
         pytest.param(plain, {"timeout": 3600.0}, 12.0, 33.0, id="timeout"),
-        pytest.param(plain, {"isolate": True}, 56.0, 110.0, id="isolated"),
+        pytest.param(plain, {"isolate": True}, 60.0, 110.0, id="isolated"),
     ],
 )
 async def test_a_job_that_does_nothing_costs_the_caller_this_many_calls(function, options, python, c) -> None:

@@ -89,7 +89,7 @@ class HeadDaemon(Lifespan):
         if access is not None and insecure:
             raise ValueError("access= brings certificates, and insecure= does without: leave one of them out")
         self.stop: anyio.Event = anyio.Event()
-        self.leaves = False
+        self.leaves: bool = False
         """True if closing leaves the work as it is, for the next head with this journal."""
         self._listen = listen
         self._access = None if access is None else Path(access)
