@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import anyio
 import anyio.lowlevel
 import pytest
+from fault_calls import one
 from limits import LIMIT_S
 from waiting import logged
 
@@ -39,11 +40,6 @@ from grainlike.scheduler.node import _runners
 from grainlike_worker.daemon import _daemon
 
 pytestmark = pytest.mark.asyncio
-
-
-@delayed
-def one():
-    return 1
 
 
 async def slots_are_free(executor):

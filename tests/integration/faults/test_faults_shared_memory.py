@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from limits import LIMIT_S
+from shared_memory_calls import double, double_later, mapped_by, where
 
 from grainlike import Cores, Executor, JobCancelledError, WorkerLostError, cancel, delayed, gather, start
 from grainlike.payload import memory_id
@@ -15,30 +16,6 @@ from grainlike.payload import memory_id
 pytestmark = [pytest.mark.asyncio, pytest.mark.skipif(not memory_id(), reason="no shared memory in the file system")]
 
 LARGE = np.arange(100_000, dtype=np.float64)
-
-
-@delayed
-def double(a):
-    a *= 2
-    return a
-
-
-@delayed
-async def double_later(a):
-    await asyncio.sleep(0)
-    return a * 2
-
-
-@delayed
-def where():
-    """The names of shared memory that this process maps."""
-    return [line for line in Path("/proc/self/maps").read_text().splitlines() if "grainlike-store-" in line]
-
-
-@delayed
-def mapped_by(a):
-    a.sum()
-    return [line for line in Path("/proc/self/maps").read_text().splitlines() if "grainlike-store-" in line]
 
 
 def directory(executor):

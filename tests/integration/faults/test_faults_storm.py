@@ -8,6 +8,17 @@ from collections import Counter
 import psutil
 import pytest
 from limits import LIMIT_S
+from storm_calls import (
+    array,
+    coroutine,
+    coroutine_forever,
+    crashing,
+    failing,
+    failing_twice,
+    nested,
+    plain,
+    plain_forever,
+)
 from waiting import until_called, until_ended
 
 from grainlike import (
@@ -24,8 +35,6 @@ from grainlike import (
     WallTime,
     WorkerLostError,
     cancel,
-    delayed,
-    gather,
     info,
     parse,
     start,
@@ -38,62 +47,6 @@ pytestmark = pytest.mark.asyncio
 OFFER = "cores=4 gpus=2 memory=4Gi foo=2 token=big"
 JOBS = 400
 AT_ONCE = 60
-
-
-@delayed
-def plain(value, seconds):
-    import time
-
-    time.sleep(seconds)
-    return value
-
-
-@delayed
-async def coroutine(value, seconds):
-    await asyncio.sleep(seconds)
-    return value
-
-
-@delayed
-def failing(value):
-    raise ValueError(value)
-
-
-@delayed(retries=1)
-async def failing_twice(value):
-    await asyncio.sleep(0)
-    raise ValueError(value)
-
-
-@delayed
-def crashing():
-    import os
-
-    os._exit(3)
-
-
-@delayed(timeout=0.1)
-def plain_forever():
-    import time
-
-    time.sleep(1000)
-
-
-@delayed(timeout=0.1)
-async def coroutine_forever():
-    await asyncio.sleep(1000)
-
-
-@delayed
-def array(value, size):
-    return value, bytes(size)
-
-
-@delayed
-async def nested(value, request):
-    parts = await gather((plain @ request)(value, 0), (coroutine @ request)(value, 0.001), coroutine(value, 0))
-    assert parts == [value] * 3
-    return value
 
 
 def draw_request(dice):

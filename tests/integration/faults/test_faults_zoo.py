@@ -1,53 +1,16 @@
 """The zoo: whatever a job is given, gives or raises, there is an outcome, and worker and head live on."""
 
 import asyncio
-import warnings
 
 import pytest
 from limits import LIMIT_S
-from zoo import ERRORS, VALUES
+from zoo import ERRORS, VALUES, fail, fail_later, give, give_later, one, take, take_later
 
 from grainlike import Cores, Executor, delayed
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.filterwarnings("ignore")]
 
 """Far more than any of them takes; a hang is what is looked for."""
-
-
-def give(name):
-    warnings.simplefilter("ignore")
-    from zoo import VALUES
-
-    return VALUES[name]()
-
-
-async def give_later(name):
-    await asyncio.sleep(0)
-    return give(name)
-
-
-def take(value):
-    return type(value).__name__
-
-
-async def take_later(value):
-    return type(value).__name__
-
-
-def fail(name):
-    from zoo import ERRORS
-
-    error = ERRORS[name]()
-    raise error
-
-
-async def fail_later(name):
-    await asyncio.sleep(0)
-    fail(name)
-
-
-def one():
-    return 1
 
 
 async def outcome(r_):

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import types
+import warnings
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -381,3 +382,38 @@ ERRORS = {
     "key that lies": lambda: KeyError(Liar()),
     "warning": lambda: UserWarning("as an error"),
 }
+
+
+# --- jobs: a process that runs one imports this module, and nothing of the tests ---
+
+
+def give(name):
+    warnings.simplefilter("ignore")
+    return VALUES[name]()
+
+
+async def give_later(name):
+    await asyncio.sleep(0)
+    return give(name)
+
+
+def take(value):
+    return type(value).__name__
+
+
+async def take_later(value):
+    return type(value).__name__
+
+
+def fail(name):
+    error = ERRORS[name]()
+    raise error
+
+
+async def fail_later(name):
+    await asyncio.sleep(0)
+    fail(name)
+
+
+def one():
+    return 1
