@@ -91,6 +91,10 @@ class Job(Record):
         self.travels: bytes | Parcel = parcel if parcel[1] else parcel[0]
         self.placement: Placement | None = None
 
+    def send_with(self, parcel: Parcel) -> None:
+        """Let this payload be sent with it."""
+        self.travels = parcel if parcel[1] else parcel[0]
+
     @property
     def parcel(self) -> Parcel:
         """Payload that is sent with it."""
@@ -294,8 +298,9 @@ class FirstOfChain(Job):
     def leave_links(self) -> None:
         """Drop the links, which did not run: of what travels to a worker, the call itself is left."""
         (functions, links), _ = load_arguments(self.parcel)
-        parcel = dump_arguments(({self.fn: functions[self.fn]}, links[:1]), {}, what="a chain")
-        self._links, self.travels = [], bytes(parcel.data)
+        own = dump_arguments(({self.fn: functions[self.fn]}, links[:1]), {}, what="a chain")
+        self._links = []
+        self.send_with((bytes(own.data), own.buffers))
 
 
 class JobCounters:
