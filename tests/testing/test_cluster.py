@@ -9,6 +9,7 @@ import anyio
 import psutil
 import pytest
 from blocks import blocks_of
+from cluster_calls import forever, place
 from limits import LIMIT_S
 
 from grainlike import GVAR, Cores, GPUs, Memory, cancel, delayed, gather, start
@@ -16,16 +17,6 @@ from grainlike.testing import Cluster
 from grainlike.testing._nodes import with_own_cores
 
 ROOT = Path(__file__).parents[2]
-
-
-@delayed
-def place():
-    return GVAR.instance, GVAR.res.cores, GVAR.res.gpus
-
-
-@delayed
-async def forever():
-    await anyio.sleep_forever()
 
 
 async def next_start(events):

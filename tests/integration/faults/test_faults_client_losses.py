@@ -8,19 +8,15 @@ import gc
 
 import pytest
 from far import far_workers, lose
+from value_calls import make
 from waiting import logged, until
 
-from grainlike import Cores, connect, delayed, gather, info, wait
+from grainlike import Cores, connect, gather, info, wait
 from grainlike.scheduler import _warnings
 
 pytestmark = pytest.mark.asyncio
 
 LARGE = 5_000_000
-
-
-@delayed
-def make(size: int) -> bytearray:
-    return bytearray(size)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from fault_calls import noted
 from limits import LIMIT_S
 from waiting import until, until_files
 from weather import Weather, port, way_through
@@ -25,28 +26,6 @@ pytestmark = pytest.mark.asyncio
 
 def lines(path: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
-
-
-@delayed
-async def noted(path, n, hold_at=None, fail_at=None, size=0):
-    """Numbers, or bytes; each is written down before it is given, and so are the beginning and the end."""
-
-    def note(what):
-        with Path(path).open("a") as file:
-            file.write(f"{what}\n")
-
-    note("begun")
-    try:
-        for i in range(n):
-            if i == hold_at:
-                await asyncio.Event().wait()
-            if i == fail_at:
-                raise ArithmeticError(i)
-            note(i)
-            yield bytes([i % 256]) * size if size else i
-    finally:
-        await asyncio.sleep(0)
-        note("closed")
 
 
 async def read(stream):

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 from far import far_workers, far_workers_of_client, head_of, records, replicas
+from fault_calls import waits_for
 from heads import head_process, listens
 from limits import LIMIT_S
+from value_calls import make, size_of
 from waiting import until
 from weather import Weather, port, way_through
 
 from grainlike import (
-    GVAR,
     Cores,
     Executor,
     Resource,
@@ -40,19 +41,6 @@ TLS = "tcp://127.0.0.1:0"
 LARGE = 5_000_000
 
 near = pytest.mark.skipif(not memory_id(), reason="no shared memory in the file system")
-
-
-@delayed
-def make(size: int, log: str = "") -> bytearray:
-    if log:
-        with Path(log).open("a") as file:
-            file.write(f"{GVAR.instance}\n")
-    return bytearray(size)
-
-
-@delayed
-def size_of(*values: bytearray) -> int:
-    return sum(map(len, values))
 
 
 def values_of(client: Executor) -> _remote_values.RemoteValues:
@@ -111,7 +99,7 @@ async def test_a_damaged_file_is_a_loss_and_its_value_is_made_again(tmp_path):
         (home,) = [Path(peer.hello.replicas) for peer in head_of(head).peers.values()]
         os.truncate(home / replicas(head)[0], 1000)
         assert len(await a_) == LARGE
-        assert len(log.read_text().split()) == 2
+        assert len(log.read_text().splitlines()) == 2
         assert info(a_).recomputed == client.report().recomputed == 1
         assert info(a_).attempt == 2
         again, first = await client.history()
@@ -356,7 +344,7 @@ async def test_values_outlive_a_head_with_a_journal(start_worker, tmp_path):
                 assert await listens(heads[1]) == address
                 assert await a_ == bytearray(20_000_000)
                 assert await (size_of @ Cores(1))(a_, b_) == 20_000_000 + LARGE
-                assert len(log.read_text().split()) == 2
+                assert len(log.read_text().splitlines()) == 2
                 assert sum(path.stat().st_size for path in journal.rglob("*") if path.is_file()) < 1_000_000
                 await until(lambda: info(a_).where == ("n1",))  # the program hears in a moment that it is there again
     finally:
@@ -371,12 +359,6 @@ p.memory_id = lambda: {name!r}
 r.spare_memory = lambda: 0
 """
 """Code of a worker of a machine of its own, which has no memory for outputs beyond the budget."""
-
-
-@delayed
-def waits_for(path):
-    with path.open("rb") as fifo:
-        fifo.read(1)
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["head lives", "head is killed"])
@@ -414,7 +396,7 @@ async def test_a_job_whose_value_found_no_room_runs_elsewhere_once(start_worker,
                     fifo.write(b"x")
                     await wait(blocker)
                 assert await value_ == bytearray(LARGE)
-                assert len(log.read_text().split()) == 2
+                assert len(log.read_text().splitlines()) == 2
                 (row,) = [row for row in await client.history() if row.job == info(value_).job]
                 assert (row.worker, row.attempts, row.outcome) == ("n2", 2, "succeeded")
                 assert [(one.worker, one.outcome) for one in row.earlier] == [("n1", "failed")]

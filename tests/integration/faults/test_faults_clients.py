@@ -12,6 +12,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from fault_calls import wait_at
 from limits import LIMIT_S
 from waiting import logged, until, until_called
 
@@ -82,11 +83,6 @@ def told(capsys):
         return code, capsys.readouterr().out
 
     return tell
-
-
-@delayed
-def wait_at(visit, name):
-    visit(name)
 
 
 @delayed(name="\x1b[2Jrude\x07[bold]")

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fault_calls import square, stand
 from limits import LIMIT_S
 from waiting import logged, until, until_called, until_ended
 
@@ -54,18 +55,6 @@ ENVIRONMENT = {"PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}
 TLS = "tcp://127.0.0.1:0"
 
 pytestmark = pytest.mark.asyncio
-
-
-@delayed
-def square(x):
-    return x * x
-
-
-@delayed
-def stand(visit, name):
-    print("here", name, flush=True)
-    visit(name)
-    return name
 
 
 class Confession:

@@ -9,7 +9,8 @@ import pytest
 from far import far_workers, far_workers_of_client, head_of, lose, records
 from heads import head_process, listens
 from limits import LIMIT_S
-from test_faults_values import LARGE, at_rest, lines, make, size_of
+from test_faults_values import at_rest, lines
+from value_calls import LARGE, make, size_of
 from waiting import logged, until
 
 from grainlike import Cores, Executor, Retry, ValueLostError, connect, delayed, gather, info, replicate

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import ssl
@@ -15,10 +14,11 @@ from anyio import to_thread
 from far import far_workers, head_of, replicas
 from limits import LIMIT_S
 from ports import free_port
+from value_calls import make_random, size_of
 from waiting import until
 from weather import Weather
 
-from grainlike import Executor, delayed, info, parse, start, wait
+from grainlike import Executor, info, parse, start, wait
 from grainlike.net import TcpAddress, find_access
 from grainlike.wire import Gone, Want, encode_data, read_data
 from grainlike_worker.data._reading import read_exactly
@@ -39,19 +39,9 @@ QUICK = "import grainlike_worker.daemon._data_process as d; d.PATIENCE_S = 0.3"
 """Code by which a worker waits for others for a moment only."""
 
 
-@delayed
-def make(size: int) -> bytearray:
-    return bytearray(os.urandom(1000) * (size // 1000))
-
-
-@delayed
-def size_of(value: bytearray) -> int:
-    return len(value)
-
-
 async def made_at(name: str, size: int):
     """A value that is made at this worker."""
-    value_ = (make @ parse(f"cores=1 {name}=1"))(size)
+    value_ = (make_random @ parse(f"cores=1 {name}=1"))(size)
     await wait(value_)
     assert info(value_).where == (name,)
     return value_

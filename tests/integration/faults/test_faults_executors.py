@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from fault_calls import async_one, one
 from limits import LIMIT_S
 from waiting import until, until_ended_blocking
 
@@ -19,16 +20,6 @@ from grainlike.head.server import _accept
 from grainlike_worker.daemon import _daemon
 
 LISTEN = "tcp://127.0.0.1:0"
-
-
-@delayed
-def one():
-    return 1
-
-
-@delayed
-async def async_one():
-    return 1
 
 
 def descriptors():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from fault_calls import cores
 from limits import LIMIT_S
 
 from grainlike import (
@@ -28,11 +29,6 @@ from grainlike import (
 LISTEN = "tcp://127.0.0.1:0"
 
 pytestmark = pytest.mark.asyncio
-
-
-@delayed
-def cores():
-    return GVAR.instance, GVAR.res.cores
 
 
 async def test_a_job_sees_all_its_nodes_and_so_do_the_programs_that_it_starts(start_worker):

@@ -3,9 +3,9 @@
 import asyncio
 
 import msgspec
-import numpy as np
 import pytest
 from far import head_of, lose, records
+from graph_calls import add, big, fails, never, step, total
 from heads import head_process, listens
 from limits import LIMIT_S
 from waiting import until, until_called
@@ -143,40 +143,6 @@ async def test_a_head_that_is_killed_in_the_middle_goes_on_with_a_graph(gates, s
         for head in heads:
             head.kill()
             head.communicate()
-
-
-@delayed
-def step(visit, x, at):
-    if x == at:
-        visit(x)
-    return x + 1
-
-
-@delayed
-async def add(x, y=1):
-    return x + y
-
-
-@delayed
-def fails(visit, x):
-    visit("fails")
-    raise ArithmeticError(f"not of {x}")
-
-
-@delayed
-def never(*_):
-    raise AssertionError("it was cancelled")
-
-
-@delayed
-def big(visit, size):
-    visit("big")
-    return np.arange(size)
-
-
-@delayed
-def total(array, more=0):
-    return int(array.sum()) + more
 
 
 async def test_an_inner_error_is_that_of_the_name_for_this_program_and_the_next(gates):

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import logging
 import os
 import resource
 import shutil
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 from heads import head_process, listens
 from limits import LIMIT_S
+from marking_calls import fails, grows, parent, plain, second, waits
 from waiting import logged, until_called, until_files
 from weather import Weather, port, way_through
 
@@ -40,62 +40,6 @@ EAGER = (64 * 1024, 1, 0.05)
 """An image at every turn."""
 NEVER = (64 * 1024 * 1024, 4, 3600.0)
 """None, however long a test takes."""
-
-
-def record(path, number, what):
-    """Leave a mark; as many as there are, so often it has happened."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.write(fd, f"{number} {what}\n".encode())
-    os.close(fd)
-    logging.getLogger("marks").warning("%s %s", number, what)
-
-
-@delayed
-def plain(path, number):
-    record(path, number, "begin")
-    record(path, number, "end")
-    return number
-
-
-@delayed
-async def waits(path, number):
-    record(path, number, "begin")
-    await asyncio.sleep(0.01)
-    record(path, number, "end")
-    return number
-
-
-@delayed
-async def parent(path, number):
-    record(path, number, "begin")
-    found = await gather((waits @ Cores(1))(path, number + part) for part in (0.25, 0.5, 0.75))
-    record(path, number, "end")
-    return sum(found) - 2 * number - 1.5
-
-
-@delayed(retries=Retry(1, backoff=0.1))
-def second(path, number):
-    from grainlike import GVAR
-
-    if GVAR.job.attempt == 1:
-        raise OSError("not now")
-    record(path, number, "begin")
-    record(path, number, "end")
-    return number
-
-
-@delayed
-def fails(path, number):
-    record(path, number, "begin")
-    record(path, number, "end")
-    raise KeyError(number)
-
-
-@delayed
-def grows(path, number, array):
-    record(path, number, "begin")
-    record(path, number, "end")
-    return array + number
 
 
 KINDS = (plain, waits, parent, second)

@@ -15,6 +15,7 @@ import pytest
 from far import far_workers
 from limits import LIMIT_S
 from mounts import SMALL_SHARED_MEMORY, may_mount, with_mount
+from value_calls import crc_of, make_random
 from waiting import until
 
 from grainlike import delayed, info, parse, start, wait
@@ -97,18 +98,6 @@ async def test_200_mb_on_one_node_are_given_and_read_without_a_socket(tmp_path: 
 SIZE = 80_000_000
 
 
-@delayed
-def make(size: int) -> bytearray:
-    return bytearray(os.urandom(1000) * (size // 1000))
-
-
-@delayed
-def crc_of(value: bytearray) -> int:
-    import zlib
-
-    return zlib.crc32(value)
-
-
 def both(start_worker, disk: Path):
     """Two workers of whom each has 64 MB of shared memory of its own."""
     first = dict.fromkeys(("n1", "n2"), SMALL_SHARED_MEMORY)
@@ -138,7 +127,7 @@ async def test_values_outlive_data_servers_and_runners_and_leave_nothing_when_dr
     disk = tmp_path / "disk"
     disk.mkdir()
     async with both(start_worker, disk) as (executor, workers):
-        a_ = (make @ parse("cores=1 n1=1"))(SIZE)
+        a_ = (make_random @ parse("cores=1 n1=1"))(SIZE)
         await wait(a_)
         crc = await (crc_of @ parse("cores=1 n2=1"))(a_)
         assert info(a_).where == ("n1", "n2")
@@ -155,7 +144,7 @@ async def test_values_outlive_data_servers_and_runners_and_leave_nothing_when_dr
         for name in workers:
             assert await (crc_of @ parse(f"cores=1 {name}=1"))(a_) == crc
         assert executor.report().recomputed == 0
-        b_ = (make @ parse("cores=1 n2=1"))(SIZE)
+        b_ = (make_random @ parse("cores=1 n2=1"))(SIZE)
         assert await (crc_of @ parse("cores=1 n1=1"))(b_) != crc
         assert [len(held_by(worker)) for worker in workers.values()] == [2, 2]
 

@@ -5,20 +5,14 @@ import json
 import signal
 
 import pytest
+from fault_calls import halved
 from heads import head_process, listens
 from limits import LIMIT_S
 
-from grainlike import Cores, connect, delayed, gather
+from grainlike import Cores, connect, gather
 from grainlike.cli import main
 
 pytestmark = pytest.mark.asyncio
-
-
-@delayed
-def halved(n):
-    if n == 3:
-        raise ValueError("odd")
-    return n / 2
 
 
 async def told(capsys, *words):

@@ -9,11 +9,12 @@ import logging
 
 import numpy as np
 import pytest
+from argument_calls import made, totals
 from far import far_workers, far_workers_of_client, head_of, records
 from limits import LIMIT_S
 from waiting import until
 
-from grainlike import GVAR, Cores, Executor, Resource, connect, delayed, delayed_value, gather, info, start
+from grainlike import Cores, Executor, Resource, connect, delayed_value, gather, info, start
 from grainlike.payload import memory_id
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.skipif(not memory_id(), reason="no shared memory in the file system")]
@@ -35,16 +36,6 @@ def large():
     return np.ones(SIZE // 8), delayed_value(np.ones(SIZE // 8))
 
 
-@delayed
-def total(array, *others):
-    return GVAR.instance, float(array.sum()) + sum(float(other.sum()) for other in others)
-
-
-@delayed
-def made():
-    return np.full(20_000, 2.0)
-
-
 def at(name: str):
     return Cores(1) & Resource(name, 1)
 
@@ -57,7 +48,7 @@ def own(executor) -> list[int]:
 async def test_what_no_store_could_hold_travels_with_the_calls(far, start_worker, caplog):
     with caplog.at_level(logging.WARNING, "grainlike"):
         async with far(start_worker, "n1", resources="cores=1", more=SMALL) as (executor, _):
-            found = await gather((total @ Cores(1))(given) for given in large() for _ in range(2))
+            found = await gather((totals @ Cores(1))(given) for given in large() for _ in range(2))
             assert found == [("n1", SIZE / 8)] * 4
             assert own(executor) == []
             assert executor.report().sent > 4 * SIZE
@@ -74,7 +65,7 @@ async def test_it_travels_to_a_worker_with_too_small_a_store_and_stays_at_others
         beside_ = start((made @ at("n2"))())
         await until(lambda: info(beside_).where == ("n2",))  # noqa: F821 - deleted later
         names = ("n1", "n2", "n1", "n2")
-        calls = gather((total @ at(name))(one, beside_) for one in given for name in names)
+        calls = gather((totals @ at(name))(one, beside_) for one in given for name in names)
         assert await calls == [(name, SIZE / 8 + 40_000) for name in (*names, *names)]
         assert [head_of(executor).state.workers_with(value) for value in own(executor)] == [["n1"], ["n1"]]
         assert executor.report().sent > 6 * SIZE
@@ -86,7 +77,7 @@ async def test_it_travels_to_a_worker_with_too_small_a_store_and_stays_at_others
 async def test_it_travels_where_the_first_worker_comes_later_and_has_no_room(start_worker):
     given = large()
     async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as head, connect(head.address) as client:
-        calls = gather((total @ Cores(1))(one) for one in given for _ in range(2))
+        calls = gather((totals @ Cores(1))(one) for one in given for _ in range(2))
         start(calls)
         await until(lambda: len(head_of(head).state.jobs) == 4)
         assert len(own(head)) == 2
@@ -105,7 +96,7 @@ async def test_a_call_that_cannot_travel_so_fails_alone(start_worker, monkeypatc
         await client.wait_for_workers(2)
         monkeypatch.setattr(client._service._values, "payloads", _broken)
         given, _ = large()
-        there, nowhere = await gather([(total @ at(name))(given) for name in ("n1", "n2")], return_exceptions=True)
+        there, nowhere = await gather([(totals @ at(name))(given) for name in ("n1", "n2")], return_exceptions=True)
         assert there == ("n1", SIZE / 8)
         assert "no memory" in str(nowhere)
 
@@ -133,12 +124,12 @@ async def connected():
 async def test_the_worker_of_the_program_has_it_in_shared_memory(opened, start_worker):
     async with opened() as (executor, head):
         given = large()
-        assert await gather((total @ at("here"))(one) for one in given for _ in range(2)) == [("local", SIZE / 8)] * 4
+        assert await gather((totals @ at("here"))(one) for one in given for _ in range(2)) == [("local", SIZE / 8)] * 4
         assert not own(head)
         start_worker(executor.address, name="n1", resources="cores=1", first=ELSEWHERE.format(name="n1"), more=WIDE)
         await executor.wait_for_workers(2)
         given = large()  # may be values from now on, and fit into a store where these jobs cannot run
-        assert await gather((total @ at("here"))(one) for one in given for _ in range(2)) == [("local", SIZE / 8)] * 4
+        assert await gather((totals @ at("here"))(one) for one in given for _ in range(2)) == [("local", SIZE / 8)] * 4
         assert len(own(head)) == 2
         del given
         gc.collect()

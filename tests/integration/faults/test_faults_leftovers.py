@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import warnings
 from pathlib import Path
 
 import psutil
 import pytest
+from fault_calls import daemonise
 from limits import LIMIT_S
 from waiting import until_files
 
@@ -37,26 +37,6 @@ DEAF = [
     "-c",
     "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(3600)",
 ]
-
-
-def daemonise(count, path):
-    """Start `count` daemons as a textbook does: forked twice, in sessions of their own. Their ids go into `path`."""
-    import os
-
-    told, tell = os.pipe()
-    for _ in range(count):
-        if os.fork() == 0:
-            os.setsid()
-            if os.fork() == 0:
-                with open(path, "a") as file:  # noqa: PTH123
-                    file.write(f"{os.getpid()}\n")
-                os.write(tell, b".")
-                time.sleep(3600)
-            os._exit(0)
-        os.wait()
-        os.read(told, 1)
-    os.close(told)
-    os.close(tell)
 
 
 def pids(path):
@@ -120,6 +100,7 @@ async def test_a_job_whose_process_dies_leaves_no_daemon(end, tmp_path):
     def job():
         import os  # noqa: F401 - for what is executed
         import resource
+        import time  # noqa: F401
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         daemonise(5, daemons)

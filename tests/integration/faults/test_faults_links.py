@@ -6,6 +6,7 @@ import signal
 
 import numpy as np
 import pytest
+from fault_calls import marked
 from limits import LIMIT_S
 from waiting import until, until_files
 from weather import Weather, port, way_through
@@ -17,15 +18,6 @@ from grainlike_worker.daemon import _daemon
 pytestmark = pytest.mark.asyncio
 
 TLS = "tcp://127.0.0.1:0"
-
-
-@delayed
-def marked(path, number):
-    """Leave a mark for each time that it runs."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.write(fd, f"{number}\n".encode())
-    os.close(fd)
-    return number
 
 
 @pytest.mark.parametrize("how", ["reset", "cut"])

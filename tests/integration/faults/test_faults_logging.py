@@ -2,26 +2,44 @@
 
 import asyncio
 import logging
-import multiprocessing
-import os
-import sys
-import threading
-import time
 from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
 
 import anyio
-import msgspec
+import logging_calls
 import pytest
 from limits import LIMIT_S
+from logging_calls import (
+    configure_and_log,
+    forge,
+    log_at,
+    log_at_all_levels,
+    log_badly,
+    log_in_children,
+    log_long,
+    log_when_cancelled,
+    log_without_end,
+    speak,
+    speak_alone,
+    speak_async,
+    speak_at_once,
+    speak_in_call,
+    speak_in_thread,
+    speak_in_worker_thread,
+    speak_nested,
+    wait_then_log,
+    warn,
+    warn_async,
+    warn_by_module,
+    warn_by_module_async,
+    write_rubbish,
+)
 from waiting import until
 from weather import Weather, port, way_through
 
 from grainlike import GVAR, Cores, Executor, cancel, connect, delayed, gather, run, start
 from grainlike.graph import node_behind
 from grainlike.head import _record_router
-from grainlike.joblogging import LogEntry, Rate, _gate
-from grainlike_worker.ipc._record_frames import CARRIER, send_record
+from grainlike.joblogging import Rate, _gate
 
 LISTEN = "tcp://127.0.0.1:0"
 
@@ -104,51 +122,6 @@ def opened(request, start_worker):
     return lambda: request.param(start_worker)
 
 
-def speak(word):
-    logger = logging.getLogger("app.model")
-    logger.debug("%s is not worth it", word)
-    logger.info("%s %d", word, 7, extra={"loss": 0.25, "shape": (2, 3), "odd": {1}})
-    try:
-        raise ArithmeticError(word)
-    except ArithmeticError:
-        logger.exception("it failed", stack_info=True)
-    return word, os.getpid(), time.time(), threading.current_thread().name
-
-
-async def speak_async(word):
-    await asyncio.sleep(0)
-    return speak(word)
-
-
-async def speak_at_once(word):
-    return speak(word)
-
-
-async def speak_nested(word):
-    return await (delayed(speak) @ Cores(1))(word)
-
-
-def speak_in_thread(word):
-    told = []
-    thread = threading.Thread(target=lambda: told.append(speak(word)), name="its own thread")
-    thread.start()
-    thread.join()
-    return told[0]
-
-
-async def speak_in_worker_thread(word):
-    return await asyncio.to_thread(speak, word)
-
-
-async def speak_in_call(word):
-    return await delayed(speak)(word)
-
-
-async def speak_alone(word):
-    """For a process of its own."""
-    return await delayed(speak)(word)
-
-
 KINDS = [
     speak,
     speak_async,
@@ -174,8 +147,8 @@ async def test_all_of_a_record_arrives_wherever_it_is_made(opened, kept):
             assert list(told.shape) == [2, 3]
             assert str(told.odd) == "{1}"
             assert (told.process, told.threadName, told.funcName) == (pid, thread, "speak")
-            assert told.pathname == __file__
-            assert (told.filename, told.module) == ("test_faults_logging.py", "test_faults_logging")
+            assert told.pathname == logging_calls.__file__
+            assert (told.filename, told.module) == ("logging_calls.py", "logging_calls")
             assert 0 <= ended - told.created < LIMIT_S
             assert 0 <= told.msecs < 1000
             text = kept.texts[kept.records.index(error)]
@@ -198,13 +171,6 @@ async def test_records_arrive_on_both_event_loops(kept, function):
             await (delayed(function) @ Cores(1))("word")
     assert kept.messages() == ["word 7", "it failed"]
     assert {record.job_name for record in kept.of("app.model")} == {function.__name__}
-
-
-def log_at_all_levels():
-    for name in ("app", "app.model", "other"):
-        for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR):
-            logging.getLogger(name).log(level, "%s", logging.getLevelName(level))
-    return [logging.getLogger(name).getEffectiveLevel() for name in ("app", "app.model", "other")]
 
 
 @pytest.mark.asyncio
@@ -244,11 +210,6 @@ async def test_coroutines_of_one_process_keep_to_the_levels_of_their_programs(st
         kept.clear()
         await (delayed(log) @ Cores(1))()
         assert kept.messages() == ["INFO", "WARNING", "ERROR"]
-
-
-def wait_then_log(visit):
-    visit("here")
-    logging.getLogger("app.model").info("late")
 
 
 @pytest.mark.asyncio
@@ -315,15 +276,6 @@ async def lines(executor, placeholder):
     return [(line.stream, str(line)) async for line in executor.logs(placeholder)]
 
 
-def warn():
-    logging.getLogger("app").warning("a warning")
-
-
-async def warn_async():
-    await asyncio.sleep(0)
-    warn()
-
-
 @pytest.mark.asyncio
 @pytest.mark.parametrize("function", [warn, warn_async])
 async def test_logs_have_records_as_a_stream_of_its_own(start_worker, kept, function):
@@ -373,22 +325,6 @@ def test_run_takes_logging(kept):
     assert kept.messages("app") == ["a warning"]
 
 
-def configure_and_log(how, path):
-    if how == "basicConfig":
-        logging.basicConfig(level=logging.DEBUG, format="own: %(message)s")
-    elif how == "file":
-        logging.basicConfig(filename=path, level=logging.DEBUG)
-    elif how == "handler":
-        logging.getLogger("app").addHandler(logging.StreamHandler())
-    elif how == "null":
-        logging.getLogger("app").addHandler(logging.NullHandler())
-    elif how == "null at the root":
-        logging.getLogger().addHandler(logging.NullHandler())
-    elif how == "own file":
-        logging.getLogger("app").addHandler(logging.FileHandler(path))
-    logging.getLogger("app.model").warning("said")
-
-
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("how", "arrives", "output", "file"),
@@ -414,15 +350,6 @@ async def test_what_a_job_configures_itself_is_respected_and_nothing_is_told_twi
     assert path.read_text() == file
 
 
-def warn_by_module():
-    logging.warning("by the module")
-    return os.getpid()
-
-
-async def warn_by_module_async():
-    return warn_by_module()
-
-
 @pytest.mark.asyncio
 async def test_functions_of_the_module_do_not_configure_the_process_of_a_job(opened, kept):
     async with asyncio.timeout(LIMIT_S), opened():
@@ -438,12 +365,6 @@ async def test_functions_of_the_module_configure_a_process_that_keeps_its_record
         r_ = (delayed(warn_by_module) @ Cores(1))()
         await r_
         assert await lines(executor, r_) == [("stderr", "WARNING:root:by the module")]
-
-
-def log_without_end(count):
-    logger = logging.getLogger("app.model")
-    for number in range(count):
-        logger.info("record %d", number)
 
 
 @pytest.mark.asyncio
@@ -470,14 +391,6 @@ async def test_a_flood_is_dropped_with_a_count_that_is_told_once(opened, kept, f
     assert note.job == kept.of("app.model")[0].job
 
 
-def log_long():
-    logging.getLogger("app.model").warning("x" * 1_000_000, extra={"long": "y" * 10_000})
-    try:
-        raise ValueError("z" * 1_000_000)
-    except ValueError:
-        logging.getLogger("app.model").exception("\udcff")
-
-
 @pytest.mark.asyncio
 async def test_what_is_long_is_shortened_with_a_note(opened, kept):
     async with asyncio.timeout(LIMIT_S), opened():
@@ -492,31 +405,12 @@ async def test_what_is_long_is_shortened_with_a_note(opened, kept):
     assert len(failed.exc_text) < 40_000
 
 
-def log_in_children():
-    children = [multiprocessing.get_context("fork").Process(target=log_without_end, args=(10,)) for _ in range(2)]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join()
-    return sorted(child.pid for child in children)
-
-
 @pytest.mark.asyncio
 async def test_what_forked_children_of_a_job_log_arrives(kept):
     async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         pids = await (delayed(log_in_children) @ Cores(1))()
     assert sorted({record.process for record in kept.of("app.model")}) == pids
     assert len(kept.messages()) == 20
-
-
-def log_badly():
-    class Rude:
-        def __str__(self):
-            raise RuntimeError("no text")
-
-    logger = logging.getLogger("app.model")
-    logger.warning("%d", "no number")
-    logger.warning("fine", extra={"rude": Rude(), "huge": 2**100, "job": "forged" if sys.argv is None else None})
 
 
 @pytest.mark.asyncio
@@ -527,17 +421,6 @@ async def test_a_record_that_cannot_be_formatted_is_the_jobs_own_trouble(kept):
         assert ("stderr", "--- Logging error ---") in await lines(executor, r_)
         (record,) = kept.of("app.model")
         assert (record.rude, record.huge, record.job) == ("<log_badly.<locals>.Rude>", str(2**100), number_of(r_))
-
-
-def write_rubbish():
-    """Write to all pipes that this process has, as nobody should."""
-    for fd in range(3, 100):
-        try:
-            if str(Path(f"/proc/self/fd/{fd}").readlink()).startswith("pipe:"):
-                os.write(fd, b"\xff" * 100)
-        except OSError:
-            pass
-    logging.getLogger("app.model").warning("still")
 
 
 @pytest.mark.asyncio
@@ -589,12 +472,6 @@ async def test_jobs_of_a_session_that_nobody_has_log_for_nobody_and_the_next_is_
     assert note == "1 records of jobs were dropped: this program was away, or did not read them in time"
 
 
-def log_at(visit, first, last):
-    for number in range(first, last):
-        logging.getLogger("app.model").info("%d", number)
-    visit("here")
-
-
 @pytest.mark.asyncio
 async def test_a_client_whose_link_breaks_hears_nothing_twice(gates, kept, tmp_path):
     async with (
@@ -635,13 +512,6 @@ async def test_a_worker_whose_link_breaks_resends_each_record_once(start_worker,
     assert kept.messages() == [str(number) for number in range(30)]
 
 
-def forge(job):
-    """Send a record as that of another job."""
-    fd = logging.root.parent.handlers[0]._fd
-    record = msgspec.msgpack.encode(LogEntry(job, "forged", 1, "app.model", 50, "forged", time.time()))
-    return send_record(fd, CARRIER.pack(job, 1) + record)
-
-
 @pytest.mark.asyncio
 async def test_records_of_jobs_that_a_worker_does_not_hold_are_passed_over(start_worker, kept):
     async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
@@ -680,14 +550,6 @@ async def test_a_worker_that_sends_more_than_it_may_is_cut_short_by_the_head(sta
         worker.process.terminate()
         await until(lambda: not executor.workers())
     assert kept.messages("grainlike") == ["7 records of jobs were dropped: worker n1 sent more than it may"]
-
-
-async def log_when_cancelled(visit):
-    try:
-        visit("here")
-        await asyncio.sleep(LIMIT_S)
-    finally:
-        logging.getLogger("app.model").info("cancelled")
 
 
 @pytest.mark.asyncio

@@ -4,14 +4,13 @@ import asyncio
 import logging
 import os
 import signal
-import subprocess
 import sys
-import threading
 from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 from limits import LIMIT_S
+from speaking_calls import coroutine_link, fails, fails_deeply, fails_later, link, speaker, talkative, tiny
 
 from grainlike import (
     GVAR,
@@ -55,18 +54,6 @@ async def lines(executor, placeholder):
         return [(line.stream, str(line)) async for line in executor.logs(placeholder)]
 
 
-@delayed
-def talkative():
-    print("printed", 1)
-    os.write(1, b"by descriptor\n")
-    subprocess.run([sys.executable, "-c", "print('by a child')"], check=True)
-    print("to stderr", file=sys.stderr)
-    logging.getLogger("any").warning("logged")
-    threading.Thread(target=print, args=("by a thread",)).start()
-    sys.stdout.buffer.write(b"raw bytes\n")
-    print("no line end", end="")
-
-
 @pytest.mark.anyio
 async def test_whatever_a_process_writes_is_its_jobs(opened):
     async with opened() as executor:
@@ -77,23 +64,6 @@ async def test_whatever_a_process_writes_is_its_jobs(opened):
         assert out[:2] == ["printed 1", "by descriptor"]
         assert [text for stream, text in found if stream == "stderr"] == ["to stderr"]
         assert await lines(executor, r_) == found
-
-
-@delayed
-def fails(x, scale=1):
-    print("tries", x)
-    return inner(x, scale)
-
-
-@delayed
-async def fails_later(x, scale=1):
-    print("tries", x)
-    await anyio.lowlevel.checkpoint()
-    return inner(x, scale)
-
-
-def inner(x, scale):
-    return scale / x
 
 
 @pytest.mark.parametrize("function", [fails, fails_later])
@@ -113,14 +83,6 @@ async def test_the_log_of_a_job_that_raised_ends_with_its_call_and_traceback(ope
         assert named == [function.__name__, "inner"]
 
 
-@delayed
-def fails_deeply(values, note):
-    error = ValueError("deep")
-    for _ in range(40):
-        error.add_note(note)
-    raise error
-
-
 @pytest.mark.anyio
 async def test_what_is_kept_of_a_traceback_is_bounded_and_others_objects_are_not_shown(opened):
     async with opened() as executor:
@@ -134,15 +96,6 @@ async def test_what_is_kept_of_a_traceback_is_bounded_and_others_objects_are_not
         assert 16_000 < sum(map(len, text)) < 17_000
 
 
-@delayed
-async def speaker(name):
-    print("one", name)
-    await asyncio.sleep(0)
-    print("two", name, file=sys.stderr)
-    await asyncio.gather(asyncio.to_thread(print, "three", name))
-    print("four", name, file=sys.stderr)
-
-
 @pytest.mark.asyncio
 async def test_coroutines_are_told_apart_though_they_share_a_process(opened):
     async with opened() as executor:
@@ -154,14 +107,6 @@ async def test_coroutines_are_told_apart_though_they_share_a_process(opened):
             assert [text for stream, text in found if stream == "stderr"] == [f"two {n}", f"four {n}"]
 
 
-@delayed
-def tiny(n):
-    if n % 3 == 0:
-        print("printed", n, end="")
-    if n % 3 == 1:
-        os.write(2, b"written %d" % n)
-
-
 @pytest.mark.asyncio
 async def test_in_run_lists_too_each_has_its_own(opened):
     async with opened() as executor:
@@ -170,21 +115,6 @@ async def test_in_run_lists_too_each_has_its_own(opened):
         for n, r_ in enumerate(jobs):
             expected = [[("stdout", f"printed {n}")], [("stderr", f"written {n}")], []][n % 3]
             assert await lines(executor, r_) == expected
-
-
-@delayed
-def link(n):
-    if n % 3 == 0:
-        print("printed", n, end="")
-    if n % 3 == 1:
-        os.write(2, b"written %d" % n)
-    return n + 1
-
-
-@delayed
-async def coroutine_link(n):
-    print("printed", n)
-    return n + 1
 
 
 @pytest.mark.asyncio

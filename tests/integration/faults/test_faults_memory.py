@@ -6,6 +6,7 @@ import sys
 import time
 
 import pytest
+from fault_calls import one
 from limits import LIMIT_S
 
 from grainlike import GVAR, Cores, Executor, JobMemoryError, Memory, Resource, delayed, gather, info, start
@@ -27,11 +28,6 @@ def take(size, visit=None, *, enough=0):
     if GVAR.res.memory < enough:
         time.sleep(3600)
     return len(held)
-
-
-@delayed
-def one():
-    return 1
 
 
 async def test_a_job_over_its_memory_is_ended_and_its_neighbour_lives(gates, start_worker):

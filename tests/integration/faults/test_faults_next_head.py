@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 from limits import LIMIT_S
+from session_calls import square, stay
 from waiting import until, until_called
 
-from grainlike import Cores, Executor, HeadLostError, SessionError, connect, delayed, info, start
+from grainlike import Cores, Executor, HeadLostError, SessionError, connect, info, start
 from grainlike.client import _connection, _remote_head
 from grainlike.net import HeadLocator, accesses_for, parse_address, publish_access, waits
 
@@ -40,16 +41,6 @@ class Head:
         async with Executor(listen=LISTEN, local=Cores([0, 1])):
             self._ready.set()
             await self._done.wait()
-
-
-@delayed
-async def square(x):
-    return x * x
-
-
-@delayed
-async def stay():
-    await asyncio.Event().wait()
 
 
 async def test_a_head_is_waited_for_at_the_start(monkeypatch):

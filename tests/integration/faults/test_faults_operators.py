@@ -7,7 +7,8 @@ import gc
 import numpy as np
 import pytest
 from far import far_workers, far_workers_of_client, head_of, lose, records
-from test_faults_values import LARGE, make, size_of
+from operator_calls import column, halves, show
+from value_calls import LARGE, make, size_of
 from waiting import until
 
 from grainlike import Cores, Executor, JobCancelledError, cancel, delayed, gather, info, replicate, start, wait
@@ -20,21 +21,6 @@ pytestmark = pytest.mark.asyncio
 def far(request):
     """Far workers of a program that has a head, or uses one elsewhere."""
     return request.param
-
-
-@delayed
-def column(rows: int) -> np.ndarray:
-    return np.arange(rows, dtype=float).reshape(-1, 2)
-
-
-@delayed
-def show(*values: object) -> str:
-    return " ".join(map(str, values))
-
-
-@delayed(nout=2)
-def halves(size: int) -> tuple[bytes, bytes]:
-    return b"l" * size, b"r" * size
 
 
 def ended(totals: Totals) -> tuple[int, int, int]:

@@ -8,6 +8,7 @@ import gc
 
 import numpy as np
 import pytest
+from argument_calls import total
 from far import far_workers, far_workers_of_client, head_of, lose, records, replicas
 from heads import head_process, listens
 from limits import LIMIT_S
@@ -49,11 +50,6 @@ def far(request):
 
 def numbers(kind: float = 1.0) -> np.ndarray:
     return np.full(SIZE // 8, kind)
-
-
-@delayed
-def total(array: np.ndarray, at: int = 0) -> tuple[str, float]:
-    return GVAR.instance, float(array.sum())
 
 
 def own(executor: Executor) -> list[int]:

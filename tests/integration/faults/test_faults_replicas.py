@@ -2,13 +2,13 @@
 
 import asyncio
 import os
-import signal
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from limits import LIMIT_S
+from replica_calls import COUNT, ends_in_mid_write, made, made_later, made_soon, total, total_soon
 from waiting import until, until_files
 from weather import Weather, port, way_through
 
@@ -31,35 +31,8 @@ from grainlike.scheduler import HeadScheduler
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.skipif(not memory_id(), reason="no shared memory in the file system")]
 
-COUNT = 100_000
 LARGE = np.arange(COUNT, dtype=np.float64)
 TOTAL = float(LARGE.sum())
-
-
-@delayed
-def made():
-    return np.arange(COUNT, dtype=np.float64)
-
-
-@delayed
-async def made_soon():
-    return np.arange(COUNT, dtype=np.float64)
-
-
-@delayed
-async def made_later():
-    await asyncio.sleep(0)
-    return np.arange(COUNT, dtype=np.float64)
-
-
-@delayed
-def total(*values):
-    return float(sum(value.sum() for value in values))
-
-
-@delayed
-async def total_soon(value):
-    return float(value.sum())
 
 
 def apart(name: str) -> str:
@@ -227,21 +200,6 @@ async def test_a_copy_goes_on_when_a_link_breaks_under_it(how, which, start_work
 
 
 # --- ends that leave nothing -----------------------------------------------------------------------------------------
-
-
-def ends_in_mid_write(do: str) -> None:
-    """Have this process do something when half of a large value is written."""
-    real = os.write
-
-    def writes(fd: int, data: memoryview) -> int:
-        if len(data) <= 100_000:
-            return real(fd, data)
-        real(fd, data[:100_000])
-        if do == "die":
-            os.kill(os.getpid(), signal.SIGKILL)
-        raise {"fail": RuntimeError("halfway"), "fill": OSError(28, "No space left on device")}[do]
-
-    os.write = writes
 
 
 async def test_a_process_that_is_killed_in_mid_write_leaves_nothing() -> None:

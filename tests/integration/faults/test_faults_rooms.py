@@ -6,17 +6,16 @@ import json
 import logging
 import re
 
-import numpy as np
 import pytest
+from array_calls import COUNT, made, made_once, total
 from far import far_workers, far_workers_of_client, head_of
 from waiting import until
 
-from grainlike import Cores, Memory, Resource, Retry, delayed, info, replicate, start, wait
+from grainlike import Cores, Memory, Resource, delayed, info, replicate, start, wait
 from grainlike.payload import memory_id
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.skipif(not memory_id(), reason="no shared memory in the file system")]
 
-COUNT = 100_000
 SIZE = 8 * COUNT
 ROOM = SIZE + 4096
 """Bytes of a replica, and a few."""
@@ -25,23 +24,8 @@ ELSEWHERE = "import grainlike.payload as p\np.memory_id = lambda: {name!r}"
 
 
 @delayed
-def made(number):
-    return np.full(COUNT, number, dtype=np.float64)
-
-
-@delayed(retries=Retry(losses=0))
-def made_once(number):
-    return np.full(COUNT, number, dtype=np.float64)
-
-
-@delayed
 def wait_at(visit):
     visit("here")
-
-
-@delayed
-def total(*values):
-    return float(sum(value.sum() for value in values))
 
 
 def at(name: str):

@@ -5,7 +5,9 @@ import gc
 import json
 
 import pytest
+from fault_calls import stand
 from limits import LIMIT_S
+from session_calls import count, fails, square
 from waiting import logged, until, until_called
 from weather import Weather, port, way_through
 
@@ -17,7 +19,6 @@ from grainlike import (
     SessionError,
     cancel,
     connect,
-    delayed,
     gather,
     info,
     start,
@@ -34,28 +35,6 @@ from grainlike.wire import AskSessions, RetrySpec, SessionsAre, Submit, Submitte
 pytestmark = pytest.mark.asyncio
 
 TLS = "tcp://127.0.0.1:0"
-
-
-@delayed
-def stand(visit, name):
-    print("here", name, flush=True)
-    visit(name)
-    return name
-
-
-@delayed
-async def square(x):
-    return x * x
-
-
-@delayed
-async def fails():
-    raise ArithmeticError("as it should")
-
-
-@delayed
-async def count():
-    yield 1
 
 
 @pytest.fixture

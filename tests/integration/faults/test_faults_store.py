@@ -12,7 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from anyio.lowlevel import checkpoint
+from array_calls import COUNT, made, made_larger, made_later, made_soon, total
 from far import far_workers, head_of
+from fault_calls import waits_for
 from limits import LIMIT_S
 from waiting import until
 
@@ -36,31 +38,9 @@ from grainlike.system import is_in_memory
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.skipif(not memory_id(), reason="no shared memory in the file system")]
 
-COUNT = 100_000
 SIZE = 8 * COUNT
 ROOM = SIZE + 4096
 """Bytes of a replica, and a few."""
-
-
-@delayed
-def made(number):
-    return np.full(COUNT, number, dtype=np.float64)
-
-
-@delayed
-async def made_soon(number):
-    return np.full(COUNT, number, dtype=np.float64)
-
-
-@delayed
-async def made_later(number):
-    await asyncio.sleep(0)
-    return np.full(COUNT, number, dtype=np.float64)
-
-
-@delayed
-def total(*values):
-    return float(sum(value.sum() for value in values))
 
 
 @pytest.fixture
@@ -188,17 +168,6 @@ async def test_values_that_are_spilled_go_to_other_workers(disk: Path, start_wor
 
 SHORT_OF_MEMORY = "import grainlike_worker.store._replicas as r\nr.spare_memory = lambda: 0"
 """Code of a worker whose machine has no memory for outputs beyond the budget."""
-
-
-@delayed
-def made_larger(number):
-    return np.full(8 * COUNT, number, dtype=np.float64)
-
-
-@delayed
-def waits_for(path):
-    with path.open("rb") as fifo:
-        fifo.read(1)
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from fault_calls import noted
 from limits import LIMIT_S
 from waiting import until_files
 
@@ -22,26 +23,6 @@ pytestmark = pytest.mark.asyncio
 
 def lines(path: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
-
-
-@delayed
-async def noted(path, n, hold_at=None):
-    """Numbers; each is written down before it is given, and so are the beginning and the end."""
-
-    def note(what):
-        with Path(path).open("a") as file:
-            file.write(f"{what}\n")
-
-    note("begun")
-    try:
-        for i in range(n):
-            if i == hold_at:
-                await asyncio.Event().wait()
-            note(i)
-            yield i
-    finally:
-        await asyncio.sleep(0)
-        note("closed")
 
 
 @pytest.mark.parametrize("isolate", [False, True])

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import psutil
 import pytest
+from fault_calls import parent
 from limits import LIMIT_S
 
 from grainlike import Cores, Executor, Retry, WorkerLostError, delayed, start
@@ -55,11 +56,6 @@ def in_worker(times):
     """The same, as code for a worker to begin with."""
     sets = "; ".join(f"w.{name} = {value}" for name, value in times.items())
     return f"from grainlike_worker.daemon import _keeper_watch as w; {sets}"
-
-
-@delayed
-def parent():
-    return os.getppid()
 
 
 def parent_of(pid):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 
 import numpy as np
 import pytest
 from limits import LIMIT_S
+from sized_calls import ask, length, make, make_bytes, measure
 
-from grainlike import Cores, Executor, ResourceError, SerializationError, connect, delayed, gather, info
+from grainlike import Cores, Executor, ResourceError, SerializationError, connect, gather, info
 from grainlike.system import _limits
 from grainlike.wire import _payloads
 
@@ -28,35 +28,6 @@ def small_head(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_payloads, "_WEIGHS_A_BYTE", 4)
     monkeypatch.setattr(_limits, "_SHARE", 2 * _limits.max_message_bytes() // MOST)
     assert MOST <= _limits.max_message_bytes() < TOO_LARGE
-
-
-@delayed
-def make(size):
-    return np.ones(size, np.uint8)
-
-
-@delayed
-def make_bytes(size):
-    return b"x" * size
-
-
-@delayed
-def length(value):
-    return len(value)
-
-
-@delayed
-def measure(array):
-    return array.nbytes, os.getpid()
-
-
-@delayed
-async def ask(size):
-    """Give a job something that is that large, and tell what becomes of it."""
-    try:
-        return await (measure @ Cores(1))(np.ones(size, np.uint8))
-    except SerializationError as error:
-        return str(error)
 
 
 @pytest.fixture

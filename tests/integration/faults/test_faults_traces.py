@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from far import far_workers
-from test_faults_values import LARGE, make, size_of
+from value_calls import LARGE, make, size_of
 from waiting import until
 
 from grainlike import Cores, Dag, Resource, connect, info, replicate, wait

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from far import far_workers, far_workers_of_client, head_of, lose, records, replicas
 from limits import LIMIT_S
+from value_calls import LARGE, make, more, place, size_of
 from waiting import until
 
 from grainlike import (
@@ -35,7 +36,6 @@ from grainlike.scheduler.values import _reach
 
 pytestmark = pytest.mark.asyncio
 
-LARGE = 5_000_000
 COUNT = int(os.environ.get("GRAINLIKE_TEST_VALUES", "1000"))
 
 
@@ -43,32 +43,6 @@ COUNT = int(os.environ.get("GRAINLIKE_TEST_VALUES", "1000"))
 def far(request):
     """Far workers of a program that has a head, or uses one elsewhere."""
     return request.param
-
-
-@delayed
-def make(size: int, log: str = "", name: str = "made") -> bytearray:
-    if log:
-        with Path(log).open("a") as file:
-            file.write(f"{name} {GVAR.instance}\n")
-    return bytearray(size)
-
-
-@delayed
-def size_of(*values: bytearray) -> int:
-    return sum(map(len, values))
-
-
-@delayed
-def place(value: bytearray) -> str:
-    return GVAR.instance if len(value) == LARGE else "?"
-
-
-@delayed
-def more(value: bytearray, log: str) -> bytearray:
-    with Path(log).open("a") as file:
-        file.write(f"more {GVAR.instance}\n")
-    value[0] += 1
-    return value
 
 
 def lines(path: Path) -> list[list[str]]:

@@ -1,0 +1,24 @@
+"""Calls of the tests of programs' own arguments, for processes that import nothing else of the tests."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from grainlike import GVAR, delayed
+
+__all__ = ["made", "total", "totals"]
+
+
+@delayed
+def total(array: np.ndarray, at: int = 0) -> tuple[str, float]:
+    return GVAR.instance, float(array.sum())
+
+
+@delayed
+def made():
+    return np.full(20_000, 2.0)
+
+
+@delayed
+def totals(array, *others):
+    return GVAR.instance, float(array.sum()) + sum(float(other.sum()) for other in others)

@@ -1,0 +1,85 @@
+"""Calls of the tests of output of jobs, for processes that import nothing else of the tests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import subprocess
+import sys
+import threading
+
+import anyio
+
+from grainlike import delayed
+
+__all__ = ["coroutine_link", "fails", "fails_deeply", "fails_later", "inner", "link", "speaker", "talkative", "tiny"]
+
+
+@delayed
+def talkative():
+    print("printed", 1)
+    os.write(1, b"by descriptor\n")
+    subprocess.run([sys.executable, "-c", "print('by a child')"], check=True)
+    print("to stderr", file=sys.stderr)
+    logging.getLogger("any").warning("logged")
+    threading.Thread(target=print, args=("by a thread",)).start()
+    sys.stdout.buffer.write(b"raw bytes\n")
+    print("no line end", end="")
+
+
+@delayed
+def fails(x, scale=1):
+    print("tries", x)
+    return inner(x, scale)
+
+
+@delayed
+async def fails_later(x, scale=1):
+    print("tries", x)
+    await anyio.lowlevel.checkpoint()
+    return inner(x, scale)
+
+
+def inner(x, scale):
+    return scale / x
+
+
+@delayed
+def fails_deeply(values, note):
+    error = ValueError("deep")
+    for _ in range(40):
+        error.add_note(note)
+    raise error
+
+
+@delayed
+async def speaker(name):
+    print("one", name)
+    await asyncio.sleep(0)
+    print("two", name, file=sys.stderr)
+    await asyncio.gather(asyncio.to_thread(print, "three", name))
+    print("four", name, file=sys.stderr)
+
+
+@delayed
+def tiny(n):
+    if n % 3 == 0:
+        print("printed", n, end="")
+    if n % 3 == 1:
+        os.write(2, b"written %d" % n)
+
+
+@delayed
+def link(n):
+    if n % 3 == 0:
+        print("printed", n, end="")
+    if n % 3 == 1:
+        os.write(2, b"written %d" % n)
+    return n + 1
+
+
+@delayed
+async def coroutine_link(n):
+    print("printed", n)
+    return n + 1
