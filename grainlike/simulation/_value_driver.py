@@ -219,7 +219,9 @@ class ValueDriver:
                 self._head.clock.after(0.0, self._failed, PROGRAM, target, value, 1)
 
     def _missing(self, source: int, target: int, value: int, attempt: int) -> None:
-        if self._head.alive and source in self._head.members:
+        source_peer = self._head.members.get(source)
+        # What a worker says arrives in order: nothing that came to it since is gone.
+        if self._head.alive and source_peer is not None and (value, attempt) not in source_peer.daemon.store:
             self._head.tell(ReplicasGone(source, [value], [attempt]))
         self._failed(source, target, value, attempt)
 

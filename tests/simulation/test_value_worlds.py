@@ -55,6 +55,10 @@ def test_replicas_are_lacking_only_where_some_store_could_hold_them_and_its_work
     assert simulate(seed, "large_outputs", faults=CALM if calm else None).violations == ()
 
 
+def test_a_replica_that_came_before_its_worker_answers_is_not_gone():
+    assert simulate(7326250, "own_values").violations == ()
+
+
 def test_the_worlds_see_every_path():
     """Copies, losses, values made again and given up: a world without them proves nothing."""
     paths = {"copy", "damage", "give", "input lost", "revived", "value lost", "told INPUT_GONE"}
