@@ -123,7 +123,8 @@ class Feed:
         while not self._events:
             if self._over:
                 raise StopAsyncIteration
-            self._arrived = anyio.Event()
+            if self._arrived.is_set():  # else another task waits for it already
+                self._arrived = anyio.Event()
             await self._arrived.wait()
         return self._events.popleft()
 

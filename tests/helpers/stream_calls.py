@@ -22,6 +22,7 @@ __all__ = [
     "lines",
     "note",
     "noted",
+    "scoped",
     "shy",
     "slow",
     "told",
@@ -64,6 +65,19 @@ async def waiting(path: str) -> AsyncIterator[int]:
         await anyio.sleep_forever()
     finally:
         note(Path(path), "closed")
+
+
+async def scoped() -> AsyncIterator[int]:
+    """Numbers from a scope that is cancelled while the second of them is computed."""
+    with anyio.CancelScope() as scope:
+        yield 0
+        scope.cancel()
+        until = time.monotonic() + 0.002  # after so long a step the event loop has its turn
+        while time.monotonic() < until:
+            pass
+        yield 1
+        yield 2
+    yield -1
 
 
 async def computing(path: str, n: int) -> AsyncIterator[int]:

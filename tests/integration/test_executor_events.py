@@ -6,7 +6,7 @@ import gc
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +155,25 @@ async def test_a_reader_that_is_closed_receives_nothing_more():
         assert executor._service.head.observers == []
         with anyio.fail_after(LIMIT_S):
             assert [event async for event in events] == []
+
+
+async def test_all_that_wait_for_a_reader_hear_that_it_is_closed():
+    async with Executor() as executor:
+        events = executor.events()
+        heard = []
+
+        async def wait() -> None:
+            with suppress(StopAsyncIteration):
+                await anext(events)
+            heard.append(True)
+
+        with anyio.fail_after(LIMIT_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(wait)
+                tasks.start_soon(wait)
+                await anyio.wait_all_tasks_blocked()
+                await events.aclose()
+        assert heard == [True, True]
 
 
 async def test_a_reader_that_is_far_behind_sees_a_gap(monkeypatch):

@@ -21,6 +21,7 @@ from stream_calls import (
     large,
     lines,
     noted,
+    scoped,
     shy,
     slow,
     told,
@@ -175,6 +176,14 @@ async def test_a_generator_that_computes_is_cancelled_at_its_next_yield(executor
         break
     await until_files(log.parent, lambda: "closed" in lines(log))
     assert lines(log) in (["0", "closed"], ["0", "1", "closed"])  # the first if it was asked before it went on
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+async def test_a_scope_of_the_generators_own_catches_what_it_cancels_between_items(
+    executor: Executor, isolate: bool
+) -> None:
+    stream = (delayed(scoped, isolate=isolate) @ Cores(1))()
+    assert [item async for item in stream] == [0, 1, -1]
 
 
 async def test_others_have_their_turn_between_the_items_of_a_generator_that_computes(executor: Executor) -> None:

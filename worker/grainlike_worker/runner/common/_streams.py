@@ -38,22 +38,34 @@ class StreamSenders:
         """Send what `generator` yields until it ends or raises; it is closed when this returns, its `finally` done.
 
         It takes a step only when its reader has room for another item. After a long one the event loop has its turn:
-        so a generator that computes, and never waits, is cancelled at its next `yield`. `what` names an item in errors.
+        so a generator that computes, and never waits, is cancelled at its next `yield`. What a scope of its own raises
+        meanwhile is raised there, too. `what` names an item in errors.
         """
         sender = self._open[info.id] = _StreamSender()
         try:
-            while await sender.has_room():
+            took_long = False
+            while True:
+                thrown: BaseException | None = None
+                try:
+                    if took_long:  # it may have computed all the while
+                        await anyio.lowlevel.checkpoint()
+                    if not await sender.has_room():
+                        return
+                except BaseException as error:
+                    # Scopes that the generator has open round its `yield` are of this task: theirs to catch.
+                    if sender.stopped or isinstance(error, GeneratorExit):
+                        raise
+                    thrown = error
                 since = time.monotonic()
                 try:
-                    item = await anext(generator)
+                    item = await (anext(generator) if thrown is None else generator.athrow(thrown))
                 except StopAsyncIteration:
                     return
                 payload = dump_value(item, what=what).detached()
                 del item  # it may be large, and the generator may take its time for the next one
                 sender.window.sent(payload.nbytes)
                 self._send(info, payload)
-                if time.monotonic() - since > _LONG_S:  # it may have computed all the while
-                    await anyio.lowlevel.checkpoint()
+                took_long = time.monotonic() - since > _LONG_S
         finally:
             del self._open[info.id]
             # On trio, and in any scope of anyio's, each `await` of its `finally` would be cancelled again.
