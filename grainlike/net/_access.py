@@ -21,6 +21,7 @@ import socket
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -177,14 +178,18 @@ def how_to_go_on(cluster: str | None = None) -> str:
     """Return a clause that names the journal of the head of a cluster, or, with None, of the head that began last among
     those that run no more; empty without one.
     """
-    notes = (state_directory() / _JOURNALS).glob(cluster or "*")
-    left = [note for note in notes if note.is_dir() and (cluster or not _lives(note.name))]
-    if not left:
+    folder, newest = state_directory() / _JOURNALS, (-inf, Path())
+    for note in [folder / cluster] if cluster else folder.glob("[!.]*"):
+        # A note may go just now, and the journal be where nobody can look: neither is a reason to say nothing else.
+        with contextlib.suppress(OSError):
+            if os.path.isdir(note) and (cluster or not _lives(note.name)):  # noqa: PTH112 - Path.is_dir may raise
+                newest = max(newest, (note.lstat().st_mtime, note.readlink()))
+    if newest[0] == -inf:
         return ""
     import shlex
 
-    journal = max(left, key=lambda note: note.lstat().st_mtime).readlink()
-    return f"it kept a journal: `grainlike head start --journal {shlex.quote(str(journal))}` goes on with its work"
+    journal = shlex.quote(str(newest[1]))
+    return f"it kept a journal: `grainlike head start --journal {journal}` goes on with its work"
 
 
 def _lives(cluster: str) -> bool:

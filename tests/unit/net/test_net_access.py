@@ -1,6 +1,7 @@
 """Access files: written for one user, believed only when nobody else could have touched them."""
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -206,6 +207,32 @@ def test_the_newest_journal_of_those_that_run_no_more_is_named(state: Path, tmp_
     for name in ("c1", "c2", "c4"):
         forget_journal(tmp_path / name)
     assert how_to_go_on() == ""
+
+
+def test_a_journal_that_cannot_be_looked_at_is_no_reason_to_name_no_other(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("away", "gone", "here"):
+        (tmp_path / name).mkdir()
+        note_journal(name, tmp_path / name)
+    (state / "journals" / ".here.0123").symlink_to(tmp_path)  # of a head that was killed as it wrote its note
+    look, lstat = os.stat, Path.lstat
+
+    def stat(path: str | Path, **options: bool) -> os.stat_result:
+        if options.get("follow_symlinks", True) and str(path) == f"{state}/journals/away":
+            raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN), str(path))
+        return look(path, **options)
+
+    def forgotten(note: Path) -> os.stat_result:
+        if note.name == "gone":
+            note.unlink(missing_ok=True)  # its head has just ended its work
+        return lstat(note)
+
+    monkeypatch.setattr(os, "stat", stat)
+    monkeypatch.setattr(Path, "lstat", forgotten)
+    assert how_to_go_on("away") == ""
+    assert f"--journal {tmp_path / 'here'}`" in how_to_go_on()
+    assert not (state / "journals" / "gone").is_symlink()
 
 
 def test_nothing_to_find_says_what_to_do(state: Path) -> None:
