@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 
-from grainlike.cli._exits import OK, REFUSED, USAGE
+from grainlike.cli._exits import FAILED, OK, REFUSED, USAGE
 from grainlike.cli._words import escaped_line
 from grainlike.client import BlockingClient
 from grainlike.errors import GrainlikeError
@@ -219,28 +219,37 @@ def _reasons(log: Path) -> list[str]:
 
 
 async def stop_head(caller: BlockingClient, *, forget: bool) -> int:
-    """Stop a head, wait until it has exited, and print what it has kept of sessions, or dropped."""
+    """Stop a head, wait until it has exited, and print what it has kept of sessions, or dropped; return the exit
+    code, which is `FAILED` where they were to be kept, and the disk refuses.
+    """
     head = await caller.ask(AskHead(0), HeadIs)
     sessions = (await caller.ask(AskSessions(0), SessionsAre)).sessions
+    held = [session for session in sessions if session.names or session.jobs]
+    failure = head.journal if head.journal.startswith("not kept") and not forget else ""
     await caller.ask(AskStop(0, forget), Done)
     await caller.gone()
     print("stopped")  # noqa: T201
-    for line in _fate(sessions, "" if forget else head.directory):
+    for line in _fate(held, "" if forget else head.directory, failure):
         print(escaped_line(line))  # noqa: T201
-    return OK
+    return FAILED if held and failure else OK
 
 
-def _fate(sessions: list[SessionRow], journal: str) -> Iterator[str]:
-    """Iterate over the lines that say what a head that was stopped has kept in its journal, or dropped."""
-    held = [session for session in sessions if session.names or session.jobs]
+def _fate(held: list[SessionRow], journal: str, failure: str) -> Iterator[str]:
+    """Iterate over the lines that say what a head that was stopped has kept in its journal of the sessions that held
+    anything, or dropped. `failure` says why the journal was not kept at the end.
+    """
+    if held and failure:
+        yield f"the journal in {journal} was {failure}"
     for session in held:
         outcomes = f"{session.outcomes} outcome{'s' * (session.outcomes != 1)}"
         jobs = f"{session.jobs} job{'s' * (session.jobs != 1)} that had not ended" if session.jobs else ""
         words = f"session {session.name!r}, {' and '.join(filter(None, (outcomes, jobs)))}"
-        yield f"kept in {journal}: {words}" if journal else f"dropped: {words}"
+        kept = "not all of it kept" if failure else f"kept in {journal}"
+        yield f"{kept if journal else 'dropped'}: {words}"
     if held and journal:
         command = f"grainlike head start --journal {shlex.quote(journal)}"
-        yield f"`{command}` goes on with that; `grainlike head stop --forget` would have dropped it"
+        known = "what was written before" if failure else "that"
+        yield f"`{command}` goes on with {known}; `grainlike head stop --forget` would have dropped it"
         yield f"workers go on with their jobs, and wait {RETURN_S:g} s for that head"
 
 

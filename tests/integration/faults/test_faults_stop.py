@@ -1,16 +1,17 @@
 """A head that is told to stop: what sessions keep stays in its journal, and what is dropped is said."""
 
 import asyncio
+import resource
 import signal
 
 import pytest
 from heads import head_process, listens
 from limits import LIMIT_S
 
-from grainlike import Cores, HeadLostError, connect, delayed
+from grainlike import Cores, HeadLostError, JournalError, connect, delayed
 from grainlike.cli import main
 from grainlike.client._connection import call
-from grainlike.head.durable import HeadDaemon
+from grainlike.head.durable import HeadDaemon, _store
 from grainlike.net import find_access
 from grainlike.wire import AskSessions, SessionsAre
 
@@ -75,6 +76,31 @@ async def test_what_sessions_keep_and_their_jobs_go_on_with_the_next_head(tmp_pa
         assert capsys.readouterr().out.splitlines() == ["stopped", dropped]
         async with HeadDaemon(TLS, journal=journal):
             assert await sessions() == []
+
+
+async def test_where_the_disk_refuses_it_does_not_say_that_sessions_are_kept(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(_store, "LOOK_S", 1000.0)  # nothing mends it before the head ends
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    journal = tmp_path / "journal"
+    async with asyncio.timeout(LIMIT_S):
+        async with HeadDaemon(TLS, journal=journal) as daemon:
+            async with connect(session="campaign") as ex:
+                ex.name("waits", (square @ Cores(1))(3))
+                await sessions()
+                limit = next(journal.glob("*.log")).stat().st_size + 100
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, unlimited[1]))
+                try:
+                    with pytest.raises(JournalError, match="File too large"):
+                        await (delayed(len) @ Cores(1))(b"x" * 1000)
+                finally:
+                    resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+            stopping = await stop(daemon)
+        assert await stopping == 1
+    first, failed, session, goes_on, _ = capsys.readouterr().out.splitlines()
+    assert first == "stopped"
+    assert failed.startswith(f"the journal in {journal} was not kept, so no jobs are taken, and none are started: ")
+    assert session == "not all of it kept: session 'campaign', 0 outcomes and 1 job that had not ended"
+    assert goes_on.startswith(f"`grainlike head start --journal {journal}` goes on with what was written before; ")
 
 
 async def test_ctrl_c_keeps_what_sessions_keep(tmp_path):
