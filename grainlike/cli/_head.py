@@ -29,7 +29,7 @@ from grainlike.cli._exits import FAILED, OK, REFUSED, USAGE
 from grainlike.cli._words import escaped_line
 from grainlike.client import BlockingClient
 from grainlike.errors import GrainlikeError
-from grainlike.net import RETURN_S, current_folder, how_to_go_on, state_directory
+from grainlike.net import RETURN_S, current_folder, how_to_go_on, runs_here, state_directory
 from grainlike.subprocesses import reset_signals
 from grainlike.wire import AskHead, AskSessions, AskStop, Done, HeadIs, SessionRow, SessionsAre
 
@@ -43,6 +43,9 @@ __all__ = ["collecting_less", "start_detached", "start_head", "stop_head"]
 
 _LAST_LINES, _LAST_BYTES = 12, 16 * 1024
 """The most of a log that is shown of a head that could not start."""
+
+_END_S = 10.0
+"""Seconds that `head stop` waits for the process of a head that has closed its connections."""
 
 _PROGRESS = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ \S+ (?:DEBUG|INFO) ")
 
@@ -219,8 +222,8 @@ def _reasons(log: Path) -> list[str]:
 
 
 async def stop_head(caller: BlockingClient, *, forget: bool) -> int:
-    """Stop a head, wait until it has exited, and print what it has kept of sessions, or dropped; return the exit
-    code, which is `FAILED` where they were to be kept, and the disk refuses.
+    """Stop a head, wait until it has exited, where that can be seen from here, and print what it has kept of sessions,
+    or dropped; return the exit code, which is `FAILED` where they were to be kept, and the disk refuses.
     """
     head = await caller.ask(AskHead(0), HeadIs)
     sessions = (await caller.ask(AskSessions(0), SessionsAre)).sessions
@@ -228,10 +231,20 @@ async def stop_head(caller: BlockingClient, *, forget: bool) -> int:
     failure = head.journal if head.journal.startswith("not kept") and not forget else ""
     await caller.ask(AskStop(0, forget), Done)
     await caller.gone()
+    _wait_for_end(caller.process)
     print("stopped")  # noqa: T201
     for line in _fate(held, "" if forget else head.directory, failure):
         print(escaped_line(line))  # noqa: T201
     return FAILED if held and failure else OK
+
+
+def _wait_for_end(process: str) -> None:
+    """Wait until the process of a head has ended, if it is of this machine: until then it has the lock of its journal,
+    and its port.
+    """
+    due = time.monotonic() + _END_S
+    while runs_here(process) and time.monotonic() < due:
+        time.sleep(0.01)
 
 
 def _fate(held: list[SessionRow], journal: str, failure: str) -> Iterator[str]:

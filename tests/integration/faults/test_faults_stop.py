@@ -1,15 +1,20 @@
 """A head that is told to stop: what sessions keep stays in its journal, and what is dropped is said."""
 
 import asyncio
+import os
 import resource
 import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
 
 import pytest
-from heads import head_process, listens
+from heads import ROOT, head_process, listens
 from limits import LIMIT_S
 
 from grainlike import Cores, HeadLostError, JournalError, connect, delayed
-from grainlike.cli import main
+from grainlike.cli import _head, main
 from grainlike.client._connection import call
 from grainlike.head.durable import HeadDaemon, _store
 from grainlike.net import find_access
@@ -101,6 +106,50 @@ async def test_where_the_disk_refuses_it_does_not_say_that_sessions_are_kept(tmp
     assert failed.startswith(f"the journal in {journal} was not kept, so no jobs are taken, and none are started: ")
     assert session == "not all of it kept: session 'campaign', 0 outcomes and 1 job that had not ended"
     assert goes_on.startswith(f"`grainlike head start --journal {journal}` goes on with what was written before; ")
+
+
+HEAD = """
+import sys
+import anyio
+from grainlike.head.durable import HeadDaemon
+
+async def main():
+    async with HeadDaemon("tcp://127.0.0.1:0") as daemon:
+        print("head at", daemon.address, flush=True)
+        await daemon.stop.wait()
+
+anyio.run(main)
+sys.stdin.readline()
+"""
+"""Program of a head that has closed, and has not ended before it is told to."""
+
+
+def head_that_lingers():
+    pipe = subprocess.PIPE
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}
+    command = [sys.executable, "-c", HEAD]
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment)
+
+
+async def test_it_returns_when_the_process_of_the_head_has_ended(monkeypatch):
+    head = head_that_lingers()
+
+    def let_end(seconds):
+        head.stdin.close()
+        time.sleep(seconds)
+
+    monkeypatch.setattr(_head, "time", SimpleNamespace(monotonic=time.monotonic, sleep=let_end))
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            await listens(head)
+            assert await asyncio.to_thread(main, ["head", "stop"]) == 0
+            assert head.stdin.closed, "it has waited"
+            assert head.wait(LIMIT_S) == 0  # at once, if the other threads of it have ended, too
+    finally:
+        head.kill()
+        for file in (head.stdin, head.stdout, head.stderr):
+            file.close()
+        head.wait()
 
 
 async def test_ctrl_c_keeps_what_sessions_keep(tmp_path):
