@@ -170,7 +170,7 @@ def _tell_of(before: Path | None, *, has_journal: bool) -> None:
         print(f"grainlike head: {words}", file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks
     goes_on = "" if has_journal else how_to_go_on()
     if goes_on:
-        words = f"this head begins without jobs and sessions; the last one has ended, and {goes_on}"
+        words = f"this head begins without jobs and sessions; {goes_on}"
         print(f"grainlike head: {words}", file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import re
@@ -201,7 +202,7 @@ def test_the_newest_journal_of_those_that_run_no_more_is_named(state: Path, tmp_
     assert how_to_go_on("c3") == how_to_go_on("c5") == ""
     withdraw_access("c4")
     with pytest.raises(
-        HeadLostError, match=f"the last one has ended, and it kept a journal: .*{tmp_path}/c4` goes on.*; or start one"
+        HeadLostError, match=f"an earlier head kept a journal: .*{tmp_path}/c4` goes on.*; or start one"
     ):
         find_access()
     for name in ("c1", "c2", "c4"):
@@ -233,6 +234,17 @@ def test_a_journal_that_cannot_be_looked_at_is_no_reason_to_name_no_other(
     assert how_to_go_on("away") == ""
     assert f"--journal {tmp_path / 'here'}`" in how_to_go_on()
     assert not (state / "journals" / "gone").is_symlink()
+
+
+def test_a_journal_that_a_head_has_is_not_offered(tmp_path: Path) -> None:
+    (tmp_path / "journal").mkdir()
+    note_journal("c1", tmp_path / "journal")
+    with (tmp_path / "journal" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert how_to_go_on() == ""
+        assert how_to_go_on("c1").startswith("a head goes on with its work already: try again, or with a new copy")
+    assert "head start --journal" in how_to_go_on()
+    assert how_to_go_on("c1").startswith("it kept a journal: ")
 
 
 def test_nothing_to_find_says_what_to_do(state: Path) -> None:
