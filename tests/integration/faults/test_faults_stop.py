@@ -17,7 +17,7 @@ from grainlike import Cores, HeadLostError, JournalError, connect, delayed
 from grainlike.cli import _head, main
 from grainlike.client._connection import call
 from grainlike.head.durable import HeadDaemon, _store
-from grainlike.net import find_access
+from grainlike.net import accesses_for, find_access, make_credentials, write_access
 from grainlike.wire import AskSessions, SessionsAre
 
 pytestmark = pytest.mark.asyncio
@@ -171,6 +171,26 @@ async def test_ctrl_c_keeps_what_sessions_keep(tmp_path):
     finally:
         head.kill()
         head.communicate()
+
+
+@pytest.mark.parametrize("has_state", [True, False])
+async def test_the_journal_of_a_head_whose_access_files_were_made_beforehand_is_named(
+    has_state, tmp_path, monkeypatch, caplog
+):
+    made, journal = tmp_path / "made", tmp_path / "journal"
+    for access in accesses_for("made", (), make_credentials("made")):
+        write_access(access, made / f"{access.role}.json")
+    if not has_state:
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    async with asyncio.timeout(LIMIT_S):
+        async with HeadDaemon(TLS, access=made / "head.json", journal=journal) as daemon, connect(made / "client.json"):
+            daemon.leaves = True
+        goes_on = f"it kept a journal: `grainlike head start --journal {journal}`" if has_state else "starts another"
+        with pytest.raises(HeadLostError, match=f"seems to have died; .*{goes_on}"):
+            async with connect(made / "client.json"):
+                pass
+    assert ("is not told of its journal" in caplog.text) == (not has_state)
 
 
 async def test_without_a_journal_it_says_what_is_dropped(capsys):
