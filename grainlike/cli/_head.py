@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 
-from grainlike.cli._exits import OK, REFUSED, USAGE
+from grainlike.cli._exits import FAILED, OK, REFUSED, USAGE
 from grainlike.cli._words import escaped_line
 from grainlike.client import BlockingClient
 from grainlike.errors import GrainlikeError
-from grainlike.net import RETURN_S, current_folder, how_to_go_on, state_directory
+from grainlike.net import RETURN_S, current_folder, how_to_go_on, runs_here, state_directory
 from grainlike.subprocesses import reset_signals
 from grainlike.wire import AskHead, AskSessions, AskStop, Done, HeadIs, SessionRow, SessionsAre
 
@@ -43,6 +43,9 @@ __all__ = ["collecting_less", "start_detached", "start_head", "stop_head"]
 
 _LAST_LINES, _LAST_BYTES = 12, 16 * 1024
 """The most of a log that is shown of a head that could not start."""
+
+_END_S = 10.0
+"""Seconds that `head stop` waits for the process of a head that has closed its connections."""
 
 _PROGRESS = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ \S+ (?:DEBUG|INFO) ")
 
@@ -167,7 +170,7 @@ def _tell_of(before: Path | None, *, has_journal: bool) -> None:
         print(f"grainlike head: {words}", file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks
     goes_on = "" if has_journal else how_to_go_on()
     if goes_on:
-        words = f"this head begins without jobs and sessions; the last one has ended, and {goes_on}"
+        words = f"this head begins without jobs and sessions; {goes_on}"
         print(f"grainlike head: {words}", file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks
 
 
@@ -219,28 +222,47 @@ def _reasons(log: Path) -> list[str]:
 
 
 async def stop_head(caller: BlockingClient, *, forget: bool) -> int:
-    """Stop a head, wait until it has exited, and print what it has kept of sessions, or dropped."""
+    """Stop a head, wait until it has exited, where that can be seen from here, and print what it has kept of sessions,
+    or dropped; return the exit code, which is `FAILED` where they were to be kept, and the disk refuses.
+    """
     head = await caller.ask(AskHead(0), HeadIs)
     sessions = (await caller.ask(AskSessions(0), SessionsAre)).sessions
+    held = [session for session in sessions if session.names or session.jobs]
+    failure = head.journal if head.journal.startswith("not kept") and not forget else ""
     await caller.ask(AskStop(0, forget), Done)
     await caller.gone()
+    _wait_for_end(caller.process)
     print("stopped")  # noqa: T201
-    for line in _fate(sessions, "" if forget else head.directory):
+    for line in _fate(held, "" if forget else head.directory, failure):
         print(escaped_line(line))  # noqa: T201
-    return OK
+    return FAILED if held and failure else OK
 
 
-def _fate(sessions: list[SessionRow], journal: str) -> Iterator[str]:
-    """Iterate over the lines that say what a head that was stopped has kept in its journal, or dropped."""
-    held = [session for session in sessions if session.names or session.jobs]
+def _wait_for_end(process: str) -> None:
+    """Wait until the process of a head has ended, if it is of this machine: until then it has the lock of its journal,
+    and its port.
+    """
+    due = time.monotonic() + _END_S
+    while runs_here(process) and time.monotonic() < due:
+        time.sleep(0.01)
+
+
+def _fate(held: list[SessionRow], journal: str, failure: str) -> Iterator[str]:
+    """Iterate over the lines that say what a head that was stopped has kept in its journal of the sessions that held
+    anything, or dropped. `failure` says why the journal was not kept at the end.
+    """
+    if held and failure:
+        yield f"the journal in {journal} was {failure}"
     for session in held:
         outcomes = f"{session.outcomes} outcome{'s' * (session.outcomes != 1)}"
         jobs = f"{session.jobs} job{'s' * (session.jobs != 1)} that had not ended" if session.jobs else ""
         words = f"session {session.name!r}, {' and '.join(filter(None, (outcomes, jobs)))}"
-        yield f"kept in {journal}: {words}" if journal else f"dropped: {words}"
+        kept = "not all of it kept" if failure else f"kept in {journal}"
+        yield f"{kept if journal else 'dropped'}: {words}"
     if held and journal:
         command = f"grainlike head start --journal {shlex.quote(journal)}"
-        yield f"`{command}` goes on with that; `grainlike head stop --forget` would have dropped it"
+        known = "what was written before" if failure else "that"
+        yield f"`{command}` goes on with {known}; `grainlike head stop --forget` would have dropped it"
         yield f"workers go on with their jobs, and wait {RETURN_S:g} s for that head"
 
 

@@ -55,6 +55,8 @@ class BlockingClient:
         while handshake.welcome is None:
             for message in self._heard()[:1]:
                 handshake.receive(message)
+        self.process: str = handshake.welcome.process
+        """The `process_id` of the head."""
 
     @property
     def peer(self) -> str:

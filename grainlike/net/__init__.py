@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from grainlike.net._listener import Handler, Listener, RateLimitedLog, listen, listen_tcp
     from grainlike.net._locator import HeadLocator
     from grainlike.net._memory import memory_pair
-    from grainlike.net._process import is_gone, process_id, software
+    from grainlike.net._process import is_gone, process_id, runs_here, software
     from grainlike.net._protocol import ProtocolLink
     from grainlike.net._reach import addresses_of, dial
     from grainlike.net._reconnecting import RETURN_S, ReconnectingLink, Redial, waits
@@ -125,6 +125,7 @@ __all__ = [
     "read_access",
     "remove_left_behind",
     "role_of",
+    "runs_here",
     "server_tls",
     "shake_hands",
     "software",
@@ -198,6 +199,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "move_access": "_access",
             "parse_address": "_address",
             "process_id": "_process",
+            "runs_here": "_process",
             "software": "_process",
             "publish_access": "_access",
             "read_access": "_access",

@@ -21,6 +21,7 @@ import socket
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -175,16 +176,42 @@ def forget_journal(directory: Path) -> None:
 
 def how_to_go_on(cluster: str | None = None) -> str:
     """Return a clause that names the journal of the head of a cluster, or, with None, of the head that began last among
-    those that run no more; empty without one.
+    those that run no more; empty without one. With a cluster, it may say that a head has that journal already.
     """
-    notes = (state_directory() / _JOURNALS).glob(cluster or "*")
-    left = [note for note in notes if note.is_dir() and (cluster or not _lives(note.name))]
-    if not left:
+    folder, newest = state_directory() / _JOURNALS, (-inf, Path())
+    for note in [folder / cluster] if cluster else folder.glob("[!.]*"):
+        # A note may go just now, and the journal be where nobody can look: neither is a reason to say nothing else.
+        with contextlib.suppress(OSError):
+            if os.path.isdir(note) and (cluster or not _lives(note.name)):  # noqa: PTH112 - Path.is_dir may raise
+                if _is_locked(note):
+                    if cluster:
+                        return "a head goes on with its work already: try again, or with a new copy of its access file"
+                    continue
+                newest = max(newest, (note.lstat().st_mtime, note.readlink()))
+    if newest[0] == -inf:
         return ""
     import shlex
 
-    journal = max(left, key=lambda note: note.lstat().st_mtime).readlink()
-    return f"it kept a journal: `grainlike head start --journal {shlex.quote(str(journal))}` goes on with its work"
+    journal = shlex.quote(str(newest[1]))
+    who = "it" if cluster else "an earlier head"
+    return f"{who} kept a journal: `grainlike head start --journal {journal}` goes on with its work"
+
+
+def _is_locked(directory: Path) -> bool:
+    """Return True if a process of this machine has locked a file there, as a head does in its journal.
+
+    The kernel's list is read: a lock taken to see, for a moment, would refuse a head that begins just then. On file
+    systems that show another device there than in the list, a lock is not seen.
+    """
+    with contextlib.suppress(OSError):
+        locks = {line.split()[-3] for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()}
+        with os.scandir(directory) as files:
+            for file in files:
+                status = file.stat(follow_symlinks=False)
+                name = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+                if name in locks:
+                    return True
+    return False
 
 
 def _lives(cluster: str) -> bool:
@@ -251,7 +278,7 @@ def find_access(what: str | Path | None = None, role: Role = "worker") -> Access
             goes_on = how_to_go_on()
             raise HeadLostError(
                 f"no head is running here: there is no {path}; "
-                + (f"the last one has ended, and {goes_on}; or " if goes_on else "")
+                + (f"{goes_on}; or " if goes_on else "")
                 + "start one with `grainlike head start`, or the program that listens, with Executor(listen=...)"
             )
         return read_access(path)

@@ -215,7 +215,8 @@ class AskTrace(BaseMessage, frozen=True, tag=101):
 
 class HeadIs(BaseMessage, frozen=True, tag=90):
     """The head in figures. `jobs` counts the jobs that have not ended, by state; see `JobRow`. `journal` says in words
-    whether the head's state outlives it, and `directory` where that is; both are empty if it does not.
+    whether the head's state outlives it, "kept" or "not kept" and why, and `directory` where that is; both are empty if
+    it does not.
     """
 
     ask: int

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from anyio.abc import TaskGroup
@@ -25,9 +26,11 @@ from grainlike.head.server import (
     open_endpoint,
 )
 from grainlike.jobs import OutcomeListener
-from grainlike.net import forget_journal
+from grainlike.net import forget_journal, note_journal
 
 __all__ = ["JournalStorage"]
+
+logger = logging.getLogger("grainlike")
 
 
 class JournalStorage:
@@ -68,11 +71,21 @@ class JournalStorage:
         self._head = DurableHead(outcomes, files.began, files.clock, alarm)
         return self._head
 
-    def open_endpoint(self, listen: str, access: Path | None, *, insecure: bool) -> AbstractContextManager[Endpoint]:
-        """Return the endpoint of the cluster whose access files are here, or of `access`."""
+    @contextmanager
+    def open_endpoint(self, listen: str, access: Path | None, *, insecure: bool) -> Iterator[Endpoint]:
+        """Open the endpoint of the cluster whose access files are here, or of `access`, and note where its journal
+        is.
+        """
         if access is not None:
-            return open_endpoint(listen, access, insecure=insecure)
-        return open_durable_endpoint(listen, self._directory / "access", insecure=insecure)
+            opened = open_endpoint(listen, access, insecure=insecure)
+        else:
+            opened = open_durable_endpoint(listen, self._directory / "access", insecure=insecure)
+        with opened as endpoint:
+            try:
+                note_journal(endpoint.cluster, self._directory)
+            except OSError as error:  # with access files of its own a head does without that directory
+                logger.warning("who finds this head no more is not told of its journal: %s", error)
+            yield endpoint
 
     def make_clients(
         self,

@@ -25,7 +25,6 @@ from grainlike.net import (
     listen,
     make_credentials,
     move_access,
-    note_journal,
     parse_address,
     publish_access,
     remove_left_behind,
@@ -113,7 +112,6 @@ def open_durable_endpoint(at: str, folder: Path, *, insecure: bool = False) -> I
     with _listen_again(where, own) as listener:
         addresses = addresses_of(listener.address)
         move_access(folder, own.cluster, addresses)
-        note_journal(own.cluster, folder.parent)
         try:
             remove_left_behind()
             with hold_lock(publish_access([find_access(folder / f"{role}.json") for role in ROLES])):

@@ -1,17 +1,23 @@
 """A head that is told to stop: what sessions keep stays in its journal, and what is dropped is said."""
 
 import asyncio
+import os
+import resource
 import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
 
 import pytest
-from heads import head_process, listens
+from heads import ROOT, head_process, listens
 from limits import LIMIT_S
 
-from grainlike import Cores, HeadLostError, connect, delayed
-from grainlike.cli import main
+from grainlike import Cores, HeadLostError, JournalError, connect, delayed
+from grainlike.cli import _head, main
 from grainlike.client._connection import call
-from grainlike.head.durable import HeadDaemon
-from grainlike.net import find_access
+from grainlike.head.durable import HeadDaemon, _store
+from grainlike.net import accesses_for, find_access, make_credentials, write_access
 from grainlike.wire import AskSessions, SessionsAre
 
 pytestmark = pytest.mark.asyncio
@@ -77,6 +83,75 @@ async def test_what_sessions_keep_and_their_jobs_go_on_with_the_next_head(tmp_pa
             assert await sessions() == []
 
 
+async def test_where_the_disk_refuses_it_does_not_say_that_sessions_are_kept(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(_store, "LOOK_S", 1000.0)  # nothing mends it before the head ends
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    journal = tmp_path / "journal"
+    async with asyncio.timeout(LIMIT_S):
+        async with HeadDaemon(TLS, journal=journal) as daemon:
+            async with connect(session="campaign") as ex:
+                ex.name("waits", (square @ Cores(1))(3))
+                await sessions()
+                limit = next(journal.glob("*.log")).stat().st_size + 100
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, unlimited[1]))
+                try:
+                    with pytest.raises(JournalError, match="File too large"):
+                        await (delayed(len) @ Cores(1))(b"x" * 1000)
+                finally:
+                    resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+            stopping = await stop(daemon)
+        assert await stopping == 1
+    first, failed, session, goes_on, _ = capsys.readouterr().out.splitlines()
+    assert first == "stopped"
+    assert failed.startswith(f"the journal in {journal} was not kept, so no jobs are taken, and none are started: ")
+    assert session == "not all of it kept: session 'campaign', 0 outcomes and 1 job that had not ended"
+    assert goes_on.startswith(f"`grainlike head start --journal {journal}` goes on with what was written before; ")
+
+
+HEAD = """
+import sys
+import anyio
+from grainlike.head.durable import HeadDaemon
+
+async def main():
+    async with HeadDaemon("tcp://127.0.0.1:0") as daemon:
+        print("head at", daemon.address, flush=True)
+        await daemon.stop.wait()
+
+anyio.run(main)
+sys.stdin.readline()
+"""
+"""Program of a head that has closed, and has not ended before it is told to."""
+
+
+def head_that_lingers():
+    pipe = subprocess.PIPE
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}
+    command = [sys.executable, "-c", HEAD]
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment)
+
+
+async def test_it_returns_when_the_process_of_the_head_has_ended(monkeypatch):
+    head = head_that_lingers()
+
+    def let_end(seconds):
+        head.stdin.close()
+        time.sleep(seconds)
+
+    monkeypatch.setattr(_head, "time", SimpleNamespace(monotonic=time.monotonic, sleep=let_end))
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            await listens(head)
+            assert await asyncio.to_thread(main, ["head", "stop"]) == 0
+            assert head.stdin.closed, "it has waited"
+            assert head.wait(LIMIT_S) == 0  # at once, if the other threads of it have ended, too
+    finally:
+        head.kill()
+        for file in (head.stdin, head.stdout, head.stderr):
+            file.close()
+        head.wait()
+
+
 async def test_ctrl_c_keeps_what_sessions_keep(tmp_path):
     head = head_process(tmp_path / "journal")
     try:
@@ -96,6 +171,26 @@ async def test_ctrl_c_keeps_what_sessions_keep(tmp_path):
     finally:
         head.kill()
         head.communicate()
+
+
+@pytest.mark.parametrize("has_state", [True, False])
+async def test_the_journal_of_a_head_whose_access_files_were_made_beforehand_is_named(
+    has_state, tmp_path, monkeypatch, caplog
+):
+    made, journal = tmp_path / "made", tmp_path / "journal"
+    for access in accesses_for("made", (), make_credentials("made")):
+        write_access(access, made / f"{access.role}.json")
+    if not has_state:
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    async with asyncio.timeout(LIMIT_S):
+        async with HeadDaemon(TLS, access=made / "head.json", journal=journal) as daemon, connect(made / "client.json"):
+            daemon.leaves = True
+        goes_on = f"it kept a journal: `grainlike head start --journal {journal}`" if has_state else "starts another"
+        with pytest.raises(HeadLostError, match=f"seems to have died; .*{goes_on}"):
+            async with connect(made / "client.json"):
+                pass
+    assert ("is not told of its journal" in caplog.text) == (not has_state)
 
 
 async def test_without_a_journal_it_says_what_is_dropped(capsys):

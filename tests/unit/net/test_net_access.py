@@ -1,6 +1,8 @@
 """Access files: written for one user, believed only when nobody else could have touched them."""
 
 import contextlib
+import errno
+import fcntl
 import json
 import os
 import re
@@ -200,12 +202,49 @@ def test_the_newest_journal_of_those_that_run_no_more_is_named(state: Path, tmp_
     assert how_to_go_on("c3") == how_to_go_on("c5") == ""
     withdraw_access("c4")
     with pytest.raises(
-        HeadLostError, match=f"the last one has ended, and it kept a journal: .*{tmp_path}/c4` goes on.*; or start one"
+        HeadLostError, match=f"an earlier head kept a journal: .*{tmp_path}/c4` goes on.*; or start one"
     ):
         find_access()
     for name in ("c1", "c2", "c4"):
         forget_journal(tmp_path / name)
     assert how_to_go_on() == ""
+
+
+def test_a_journal_that_cannot_be_looked_at_is_no_reason_to_name_no_other(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("away", "gone", "here"):
+        (tmp_path / name).mkdir()
+        note_journal(name, tmp_path / name)
+    (state / "journals" / ".here.0123").symlink_to(tmp_path)  # of a head that was killed as it wrote its note
+    look, lstat = os.stat, Path.lstat
+
+    def stat(path: str | Path, **options: bool) -> os.stat_result:
+        if options.get("follow_symlinks", True) and str(path) == f"{state}/journals/away":
+            raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN), str(path))
+        return look(path, **options)
+
+    def forgotten(note: Path) -> os.stat_result:
+        if note.name == "gone":
+            note.unlink(missing_ok=True)  # its head has just ended its work
+        return lstat(note)
+
+    monkeypatch.setattr(os, "stat", stat)
+    monkeypatch.setattr(Path, "lstat", forgotten)
+    assert how_to_go_on("away") == ""
+    assert f"--journal {tmp_path / 'here'}`" in how_to_go_on()
+    assert not (state / "journals" / "gone").is_symlink()
+
+
+def test_a_journal_that_a_head_has_is_not_offered(tmp_path: Path) -> None:
+    (tmp_path / "journal").mkdir()
+    note_journal("c1", tmp_path / "journal")
+    with (tmp_path / "journal" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert how_to_go_on() == ""
+        assert how_to_go_on("c1").startswith("a head goes on with its work already: try again, or with a new copy")
+    assert "head start --journal" in how_to_go_on()
+    assert how_to_go_on("c1").startswith("it kept a journal: ")
 
 
 def test_nothing_to_find_says_what_to_do(state: Path) -> None:
