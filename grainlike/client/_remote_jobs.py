@@ -248,6 +248,10 @@ class RemoteJobs:
         """Return True if the outcome of an adopted call is fetched when it is started."""
         return node in self._far
 
+    def is_unsent(self, node: Node) -> bool:
+        """Return True if a call has a name and goes to the head in its turn."""
+        return node in self.names and not node.finished
+
     def _adopted(self, child: int, job: int, function: str, request: str, apart: int) -> Node:
         node = Node(Function(_submitted_before, name=function), parse(request), RunsIn.REMOTE, (), None, ())
         node.record = Job(job, 0, node, NO_PARCEL)
