@@ -25,7 +25,7 @@ from grainlike.client._remote_values import RemoteValues
 from grainlike.engine import Engine, Fetcher, explain_unsubmitted, maker_again, retrieved_elsewhere
 from grainlike.errors import GrainlikeError, HeadLostError, SessionError
 from grainlike.eventloop import Changes
-from grainlike.graph import Delayed, Node, RemoteValue
+from grainlike.graph import Delayed, Node, RemoteValue, node_behind
 from grainlike.joblogging import JobLogging
 from grainlike.jobs import (
     Events,
@@ -250,7 +250,8 @@ class RemoteHead:
             try:
                 locator = self._locator()
                 client = self._client_on(locator, await locator.first())
-                self.named.clear()  # these names belong to the last head
+                # The other names belong to the last head.
+                self.named = {name: r_ for name, r_ in self.named.items() if self.runner.is_unsent(node_behind(r_))}
                 self._tasks.start_soon(client.run)
                 await self._introduce(client)
             except (GrainlikeError, OSError, ValueError) as refusal:

@@ -12,7 +12,7 @@ from itertools import groupby
 from grainlike.client._events import RemoteLeases, outcome_of
 from grainlike.client._remote_values import RemoteValues
 from grainlike.engine import buffer_of
-from grainlike.errors import JobCancelledError, JobTimeoutError
+from grainlike.errors import JobCancelledError, JobTimeoutError, SessionError
 from grainlike.graph import Function, Node, RunsIn, StreamNode, whole_graph
 from grainlike.joblogging import ProgramLevels
 from grainlike.jobs import (
@@ -118,6 +118,8 @@ class RemoteJobs:
         """Function that returns the context in which a call was awaited, for warnings about the call."""
         self.names: dict[Node, str] = {}
         """Names under which outcomes are kept, of calls that have not been sent yet."""
+        self._taken: dict[Node, str] = {}
+        """Names of such calls that the session has already, at a head that was found since: these calls fail."""
         self._ahead: dict[Node, bool] = {}
         """Calls that were sent with their graphs and have not ended; True for calls with names."""
         self._unheard: set[int] = set()
@@ -135,6 +137,8 @@ class RemoteJobs:
         fresh = self._ask_for_far(nodes) if self._far else list(nodes)
         if self._ahead:
             fresh = [node for node in fresh if node not in self._ahead]
+        if self._taken:
+            fresh = self._refuse_taken(fresh)
         if not self.names:
             self._send(fresh)
             return
@@ -181,6 +185,18 @@ class RemoteJobs:
                 fresh.append(node)
             else:
                 self._fetch(node, child)
+        return fresh
+
+    def _refuse_taken(self, nodes: Iterable[Node]) -> list[Node]:
+        """Fail the calls whose names the session has; return the others."""
+        fresh: list[Node] = []
+        for node in nodes:
+            name = self._taken.pop(node, None)
+            if name is None:
+                fresh.append(node)
+            else:
+                words = f"the session has something named {name!r} at the next head: take it, or forget it"
+                self._listener.failed(node, SessionError(words))
         return fresh
 
     def _send(self, nodes: list[Node]) -> None:
@@ -240,6 +256,10 @@ class RemoteJobs:
     def adopt(self, told: SessionIs) -> dict[str, Node]:
         """Adopt the named calls of the session, which an earlier program has submitted; they are lazy here."""
         self._last_child = max(self._last_child, told.last_child)
+        taken = set(told.names)
+        self._taken.update((node, name) for node, name in self.names.items() if name in taken)
+        for node in self._taken:
+            self.names.pop(node, None)
         apart = told.apart or [-1] * len(told.names)
         rows = zip(told.names, told.children, told.jobs, told.functions, told.requests, apart, strict=True)
         return {name: self._adopted(*row) for name, *row in rows}
@@ -247,6 +267,10 @@ class RemoteJobs:
     def is_far(self, node: Node) -> bool:
         """Return True if the outcome of an adopted call is fetched when it is started."""
         return node in self._far
+
+    def is_unsent(self, node: Node) -> bool:
+        """Return True if a call has a name and goes to the head in its turn."""
+        return node in self.names and not node.finished
 
     def _adopted(self, child: int, job: int, function: str, request: str, apart: int) -> Node:
         node = Node(Function(_submitted_before, name=function), parse(request), RunsIn.REMOTE, (), None, ())
@@ -302,6 +326,7 @@ class RemoteJobs:
         gone: list[int] = []
         for node in nodes:
             self.names.pop(node, None)
+            self._taken.pop(node, None)
             child = self._children.get(node)
             if child is not None:
                 if not (skipped and self._ahead.get(node)):  # the head fails a named call itself, and keeps that
@@ -442,6 +467,7 @@ class RemoteJobs:
         self._lost, self._holds = None, False
         held, self._held = self._held, []
         self.submit([node for node in held if not node.finished])
+        self._pump()
 
 
 def _alike(call: JobCall) -> tuple[Request, int, bool]:

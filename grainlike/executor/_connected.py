@@ -156,7 +156,8 @@ class ConnectedExecutor(Executor):
 
         Raises:
             SessionError: the name is taken, without `exist_ok`; the session has 10 000 names; or there is no session.
-                Awaiting it raises this, too, where the head has no room for more outcomes.
+                Awaiting it raises this, too, where the head has no room for more outcomes, or the name was given
+                between two heads and the session has it at the next one.
             GraphError: the placeholder is no call with resources, or has been started already.
             ValueError: an invalid name: it takes 1 to 255 printable characters.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from grainlike.engine import Fetcher
 from grainlike.graph import Function, Node, RunsIn, bare_arguments
+from grainlike.head._kept_calls import CALL_MOST
 from grainlike.head._shared_memory import ObjectStore, size_of
 from grainlike.head._state import HeadState
 from grainlike.jobs import (
@@ -38,6 +39,9 @@ from grainlike.wire import Parcel
 
 __all__ = ["JobFactory"]
 
+
+_FIRST_MOST = CALL_MOST - 4096
+"""Most bytes of function and arguments of a chain's first call: with its name they are kept as arguments are."""
 
 _MARKED = MARK[:1]
 _REMOTE = RunsIn.REMOTE
@@ -234,6 +238,9 @@ class JobFactory:
         if buffers or is_stored(data):
             return None
         functions = self._state.functions
+        code = functions.shipment(fn)[1]
+        if len(code) + len(data) > _FIRST_MOST:
+            return None  # if its value were large, its call could not be kept
 
         def number(function: Function) -> int:
             known = numbers.get(function)
@@ -245,7 +252,7 @@ class JobFactory:
         if not behind:
             return None
         followers: list[Job] = []
-        shipped = {fn: functions.shipment(fn)[1]}
+        shipped = {fn: code}
         links = [(fn, job, node.function.name, data)]
         for follower, its, data in behind:
             link = Job(self._state.next_job(), its, follower, NO_PARCEL)

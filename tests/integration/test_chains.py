@@ -199,6 +199,24 @@ async def test_a_large_value_of_a_chain_is_made_again_by_its_own_call_alone(exec
     assert executor.report().succeeded == before + 1
 
 
+@pytest.mark.parametrize(("code", "argument"), [(100_000, 0), (40_000, 40_000), (0, 65_000)])
+async def test_a_large_value_is_made_again_though_its_function_and_arguments_are_large(
+    executor, jobs, pace, code, argument
+) -> None:
+    held = bytes(code)
+
+    def made_of(data: bytes, by: int) -> bytes:
+        return data[: len(held)] + bytes(by)
+
+    larger, size = delayed(made_of) @ Cores(1), delayed(size_of) @ Cores(1)
+    value_ = larger(bytes(argument), LARGE)
+    expected = LARGE + min(code, argument)
+    assert await size(larger(value_, 1)) == code + 1
+    remove_replicas(executor)
+    assert await size(value_) == expected
+    assert info(value_).recomputed == 1
+
+
 async def test_arrays_are_rebuilt_on_memory_of_their_own(executor, jobs, pace) -> None:
     twice = delayed(double) @ Cores(1)
     first = twice(np.ones(1000))

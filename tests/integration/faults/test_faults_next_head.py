@@ -1,13 +1,14 @@
 """A program that outlives its head: it waits for one at the start, and goes on with the next when one was replaced."""
 
 import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from limits import LIMIT_S
 from session_calls import square, stay
 from waiting import until, until_called
 
-from grainlike import Cores, Executor, HeadLostError, SessionError, connect, info, start
+from grainlike import Cores, Executor, HeadLostError, SessionError, cancel, connect, delayed, gather, info, start
 from grainlike.client import _connection, _remote_head
 from grainlike.net import HeadLocator, accesses_for, parse_address, publish_access, waits
 
@@ -41,6 +42,11 @@ class Head:
         async with Executor(listen=LISTEN, local=Cores([0, 1])):
             self._ready.set()
             await self._done.wait()
+
+
+async def opened_by(gate):
+    await gate.wait()
+    return 1
 
 
 async def test_a_head_is_waited_for_at_the_start(monkeypatch):
@@ -154,6 +160,72 @@ async def test_a_session_begins_anew_with_the_next_head():
                 assert await (square @ Cores(1))(3) == 9
                 assert ex.placeholders() == {}
                 assert await ex.name("a", (square @ Cores(1))(4)) == 16
+
+
+@pytest.fixture
+def between_heads(monkeypatch):
+    """Context manager: a program with a session that has lost its head and does not find the next one; with an event
+    that lets it find it.
+    """
+
+    @asynccontextmanager
+    async def opened():
+        async with AsyncExitStack() as first:
+            await first.enter_async_context(Head())
+            async with connect(session="sweep", wait=LIMIT_S, reconnect=True) as ex:
+                await ex.name("old", (square @ Cores(1))(1))
+                may_find, locator, looks = asyncio.Event(), ex._remote._locator, []
+
+                def hidden():
+                    looks.append(None)
+                    if not may_find.is_set():
+                        raise HeadLostError("none that it may find")
+                    return locator()
+
+                monkeypatch.setattr(ex._remote, "_locator", hidden)
+                await first.aclose()
+                await until(lambda: looks)
+                yield ex, may_find
+
+    return opened
+
+
+async def test_names_given_between_heads_are_those_of_calls_that_go_to_the_next_head(between_heads):
+    async with asyncio.timeout(LIMIT_S), between_heads() as (ex, may_find), Head():
+        g_ = ex.name("g", (square @ Cores(1))(2))
+        late_ = ex.name("late", (square @ Cores(1))(g_ + 1))  # sent once its inputs are there
+        cancelled_ = ex.name("cancelled", (square @ Cores(1))(3))
+        cancel(cancelled_)
+        may_find.set()
+        assert await g_ == 4
+        assert ex.name("g", (square @ Cores(1))(2), exist_ok=True) is g_
+        with pytest.raises(SessionError, match="'g'"):
+            ex.name("g", (square @ Cores(1))(2))
+        assert await late_ == 25
+        assert ex.placeholders() == {"g": g_, "late": late_}
+        assert await (square @ Cores(1))(6) == 36
+
+
+@pytest.mark.parametrize("others", [False, True])
+async def test_a_name_given_between_heads_that_the_session_has_at_the_next_head_fails_alone(between_heads, others):
+    async with asyncio.timeout(LIMIT_S), between_heads() as (ex, may_find), Head():
+        gate = asyncio.Event()
+        g_ = ex.name("g", (square @ Cores(1))(2))
+        late_ = ex.name("late", (square @ Cores(1))(delayed(opened_by)(gate)))  # sent once its inputs are there
+        others_ = [ex.name("other", (square @ Cores(1))(3)), start((square @ Cores(1))(4))] if others else []
+        async with connect(session="sweep") as earlier:
+            assert await earlier.name("g", (square @ Cores(1))(5)) == 25
+            assert await earlier.name("late", (square @ Cores(1))(6)) == 36
+        may_find.set()
+        with pytest.raises(SessionError, match="the session has something named 'g'"):
+            await g_
+        gate.set()
+        with pytest.raises(SessionError, match="'late'"):
+            await late_
+        assert await gather(others_) == [9, 16][: len(others_)]
+        assert await ex.name("g", (square @ Cores(1))(7), exist_ok=True) == 25
+        await ex.forget("g")
+        assert await ex.name("g", (square @ Cores(1))(7)) == 49
 
 
 async def test_leaving_while_a_head_is_looked_for_ends():
