@@ -41,6 +41,8 @@ class KeeperClient:
     def __init__(self, cgroups: RunnerCgroups | None = None) -> None:
         self._cgroups = cgroups
         self._process: subprocess.Popen[bytes] | None = None
+        self._begun: bool = False
+        """True while the next runner is the first that the process is started for."""
         self._control: socket.socket | None = None
         self._held = -1
         """The end to write to of a pipe, by which the kernel resumes a stopped process when we die; -1 for none."""
@@ -172,24 +174,34 @@ class KeeperClient:
 
     def _ask(self, spawn_request: SpawnRequest, status: socket.socket) -> subprocess.Popen[bytes]:
         """The process that was asked: by the time that it fails to answer, another may have taken its place."""
+        begun, self._begun = self._begun, False
         if self._control is not None and self._process is not None and self._process.poll() is None:
             # It may be dying all the same; then it is as if it had died before.
             with suppress(ConnectionError):
                 ask(self._control, spawn_request, status)
                 return self._process
+        if begun and self._process is not None:
+            raise self._ended(self._process)
         self.start()
         assert self._control is not None
         assert self._process is not None
         try:
             ask(self._control, spawn_request, status)
         except ConnectionError:
-            raise OSError(f"their keeper ended: {describe_exit(self._process.wait())}") from None
+            raise self._ended(self._process) from None
         return self._process
 
+    @staticmethod
+    def _ended(process: subprocess.Popen[bytes]) -> OSError:
+        return OSError(f"their keeper ended: {describe_exit(process.wait())}")
+
     def begin(self) -> None:
-        """Start the process behind it, if there was none yet. `OSError` when the system has none left."""
+        """Start the process behind it, if there was none yet, for the runner that is asked for next: it fails with the
+        process. `OSError` when the system has none left.
+        """
         if self._process is None:
             self.start()
+            self._begun = True
 
     def start(self) -> None:
         """Start the process behind it, anew if there was one. `OSError` when the system has none left."""
