@@ -21,7 +21,7 @@ import os
 import select
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, closing, suppress
 from functools import wraps
 from pathlib import Path
@@ -115,16 +115,26 @@ class _Changes:
         """Return `condition()`; whatever changes after it was asked makes `fd` readable."""
         with suppress(BlockingIOError):
             os.read(self.fd, 65536)
-        for folder in self._folders():  # before the look: what is new below a new folder is seen, or told of
-            self._libc.inotify_add_watch(self.fd, os.fsencode(folder), self._MASK)
+        self._watch()
         return condition()
 
-    def _folders(self) -> Iterator[Path]:
-        """All folders below this one; while it is not there, the nearest above it that is."""
-        if self._folder.is_dir():
-            yield from (Path(folder) for folder, _, _ in os.walk(self._folder))
-        else:
-            yield next(parent for parent in self._folder.parents if parent.is_dir())
+    def _watch(self) -> None:
+        """Watch all folders below this one; while it is not there, the nearest above it that is."""
+        watched = None
+        while not self._folder.is_dir():
+            nearest = next(parent for parent in self._folder.parents if parent.is_dir())
+            if nearest == watched:
+                return
+            self._add(nearest)
+            watched = nearest
+        folders = [self._folder]
+        for folder in folders:
+            self._add(folder)  # before it is listed: of a folder that is made in it meanwhile we are told
+            with suppress(OSError), os.scandir(folder) as entries:
+                folders += [Path(entry) for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+    def _add(self, folder: Path) -> None:
+        self._libc.inotify_add_watch(self.fd, os.fsencode(folder), self._MASK)
 
     def close(self) -> None:
         os.close(self.fd)
