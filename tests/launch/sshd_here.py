@@ -98,7 +98,9 @@ class Machine:
 
     def files(self) -> list[str]:
         """Return the files in its home directory, without those that it had from the start."""
-        found = (path for path in self.home.rglob("*") if path.is_file() and ".ssh" not in path.parts)
+        # Not `rglob`, which raises where a folder is removed meanwhile.
+        everything = (Path(folder, name) for folder, _, names in os.walk(self.home) for name in names)
+        found = (path for path in everything if path.is_file() and ".ssh" not in path.parts)
         return sorted(str(path.relative_to(self.home)) for path in found if path.name != "sshd_config")
 
     def blocks(self) -> list[Path]:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from limits import LIMIT_S
@@ -78,7 +79,10 @@ def test_the_tutorial_prints_its_table_from_one_block_of_two_nodes(two_nodes, en
 async def ranks(count):
     """Return the node and the cores of this job, and where each of its ranks ran."""
     where = 'echo "$SLURMD_NODENAME $(grep Cpus_allowed_list /proc/self/status)"'
-    done = await run_process(["mpirun.openmpi", "-n", str(count), "sh", "-c", where])
+    # Two that begin at once on one machine take each other's common directory away.
+    with TemporaryDirectory() as own:
+        mpirun = ["mpirun.openmpi", "--mca", "orte_tmpdir_base", own, "-n", str(count)]
+        done = await run_process([*mpirun, "sh", "-c", where])
     lines = [line.split() for line in done.stdout.decode().splitlines()]
     return os.environ["SLURMD_NODENAME"], GVAR.res.cores, [(node, cores) for node, _, cores in lines]
 
