@@ -195,7 +195,7 @@ UNSUBMITTED = {
     "grainlike.observe",
     "grainlike.scheduler._records",
 }
-"""What a program that is connected to a head elsewhere has no use for: a head of its own, above all."""
+"""Modules that a program connected to a head elsewhere has no use for: a head of its own, above all."""
 
 
 def test_who_connects_to_a_head_loads_none(tmp_path: Path) -> None:

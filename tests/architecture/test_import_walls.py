@@ -38,7 +38,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def complaints(house: Path) -> dict[str, str]:
-    """What is said of each contract that is broken where all holes are there: to look for them takes seconds."""
+    """Return the report of each contract that is broken where all holes are there: to look for them takes seconds."""
     for _, path, source, _ in HOLES:
         assert not (house / path).exists()
         (house / path).write_text(source)

@@ -85,7 +85,7 @@ async def test_each_reader_hears_all_since_it_asked_and_one_that_is_dropped_no_m
 
 
 gates: list[anyio.Event] = []
-"""What the jobs of a test wait for: coroutines run in the loop of the program that is the head."""
+"""Gates that the jobs of a test wait for: coroutines run in the loop of the program that is the head."""
 
 
 async def behind_a_gate() -> None:

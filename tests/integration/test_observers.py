@@ -35,7 +35,7 @@ async def forever():
 
 
 gates = []
-"""What `through_a_gate` waits for: coroutines run in the loop of the program that is the head."""
+"""Gates that `through_a_gate` waits for: coroutines run in the loop of the program that is the head."""
 
 
 @delayed

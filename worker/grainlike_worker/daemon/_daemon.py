@@ -140,7 +140,7 @@ BARRIER_S = 0.002
 """How long a barrier stands before what a runner has claimed is believed: far longer than a write takes to be seen."""
 
 LOOK_S = 0.01
-"""How old what is known of other programs' cores may be: to ask costs a system call or two."""
+"""Seconds for which the cores of other programs stay known: to ask costs a system call or two."""
 
 _MANAGERS = "multiprocessing.managers"
 """Where this is loaded there may be managers whose proxies go to jobs."""

@@ -46,15 +46,15 @@ from grainlike_worker.runner.common._job_directories import keeps, remove, remov
 __all__ = ["main"]
 
 _STRAYS_S = 0.02
-"""How often it looks again at orphans that it has killed and that are not gone yet."""
+"""Seconds between two looks at orphans that it has killed and that are not gone yet."""
 
 _KILLED_S = 5.0
-"""How long they may take to die of SIGKILL before they are left to the system: they wait for a device, or are not ours
-to end."""
+"""Seconds that they may take to die of SIGKILL before they are left to the system: they wait for a device, or are not
+ours to end."""
 
 
 _HEARD_S = 1.0
-"""How long the head may take to hang up, after it was told that the worker is dead."""
+"""Seconds that the head may take to hang up, after it was told that the worker is dead."""
 
 
 class _LivingRunner(NamedTuple):
