@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from limits import LIMIT_S
 from waiting import until, until_files_blocking
+from whole_files import write_whole
 
 from grainlike import Cores, Executor, delayed
 
@@ -207,6 +208,6 @@ async def _wait_at(folder, number):
             await asyncio.sleep(0.02)
     except asyncio.CancelledError as error:
         await asyncio.shield(asyncio.sleep(CLEAN_S))
-        (here / f"{number}-cleaned-{native}").write_text(str(error))
+        write_whole(here / f"{number}-cleaned-{native}", error)
         raise
     return native
