@@ -7,7 +7,8 @@ Raises `AssertionError` when one of these promises is broken:
    last minute.
 2. Whoever asks for replicas hears once that they are there: as many as were asked for, or as there are workers whose
    stores could hold them.
-3. A value that lacks replicas is on its way where both ends are free, and one has room for it.
+3. A value that lacks replicas is on its way where both ends are free, and one has room for it beside all that waits for
+   a suspected worker.
 4. Of each value one replica is not spare, and as many as were asked for.
 5. A worker that drains is told to end when the values that it has are elsewhere too, if they can be, or after a minute;
    it is told in the end.
@@ -202,7 +203,11 @@ class ReplicaRecords:
         return all(map(self._values.lives, self._joined))
 
     def _with_room(self, value: int) -> set[int]:
-        return {worker for worker in self._able() if self._stores.has_room(worker, value)}
+        """Return the workers that could have a value beside all that only suspected workers have: room may be kept for
+        it, as it is copied when they are trusted again.
+        """
+        kept_for = self._values.only_at(self._suspects)
+        return {worker for worker in self._able() if self._stores.has_room(worker, value, kept_for)}
 
     def _is_free(self, here: set[int], others: set[int]) -> bool:
         """Return True if all `others` could get a value at once from each worker that has it."""

@@ -15,7 +15,7 @@ Raises `AssertionError` when one of these promises is broken:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from grainlike.simulation import Clock, FunctionPlan, JobPlan
 from simtest.judge._value_records import ValueRecords
@@ -77,9 +77,9 @@ class StoreRecords:
         size = self._size_of(value)
         return size <= self._limits.get(worker, size)
 
-    def has_room(self, worker: int, value: int) -> bool:
-        """Return True if a worker could have a value beside all that it has and is sent."""
-        there = {value, *self._values.at(worker), *self._values.coming_to(worker)}
+    def has_room(self, worker: int, value: int, kept_for: Iterable[int] = ()) -> bool:
+        """Return True if a worker could have a value beside all that it has and is sent, and what room is kept for."""
+        there = {value, *self._values.at(worker), *self._values.coming_to(worker), *kept_for}
         size = sum(map(self._size_of, there))
         return size <= self._limits.get(worker, size)
 

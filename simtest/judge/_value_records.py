@@ -207,6 +207,10 @@ class ValueRecords:
         """Return the values at a worker, for all that the head has heard."""
         return [value for value, (_, workers) in self._known.items() if worker in workers]
 
+    def only_at(self, workers: set[int]) -> list[int]:
+        """Return the values that are needed and that no other worker has, for all that the head has heard."""
+        return [value for value, (_, here) in self._known.items() if here and here <= workers and self.is_needed(value)]
+
     def coming_to(self, worker: int) -> list[int]:
         """Return the values that are copied to a worker."""
         return [value for value, target in self._copies if target == worker]
