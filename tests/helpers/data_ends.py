@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from limits import LIMIT_S
+
 from grainlike.net import Credentials, TcpAddress, listen_tcp, make_credentials
 from grainlike.payload import allocate_replica, replica_name, replica_path, replica_room
 from grainlike.wire import Fetched, PullInto, PullReplica, Received, Want, read_data
@@ -24,7 +26,6 @@ __all__ = ["CREDENTIALS", "KEY", "LIMIT_S", "TLS", "Getter", "named", "scripted"
 CREDENTIALS = make_credentials("c1")
 TLS = DataTls("c1", CREDENTIALS["worker"])
 KEY = bytes(range(16))
-LIMIT_S = 30.0
 
 
 def named(value: int, attempt: int = 1) -> bytes:

@@ -89,9 +89,9 @@ class Disk:
     def __call__(self, file, data):
         if not self.room:
             raise OSError(28, "No space left on device")
-        taken = self.write(file, bytes(data[: self.room]))
-        self.room -= taken
-        return taken
+        taken = bytes(data[: self.room])
+        self.room -= len(taken)  # before anybody can read it: the test may set it then, in another thread
+        return self.write(file, taken)
 
 
 def test_a_line_that_a_full_disk_cut_goes_on_where_it_ended(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from data_ends import CREDENTIALS, LIMIT_S, TLS, Getter, named, scripted, serving, want_of
-from ports import free_port
+from waiting import until_blocking
 
 from grainlike.net import TcpAddress, can_serve, client_tls, listen_tcp, make_credentials
 from grainlike.net import _certificates as certificates
@@ -139,19 +139,39 @@ def test_a_copy_goes_on_at_its_offset_when_its_connection_has_broken(getter: Get
     assert getter.got(7) == LARGE
 
 
-def test_a_source_that_falls_silent_is_unreachable_and_the_next_goes_on(tmp_path: Path, address: TcpAddress) -> None:
+def test_a_source_that_falls_silent_is_unreachable_and_the_next_goes_on(
+    tmp_path: Path, address: TcpAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "here").mkdir()
     getter = Getter(tmp_path / "here", patience_s=0.1)
     over = threading.Event()
+    limits: list[float | None] = []
+    dial = DataTls.dial
 
     def silent(connection: ssl.SSLSocket) -> None:
         cut_half_way(connection)
         assert over.wait(LIMIT_S)
 
-    with scripted(silent) as silent_address:
+    def patient_until_half(tls: DataTls, address: TcpAddress, within_s: float) -> ssl.SSLSocket:
+        """Begin with the patience when the half is here: on a busy machine it may take longer to come."""
+        connection = dial(tls, address, LIMIT_S)
+        limits.append(connection.gettimeout())
+        receive = connection.recv_into
+
+        def recv_into(buffer: memoryview) -> int:
+            if getter.puller._pulls[1].at == HALF:
+                connection.settimeout(within_s)
+            return receive(buffer)
+
+        patches.setattr(connection, "recv_into", recv_into)
+        return connection
+
+    with scripted(silent) as silent_address, monkeypatch.context() as patches:
+        patches.setattr(DataTls, "dial", patient_until_half)
         getter.pull(silent_address, 7, len(LARGE))
         told = getter.answer()
         over.set()
+    assert limits == [LIMIT_S]
     assert (told.at, told.unreachable, told.gone) == (HALF, True, False)
     assert "no byte came for 0.1 s" in told.why
     assert str(silent_address) in told.why
@@ -171,9 +191,11 @@ def test_who_breaks_each_time_without_a_byte_is_unreachable(getter: Getter) -> N
 
 
 def test_a_port_where_nobody_listens_is_unreachable(getter: Getter) -> None:
-    port = free_port()
-    getter.pull(f"tcp://127.0.0.1:{port}", 7, 10)
-    told = getter.answer()
+    with socket.socket() as bound:  # so that nobody else comes to listen there
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        getter.pull(f"tcp://127.0.0.1:{port}", 7, 10)
+        told = getter.answer()
     assert told.unreachable
     assert f"127.0.0.1:{port}" in told.why
 
@@ -191,11 +213,12 @@ def test_what_waits_for_a_source_that_cannot_be_reached_waits_no_longer(
 
     monkeypatch.setattr(DataTls, "dial", silent)
     numbers = [getter.pull("tcp://127.0.0.1:1", value, 10, at=value) for value in range(3 * _pulling.MOST_CONNECTIONS)]
+    until_blocking(lambda: len(dials) == _pulling.MOST_CONNECTIONS)  # one that began later would find nothing to do
     all_wait.set()
     told = [getter.answer() for _ in numbers]
     assert sorted(one.transfer for one in told) == numbers
     assert all(one.unreachable for one in told)
-    assert len(dials) == _pulling.MOST_CONNECTIONS  # each of which takes its time
+    assert len(dials) == _pulling.MOST_CONNECTIONS, "each takes its time"
     assert not getter.puller.busy
 
 
