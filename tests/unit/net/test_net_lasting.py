@@ -144,7 +144,7 @@ def meet(tmp_path: Path) -> Callable[..., object]:
     """`async with meet(head, patience_s, return_s) as client`: one that has been let in."""
 
     @asynccontextmanager
-    async def meet(head: Head, patience_s: float = 10.0, return_s: float = 10.0) -> AsyncIterator[Client]:
+    async def meet(head: Head, patience_s: float = LIMIT_S, return_s: float = LIMIT_S) -> AsyncIterator[Client]:
         address = UnixAddress(tmp_path / "private" / "head.sock")
         with listen(address) as listener:
             async with anyio.create_task_group() as tasks:
@@ -249,7 +249,7 @@ async def test_a_silence_ends_the_link_and_not_the_conversation(meet) -> None:
         client.link.give_up("silent")
         await head.until(lambda: AskHead(2) in head.heard)
         assert len(head.hellos) == 2
-        client.link._patience_s = 10.0  # it was heard just now: whoever doubts it is late
+        client.link._patience_s = LIMIT_S  # it was heard just now: whoever doubts it is late
         client.link.give_up("silent")
         client.link.post(Withdraw(0, 0, [1]))
         await head.until(lambda: withdrawals(head.heard) == [1])

@@ -14,12 +14,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
 from cryptography.x509.oid import ExtendedKeyUsageOID
+from limits import LIMIT_S
 
 from grainlike.errors import AuthenticationError, ProtocolError
 from grainlike.net import (
     Credentials,
     Tls,
     TlsSession,
+    _steps,
     client_tls,
     make_credentials,
     server_tls,
@@ -163,8 +165,9 @@ def test_the_key_touches_no_disk_and_no_log_of_keys_is_kept(tmp_path: Path, monk
 
 
 @pytest.mark.anyio
-async def test_who_is_refused_can_still_write_and_then_hears_why() -> None:
+async def test_who_is_refused_can_still_write_and_then_hears_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """TLS 1.3 lets the refused finish its own part and go on to write; a reset would take the answer from it."""
+    monkeypatch.setattr(_steps, "_GOODBYE_S", LIMIT_S)  # until the refused hangs up
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=MADE["head"].authority)
     context.set_alpn_protocols(["grainlike/1"])

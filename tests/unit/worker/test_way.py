@@ -43,7 +43,7 @@ class Cluster:
                 with anyio.fail_after(LIMIT_S):
                     way = HeadLocator(self.find, insecure=True)
                     stop = anyio.Event()
-                    await _serve_heads(way, self.work, Cores([0]), "n1", stop, wait=wait, patience=5.0)
+                    await _serve_heads(way, self.work, Cores([0]), "n1", stop, wait=wait, patience=LIMIT_S)
                 tasks.cancel_scope.cancel()
 
     async def take(self, link):
