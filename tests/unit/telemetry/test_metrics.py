@@ -6,6 +6,7 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute
 from descriptors import without_descriptors
+from limits import LIMIT_S
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 from waiting import until
@@ -206,6 +207,8 @@ async def test_another_name_in_the_host_header_is_refused(monkeypatch):
 async def test_requests_and_connections_are_bounded(monkeypatch):
     async with Served() as served:
         assert (await served.get("X: " + "x" * 10_000))[0] == 431
+        await until(lambda: served._server._connections == 0)  # it hears of our end when it comes to it
+        monkeypatch.setattr(_metrics_server, "_PATIENCE_S", LIMIT_S)
         monkeypatch.setattr(_metrics_server, "_MOST_CONNECTIONS", 2)
         async with await anyio.connect_tcp(*served.address), await anyio.connect_tcp(*served.address):
             await until(lambda: served._server._connections == 2)
@@ -221,6 +224,7 @@ async def test_requests_and_connections_are_bounded(monkeypatch):
 @pytest.mark.anyio
 async def test_out_of_descriptors_accepting_pauses_and_recovers(monkeypatch, caplog):
     monkeypatch.setattr("grainlike.net._accept_errors._SHORTAGE_PAUSE_S", 0)
+    monkeypatch.setattr(_metrics_server, "_PATIENCE_S", LIMIT_S)
     with socket.socket() as waiting:
         async with Served() as served:
             with without_descriptors():

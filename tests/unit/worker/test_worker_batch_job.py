@@ -5,6 +5,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike.resources import parse
 from grainlike_worker.__main__ import _own_name
@@ -29,6 +30,7 @@ def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("SLURM_JOB_END_TIME", raising=False)
     monkeypatch.setattr(_probe, "cpu_limit", lambda: None)
+    monkeypatch.setattr(_probe, "ASK_S", LIMIT_S)  # a busy machine may take longer to start it
     squeue = tmp_path / "squeue"
     squeue.write_text("#!/bin/sh\necho 5:00\n")
     squeue.chmod(0o755)

@@ -1,15 +1,18 @@
 """A keeper and its daemon: what a birth comes to when the keeper dies over it, and what it does when that one dies."""
 
 import asyncio
+import fcntl
 import os
 import select
 import signal
 import socket
 import subprocess
 import sys
+import termios
 
 import pytest
 from limits import LIMIT_S
+from waiting import until_blocking
 
 from grainlike_worker.daemon._keeper import KeeperClient
 from grainlike_worker.ipc._fork_requests import answer, take
@@ -65,9 +68,10 @@ def test_when_a_worker_is_killed_over_unread_messages_its_keeper_ends_the_link_i
         )
         assert worker.stdout is not None
         with worker, server.accept()[0] as head:
-            head.settimeout(180)
+            head.settimeout(LIMIT_S)
             keeper = int(worker.stdout.readline())
             head.sendall(b"something that it has not read")
+            until_blocking(lambda: fcntl.ioctl(head, termios.TIOCOUTQ, bytes(4)) == bytes(4))  # it is there
             watch = os.pidfd_open(keeper)
             worker.kill()
             if held == "held":
@@ -77,7 +81,7 @@ def test_when_a_worker_is_killed_over_unread_messages_its_keeper_ends_the_link_i
             else:
                 with pytest.raises(ConnectionResetError):
                     head.recv(100)
-            assert select.select([watch], [], [], 20)[0], "it has not ended"
+            assert select.select([watch], [], [], LIMIT_S)[0], "it has not ended"
             os.close(watch)
 
 
