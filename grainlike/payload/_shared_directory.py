@@ -84,8 +84,9 @@ class SharedDirectory:
         with suppress(OSError), os.scandir(home) as entries:
             ours = (entry for entry in entries if entry.name.startswith(_PREFIX))
             for path in [Path(entry) for entry in ours if entry.is_dir(follow_symlinks=False)]:
-                if path.lstat().st_uid == os.getuid() and not _has_owner(path):
-                    _remove_all(path)
+                with suppress(FileNotFoundError):  # another process has just removed it; others may be left
+                    if path.lstat().st_uid == os.getuid() and not _has_owner(path):
+                        _remove_all(path)
 
     def remove(self) -> None:
         """Remove the directory with all its files. A second call changes nothing."""

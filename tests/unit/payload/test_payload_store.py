@@ -3,6 +3,7 @@
 import fcntl
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from limits import LIMIT_S
+from waiting import until_blocking
 
 from grainlike import SerializationError
 from grainlike.payload import (
@@ -185,10 +187,28 @@ def test_what_a_killed_process_left_is_swept_and_what_a_living_one_has_is_not(st
     other = Store.make()
     assert other is not None
     try:
-        assert not Path(left).exists()
+        until_blocking(lambda: not Path(left).exists())  # another program may be about to remove it
         assert store.directory.is_dir()
     finally:
         other.remove()
+
+
+def test_a_directory_that_goes_while_it_is_looked_at_keeps_no_other_from_being_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        (tmp_path / f"grainlike-store-{number}").mkdir()
+        (tmp_path / f"grainlike-store-{number}" / "owner.lock").touch()
+    first, lstat = os.listdir(tmp_path)[0], Path.lstat  # noqa: PTH208 - the order in which they are looked at
+
+    def removed_by_another(path: Path) -> os.stat_result:
+        if path.name == first:
+            shutil.rmtree(path)
+        return lstat(path)
+
+    monkeypatch.setattr(Path, "lstat", removed_by_another)
+    SharedDirectory.sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_nobody_sweeps_a_directory_before_its_maker_has_the_lock(
