@@ -1,15 +1,20 @@
 """`grainlike doctor` finds what would keep a worker and its head apart, and says what to do."""
 
 import json
+import os
 import socket
+import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import anyio.from_thread
 import pytest
+from limits import LIMIT_S
 
-from grainlike.cli import main
+from grainlike.cli import _doctor, main
 from grainlike.net import (
     Address,
     Link,
@@ -32,8 +37,9 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def head() -> Iterator[Address]:
+def head(monkeypatch: pytest.MonkeyPatch) -> Iterator[Address]:
     """A head's door, in a thread of its own."""
+    monkeypatch.setattr(_doctor, "_DIAL_S", LIMIT_S)
 
     async def meet(link: Link) -> None:
         await link.run(lambda frames: None)
@@ -45,7 +51,7 @@ def head() -> Iterator[Address]:
         serving = portal.start_task_soon(listener.serve, meet)
         yield listener.address
         portal.call(listener.close)
-        serving.result(10)
+        serving.result(LIMIT_S)
 
 
 def findings(capsys: pytest.CaptureFixture[str], code: int, *options: str) -> dict[str, list[dict[str, str]]]:
@@ -131,13 +137,34 @@ def test_certificates_at_the_end_of_their_time_are_found(
     assert "has not listened yet" in found["head"][0]["found"]
 
 
+@pytest.mark.parametrize(
+    ("looks", "verdict", "drift"),
+    [
+        ((1100.0, 1103.0), "note", "-100 s"),
+        ((890.0, 900.0), "note", "+100 s"),
+        ((990.0, 1060.0), "ok", ""),  # the file server took a minute
+        ((1000.1, 1000.2), "ok", ""),  # time stamps are a little behind
+    ],
+)
 def test_a_clock_that_is_not_the_file_systems_is_found(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, state: Path
+    looks: tuple[float, float],
+    verdict: str,
+    drift: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    state: Path,
 ) -> None:
+    def stamped(**where: Any) -> Any:
+        file = tempfile.NamedTemporaryFile(**where)  # noqa: SIM115 - its caller closes it
+        os.utime(file.name, (1000.0, 1000.0))
+        return file
+
     state.mkdir(mode=0o700)
-    monkeypatch.setattr("grainlike.cli._doctor.time.time", lambda: datetime.now(UTC).timestamp() + 100)
+    clock = iter(looks)
+    monkeypatch.setattr(_doctor, "time", SimpleNamespace(time=lambda: next(clock)))
+    monkeypatch.setattr(_doctor, "tempfile", SimpleNamespace(NamedTemporaryFile=stamped))
     (found,) = findings(capsys, 0)["clock"]
-    assert (found["verdict"], found["found"][:6]) == ("note", "-100 s")
+    assert (found["verdict"], found["found"].startswith(drift)) == (verdict, True)
     assert list(state.iterdir()) == []
 
 
