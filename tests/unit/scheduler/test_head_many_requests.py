@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
-from types import FrameType
 
 import pytest
+from counting import calls_of
 from scheduler_cluster import Cluster
 
 from grainlike.resources import Cores, Memory, Request, WallTime
@@ -16,23 +15,6 @@ from grainlike.scheduler.planning import _class_index, _kinds, _planner, _search
 
 FEW, MANY = 100, 3_000
 GIB = 1 << 30
-
-
-def calls_of(do: Callable[[], object]) -> int:
-    """How many calls of Python functions and of built-in ones something takes."""
-    count = 0
-
-    def profile(_: FrameType, event: str, __: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(profile)
-    try:
-        do()
-    finally:
-        sys.setprofile(before)
-    return count
 
 
 def tell(head: HeadScheduler, event: object, now: float = 0.0) -> list[AssignJobs]:

@@ -1,7 +1,6 @@
 """Relocations: primaries that make way for a job that would never have room in a store."""
 
-import sys
-
+from counting import counted
 from value_cluster import MB, Stores
 
 from grainlike.resources import Cores, Resource
@@ -282,18 +281,9 @@ def test_where_a_job_goes_once_there_is_room_the_moves_are_forgotten_with_its_en
 
 def calls_of_a_turn(world):
     """Return how many Python calls a turn makes in which nothing has happened."""
-    count = 0
-
-    def note(_frame, event, _argument):
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(note)
-    try:
+    with counted() as count:
         world.head.handle(Ticked(), world.now)
-    finally:
-        sys.setprofile(None)
-    return count
+    return count.python
 
 
 def crowd(count, *, fits):
