@@ -15,11 +15,11 @@ import pytest
 from dialects_here import ALL, BATCH, request
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from limits import LIMIT_S
 from waiting import until_blocking, until_files_blocking
 
 from grainlike.dialects import BlockFile, BlockRequest, CommandResult, LocalDialect, NativeCommand
 
-LIMIT_S = 60
 SURE = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=15")
 
 WORKER = f"""#!{sys.executable} -S

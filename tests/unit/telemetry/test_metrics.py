@@ -126,6 +126,13 @@ def test_what_is_no_endpoint_is_refused(text):
         parse_endpoint(text)
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """A busy machine may take longer than a scraper does."""
+    for limit in ("_PATIENCE_S", "_NAME_S"):
+        monkeypatch.setattr(_metrics_server, limit, LIMIT_S)
+
+
 class Served:
     """Server in a task of its own; `ask` sends a request as it is, and reads until the connection is closed."""
 
@@ -208,7 +215,6 @@ async def test_requests_and_connections_are_bounded(monkeypatch):
     async with Served() as served:
         assert (await served.get("X: " + "x" * 10_000))[0] == 431
         await until(lambda: served._server._connections == 0)  # it hears of our end when it comes to it
-        monkeypatch.setattr(_metrics_server, "_PATIENCE_S", LIMIT_S)
         monkeypatch.setattr(_metrics_server, "_MOST_CONNECTIONS", 2)
         async with await anyio.connect_tcp(*served.address), await anyio.connect_tcp(*served.address):
             await until(lambda: served._server._connections == 2)
@@ -224,7 +230,6 @@ async def test_requests_and_connections_are_bounded(monkeypatch):
 @pytest.mark.anyio
 async def test_out_of_descriptors_accepting_pauses_and_recovers(monkeypatch, caplog):
     monkeypatch.setattr("grainlike.net._accept_errors._SHORTAGE_PAUSE_S", 0)
-    monkeypatch.setattr(_metrics_server, "_PATIENCE_S", LIMIT_S)
     with socket.socket() as waiting:
         async with Served() as served:
             with without_descriptors():
