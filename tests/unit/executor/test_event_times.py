@@ -41,6 +41,6 @@ async def test_an_end_is_never_before_its_beginning() -> None:
     feed.reported(Peer, Report(now + 50.0, [], [ended], []))  # as if it had come before it was sent
     first, last = await anext(events), await anext(events)
     assert (first.kind, last.kind, last.outcome) == ("job_started", "job_ended", "succeeded")
-    assert first.at == pytest.approx(now, abs=5.0)
+    assert now - 1e-6 <= first.at <= time.monotonic() + 1e-6  # but for rounding
     assert last.at == first.at
     assert first.allocation == last.allocation == as_allocation(Cores([0]))
