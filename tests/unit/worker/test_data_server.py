@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from data_ends import CREDENTIALS, LIMIT_S, TLS, Getter, named, scripted, serving, want_of
+from data_ends import CREDENTIALS, KEY, LIMIT_S, TLS, Getter, named, scripted, serving, want_of
 from waiting import until_blocking
 
 from grainlike.net import TcpAddress, can_serve, client_tls, listen_tcp, make_credentials
@@ -414,6 +414,13 @@ def test_who_proves_nothing_in_time_is_cut(address: TcpAddress, monkeypatch: pyt
     monkeypatch.setattr(_serving, "HANDSHAKE_S", 0.05)
     with socket.create_connection((address.host, address.port), LIMIT_S) as sock:
         assert told_to(sock) == b""
+
+
+def test_a_server_whose_listener_was_closed_before_its_thread_began_ends_at_once(there: Path) -> None:
+    listener = listen_tcp(TcpAddress("127.0.0.1", 0))
+    server = _serving.ReplicaServer(listener, TLS, there, KEY)
+    listener.close()
+    server.serve()
 
 
 # --- certificates ----------------------------------------------------------------------------------------------------

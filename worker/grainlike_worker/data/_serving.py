@@ -51,6 +51,7 @@ class ReplicaServer:
     """
 
     def __init__(self, listener: socket.socket, tls: DataTls, directory: Path, key: bytes) -> None:
+        listener.setblocking(True)  # not in `serve`, whose thread may begin when it is closed
         self._listener = listener
         self._tls = tls
         self._directory = directory
@@ -63,7 +64,6 @@ class ReplicaServer:
 
     def serve(self) -> None:
         """Accept connections until the listening socket is closed."""
-        self._listener.setblocking(True)
         while True:
             try:
                 sock, (host, *_) = self._listener.accept()
