@@ -11,6 +11,7 @@ import anyio.to_thread
 import numpy as np
 import pytest
 from stagehands import Stage, appear, appear_blocking
+from waiting import until
 
 from grainlike import (
     GVAR,
@@ -196,6 +197,7 @@ async def test_g8_concurrent_jobs_see_different_ids_and_one_without_sees_none(ex
     a, b = await stage.wait_for("a", "b")
     assert not set(a.cores) & set(b.cores)
     assert await delayed(nothing)() == ((), False, None)
+    await until(lambda: all(info(r_).state == "running" for r_ in jobs))  # they may appear before their worker says so
     assert [info(r_).allocation.cores for r_ in jobs] == [a.cores, b.cores]
     await stage.cue_all()
     await gather(jobs)

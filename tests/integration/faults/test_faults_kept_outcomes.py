@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from limits import LIMIT_S
 from test_faults_head_again import made_again
-from waiting import logged, until_files
+from waiting import logged, until, until_files
 from weather import Weather, port, way_through
 
 from grainlike import Cores, Executor, SessionError, connect, delayed, gather, info
@@ -186,7 +186,8 @@ async def test_where_the_disk_refuses_outcomes_stay_in_memory(private_state, sta
         async with connect(session="sweep") as ex:
             assert await ex.placeholders()["a"] == b"a" * SIZE
         full = False
-        await until_files(private_state, lambda: kept(private_state) != [])
+        await logged(caplog, "written to disk again")  # the file is there before the head has heard so
+        assert kept(private_state) != []
         async with connect(session="sweep") as ex:
             assert await ex.name("b", (block @ Cores(1))("b")) == b"b" * SIZE
             assert await ex.placeholders()["a"] == b"a" * SIZE
@@ -206,7 +207,9 @@ async def test_the_next_head_with_a_journal_finds_the_files(images, start_worker
                 with pytest.raises(SessionError, match="forget some"):
                     await ex.name("e", (block @ Cores(1))("e"))
             if images:
-                # The next may have been begun before the last outcome was on disk; the one after that was not.
+                await until(lambda: len(list(daemon._service._store._sessions().files())) == 4)
+                # The next may have been begun before the head knew that the last outcome is on disk; the one after that
+                # was not.
                 first = newest_image(journal)
                 await until_files(journal, lambda: newest_image(journal) >= first + 2)
         files = kept(journal / "outcomes")

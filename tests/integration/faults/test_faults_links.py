@@ -25,13 +25,15 @@ async def test_broken_links_lose_nothing_and_do_nothing_twice(how, start_worker,
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor, Weather(port(executor)) as weather:
         start_worker(way_through(weather, executor, tmp_path))
         await executor.wait_for_workers(1)
-        all_ = start(gather((marked @ Cores(1))(tmp_path / "marks", number) for number in range(600)))
+        jobs = []
         for count in range(1, 5):
             await weather.until_made(count)
             await weather.until_carried()
+            # With each link there are new ones: else all might have come over the links before it, and this one idle.
+            jobs += [start((marked @ Cores(1))(tmp_path / "marks", len(jobs) + more)) for more in range(150)]
             await weather.until_passed(5_000)
             getattr(weather, how)()
-        assert await all_ == list(range(600))
+        assert await gather(jobs) == list(range(600))
         assert len(executor.workers()) == 1
     marks = (tmp_path / "marks").read_text().split()
     assert sorted(map(int, marks)) == list(range(600))
@@ -47,14 +49,14 @@ async def test_arrays_that_lie_in_shared_memory_come_through_too(start_worker, t
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor, Weather(port(executor)) as weather:
         start_worker(way_through(weather, executor, tmp_path))
         await executor.wait_for_workers(1)
-        arrays = [np.full(100_000, number) for number in range(40)]
-        all_ = start(gather((doubled @ Cores(1))(array) for array in arrays))
+        jobs = []
         for count in range(1, 4):
             await weather.until_made(count)
             await weather.until_carried()
+            jobs += [start((doubled @ Cores(1))(np.full(100_000, len(jobs) + more))) for more in range(14)]
             await weather.until_passed(1_000)
             weather.reset()
-        for number, array in enumerate(await all_):
+        for number, array in enumerate(await gather(jobs)):
             assert array[0] == array[-1] == 2 * number
         assert len(executor.workers()) == 1
 

@@ -1,7 +1,6 @@
 """As a new user would: two terminals, with homes of their own."""
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 from limits import LIMIT_S
+from ports import free_port
 
 from grainlike import Cores, Executor, delayed
 from grainlike.net import read_access, state_directory
@@ -113,8 +113,7 @@ async def test_files_made_beforehand_and_split_bring_a_head_and_its_worker_toget
 
 
 async def test_an_address_that_was_given_stays_beside_those_that_the_head_knows(homes: tuple[Path, Path]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
     made, ours = homes[0] / "made", f"tcp://127.0.0.1:{port}"
     given = ["--address", f"tcp://login1:{port}", "--address", "tcp://login1:1"]
     assert (await end_of(grainlike(homes[0], "access", "generate", "--directory", made, *given)))[0] == 0
