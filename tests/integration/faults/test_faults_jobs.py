@@ -14,10 +14,11 @@ from types import SimpleNamespace
 
 import anyio
 import anyio.lowlevel
+import psutil
 import pytest
 from fault_calls import one
 from limits import LIMIT_S
-from waiting import logged
+from waiting import logged, until
 
 from grainlike import (
     GVAR,
@@ -102,12 +103,29 @@ class WorkersClock:
 
     def keep(self, daemon):
         self._daemons.append(daemon)
+        set_alarm = daemon._alarm.set
+        daemon._alarm.set = lambda at: set_alarm(at - self._ahead)  # it goes by the true clock
 
     def set_ahead(self, seconds):
         """Set it ahead, and have the worker do all that is due then."""
         self._ahead = seconds
         for daemon in self._daemons:
             daemon._ring()
+
+    async def run_out(self):
+        """Set it ahead until the one job that runs is out of its time.
+
+        A limit begins anew once it is known which job of a run-list runs; where that is never known, two have to pass.
+        """
+        (daemon,) = self._daemons
+        (lease,) = [lease for lease in daemon._scheduler._leases.values() if lease.unended()]
+        await until(lambda: lease.timed or lease.barred)
+
+        def stopped():
+            self.set_ahead(self._ahead + 100.0)  # more than a limit here, and what the start of a process may take
+            return any(job.stopped is not None for job in lease.unended())
+
+        await until(stopped)
 
 
 @pytest.fixture
@@ -401,57 +419,76 @@ async def test_cancelling_a_member_of_a_run_list_leaves_the_others(gates):
 
 
 @pytest.mark.parametrize("isolate", [False, True])
-async def test_a_member_of_a_run_list_that_runs_out_of_time_leaves_the_others(isolate):
+async def test_a_member_of_a_run_list_that_runs_out_of_time_leaves_the_others(isolate, gates, clock):
     """Tiny jobs with a limit ride together; one of them never ends."""
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(local=Cores(2)) as executor:
+        visit = gate.visit
 
-    @delayed(timeout=1, isolate=isolate)
-    def tiny(number):
-        if number == 150:
-            time.sleep(1000)
-        return number
+        @delayed(timeout=20, isolate=isolate)
+        def tiny(number):
+            if number == 150:
+                visit("endless")
+            return number
 
-    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2)) as executor:
         await gather((tiny @ Cores(1))(number) for number in range(100))
         before_, endless_, behind_ = (
             start(gather((tiny @ Cores(1))(number) for number in numbers))
             for numbers in (range(100, 150), [150], range(151, 300))
         )
-        with pytest.raises(JobTimeoutError):
-            await endless_
+        await gate.arrival()
         assert await before_ == [*range(100, 150)]
         assert await behind_ == [*range(151, 300)]
+        await clock.run_out()
+        with pytest.raises(JobTimeoutError):
+            await endless_
         await slots_are_free(executor)
 
 
-async def test_a_limit_that_passes_in_native_code_ends_that_job_alone():
+async def test_a_limit_that_passes_in_native_code_ends_that_job_alone(gates, clock):
     """Jobs before it have ended, though their process cannot tell so: none of them is blamed."""
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(local=Cores(1)):
+        visit = gate.visit
 
-    @delayed(timeout=1)
-    def tiny(number):
-        if number == 30:
-            deque(repeat(0), maxlen=0)  # never leaves C
-        return number
+        @delayed(timeout=20)
+        def tiny(number):
+            if number == 30:
+                visit("native")
+                deque(repeat(0), maxlen=0)  # never leaves C
+            return number
 
-    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         await gather((tiny @ Cores(1))(number) for number in range(100, 200))
-        outcomes = await gather(((tiny @ Cores(1))(number) for number in range(60)), return_exceptions=True)
+        all_ = gather(((tiny @ Cores(1))(number) for number in range(60)), return_exceptions=True)
+        start(all_)
+        visitor = await gate.arrival()
+        process = psutil.Process(visitor.pid)
+        before = process.cpu_times().user
+        visitor.release()
+        await until(lambda: process.cpu_times().user > before + 0.1)  # it can tell nobody where it is
+        await clock.run_out()
+        outcomes = await all_
         assert [number for number, value in enumerate(outcomes) if value != number] == [30]
         assert isinstance(outcomes[30], JobTimeoutError)
         assert await (one @ Cores(1))() == 1
 
 
-async def test_each_that_never_ends_runs_out_of_its_own_time_behind_one_that_did():
+async def test_each_that_never_ends_runs_out_of_its_own_time_behind_one_that_did(gates, clock):
     """The second one begins in a new process, of which a barrier may be wanted before it is up."""
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(local=Cores(1)):
+        visit = gate.visit
 
-    @delayed(timeout=1, retries=Retry(0, losses=0))
-    def tiny(number):
-        if number in (30, 45):
-            time.sleep(1000)
-        return number
+        @delayed(timeout=20, retries=Retry(0, losses=0))
+        def tiny(number):
+            if number in (30, 45):
+                visit("endless")
+            return number
 
-    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         await gather((tiny @ Cores(1))(number) for number in range(100, 200))
-        outcomes = await gather(((tiny @ Cores(1))(number) for number in range(60)), return_exceptions=True)
+        all_ = gather(((tiny @ Cores(1))(number) for number in range(60)), return_exceptions=True)
+        start(all_)
+        for _ in range(2):
+            await gate.arrival()
+            await clock.run_out()
+        outcomes = await all_
         assert [number for number, value in enumerate(outcomes) if value != number] == [30, 45]
         assert all(isinstance(outcomes[number], JobTimeoutError) for number in (30, 45))
         assert await (one @ Cores(1))() == 1
