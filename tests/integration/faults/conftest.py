@@ -67,17 +67,21 @@ class Gate:
     async def receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
         self._empty.clear()
-        text = (await reader.readline()).decode()
-        self.visits += 1
-        if self.open:
-            writer.write(b".")
-        self._arrived.put_nowait(Visitor(text, writer))
         with contextlib.suppress(ConnectionError):
+            text = (await reader.readline()).decode()
+            if text:  # else it was killed before it had said a word
+                self._greet(text, writer)
             await reader.read()
         self._writers.remove(writer)
         if not self._writers:
             self._empty.set()
         writer.close()
+
+    def _greet(self, text: str, writer: asyncio.StreamWriter) -> None:
+        self.visits += 1
+        if self.open:
+            writer.write(b".")
+        self._arrived.put_nowait(Visitor(text, writer))
 
     @property
     def visit(self) -> Callable[..., None]:

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import random
 from collections import Counter
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -167,7 +168,8 @@ async def assert_all_is_free(executor):
 def kill_a_runner(dice, parent):
     runners = [child for child in psutil.Process(parent).children() if child.is_running()]
     if runners:
-        dice.choice(runners).kill()
+        with suppress(psutil.NoSuchProcess):  # it may have ended by itself
+            dice.choice(runners).kill()
 
 
 @pytest.mark.parametrize("seed", [1])
