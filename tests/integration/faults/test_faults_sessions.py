@@ -209,7 +209,15 @@ async def test_what_can_have_no_name_is_refused_with_words(monkeypatch):
             assert list(ex.placeholders()) == ["r"]
 
 
-async def test_a_call_whose_name_is_refused_is_not_said_to_be_never_awaited(recwarn):
+@pytest.fixture
+def warned(recwarn):
+    """What is warned of in a test; of what earlier tests have left, all is said before it."""
+    gc.collect()
+    recwarn.clear()
+    return recwarn
+
+
+async def test_a_call_whose_name_is_refused_is_not_said_to_be_never_awaited(warned):
     async with Executor(local=Cores(1), listen=TLS), connect(session="s") as ex:
         first_ = ex.name("one", (square @ Cores(1))(2))
         for name in ("one", ""):
@@ -217,10 +225,10 @@ async def test_a_call_whose_name_is_refused_is_not_said_to_be_never_awaited(recw
                 ex.name(name, (square @ Cores(1))(3))
         assert await first_ == 4
     gc.collect()
-    assert [str(warned.message) for warned in recwarn] == []
+    assert [str(one.message) for one in warned] == []
 
 
-async def test_a_name_that_is_taken_gives_what_has_it_to_a_program_that_says_so(recwarn):
+async def test_a_name_that_is_taken_gives_what_has_it_to_a_program_that_says_so(warned):
     async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1), listen=TLS):
         async with connect(session="s") as ex:
             first_ = ex.name("one", (square @ Cores(1))(2), exist_ok=True)
@@ -237,7 +245,7 @@ async def test_a_name_that_is_taken_gives_what_has_it_to_a_program_that_says_so(
             with pytest.raises(ValueError, match="1 to 255 printable characters"):
                 ex.name("", (square @ Cores(1))(5), exist_ok=True)
     gc.collect()
-    assert [str(warned.message) for warned in recwarn] == []
+    assert [str(one.message) for one in warned] == []
 
 
 async def test_names_come_over_broken_links_once(tmp_path):
