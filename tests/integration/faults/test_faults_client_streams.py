@@ -41,6 +41,11 @@ async def until_closed(log):
     await until_files(log.parent, lambda: lines(log)[-1:] == ["closed"])
 
 
+async def until_come(reader, count):
+    """Wait until so many items that nobody has taken are here: who gives one writes it down before it sets off."""
+    await until(lambda: len(reader._buffer._items) == count)
+
+
 @contextlib.asynccontextmanager
 async def headed(cores=2, **options):
     """A head with an embedded worker, and a program that is connected to it."""
@@ -201,7 +206,8 @@ async def test_a_worker_that_dies_after_items_loses_a_client_s_stream_and_before
         begun, fresh = aiter((noted @ Cores(1))(str(log), 10, 3)), (noted @ Cores(1))(str(early), 10, 0)
         assert await anext(begun) == 0
         waiting = asyncio.ensure_future(read(fresh))
-        await until_files(tmp_path, lambda: lines(early) == ["begun"] and lines(log)[-1] == "2")
+        await until_files(tmp_path, lambda: lines(early) == ["begun"])
+        await until_come(begun, 2)
         early.unlink()
         assert await anext(begun) == 1
         os.kill(first.pid, signal.SIGKILL)
@@ -223,7 +229,7 @@ async def test_a_head_that_ends_fails_a_client_s_stream_after_its_items(tmp_path
             await connected.enter_async_context(connect(head.address))
             reader = aiter((noted @ Cores(1))(str(log), 10, 3))
             assert await anext(reader) == 0
-            await until_files(tmp_path, lambda: lines(log)[-1] == "2")
+            await until_come(reader, 2)
         assert lines(log)[-1] == "closed"
         found = []
         with pytest.raises(HeadLostError):

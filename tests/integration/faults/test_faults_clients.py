@@ -169,6 +169,7 @@ async def test_a_head_tells_how_jobs_of_all_programs_ended_and_what_ran_where(to
             runs_ = start((wait_at @ Cores(2))(gate.visit, "runs"))
             await gate.arrival()
             waits_ = ex.submit(Cores(1), abs, 1)
+            await ex.explain(waits_)  # who asks on a way of his own could be there before it
             report = json.loads((await told("report", "--json"))[1])
             assert (report["succeeded"], report["failed"], report["timed_out"], report["unended"]) == (4, 2, 1, 2)
             cancel(waits_)
@@ -341,6 +342,7 @@ async def test_workers_are_told_to_end_by_name_with_their_jobs_or_after_them(gat
         assert (info(r_).worker, info(r_).attempt) == (there, 2)
         code, log = await workers[here].exit()
         assert code == 0, log
+        await until(lambda: [worker.name for worker in executor.workers()] == [there])
         code, said = await told("worker", "drain", "a?")
         assert (code, said) == (0, f"worker {there} ends when its jobs have\n")
         for _ in range(2):
@@ -432,6 +434,9 @@ async def test_logs_are_followed_to_the_end_and_kept_for_a_while(gates, start_wo
         r_ = start((says @ Cores(1))(gate.visit))
         queued_ = start((wait_at @ Cores(1))(gate.visit, "later"))
         await gate.arrival()
+        async with call() as caller:  # what it has written may come after it has come to the gate
+            lines = caller.logs(1, follow=True)
+            assert {(await anext(lines)).stream for _ in range(2)} == {"stdout", "stderr"}
         code, out, beside = await typed("logs", 1)
         assert (code, out, beside) == (0, "first\tone \x1b[31mred\x1b[0m \\x1b[2J\n", "aside\n")
         assert await told("logs", 2) == (0, "")
