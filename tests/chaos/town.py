@@ -23,6 +23,7 @@ from typing import Self
 import psutil
 from histories import OVER, Record, note
 from limits import LIMIT_S
+from ports import free_port
 from waiting import still_running, until_files
 from weather import Weather
 
@@ -75,6 +76,7 @@ class Town:
         self.history = self.folder / "history"
         self.history.touch(mode=0o600)
         self.journal = self.folder / "journal"
+        self._port = free_port()  # nobody else is given it while there is no head
         self._dice = random.Random(self.seed)
         self._numbers: Counter[str] = Counter()
         self._workers: dict[str, subprocess.Popen[bytes]] = {}
@@ -92,8 +94,7 @@ class Town:
     async def __aenter__(self) -> Self:
         self._stack = contextlib.AsyncExitStack()
         await self._start_head()
-        port = int(self._address.rpartition(":")[2])
-        self._weather = await self._stack.enter_async_context(Weather(port))
+        self._weather = await self._stack.enter_async_context(Weather(self._port))
         for _ in range(self.workers):
             self._start_worker()
         for _ in range(self.clients):
@@ -127,12 +128,12 @@ class Town:
         return f"{kind}{self._numbers[kind]}"
 
     async def _start_head(self) -> None:
-        words = ("head", "start", "--listen", "tcp://127.0.0.1:0", "--journal", self.journal)
+        listen = f"tcp://127.0.0.1:{self._port}"
+        words = ("head", "start", "--listen", listen, "--journal", self.journal)
         self._head = self._start("-c", _HEAD, *words, out=subprocess.PIPE)
         assert self._head.stdout is not None
         said = await asyncio.to_thread(self._head.stdout.readline)
-        assert said.startswith(b"head at "), f"the head does not start: see {self._log.name}"
-        self._address = said.split()[2].rstrip(b",").decode()
+        assert said.startswith(f"head at {listen}".encode()), f"the head does not start: see {self._log.name}"
 
     def _start_worker(self) -> None:
         name = self._name("w")

@@ -6,12 +6,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ports import free_port
+
 ROOT = Path(__file__).parents[3]
 
 
 def head_process(journal: Path, *more: str) -> "subprocess.Popen[str]":
-    """Start `grainlike head start --journal`; see `listens`."""
-    command = [sys.executable, "-m", "grainlike", "head", "start", "--listen", "tcp://127.0.0.1:0"]
+    """Start `grainlike head start --journal`; see `listens`.
+
+    The first with a journal listens where nobody else is given a port, so that the next one finds it free: it says 0,
+    and listens where the one before it did.
+    """
+    port = 0 if journal.exists() else free_port()
+    command = [sys.executable, "-m", "grainlike", "head", "start", "--listen", f"tcp://127.0.0.1:{port}"]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}
     command += ["--journal", str(journal), *more]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
