@@ -16,6 +16,35 @@ from grainlike import Cores, Executor, delayed, info, run_process, start
 LISTEN = "tcp://127.0.0.1:0"
 NO_GRACE_ENDS = "from grainlike.scheduler.node import _runners; _runners.GRACE_S = 3600.0"
 
+AN_HOUR_LATER = """
+import sys
+import anyio
+from grainlike_worker.__main__ import main
+from grainlike_worker.daemon._stops import EndTimer
+
+path, run = sys.argv.pop(1), EndTimer.run
+
+async def an_hour_later(timer):
+    async with await anyio.connect_unix(path) as way:
+        await way.send(b"time 1\\n")
+        await way.receive()
+    timer.tell(timer.left_s - 3600, timer.grace_s)
+    await run(timer)
+
+EndTimer.run = an_hour_later
+sys.exit(main())
+"""
+"""A worker whose batch job comes an hour nearer to its end when somebody at a gate says so."""
+
+
+def wait_long_for_word():
+    """For jobs: let their process wait for the daemon's word for as long as a busy machine takes to bring it."""
+    from grainlike_worker.runner.loop import _batch_notice
+    from grainlike_worker.runner.process import _signals
+
+    _signals.WORD_S = _batch_notice.WORD_S = 3600.0
+
+
 pytestmark = pytest.mark.asyncio
 
 
@@ -73,13 +102,14 @@ async def test_a_job_whose_program_dies_of_a_signal_to_every_process_runs_elsewh
     """The program dies at once, and the job fails for it before the worker is signalled; its runner was before that."""
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     async with asyncio.timeout(LIMIT_S), gates() as gate, gates() as farewell, Executor(listen=LISTEN) as executor:
-        path, fails = gate.path, farewell.visit
+        path, fails, wait_long = gate.path, farewell.visit, wait_long_for_word
         farewell.open = True
         code = "import os, socket, sys; way = socket.socket(socket.AF_UNIX); way.connect(sys.argv[1])"
         code += "; way.sendall(b'program %d\\n' % os.getpid()); way.recv(1)"
         program = [sys.executable, "-c", code, path]
 
         def plain():
+            wait_long()
             try:
                 subprocess.run(program, check=True)
             except subprocess.CalledProcessError:
@@ -88,6 +118,7 @@ async def test_a_job_whose_program_dies_of_a_signal_to_every_process_runs_elsewh
             return "done"
 
         async def coroutine():
+            wait_long()
             try:
                 await run_process(program)
             except subprocess.CalledProcessError:
@@ -165,7 +196,13 @@ async def test_runners_and_keeper_outlive_a_signal_that_only_they_get(gates, sta
 
 
 async def test_a_worker_leaves_before_its_batch_job_ends(gates, start_worker):
-    async with asyncio.timeout(LIMIT_S), gates() as gate, gates() as farewell, Executor(listen=LISTEN) as executor:
+    async with (
+        asyncio.timeout(LIMIT_S),
+        gates() as gate,
+        gates() as farewell,
+        gates() as clock,
+        Executor(listen=LISTEN) as executor,
+    ):
         visit, leave = gate.visit, farewell.visit
         farewell.open = True
 
@@ -178,11 +215,12 @@ async def test_a_worker_leaves_before_its_batch_job_ends(gates, start_worker):
             return "done"
 
         r_ = start((job @ Cores(1))())
-        granted = {"SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "1", "SLURM_JOB_END_TIME": str(int(time.time()) + 12)}
-        command = [sys.executable, "-m", "grainlike_worker", "--head", str(executor.address), "--name", "n1"]
+        granted = {"SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "1", "SLURM_JOB_END_TIME": str(int(time.time()) + 3661)}
+        command = [sys.executable, "-c", AN_HOUR_LATER, clock.path, "--head", str(executor.address), "--name", "n1"]
         worker = subprocess.Popen(command, env=os.environ | granted)  # noqa: ASYNC220
         try:
             await gate.arrival()
+            (await clock.arrival()).release()  # a minute is left now, and it leaves a minute before the end
             assert await asyncio.to_thread(worker.wait, LIMIT_S) == 0
         finally:
             worker.kill()
