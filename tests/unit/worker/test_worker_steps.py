@@ -3,7 +3,9 @@
 import os
 import sys
 import time
+from contextlib import ExitStack
 from types import SimpleNamespace
+from typing import Any
 
 import anyio
 import pytest
@@ -12,6 +14,7 @@ from limits import LIMIT_S
 from grainlike.net import memory_pair
 from grainlike.payload import dump_arguments, dump_function
 from grainlike.wire import Completed, Define, FunctionSpec, Run, Setup
+from grainlike_worker.daemon import _spawn
 from grainlike_worker.daemon._loop_watch import users_part
 from grainlike_worker.ipc._steps import JOB, SINCE, StackFile, StepPage
 from grainlike_worker.runner.common import _coroutines
@@ -36,8 +39,38 @@ def test_stacks_are_read_once():
     file = StackFile()
     with open(file.fd, "w", closefd=False) as out:
         out.write("one\n")
-    assert [file.read(), file.read()] == ["one", ""]
+    assert [file.unread, file.read(), file.read(), file.unread] == [4, "one", "", 0]
     file.close()
+    file.close()
+
+
+def test_a_stack_that_came_too_late_is_not_taken_for_the_next():
+    file = StackFile()
+    os.write(file.fd, b"late\n" * 20_000)  # more than is read at once
+    file.skip()
+    os.write(file.fd, b"now\n")
+    assert [file.unread, file.read(), file.unread] == [4, "now", 0]
+    file.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("answer", [b"Thread 1:\n", b""], ids=["late", "never"])
+async def test_a_stack_is_waited_for_while_a_process_is_too_busy_to_write_it(answer, monkeypatch):
+    monkeypatch.setattr(_spawn, "STACK_S", LIMIT_S if answer else 0.0)
+    asked, file = anyio.Event(), StackFile()
+    process: Any = SimpleNamespace(pid=1, send_signal=lambda _: asked.set())
+    unused: Any = None
+    runner = _spawn.RunnerProcess(process, unused, unused, unused, unused, file, ExitStack())
+
+    async def write():
+        await asked.wait()
+        await anyio.sleep(4 * _spawn._SETTLED_S)
+        os.write(file.fd, answer)
+
+    os.write(file.fd, b"of the last time\n")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(write)
+        assert await runner.stack() == answer.decode().strip()
     file.close()
 
 

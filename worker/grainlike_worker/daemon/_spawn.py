@@ -20,8 +20,11 @@ from grainlike_worker.ipc._steps import TOLD, StackFile, StepPage
 
 __all__ = ["RunnerProcess", "describe_exit"]
 
-STACK_S = 0.2
-"""How long writing a stack may take: the signal's handler does it, and asks nobody."""
+STACK_S = 5.0
+"""How long a stack is waited for: the signal's handler writes it and asks nobody, but a busy machine may be slow."""
+
+_SETTLED_S = 0.1
+"""Seconds between two looks at a stack; it is there in full when the second finds no more than the first."""
 
 
 class RunnerProcess:
@@ -140,8 +143,13 @@ class RunnerProcess:
         """Return the Python stacks of all threads of a "shared" runner; "" if it does not answer."""
         if self._stacks is None:
             return ""
+        self._stacks.skip()  # one that came too late
         self._process.send_signal(FLUSH_SIGNAL)
-        await anyio.sleep(STACK_S)
+        unread = seen = 0
+        with anyio.move_on_after(STACK_S):
+            while not unread or unread != seen:
+                await anyio.sleep(_SETTLED_S)
+                seen, unread = unread, self._stacks.unread
         return self._stacks.read()
 
     def kill(self) -> None:

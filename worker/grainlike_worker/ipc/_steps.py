@@ -58,6 +58,15 @@ class StackFile:
         self.fd = anonymous_file("grainlike-stacks")
         self._read = 0
 
+    @property
+    def unread(self) -> int:
+        """How many bytes were written since the last time that something was read, or skipped."""
+        return os.fstat(self.fd).st_size - self._read
+
+    def skip(self) -> None:
+        """Leave out what was written since the last time."""
+        self._read += self.unread
+
     def read(self) -> str:
         """Return what was written since the last time."""
         data = os.pread(self.fd, 64 * 1024, self._read)
