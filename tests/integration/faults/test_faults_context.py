@@ -11,6 +11,7 @@ from grainlike import GVAR, Cores, Executor, RemoteError, delayed, gather
 from grainlike_worker.__main__ import main
 
 LISTEN = "tcp://127.0.0.1:0"
+NO_GRACE_ENDS = "from grainlike.scheduler.node import _runners; _runners.GRACE_S = 3600.0"
 
 MODULE = """
 import asyncio, os
@@ -105,7 +106,7 @@ async def isolated():
 @pytest.mark.asyncio
 async def test_g15_each_process_that_runs_jobs_enters_it_once_and_leaves_it(start_worker, module):
     async with Executor(listen=LISTEN) as executor:
-        worker = start_worker(executor.address, name="n1", context="services:service")
+        worker = start_worker(executor.address, name="n1", context="services:service", first=NO_GRACE_ENDS)
         found = []
         for _ in range(2):
             found += await gather((fn @ Cores(1))() for fn in (coroutine, coroutine, plain, isolated))
@@ -121,7 +122,7 @@ async def test_g15_each_process_that_runs_jobs_enters_it_once_and_leaves_it(star
 @pytest.mark.asyncio
 async def test_a_job_that_runs_when_the_worker_is_stopped_ends_before_its_context(start_worker, module, gates):
     async with gates() as gate, Executor(listen=LISTEN) as executor:
-        worker = start_worker(executor.address, context="services:service")
+        worker = start_worker(executor.address, context="services:service", first=NO_GRACE_ENDS)
         visit = gate.visit
 
         @delayed

@@ -63,14 +63,25 @@ def same_bytes(executor: Executor) -> bool:
     return one == other
 
 
+def data_servers(worker) -> list[psutil.Process]:
+    return [one for one in worker.tree() if "grainlike_worker.data" in command_of(one)]
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    """Return the command line of a process; nothing of one that has gone since it was listed."""
+    with suppress(psutil.NoSuchProcess):
+        return process.cmdline()
+    return []
+
+
 def data_server(worker) -> psutil.Process:
-    (process,) = [one for one in worker.tree() if "grainlike_worker.data" in one.cmdline()]
+    (process,) = data_servers(worker)
     return process
 
 
 async def test_a_value_goes_from_worker_to_worker_and_to_nobody_else(start_worker):
     async with both(start_worker) as (executor, workers):
-        assert not any("grainlike_worker.data" in one.cmdline() for one in workers["n1"].tree())  # nobody has called
+        assert not data_servers(workers["n1"])  # nobody has called
         a_ = await made_at("n1", SMALL)
         await strangers(executor)
         assert await used_at("n2", a_) == SMALL

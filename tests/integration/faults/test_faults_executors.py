@@ -1,6 +1,7 @@
 """Executors that are left in a hurry, opened many times, or live in a loop that is blocked: nothing stays behind."""
 
 import asyncio
+import gc
 import os
 import re
 import select
@@ -17,6 +18,7 @@ from waiting import until, until_ended_blocking
 from grainlike import Cores, Executor, delayed, gather, run, start
 from grainlike.head import _head
 from grainlike.head.server import _accept
+from grainlike.scheduler.node import _runners
 from grainlike_worker.daemon import _daemon
 
 LISTEN = "tcp://127.0.0.1:0"
@@ -30,6 +32,7 @@ def descriptors():
 async def test_50_executors_one_after_another_leave_no_descriptor():
     async with Executor(local=Cores(1)):  # whatever is opened once and for all
         await (async_one @ Cores(1))()
+    gc.collect()  # what earlier tests have left is not closed in between
     before = descriptors()
     for _ in range(50):
         async with Executor(local=Cores(1)):
@@ -39,6 +42,7 @@ async def test_50_executors_one_after_another_leave_no_descriptor():
 
 @pytest.mark.anyio
 async def test_executors_with_processes_and_doors_leave_no_descriptor():
+    gc.collect()
     before = None
     for _ in range(6):
         async with Executor(local=Cores(1), listen=LISTEN):
@@ -52,7 +56,8 @@ class OwnError(Exception):
 
 
 @pytest.mark.anyio
-async def test_an_exception_that_leaves_the_block_is_the_users_own_and_ends_running_jobs(tmp_path):
+async def test_an_exception_that_leaves_the_block_is_the_users_own_and_ends_running_jobs(tmp_path, monkeypatch):
+    monkeypatch.setattr(_runners, "GRACE_S", LIMIT_S)
     path = tmp_path / "ended"
     begun = tmp_path / "begun"
     os.mkfifo(begun)
@@ -198,6 +203,9 @@ async def test_a_job_that_blocks_its_loop_or_holds_the_interpreter_does_not_stop
 SCRIPT = """
 import sys, time, threading
 from grainlike import Cores, delayed, gather, run
+from grainlike.scheduler.node import _runners
+
+_runners.GRACE_S = 3600.0
 
 @delayed
 def plain(path):
@@ -313,6 +321,7 @@ async def test_nothing_hangs_when_the_last_of_the_descriptors_is_gone(monkeypatc
         raise OSError(24, "Too many open files")
 
     async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
+        gc.collect()
         before = descriptors()
         monkeypatch.setattr(socket, "socketpair", none)
         with pytest.raises(Exception, match="Too many open files"):

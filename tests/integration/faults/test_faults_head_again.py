@@ -16,7 +16,7 @@ import pytest
 from heads import head_process, listens
 from limits import LIMIT_S
 from marking_calls import fails, grows, parent, plain, second, waits
-from waiting import logged, until_called, until_files
+from waiting import logged, until, until_called, until_files
 from weather import Weather, port, way_through
 
 from grainlike import Cores, JobCancelledError, Retry, cancel, connect, delayed, gather, info, start
@@ -81,6 +81,14 @@ async def a_head(journal, *, record=False):
     async with HeadDaemon(TLS, journal=journal, record=record) as daemon:
         daemon.leaves = True
         yield daemon
+
+
+async def drawn(journal, images):
+    """Check that images are drawn, by processes that take their time, or none is."""
+    if images is EAGER:
+        await until_files(journal, lambda: list(journal.glob("*.image")))
+    else:
+        assert not list(journal.glob("*.image"))
 
 
 class Nobody:
@@ -156,7 +164,7 @@ async def test_a_head_is_made_again_down_to_what_it_had_said(images, start_worke
                     same(told(daemon.head, clients), told(*made_again(journal, tmp_path, number)))
             await asyncio.gather(*jobs)
         check(path, range(90))
-        assert bool(list(journal.glob("*.image"))) == (images is EAGER)
+        await drawn(journal, images)
         daemon.leaves = False
 
 
@@ -228,7 +236,7 @@ async def test_restarts_lose_nothing_and_do_nothing_twice(start_worker, tmp_path
                 numbers = range(20 * restart, 20 * restart + 20)
                 jobs += [asyncio.ensure_future(one_of_each(path, number)) for number in numbers]
                 await ended(jobs[-20:], restart)
-                stopped = start((waits @ Cores(1))(tmp_path / "stopped", restart))
+                stopped = start((waits @ Cores(1))(tmp_path / "stopped", 1000 + restart))
                 cancel(stopped)
                 with pytest.raises(JobCancelledError):
                     await stopped
@@ -455,6 +463,7 @@ async def test_what_a_killed_head_had_on_its_hands_can_be_told(start_worker, gat
             await client.wait_for_workers(1)
             jobs = [start((delayed(gate.visit) @ Cores(1))(name)) for name in ("one", "two")]
             await gate.arrival()
+            await until(lambda: info(jobs[0]).state == "running")  # what a program hears is on the disk
             assert await asyncio.to_thread(main, ["head", "status"]) == 0
             assert "journal: kept" in capsys.readouterr().out
             assert main(["journal", "export", str(journal), "--json"]) == 3
@@ -620,7 +629,7 @@ async def test_named_sessions_are_in_the_next_head(images, gates, start_worker, 
             assert client.placeholders() == {}
             client.name("left", (plain @ Cores(1))(path, 4))
             assert await client.placeholders()["left"] == 4  # and its worker is there again
-        assert bool(list(journal.glob("*.image"))) == (images is EAGER)
+        await drawn(journal, images)
         await heads.end()  # in order: nothing is left
         await worker.exit()
         assert await heads_sessions(journal) == []

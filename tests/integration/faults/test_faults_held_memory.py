@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -15,6 +16,7 @@ import pytest
 from far import far_workers
 from limits import LIMIT_S
 from mounts import SMALL_SHARED_MEMORY, may_mount, with_mount
+from test_faults_data import data_servers as data_servers_of
 from value_calls import crc_of, make_random
 from waiting import until
 
@@ -109,15 +111,16 @@ def held_by(worker) -> list[str]:
     """Return the values whose memory a worker's daemon holds."""
     found = []
     for one in Path(f"/proc/{worker.process.pid}/fd").iterdir():
-        name = str(one.readlink()) if one.is_symlink() else ""
+        name = ""
+        with suppress(FileNotFoundError):  # a connection that the daemon has closed meanwhile
+            name = str(one.readlink())
         if name.startswith("/memfd:grainlike-store-"):
             found.append(name.removesuffix(" (deleted)").rpartition("-v")[2])
     return sorted(found)
 
 
 def data_servers(workers) -> list[psutil.Process]:
-    every = [one for worker in workers.values() for one in worker.tree()]
-    return [one for one in every if "grainlike_worker.data" in one.cmdline()]
+    return [server for worker in workers.values() for server in data_servers_of(worker)]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes a worker that root starts")
