@@ -169,7 +169,8 @@ async def test_a_head_tells_how_jobs_of_all_programs_ended_and_what_ran_where(to
             runs_ = start((wait_at @ Cores(2))(gate.visit, "runs"))
             await gate.arrival()
             waits_ = ex.submit(Cores(1), abs, 1)
-            await ex.explain(waits_)  # who asks on a way of his own could be there before it
+            # Who asks on a way of his own could be there before it.
+            await until_called(HeadScheduler, "handle", lambda: head._service.head.view.unended == 2)
             report = json.loads((await told("report", "--json"))[1])
             assert (report["succeeded"], report["failed"], report["timed_out"], report["unended"]) == (4, 2, 1, 2)
             cancel(waits_)

@@ -397,12 +397,17 @@ def _runs(pid):
 
 
 async def test_g17_clients_share_the_workers_fairly(gates):
-    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(2)), connect() as first:
+    async with (
+        asyncio.timeout(LIMIT_S),
+        gates() as gate,
+        Executor(listen=TLS, local=Cores(2)) as head,
+        connect() as first,
+    ):
         many = [first.submit(Cores(1), stand, gate.visit, f"first{n}") for n in range(8)]
         taken = [await gate.arrival() for _ in range(2)]
         async with connect() as second:
             few = [second.submit(Cores(1), stand, gate.visit, f"second{n}") for n in range(2)]
-            await second.explain(few[-1])  # the head has them all
+            await until_called(HeadScheduler, "handle", lambda: head._service.head.view.unended == 10)
             assert await told("jobs") == 0
             taken.pop().release()
             assert (await gate.arrival()).name == "second0"
