@@ -139,6 +139,9 @@ _KEEP = ("worker", "error")
 def _print_ended(jobs: Sequence[EndedJob]) -> None:
     """Print a table of jobs that have ended; without their outcomes where the list is of plain failures alone."""
     columns, rows = list(_ENDED_COLUMNS), [list(_ended_row(job)) for job in jobs]
+    if any(job.named for job in jobs):  # most have no such column
+        for row, name in zip((columns, *rows), ("called", *(job.named for job in jobs)), strict=True):
+            row.insert(2, name)
     at = columns.index("outcome")
     failed = all(job.outcome in ("failed", "timed_out") for job in jobs)
     if all(row[at] == "failed" for row in rows):
@@ -176,7 +179,8 @@ async def explain_ended(caller: Asker, number: int, *, as_json: bool) -> bool:
 def ended_words(job: EndedJob) -> Iterator[str]:
     """Iterate over lines that say what became of a job."""
     tries = f" in attempt {job.attempts}" if job.attempts else ""
-    yield f"job {job.job}, {job.name}: {job.outcome.replace('_', ' ')}{tries}, ended {moment_text(job.ended_at)}"
+    name = f"{job.name}, called {job.named}" if job.named else job.name
+    yield f"job {job.job}, {name}: {job.outcome.replace('_', ' ')}{tries}, ended {moment_text(job.ended_at)}"
     if job.error:
         yield f"  {job.error}"
     if job.outcome == "failed" and job.attempts:

@@ -281,6 +281,7 @@ class JobHistory:
             rss=[rss],
             receipt=known,
             earlier=self._taken([job.id]) if self._earlier.jobs else {},
+            named=named_in_session(job),
         )
         try:  # here, as a function of ours would cost each job a call
             self._entries.append(pack(entry))
@@ -451,6 +452,13 @@ class JobHistory:
                 job = row_of(entry, row, segment.ahead, receipt)
                 if meant.has(job):
                     yield place + row, job
+
+
+def named_in_session(job: Job) -> str:
+    """Return the name that a job has in its session; empty for one without."""
+    if type(job) is RevivedJob:
+        job = job.former
+    return job.reply_to.name_of(job.child) if isinstance(job, RelayedJob) and not job.attempt_of[1] else ""
 
 
 def _slots(placement: Placement | None) -> str:

@@ -28,6 +28,10 @@ _Attempt = tuple[int, int, int]
 class ReplyTo(ValueOwner, Protocol):
     """Submitter of jobs, to which their outcomes are posted: a worker, a client, or a named session."""
 
+    def name_of(self, child: int) -> str:
+        """Return the name that a call has there, by its number; empty for none."""
+        ...
+
 
 class RelayedJob(Job):
     """A job that came over a link. `child` is its number at the submitter: a job on worker `reply_to`, or a client."""

@@ -71,6 +71,10 @@ class Connection:
         """Return how many names and graphs keep the value of a call: none."""
         return 0
 
+    def name_of(self, child: int) -> str:  # noqa: ARG002 - only calls of sessions have any
+        """Return the name that a call has here: none."""
+        return ""
+
     @property
     def graph(self) -> None:
         """Calls of graphs: those are of sessions alone."""

@@ -39,7 +39,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     `begun` is when they began on their worker's clock, which is `skew` behind the head's, and `submitted` is on the
     head's. `ran` is None for a job that did not run: it ended at `begun`. `receipt` is a number of the history's table
-    of receipts, 0 for none, and `earlier` has the earlier attempts of those of the jobs that had several.
+    of receipts, 0 for none, and `earlier` has the earlier attempts of those of the jobs that had several. `named` is
+    the name that the one job of the entry had in its session, empty for none.
     """
 
     outcome: str
@@ -62,6 +63,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     rss: list[int]
     receipt: int = 0
     earlier: dict[int, list[EndedAttempt]] = {}
+    named: str = ""
 
 
 class Segment(NamedTuple):
@@ -135,6 +137,7 @@ def packed_plainly(entry: Entry) -> bytes:
             worker=plain_text(entry.worker),
             program=plain_text(entry.program),
             request=plain_text(entry.request),
+            named=plain_text(entry.named),
         )
     )
 
@@ -185,6 +188,7 @@ def row_of(entry: Entry, row: int, ahead: float, receipt: ReceiptRow | None = No
         entry.coroutine,
         receipt,
         entry.earlier.get(entry.jobs[row], []),
+        entry.named,
     )
 
 

@@ -104,6 +104,7 @@ class EndedJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
             one, as of a job that was cancelled, and where the head has forgotten it.
         earlier: the attempts before the last one, the first of them first: at most the latest 8. Empty for a job that
             was tried once.
+        named: the name that the call had in its session when it ended; empty for none.
     """
 
     job: int
@@ -125,6 +126,7 @@ class EndedJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
     coroutine: bool = False
     receipt: ReceiptRow | None = None
     earlier: list[EndedAttempt] = msgspec.field(default_factory=list)
+    named: str = ""
 
     def __str__(self) -> str:
         times = "" if self.ran_s is None else f" after {self.ran_s:.3g} s"

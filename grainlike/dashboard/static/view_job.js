@@ -88,6 +88,8 @@ function standing({ ended, row, explain, running }) {
     for (const at of running) rows.push(["Holds", h("span", {}, mono(amounts(at.slots)), ` on ${at.worker}`)]);
     if (explain.holders.length) rows.push(["Held up by", h("span", {}, ...explain.holders.slice(0, 8).flatMap((number) => [jobLink(number), " "]))]);
   }
+  const named = (ended ?? row)?.named;
+  if (named) rows.push(["Called", named]);
   const program = (ended ?? row)?.program;
   if (program) rows.push(["Program", program]);
   return rows;

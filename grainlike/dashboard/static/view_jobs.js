@@ -216,7 +216,7 @@ export function historyView(app) {
     scroller: app.view,
     columns: [
       { title: "Job", width: "64px", narrow: "52px", cell: (row) => jobLink(row.job) },
-      { title: "Function", width: "minmax(110px, 1.2fr)", narrow: "minmax(0, 1fr)", cell: (row) => full(row.name) },
+      { title: "Function", width: "minmax(110px, 1.2fr)", narrow: "minmax(0, 1fr)", cell: (row) => full(row.named ? `${row.name} (${row.named})` : row.name) },
       { title: "Outcome", width: "96px", narrow: "92px", cell: (row) => tag(row.outcome) },
       { title: "Ran", width: "88px", narrow: "72px", num: true, cell: (row) => seconds(row.ran_s) },
       { title: "Waited", width: "84px", extra: true, num: true, cell: (row) => seconds(row.queued_s) },

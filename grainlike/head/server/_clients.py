@@ -409,9 +409,10 @@ class ClientRegistry:
                 case Submit():
                     self._submit(connection, message, buffers)
                 case Withdraw():
+                    self._head.withdraw_for(connection.reply_to, message)  # first: the history has their names
                     if isinstance(connection.reply_to, NamedSession):
                         connection.reply_to.withdraws(message.children)
-                    self._head.withdraw_for(connection.reply_to, message)
+                        self._head.state.nested.unpin(connection.reply_to)
                 case Credit():
                     self._head.credit_for(connection.reply_to, message)
                 case ValueInterest():

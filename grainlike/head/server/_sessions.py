@@ -152,7 +152,7 @@ class NamedSession:
         return [value for call in self._calls.values() if (value := _value_of(call))]
 
     def name_of(self, child: int) -> str:
-        """The name of a call; empty for none."""
+        """Return the name of a call; empty for none."""
         call = self._by_child.get(child)
         return "" if call is None else call.name
 

@@ -313,6 +313,33 @@ async def test_the_command_line_lists_sessions_and_ends_them(gates, told):
         await until_gone()
 
 
+async def test_ended_jobs_are_known_by_the_names_that_their_calls_had(gates, told):
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(1)) as head:
+        async with connect(session="sweep") as ex:
+            assert await ex.name("done", (square @ Cores(1))(2)) == 4
+            fails_ = ex.name("fails", (fails @ Cores(1))())
+            with pytest.raises(ArithmeticError):
+                await fails_
+            runs_ = ex.name("runs", (stand @ Cores(1))(gate.visit, "runs"))
+            await gate.arrival()
+            cancel(runs_)
+            await until_called(HeadScheduler, "handle", lambda: head._service.head.view.unended == 0)
+            assert await (square @ Cores(1))(3) == 9
+            await ex.forget("done")
+            ended = await ex.history()
+        assert [(job.named, job.outcome) for job in ended] == [
+            ("", "succeeded"),
+            ("runs", "cancelled"),
+            ("fails", "failed"),
+            ("done", "succeeded"),
+        ]
+        code, out = await told("jobs", "--ended")
+        title, *rows = [line.split() for line in out.splitlines() if line.strip(" \u2500")]
+        assert (code, title[2], [row[2] for row in rows[1:4]]) == (0, "called", ["runs", "fails", "done"])
+        _, out = await told("explain", ended[1].job)
+        assert out.startswith(f"job {ended[1].job}, stand, called runs: cancelled in attempt 1")
+
+
 async def test_a_head_that_closes_ends_its_sessions(gates, monkeypatch):
     monkeypatch.setattr(_service, "QUIET_S", 600.0)
     async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(1)):

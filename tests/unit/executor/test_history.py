@@ -17,6 +17,8 @@ from grainlike.wire import KEPT_JOBS, AskHistory, Completed, EndedAttempt, Recei
 AHEAD = 1_000_000.0
 """Seconds by which the calendar of these tests is ahead of the head's clock."""
 
+SESSION = SimpleNamespace(number=7, name="sweep", name_of="call {}".format)
+
 
 class Clock:
     now = 100.0
@@ -101,12 +103,12 @@ def test_slots_of_a_batch_are_each_ones_own(history, slots, awaited):
 def test_what_jobs_asked_for_is_kept_of_a_programs_own_and_of_clients(clock, live):
     history = JobHistory(lambda: live, clock, ahead=lambda: AHEAD, is_coroutine=lambda fn: fn == 9)
     batch(history, [1, 2], name="async fit")
-    own, session = job_of(3), SimpleNamespace(number=7, name="sweep")
+    own = job_of(3)
     history.requested(4, Cores(1))
     history.requested(6, Cores(1))
     history.requested(9, Cores(1) & Memory("1Gi"))
     for number, fn in ((5, 1), (6, 9), (10, 1), (2, 1)):
-        history.ended(RelayedJob(number, fn, NO_PARCEL, session, (7, 0, 0), number, "outer"), "succeeded")
+        history.ended(RelayedJob(number, fn, NO_PARCEL, SESSION, (7, 0, 0), number, "outer"), "succeeded")
     node, own.node = own.node, None
     history.ended(own, "failed", "", node)
     found = {job.job: (job.request, job.coroutine) for job in page(history, name="outer").jobs}
@@ -124,9 +126,8 @@ def test_requests_are_bounded(history, monkeypatch):
         batch(history, [number + 1_000])
         assert len(history._relayed) + 1 == len(history._requests) <= 11
         assert len(history._texts) <= 3
-    session = SimpleNamespace(number=7, name="sweep")
     for number in (1, 97):
-        history.ended(RelayedJob(number, 1, NO_PARCEL, session, (7, 0, 0), number, "outer"), "succeeded")
+        history.ended(RelayedJob(number, 1, NO_PARCEL, SESSION, (7, 0, 0), number, "outer"), "succeeded")
     assert [job.request for job in page(history, name="outer").jobs] == ["cores=97", ""]
 
 
@@ -146,12 +147,13 @@ def test_a_job_that_was_stopped_ran_until_then(history):
 
 
 def test_a_job_of_a_job_is_of_the_client_that_submitted_that(history, live):
-    session, worker = SimpleNamespace(number=7, name="sweep"), SimpleNamespace(number=2, name="n1")
-    live[1] = RelayedJob(1, 1, NO_PARCEL, session, (7, 0, 0), 1, "outer")
+    worker = SimpleNamespace(number=2, name="n1")
+    live[1] = RelayedJob(1, 1, NO_PARCEL, SESSION, (7, 0, 0), 1, "outer")
     inner = RelayedJob(2, 1, NO_PARCEL, worker, (2, 1, 1), 1, "inner")
     for job in (inner, live[1]):
         history.ended(job, "succeeded")
-    assert [(job.client, job.program, job.parent) for job in page(history).jobs] == [(7, "sweep", 0), (7, "sweep", 1)]
+    told = [(job.client, job.program, job.parent, job.named) for job in page(history).jobs]
+    assert told == [(7, "sweep", 0, "call 1"), (7, "sweep", 1, "")]
 
 
 def test_the_last_ones_are_kept_and_no_more(clock, live):
@@ -179,9 +181,8 @@ def test_the_next_head_goes_on_where_the_last_one_was(history, clock, live):
     assert (len(again), again.page(AskHistory(0, 500))) == (len(history), page(history))
     assert again.find(5) == history.find(5) is not None
     assert again.outlived(again.find(5), "n1")
-    session = SimpleNamespace(number=7, name="sweep")
     for each in (history, again):
-        each.ended(RelayedJob(3_500, 1, NO_PARCEL, session, (7, 0, 0), 1, "outer"), "succeeded")
+        each.ended(RelayedJob(3_500, 1, NO_PARCEL, SESSION, (7, 0, 0), 1, "outer"), "succeeded")
         batch(each, range(5_000, 5_000 + _SEGMENT_JOBS))
     assert page(again) == page(history)
     assert again.find(3_500) == history.find(3_500)

@@ -13,7 +13,9 @@ from grainlike.head.durable._snapshot import began_here
 from grainlike.head.durable._store import HeadStore, exported
 from grainlike.history._form import KeptHistory, kept_from
 from grainlike.journal import Journal
-from grainlike.wire import AskHistory
+from grainlike.net import ClosedLink
+from grainlike.resources import Cores, offer_of
+from grainlike.wire import AskHistory, Frame, Withdraw
 
 KEPT = Path(__file__).parents[2] / "data" / "journals"
 
@@ -54,6 +56,25 @@ def test_all_that_had_ended_is_known_again_of_the_image_and_of_the_log_behind_it
     assert all(job.queued_s is not None and job.request == "cores=1" for job in jobs)
     for _ in range(2):
         assert ended(restored(tmp_path / "journal")) == jobs
+
+
+def test_the_names_of_calls_of_sessions_are_known_again(tmp_path):
+    store = HeadStore(tmp_path / "journal", began_here(2))
+    head, clients = make.a_head(store)
+    store.restore(head, clients)
+    offer = offer_of(Cores([0]), own_cores=(0,))
+    worker = head.join(make.hello("worker", "n1"), offer, "n1", ClosedLink("n1", "here"))
+    nightly = clients.join(make.hello("client", "s", "nightly"), ClosedLink("s", "here"), None)
+    clients.hear(nightly, [make.submit(1, 3, here=True, name="part-")])
+    head.hear(worker, [make.report(1, 1)])
+    clients.hear(nightly, [Frame(Withdraw(0, 0, [2]), [])])
+    store.close()
+    assert [(job.job, job.named, job.outcome) for job in ended(head)] == [
+        (2, "part-2", "cancelled"),
+        (1, "part-1", "succeeded"),
+    ]
+    for _ in range(2):
+        assert ended(restored(tmp_path / "journal")) == ended(head)
 
 
 def test_where_the_calendar_was_is_known_though_the_clocks_of_the_next_machine_are_others(tmp_path, monkeypatch):
