@@ -29,7 +29,8 @@ grainlike up slurm --max 8 --resources cores=16 --walltime 4:00:00
 grainlike up cpu --max 20
 """,
     ok="the pool is there, and its first block was taken",
-    failed="the batch system refused it: its words are printed, and the pool is paused",
+    failed="the batch system refused it: its words are printed, and the pool is paused; or it does not answer, and "
+    "is asked again",
     usage="wrong usage, or a pool that cannot be",
     refused=NO_HEAD,
 )

@@ -156,16 +156,29 @@ async def bring_up(
     except LaunchError as error:
         print(f"grainlike: {escaped_lines(str(error))}", file=sys.stderr)  # noqa: T201 - a command line speaks
         return FAILED
+    if answer.silent:
+        _print_silent(name, answer)
     if wait:
         code = await _until_up(caller, name, pool.min, began)
         if code:
             return code
     if as_json:
-        print_json({"pool": name, "label": answer.label, "native": answer.native})
-    else:
+        print_json({"pool": name, "label": answer.label, "native": answer.native, "silent": answer.silent})
+    elif wait or not answer.silent:
         state = f"is {pool!r} now" if changed else "is up"
         print(escaped(f"pool {name} {state}; {await _first_block(caller, name, answer)}"))  # noqa: T201
-    return OK
+    return FAILED if answer.silent and not wait else OK
+
+
+def _print_silent(name: str, answer: UpIs) -> None:
+    """Print that a batch system does not answer, and what follows for a pool."""
+    lines = [
+        f"grainlike: pool {name} is set, but {answer.silent}",
+        *([f"  block {answer.label} may have been taken: it is looked for by its name"] if answer.label else []),
+        "  the head asks again every 30 s, and submits blocks once there is an answer; `grainlike pools` shows it",
+        f"  to give the pool up: grainlike down {name}",
+    ]
+    print("\n".join(map(escaped, lines)), file=sys.stderr)  # noqa: T201 - a command line speaks
 
 
 async def _first_block(caller: BlockingClient, name: str, answer: UpIs) -> str:
@@ -175,8 +188,13 @@ async def _first_block(caller: BlockingClient, name: str, answer: UpIs) -> str:
         return f"block {answer.label}: {native}"
     row = await _pool(caller, name)
     if row is not None and row.why:
-        return f"nothing is submitted yet: {row.why}"
+        return f"nothing is submitted yet: {_in_a_line(row.why)}"
     return "its blocks are submitted when jobs want them"
+
+
+def _in_a_line(text: str) -> str:
+    """Return the lines of a batch system's text as one."""
+    return "; ".join(filter(None, map(str.strip, text.splitlines())))
 
 
 async def _pool(caller: BlockingClient, name: str) -> PoolRow | None:
@@ -258,7 +276,7 @@ async def take_down(caller: BlockingClient, names: Sequence[str], *, now: bool) 
             return OK
         await caller.pause(LOOK_S)
     for row in left:
-        words = f"{row.label} ({row.native or 'no id yet'}) is {row.state}: {row.reason}"
+        words = f"{row.label} ({row.native or 'no id yet'}) is {row.state}: {_in_a_line(row.reason)}"
         print(f"grainlike: {escaped(words)}", file=sys.stderr)  # noqa: T201 - a command line speaks
     return FAILED
 

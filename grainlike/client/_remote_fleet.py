@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING
 
 import anyio
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from grainlike.launch import WorkerPool
 
 __all__ = ["RemoteFleet"]
+
+logger = logging.getLogger("grainlike")
 
 
 class RemoteFleet:
@@ -38,10 +41,12 @@ class RemoteFleet:
     async def up(self, name: str, pool: WorkerPool) -> None:
         """Set up a pool. Raises the exceptions of `Executor.up`."""
         try:
-            await self._client.ask(AskUp(0, name, json.dumps(pool.settings())), UpIs)
+            answer = await self._client.ask(AskUp(0, name, json.dumps(pool.settings())), UpIs)
         except anyio.get_cancelled_exc_class():
             self._client.link.post(AskDown(0, [name], at_once=True))
             raise
+        if answer.silent:
+            logger.warning("pool %s is set, but %s", name, answer.silent)
         await self.refresh()
 
     async def scale(self, name: str, least: int, most: int) -> None:

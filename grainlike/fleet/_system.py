@@ -9,6 +9,9 @@ __all__ = ["SystemState"]
 ANSWER_S = 120.0
 """Seconds after which a question counts as lost. Native commands have 30 s; other steps take the rest."""
 
+FRESH_S = 30.0
+"""Seconds for which a listing says whether a system answers."""
+
 
 @dataclass(slots=True)
 class SystemState:
@@ -33,6 +36,11 @@ class SystemState:
     list_before: float | None = None
     failing_since: float | None = None
     failing: str = ""
+
+    def hurry_if_old(self, now: float) -> None:
+        """Ask the system now, if its last answer is of some time ago."""
+        if self.asked_at is not None and now >= self.asked_at + FRESH_S:
+            self.hurry(now)
 
     def hurry(self, at: float) -> None:
         """Ask the system by this time."""

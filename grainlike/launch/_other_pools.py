@@ -53,6 +53,11 @@ class SSH(WorkerPool):
     tunnel: bool = field(default=False, kw_only=True)
 
     @property
+    def has_one_server(self) -> bool:
+        """False, because each machine answers for its own block: one that is silent delays the listing of all."""
+        return False
+
+    @property
     def is_away(self) -> bool:
         """True, because a machine may share no directory with the head."""
         return True

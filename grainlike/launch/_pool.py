@@ -417,6 +417,11 @@ class WorkerPool:
         return None
 
     @property
+    def has_one_server(self) -> bool:
+        """True if one server answers for all blocks of the pool; machines by SSH answer each for itself."""
+        return True
+
+    @property
     def is_away(self) -> bool:
         """True if the nodes may share no directory with the head, so that files are delivered to them."""
         return bool(self.via)

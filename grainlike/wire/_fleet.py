@@ -158,11 +158,16 @@ class BlockRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class UpIs(BaseMessage, frozen=True, tag=131):
-    """A pool is in the records, and its first block was taken; label and id are empty where none is to be submitted."""
+    """A pool is in the records, and its first block was taken; label and id are empty where none is to be submitted.
+
+    `silent` says in one line that the batch system does not answer, and what its command says to that; empty where it
+    does.
+    """
 
     ask: int
     label: str
     native: str
+    silent: str = ""
 
 
 class LaunchRefused(BaseMessage, frozen=True, tag=132):

@@ -3,6 +3,7 @@
 What the fake does is in `fakes/README.md`; nothing here has been seen on a real one.
 """
 
+import json
 import os
 import sys
 
@@ -101,6 +102,67 @@ async def test_torque_refuses_in_words_of_its_own(batch, keys, words):
         await pbs_pool(batch, **keys).check()
     assert words in caught.value.words
     assert batch.jobs() == {}
+
+
+ASKED = ("--resources", "cores=1", "--walltime", "0:05:00", "--max", "1")
+SILENT = "Connection refused\nqstat: cannot connect to server pbs1 (errno=15010)"
+SAID = "PBS does not answer: Connection refused; qstat: cannot connect to server pbs1 (errno=15010)"
+
+
+@pytest.mark.parametrize("batch", ["openpbs"], indirect=True)
+async def test_up_says_that_pbs_does_not_answer_and_the_pool_goes_on_when_it_does(batch, caplog):
+    async with opened() as executor:
+        fails = batch.fault("qstat", "fail", SILENT)
+        code, out, err = await command("up", "pbs", *ASKED)
+        assert (code, out) == (1, "")
+        assert err.splitlines() == [
+            f"grainlike: pool pbs is set, but {SAID}",
+            "  the head asks again every 30 s, and submits blocks once there is an answer; `grainlike pools` shows it",
+            "  to give the pool up: grainlike down pbs",
+        ]
+        code, out, err = await command("up", "pbs", *ASKED, "--json")
+        assert (code, json.loads(out)["silent"]) == (1, SAID)
+        await executor.up(pbs_pool(batch, max=1), name="pbs")
+        await logged(caplog, f"pool pbs is set, but {SAID}")
+        assert "paused" not in (await command("pools"))[1]
+        fails.unlink()
+        assert (await (where @ Cores(1))())[0] in batch.jobs()
+        code, out, err = await command("up", "pbs", *ASKED)
+        assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize("batch", ["openpbs"], indirect=True)
+async def test_up_says_that_a_first_block_is_looked_for_while_pbs_does_not_answer(batch, tmp_path, monkeypatch):
+    monkeypatch.setattr("grainlike.fleet._submissions.LOOK_S", 0.1)
+    _in_place_of(tmp_path, monkeypatch, "qsub", f"echo '{SILENT}' >&2; exit 255")
+    async with opened():
+        fails = batch.fault("qstat", "fail", SILENT)
+        code, out, err = await command("up", "pbs", *ASKED, "--min", "1")
+        assert (code, out) == (1, "")
+        assert err.splitlines()[0] == f"grainlike: pool pbs is set, but {SAID}"
+        assert err.splitlines()[1] == "  block pbs-1 may have been taken: it is looked for by its name"
+        fails.unlink()
+        assert (await command("down", "pbs"))[0] == 0
+
+
+@pytest.mark.parametrize("batch", ["openpbs"], indirect=True)
+async def test_up_waits_only_so_long_for_a_pbs_that_is_silent(batch, tmp_path, monkeypatch):
+    monkeypatch.setattr("grainlike.head.fleet._driver.ASK_S", 0.2)
+    _in_place_of(tmp_path, monkeypatch, "qstat", "exec sleep 1000")
+    async with opened() as executor:
+        code, out, err = await command("up", "pbs", *ASKED)
+        assert (code, out) == (1, "")
+        assert err.splitlines()[0] == "grainlike: pool pbs is set, but PBS has not answered for 0.2 s"
+        assert [row.pool for row in executor.pools()] == ["pbs"]
+
+
+def _in_place_of(tmp_path, monkeypatch, program, text):
+    """Have a head find another program in place of one of PBS's."""
+    path = tmp_path / "bin" / program
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
 
 
 # --- up and down -----------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -47,7 +48,7 @@ from grainlike.head import Head
 from grainlike.head.fleet._records_file import RecordsFile
 from grainlike.head.fleet._state import FleetState
 from grainlike.head.fleet._view import FleetView, place_of
-from grainlike.launch import POOL_NAME, FilePart, Submission, WorkerPool, sweep_blocks
+from grainlike.launch import POOL_NAME, FilePart, Submission, WorkerPool, sweep_blocks, system_key
 from grainlike.net import state_directory
 from grainlike.resources import UNIT, Allocation
 from grainlike.scheduler import PoolOffer, Trials, wanted_in_pools
@@ -63,7 +64,9 @@ WITHIN_S = 60.0
 """Seconds in which short jobs are to be finished: they want no more workers than that takes."""
 
 ASK_S = 10.0
-"""Seconds for which `up` waits for what a batch system says to a pool that submits nothing yet."""
+"""Seconds for which `up` waits for a batch system that has not taken a block yet: for what it says to one, and for its
+listing.
+"""
 
 _KILL_S = 60.0
 """Seconds after which a block that was to end is ended by force, where there is no batch system to do it."""
@@ -72,6 +75,16 @@ _FAILED = "the head has failed to ask: its log has the error"
 
 CLOSE_S = 60.0
 """Seconds for which a head that closes waits until nothing is left of its blocks."""
+
+
+class FirstBlock(NamedTuple):
+    """What became of the first submission of a pool that was set: label and id, which are empty where nothing is to be
+    submitted. `silent` says that the batch system does not answer; empty where it does.
+    """
+
+    label: str
+    native: str
+    silent: str
 
 
 class FleetDriver:
@@ -126,11 +139,12 @@ class FleetDriver:
 
     # --- what people ask for -----------------------------------------------------------------------------------------
 
-    async def up(self, name: str, pool: WorkerPool, *, asks: bool = True) -> tuple[str, str]:
-        """Set a pool; return label and id of its first submission, which are empty where nothing is to be submitted.
+    async def up(self, name: str, pool: WorkerPool, *, asks: bool = True) -> FirstBlock:
+        """Set a pool; return what became of its first submission.
 
-        Where nothing is, with `asks` the batch system is asked whether it would take a block, if that costs it nothing.
-        Cancelled before the answer, the pool goes down.
+        Where nothing is to be submitted, with `asks` the batch system is asked whether it would take a block, if that
+        costs it nothing. A system that is silent is told, and is no reason against a pool. Cancelled before the answer,
+        the pool goes down.
 
         Raises:
             ValueError: the name is none.
@@ -144,11 +158,13 @@ class FleetDriver:
         self._state.pools[name] = pool
         before = self._records.last_number
         self._tell(PoolSet(self._state.numbers(name, pool)))
+        silent = ""
         try:
             self._count()
             await self._changes.until(lambda: self._first_answer(name, before) is not None)
-            if asks and self._first_answer(name, before) == ("", "", ""):
-                await self._ask(name, pool)
+            _, native, refusal = self._first_answer(name, before) or ("", "", "")
+            if asks and not native and not refusal:
+                silent = await self._ask(name, pool, before)
         except LaunchError:
             raise
         except BaseException:
@@ -158,20 +174,31 @@ class FleetDriver:
         if refusal:
             said = self._submissions.get(label)
             raise LaunchError(refusal, said.command if said else (), said.script if said else "")
-        return label, native
+        if silent:
+            logger.warning("pool %s is set, but %s", name, silent)
+        return FirstBlock(label, native, silent)
 
-    async def _ask(self, name: str, pool: WorkerPool) -> None:
-        """Ask the batch system of a pool whether it would take a block.
+    async def _ask(self, name: str, pool: WorkerPool, before: int) -> str:
+        """Ask the batch system of a pool whether it would take a block, if none was submitted since number `before`,
+        and wait for its listing. Return that it is silent; empty where it is not.
 
         Raises:
-            LaunchError: it never would. The pool is paused.
+            LaunchError: it never would take one. The pool is paused.
         """
         refusal = None
+        system = self._records.system(system_key(pool, name))
         with anyio.move_on_after(ASK_S):  # it may be silent now, which is no reason against a pool
-            refusal = await pool.hopeless()
+            if self._first_answer(name, before) == ("", "", ""):
+                refusal = await pool.hopeless()
+            if refusal is None and pool.has_one_server:
+                await self._changes.until(lambda: not system.waiting)
         if refusal is not None:
             self._tell(PoolPaused(name, refusal.words))
             raise refusal
+        title = pool.dialect_class.title
+        if system.failing:
+            return f"{title} does not answer: {'; '.join(filter(None, map(str.strip, system.failing.splitlines())))}"
+        return f"{title} has not answered for {ASK_S:g} s" if pool.has_one_server and system.waiting else ""
 
     def _first_answer(self, name: str, before: int) -> tuple[str, str, str] | None:
         """Return label, id and refusal of the first submission of a pool since number `before`; None: not answered."""

@@ -72,13 +72,13 @@ class PoolQueries:
             if self.make is None:
                 raise ValueError("this head has no pools")
             pool = pool_from(json.loads(question.pool), question.name)
-            label, native = await self.make().up(question.name, pool)
+            first = await self.make().up(question.name, pool)
         except LaunchError as error:
             answer: Message = LaunchRefused(question.ask, error.words, list(error.command), error.script)
         except (GrainlikeError, OSError, ValueError, TypeError) as error:
             answer = Unable(question.ask, str(error))
         else:
-            answer = UpIs(question.ask, label, native)
+            answer = UpIs(question.ask, *first)
         connection.post(answer)
 
     def answer(self, question: PoolQuestion) -> Message:
