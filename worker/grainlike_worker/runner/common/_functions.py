@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import copy_context
+from math import inf
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,6 +32,7 @@ from grainlike.payload import (
     write_replica,
 )
 from grainlike.wire import Buffer, Define, FunctionSpec, Need, Parcel, Room, RoomIs, Setup
+from grainlike_worker.runner.common._edited_modules import EditedModules, warning_of
 from grainlike_worker.runner.common._failures import InputGoneError, NoRoomError
 from grainlike_worker.runner.common._outcomes import Stays
 
@@ -68,12 +70,23 @@ class LoadedFunction(NamedTuple):
 
 
 class LoadedFunctions:
-    """Functions that `Define` and `Setup` brought. Nothing is unpickled before a job needs it."""
+    """Functions that `Define` and `Setup` brought. Nothing is unpickled before a job needs it.
 
-    __slots__ = ("_leaving", "_loaded", "context", "instance", "replicas", "store", "unloaded", "value")
+    In a program of the user's `edits` is None: it is not for us to say that its own modules were edited.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = (
+        "_edits", "_leaving", "_loaded", "context", "instance", "look_at", "replicas", "store", "unloaded", "value",
+        "warning",
+    )  # fmt: skip
+
+    def __init__(self, edits: EditedModules | None = None) -> None:
         self.instance = ""
+        self._edits = edits
+        self.look_at: float = inf if edits is None else 0.0
+        """When to `look` again, on the monotonic clock: at a lease, not at each of its jobs."""
+        self.warning: str = ""
+        """What the next job is to say, by `warn`."""
         self.context: WorkerContext | None = None
         """The worker's context module."""
         self.value: Any = None
@@ -199,6 +212,19 @@ class LoadedFunctions:
             self.unloaded.pop(fn, None)
             self._loaded.pop(fn, None)
 
+    def look(self, now: float) -> None:
+        """Look whether modules were edited since they were imported here, for `warn`."""
+        assert self._edits is not None
+        edited = self._edits.look(now)
+        self.look_at = self._edits.due_at
+        if edited:
+            self.warning = warning_of(edited, self.instance)
+
+    def warn(self) -> None:
+        """Print the warning, once, as an output of the job that begins."""
+        words, self.warning = self.warning, ""
+        print(words, file=sys.stderr)  # noqa: T201 - where its user reads
+
     @property
     def count(self) -> int:
         """Return the number of functions."""
@@ -213,6 +239,8 @@ class LoadedFunctions:
         loaded = self._loaded.get(fn)
         if loaded is None:
             loaded = self._loaded[fn] = _load(*self.unloaded.pop(fn))
+            if self._edits is not None:
+                self._edits.note()
         return loaded
 
 

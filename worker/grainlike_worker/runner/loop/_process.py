@@ -27,6 +27,7 @@ from grainlike.net import adopt
 from grainlike_worker.ipc._signals import FLUSH_SIGNAL, NOTICES, TERMINATED, in_batch_job
 from grainlike_worker.ipc._steps import TOLD, StepPage
 from grainlike_worker.linux._forks import end_if_forked_here, keep_signals
+from grainlike_worker.runner.common._edited_modules import EditedModules
 from grainlike_worker.runner.common._job_records import JobRecords
 from grainlike_worker.runner.loop._batch_notice import BatchNotice
 from grainlike_worker.runner.loop._output import PipeOutput, hooked_streams
@@ -66,6 +67,7 @@ async def _serve(
     records: JobRecords | None = None,
 ) -> int:
     notice = BatchNotice() if in_batch_job() else None
+    edits = EditedModules()
     with anyio.CancelScope() as scope:
         _take_sigterm(scope.cancel, words, notice)
         _keep_signals()
@@ -74,11 +76,11 @@ async def _serve(
         # The other end is the process that started this one.
         link.trust()
         if output is None:
-            await serve_shared(link, scratch, words=words, notice=notice, records=records)
+            await serve_shared(link, scratch, words=words, notice=notice, records=records, edits=edits)
         else:
             _print_in_lines()
             with hooked_streams():
-                await serve_shared(link, scratch, output, words, notice=notice, records=records)
+                await serve_shared(link, scratch, output, words, notice=notice, records=records, edits=edits)
     return TERMINATED if scope.cancel_called else 0
 
 

@@ -39,6 +39,7 @@ from grainlike.wire import (
 from grainlike_worker.ipc._steps import BLOCKED_S, JOB, SINCE
 from grainlike_worker.linux._forks import FORK_DEPTH
 from grainlike_worker.runner.common._coroutines import SuspendedCoroutine, as_coroutine
+from grainlike_worker.runner.common._edited_modules import EditedModules
 from grainlike_worker.runner.common._enforce import read_receipt
 from grainlike_worker.runner.common._failures import NO_VALUE, failed, is_cancellation
 from grainlike_worker.runner.common._functions import LoadedFunction, LoadedFunctions
@@ -72,6 +73,7 @@ async def serve_shared(
     slow: Callable[[JobInfo, float], None] | None = None,
     notice: BatchNotice | None = None,
     records: JobRecords | None = None,
+    edits: EditedModules | None = None,
 ) -> None:
     """Run `async def` jobs that come over `link` until it ends; then cancel those still running and wait for them.
 
@@ -81,6 +83,7 @@ async def serve_shared(
     job is being stepped (see `StepPage`), and `slow` is told of one that has blocked the loop, and for how many
     seconds, once it no longer does. With `notice`, jobs that fail after a signal to all processes of a batch job wait
     for the worker's word. `records` takes what jobs log to their programs; in the program itself nothing has to.
+    With `edits`, jobs say which modules were edited since they were imported.
 
     Example::
 
@@ -89,7 +92,7 @@ async def serve_shared(
         near.post(Setup("n1", []))
     """
     words = memoryview(bytearray(2 * 8)).cast("d") if words is None else words
-    runner = LoopRunner(link, scratch, output, words, slow, notice, records)
+    runner = LoopRunner(link, scratch, output, words, slow, notice, records, edits)
     try:
         async with open_tasks(runner.serve) as tasks:
             runner.tasks = tasks
@@ -113,6 +116,7 @@ class LoopRunner:
         slow: Callable[[JobInfo, float], None] | None,
         notice: BatchNotice | None,
         records: JobRecords | None = None,
+        edits: EditedModules | None = None,
     ) -> None:
         self._link = link
         self._records = records
@@ -121,7 +125,7 @@ class LoopRunner:
         self._words = words
         self._slow = slow
         self._scratch = scratch
-        self._functions = LoadedFunctions()
+        self._functions = LoadedFunctions(edits)
         self._placing = ValuePlacing(self._functions, link.post)
         self._uplink = LoopUplink(link.post)
         self._peak = PeakMemory()
@@ -174,6 +178,9 @@ class LoopRunner:
         if lease.limit is not None:
             await self._let_begin(lease, self._ready_at)
         laps = Laps(time.thread_time)
+        if laps.now >= self._functions.look_at:
+            self._functions.look(laps.now)
+            laps.restart()
         turn = laps.now
         receipt = None
         disturbed = self.tasks.disturbance()
@@ -318,6 +325,8 @@ class LoopRunner:
             output=self._output,
             logs=function.logs,
         )
+        if functions.warning:
+            functions.warn()
         if arguments is None and lease.needs:
             args, kwargs = functions.arguments(lease.arguments(), lease.needs[lease.index])
         else:

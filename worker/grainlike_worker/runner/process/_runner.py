@@ -42,6 +42,7 @@ from grainlike_worker.linux._lifeline import end_within
 from grainlike_worker.runner.common import _chain_links
 from grainlike_worker.runner.common._context import show_nodes
 from grainlike_worker.runner.common._devices import Devices
+from grainlike_worker.runner.common._edited_modules import EditedModules
 from grainlike_worker.runner.common._enforce import Enforcer, hide_job, show_job
 from grainlike_worker.runner.common._failures import NO_VALUE, failed
 from grainlike_worker.runner.common._functions import LoadedFunction, LoadedFunctions
@@ -94,7 +95,7 @@ class ProcessRunner:
         self._scratch = scratch
         self._pipe = pipe
         self._claims = claims
-        self._functions = LoadedFunctions()
+        self._functions = LoadedFunctions(EditedModules())
         self._enforcer = Enforcer(devices)
         self._memory = memory if memory is not None else MemoryLimit(claims, None)
         self._house = RunnerReset()
@@ -264,6 +265,9 @@ class ProcessRunner:
     def _run_jobs(self, lease: RunnerLease) -> bool:
         """Run the jobs one after another; return True if they have spoiled the process."""
         laps = Laps(time.process_time, children_seconds)
+        if laps.now >= self._functions.look_at:
+            self._functions.look(laps.now)
+            laps.restart()
         receipt = None
         while lease.index < lease.end:
             if not self._may_start(lease):
@@ -390,6 +394,8 @@ class ProcessRunner:
             logs=function.logs,
         )
         show_job(info.id)
+        if functions.warning:
+            functions.warn()
         args, kwargs = functions.arguments(arguments, needs) if needs else load_arguments(arguments)
         if function.is_async:
             value = self._loop.run(
