@@ -58,13 +58,19 @@ _SUBJECTS: dict[str, tuple[str, str, str]] = {
         ),
     ),
 }
+_WRITTEN_AT = {"graph": "graph.graph"}
+"""Names that are those of modules, too, whose pages would have all of these: where each is written."""
 _HIDDEN = {
     "Dag": "get items keys values",
     "adapters.GrainlikePool": "end_when_idle keep_open",
     "executor.ConnectedExecutor": "write_trace",
-    "launch.Kubernetes": "block block_script dialect",
-    "launch.Local": "block",
-    "launch.SSH": "block",
+    "launch.Kubernetes": "block block_nodes block_script dialect dialect_class kind",
+    "launch.LSF": "dialect_class kind",
+    "launch.Local": "block dialect_class kind",
+    "launch.PBS": "dialect_class kind",
+    "launch.SGE": "dialect_class kind",
+    "launch.SSH": "block dialect_class has_one_server is_away kind",
+    "launch.Slurm": "dialect_class kind",
     "Allocation": "excess fits fits_units grown lasting suits",
     "Executor": "implicit pause ready refusal refusal_of wait",
     "Partition": "parts",
@@ -103,7 +109,7 @@ def api_pages() -> dict[str, str]:
 
 
 def _links(key: str, names: list[str]) -> str:
-    return ", ".join(f"[`{name}`]({key}.md#grainlike.{name})" for name in names)
+    return ", ".join(f"[`{name}`]({key}.md#grainlike.{_WRITTEN_AT.get(name, name)})" for name in names)
 
 
 def shown_members(name: str, kind: type) -> list[str]:
@@ -116,7 +122,7 @@ def shown_members(name: str, kind: type) -> list[str]:
 
 
 def _directive(name: str) -> str:
-    lines = [f"::: grainlike.{name}", "    options:"]
+    lines = [f"::: grainlike.{_WRITTEN_AT.get(name, name)}", "    options:"]
     if name in _WITHOUT_MEMBERS:
         lines.append("      members: false")
     if name in _WITH_INHERITED:

@@ -20,7 +20,6 @@ def _shown() -> Iterator[tuple[str, Any]]:
         room, _, last = name.rpartition(".")
         owner = importlib.import_module(f"grainlike.{room}") if room else grainlike
         found = getattr(owner, last)
-        found = found.graph if inspect.ismodule(found) else found
         yield name, found
         if isinstance(found, type) and not issubclass(found, BaseException):
             for member in shown_members(name, found):
@@ -61,6 +60,17 @@ def test_a_function_that_raises_says_so(name: str) -> None:
 )
 def test_a_coroutine_says_what_cancellation_does(name: str) -> None:
     assert re.search(r"[Cc]ancel", inspect.getdoc(FUNCTIONS[name]) or "")
+
+
+def test_no_module_is_shown_with_all_that_is_in_it() -> None:
+    assert [name for name, found in SHOWN.items() if inspect.ismodule(found)] == []
+
+
+def test_what_is_shown_beside_a_class_is_for_users() -> None:
+    internal = ("dialect_class", "is_away", "has_one_server", "block_nodes")
+    classes = [name for name, found in SHOWN.items() if isinstance(found, type)]
+    shown = {f"{name}.{member}" for name in classes for member in shown_members(name, SHOWN[name])}
+    assert [name for name in shown if name.rpartition(".")[2] in internal] == []
 
 
 def test_much_is_shown() -> None:
