@@ -103,7 +103,7 @@ def dump_function(function: Function, serializer: Serializer = "dill") -> Functi
     if _is_constant(function):
         watched, mutable = watch(function)
         again = mutable if len(blob.data) <= _MOST_AGAIN else ()
-        ref = weakref.ref(function, lambda ref: _forget(key, ref))
+        ref = weakref.ref(function, partial(_forget, _cache, key))
         _cache[key] = _Known(ref, blob, watched, again, fingerprint)
     return blob
 
@@ -162,10 +162,11 @@ def _as_before(key: tuple[int, str], known: _Known, title: str, error: Serializa
     return known.blob
 
 
-def _forget(key: tuple[int, str], ref: "weakref.ref[Function]") -> None:
-    known = _cache.get(key)
+def _forget(cache: "dict[tuple[int, str], _Known]", key: tuple[int, str], ref: "weakref.ref[Function]") -> None:
+    # With the cache as an argument: as an interpreter ends, functions go after the names of this module.
+    known = cache.get(key)
     if known is not None and known.ref is ref:  # otherwise the id already belongs to another function
-        del _cache[key]
+        del cache[key]
 
 
 def _dump(function: Function, serializer: Serializer) -> FunctionBlob:

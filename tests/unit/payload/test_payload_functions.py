@@ -65,6 +65,26 @@ def test_each_serializer_has_its_own_bytes() -> None:
     assert load_function(dump_function(function, "cloudpickle").data)() == 1
 
 
+def test_a_function_that_goes_after_the_names_of_the_module_is_forgotten_in_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from grainlike.payload import _functions
+
+    def one() -> int:
+        return 1
+
+    dump_function(one)
+    cache = _functions._cache
+    before = len(cache)
+    raised: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", raised.append)
+    for name in ("_cache", "_forget"):  # as an interpreter does when it ends
+        monkeypatch.setattr(_functions, name, None)
+    del one
+    gc.collect()
+    assert (raised, len(cache)) == ([], before - 1)
+
+
 def test_the_bytes_go_with_the_function() -> None:
     from grainlike.payload import _functions
 
