@@ -29,7 +29,15 @@ from grainlike.cli._exits import FAILED, OK, REFUSED, USAGE
 from grainlike.cli._words import escaped_line
 from grainlike.client import BlockingClient
 from grainlike.errors import GrainlikeError
-from grainlike.net import RETURN_S, current_folder, how_to_go_on, runs_here, state_directory
+from grainlike.net import (
+    RETURN_S,
+    current_folder,
+    has_journal_note,
+    how_to_go_on,
+    is_locked,
+    runs_here,
+    state_directory,
+)
 from grainlike.subprocesses import reset_signals
 from grainlike.wire import AskHead, AskSessions, AskStop, Done, HeadIs, SessionRow, SessionsAre
 
@@ -102,6 +110,7 @@ def start_head(
         no_launch=no_launch,
         events=events,
         metrics=metrics,
+        ends_process=True,
     )
     reset_signals()
     try:
@@ -223,42 +232,64 @@ def _reasons(log: Path) -> list[str]:
 
 async def stop_head(caller: BlockingClient, *, forget: bool) -> int:
     """Stop a head, wait until it has exited, where that can be seen from here, and print what it has kept of sessions,
-    or dropped; return the exit code, which is `FAILED` where they were to be kept, and the disk refuses.
+    or dropped; return the exit code, which is `FAILED` where the disk refuses that.
     """
     head = await caller.ask(AskHead(0), HeadIs)
     sessions = (await caller.ask(AskSessions(0), SessionsAre)).sessions
     held = [session for session in sessions if session.names or session.jobs]
-    failure = head.journal if head.journal.startswith("not kept") and not forget else ""
+    failure = head.journal if head.journal.startswith("not kept") else ""
+    noted = bool(head.directory) and has_journal_note(head.cluster, Path(head.directory))
     await caller.ask(AskStop(0, forget), Done)
     await caller.gone()
-    _wait_for_end(caller.process)
+    _wait_for_end(caller.process if head.ends_process else "", head.directory if noted else "")
     print("stopped")  # noqa: T201
-    for line in _fate(held, "" if forget else head.directory, failure):
+    if forget:
+        # The note goes once the end is in the journal, whatever the disk said before; who sees no note goes by that.
+        stays = has_journal_note(head.cluster, Path(head.directory)) if noted else bool(failure)
+        lines, refused = _dropped(held, head.directory if stays else ""), stays
+    else:
+        lines, refused = _fate(held, head.directory, failure), bool(failure)
+    for line in lines:
         print(escaped_line(line))  # noqa: T201
-    return FAILED if held and failure else OK
+    return FAILED if held and refused else OK
 
 
-def _wait_for_end(process: str) -> None:
-    """Wait until the process of a head has ended, if it is of this machine: until then it has the lock of its journal,
-    and its port.
+def _wait_for_end(process: str, journal: str) -> None:
+    """Wait until the process of a head has ended, or has left its journal, if it is of this machine: until then it has
+    the lock of that, and its port. Both are empty where that says nothing.
     """
     due = time.monotonic() + _END_S
-    while runs_here(process) and time.monotonic() < due:
+    while (runs_here(process) or (journal and is_locked(Path(journal)))) and time.monotonic() < due:
         time.sleep(0.01)
+
+
+def _dropped(held: list[SessionRow], journal: str) -> Iterator[str]:
+    """Iterate over the lines that say what was dropped of the sessions that held anything; or, with a `journal`, that
+    the disk has refused that.
+    """
+    if held and journal:
+        yield f"the disk refuses: that these are dropped is not in the journal in {journal}"
+    for session in held:
+        yield f"{'not dropped' if journal else 'dropped'}: {_held_by(session)}"
+    if held and journal:
+        yield "a head with that journal would go on with it: make room, start one and stop it so, or remove the journal"
+
+
+def _held_by(session: SessionRow) -> str:
+    outcomes = f"{session.outcomes} outcome{'s' * (session.outcomes != 1)}"
+    jobs = f"{session.jobs} job{'s' * (session.jobs != 1)} that had not ended" if session.jobs else ""
+    return f"session {session.name!r}, {' and '.join(filter(None, (outcomes, jobs)))}"
 
 
 def _fate(held: list[SessionRow], journal: str, failure: str) -> Iterator[str]:
     """Iterate over the lines that say what a head that was stopped has kept in its journal of the sessions that held
-    anything, or dropped. `failure` says why the journal was not kept at the end.
+    anything, or that it has dropped that for want of one. `failure` says why the journal was not kept at the end.
     """
     if held and failure:
         yield f"the journal in {journal} was {failure}"
     for session in held:
-        outcomes = f"{session.outcomes} outcome{'s' * (session.outcomes != 1)}"
-        jobs = f"{session.jobs} job{'s' * (session.jobs != 1)} that had not ended" if session.jobs else ""
-        words = f"session {session.name!r}, {' and '.join(filter(None, (outcomes, jobs)))}"
         kept = "not all of it kept" if failure else f"kept in {journal}"
-        yield f"{kept if journal else 'dropped'}: {words}"
+        yield f"{kept if journal else 'dropped'}: {_held_by(session)}"
     if held and journal:
         command = f"grainlike head start --journal {shlex.quote(journal)}"
         known = "what was written before" if failure else "that"

@@ -36,9 +36,11 @@ __all__ = [
     "current_folder",
     "find_access",
     "forget_journal",
+    "has_journal_note",
     "hold_lock",
     "how_to_go_on",
     "is_left_behind",
+    "is_locked",
     "left_behind",
     "move_access",
     "note_journal",
@@ -174,6 +176,15 @@ def forget_journal(directory: Path) -> None:
                 note.unlink()
 
 
+def has_journal_note(cluster: str, directory: Path) -> bool:
+    """Return True if it is written down that the head of a cluster keeps its journal in `directory`, with something in
+    it.
+    """
+    with contextlib.suppress(OSError):
+        return (state_directory() / _JOURNALS / cluster).readlink() == directory
+    return False
+
+
 def how_to_go_on(cluster: str | None = None) -> str:
     """Return a clause that names the journal of the head of a cluster, or, with None, of the head that began last among
     those that run no more; empty without one. With a cluster, it may say that a head has that journal already.
@@ -183,7 +194,7 @@ def how_to_go_on(cluster: str | None = None) -> str:
         # A note may go just now, and the journal be where nobody can look: neither is a reason to say nothing else.
         with contextlib.suppress(OSError):
             if os.path.isdir(note) and (cluster or not _lives(note.name)):  # noqa: PTH112 - Path.is_dir may raise
-                if _is_locked(note):
+                if is_locked(note):
                     if cluster:
                         return "a head goes on with its work already: try again, or with a new copy of its access file"
                     continue
@@ -197,7 +208,7 @@ def how_to_go_on(cluster: str | None = None) -> str:
     return f"{who} kept a journal: `grainlike head start --journal {journal}` goes on with its work"
 
 
-def _is_locked(directory: Path) -> bool:
+def is_locked(directory: Path) -> bool:
     """Return True if a process of this machine has locked a file there, as a head does in its journal.
 
     The kernel's list is read: a lock taken to see, for a moment, would refuse a head that begins just then. On file

@@ -216,7 +216,7 @@ class AskTrace(BaseMessage, frozen=True, tag=101):
 class HeadIs(BaseMessage, frozen=True, tag=90):
     """The head in figures. `jobs` counts the jobs that have not ended, by state; see `JobRow`. `journal` says in words
     whether the head's state outlives it, "kept" or "not kept" and why, and `directory` where that is; both are empty if
-    it does not.
+    it does not. `ends_process`: its process ends with it, and is no program of a user's that goes on.
     """
 
     ask: int
@@ -230,6 +230,7 @@ class HeadIs(BaseMessage, frozen=True, tag=90):
     jobs: dict[str, int]
     journal: str = ""
     directory: str = ""
+    ends_process: bool = True
 
 
 class WorkersAre(BaseMessage, frozen=True, tag=91):

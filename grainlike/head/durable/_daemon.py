@@ -52,6 +52,8 @@ class HeadDaemon(Lifespan):
     With `no_launch`, clients may have no pools of workers started here. With `events`, a path or `-`, all events are
     appended there as JSON lines, and at `metrics`, as `127.0.0.1:9464`, it answers Prometheus: docs/monitoring.md.
 
+    With `ends_process`, its process ends with it: whoever stops it waits for that.
+
     Raises, besides what `Executor` does:
         OSError: `events` cannot be opened, or the port of `metrics` is in use.
         ValueError: `metrics` is not HOST:PORT.
@@ -81,8 +83,10 @@ class HeadDaemon(Lifespan):
         no_launch: bool = False,
         events: str | PathLike[str] | None = None,
         metrics: str | None = None,
+        ends_process: bool = False,
     ) -> None:
         super().__init__()
+        self._ends_process = ends_process
         self._no_launch = no_launch
         if salvage and journal is None:
             raise ValueError("salvage= is about a journal")
@@ -144,7 +148,13 @@ class HeadDaemon(Lifespan):
             raise self._journal.not_recorded
 
     def _make_service(self) -> HeadService:
-        owner = HeadOwner(outcomes=NoListener(), cancel=_has_none, stop=self.end_soon, deserted=self._deserted)
+        owner = HeadOwner(
+            outcomes=NoListener(),
+            cancel=_has_none,
+            stop=self.end_soon,
+            deserted=self._deserted,
+            ends_process=self._ends_process,
+        )
         service = HeadService(
             owner,
             self._storage,

@@ -173,6 +173,8 @@ class ClientRegistry:
         self._cancel = cancel
         self._stop = stop
         self.alone: Callable[[], None] | None = alone
+        self.ends_process: bool = False
+        """True if the process of the head ends with it."""
         self._opened = time.monotonic()
         head.records.clients = self._pass_records
         self._records_sent: dict[int, tuple[int, int]] = {}
@@ -594,6 +596,7 @@ class ClientRegistry:
             len(self.here),
             self._head.view.states(),
             self._journal(),
+            ends_process=self.ends_process,
         )
 
     def _journal(self) -> str:

@@ -62,6 +62,7 @@ class HeadOwner:
         stop: called when a client asks the head to end, with whether what sessions keep is to be dropped; returns False
             where clients may not ask for that.
         deserted: called when there is no client left, and no named session.
+        ends_process: the process ends with the head, and is no program that goes on.
     """
 
     outcomes: OutcomeListener
@@ -69,6 +70,7 @@ class HeadOwner:
     settled: Callable[[], object] = _nothing
     stop: Callable[[bool], bool] = _refuse
     deserted: Callable[[], None] | None = None
+    ends_process: bool = False
 
 
 class HeadService:
@@ -146,6 +148,7 @@ class HeadService:
             cluster = "embedded" if self._endpoint is None else self._endpoint.cluster
             owner = self._owner
             clients = self._storage.make_clients(self.head, cluster, self._cancel_job, owner.stop, owner.deserted)
+            clients.ends_process = owner.ends_process
             if self._endpoint is not None:
                 self._store = clients.store = self._storage.make_store(clients, cluster)
                 stack.callback(self._store.close)

@@ -114,7 +114,7 @@ import anyio
 from grainlike.head.durable import HeadDaemon
 
 async def main():
-    async with HeadDaemon("tcp://127.0.0.1:0") as daemon:
+    async with HeadDaemon("tcp://127.0.0.1:0", ends_process=ENDS) as daemon:
         print("head at", daemon.address, flush=True)
         await daemon.stop.wait()
 
@@ -124,10 +124,10 @@ sys.stdin.readline()
 """Program of a head that has closed, and has not ended before it is told to."""
 
 
-def head_that_lingers():
+def head_that_lingers(*, ends_process=True):
     pipe = subprocess.PIPE
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}
-    command = [sys.executable, "-c", HEAD]
+    command = [sys.executable, "-c", HEAD.replace("ENDS", str(ends_process))]
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment)
 
 
@@ -150,6 +150,51 @@ async def test_it_returns_when_the_process_of_the_head_has_ended(monkeypatch):
         for file in (head.stdin, head.stdout, head.stderr):
             file.close()
         head.wait()
+
+
+async def test_it_does_not_wait_for_a_program_that_goes_on_without_its_head(monkeypatch):
+    head = head_that_lingers(ends_process=False)
+    monkeypatch.setattr(_head, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pytest.fail))
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            await listens(head)
+            assert await asyncio.to_thread(main, ["head", "stop"]) == 0
+            assert head.poll() is None
+    finally:
+        head.kill()
+        for file in (head.stdin, head.stdout, head.stderr):
+            file.close()
+        head.wait()
+
+
+async def test_where_the_disk_refuses_it_does_not_say_that_sessions_are_dropped(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(_store, "LOOK_S", 1000.0)  # nothing mends it before the head ends
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    journal = tmp_path / "journal"
+    async with asyncio.timeout(LIMIT_S):
+        daemon = HeadDaemon(TLS, journal=journal)
+        await daemon.__aenter__()
+        async with connect(session="campaign") as ex:
+            ex.name("waits", (square @ Cores(1))(3))
+            await sessions()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (next(journal.glob("*.log")).stat().st_size, unlimited[1]))
+        try:
+            stopping = await stop(daemon, "--forget")
+            with pytest.raises(JournalError, match="the end of the work is not in the journal"):
+                await daemon.__aexit__(None, None, None)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+        assert await stopping == 1
+        first, refused, session, goes_on = capsys.readouterr().out.splitlines()
+        assert first == "stopped"
+        assert refused == f"the disk refuses: that these are dropped is not in the journal in {journal}"
+        assert session == "not dropped: session 'campaign', 0 outcomes and 1 job that had not ended"
+        assert goes_on.startswith("a head with that journal would go on with it: make room")
+        async with HeadDaemon(TLS, journal=journal) as daemon:
+            assert await sessions() == ["campaign"]
+            stopping = await stop(daemon, "--forget")
+        assert await stopping == 0
+        assert capsys.readouterr().out.splitlines()[1].startswith("dropped: session 'campaign'")
 
 
 async def test_ctrl_c_keeps_what_sessions_keep(tmp_path):
