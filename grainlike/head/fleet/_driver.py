@@ -78,7 +78,7 @@ CLOSE_S = 60.0
 
 
 class FirstBlock(NamedTuple):
-    """What became of the first submission of a pool that was set: label and id, which are empty where nothing is to be
+    """First submission of a pool that was set: label and id of its block, which are empty where nothing is to be
     submitted. `silent` says that the batch system does not answer; empty where it does.
     """
 
