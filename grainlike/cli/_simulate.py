@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from functools import partial
 from pathlib import Path
 
-import anyio
-
-from grainlike import DelayedFn, Request, ResourceSpecError, delayed, dry_run, parse
+from grainlike import DelayedFn, Request, ResourceSpecError, delayed, parse
 from grainlike.cli._exits import OK, REFUSED
-from grainlike.dryrun import Plan
+from grainlike.dryrun import Plan, dry_run_blocking
 
 __all__ = ["simulate"]
 
@@ -26,9 +23,7 @@ def simulate(
     """
     job = _job() @ _wanted(request, "--request")
     offers = [_wanted(resources, "--resources")] * workers
-    plan = anyio.run(
-        partial(dry_run, [job() for _ in range(jobs)], workers=offers, durations={job.function.name: seconds})
-    )
+    plan = dry_run_blocking([job() for _ in range(jobs)], offers, {job.function.name: seconds})
     if picture is not None:
         _draw(plan, picture)
     print(json.dumps(_facts(plan)) if as_json else plan)  # noqa: T201 - a command line speaks

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
-    from grainlike.dryrun._dry_run import dry_run, rehearse, roots_of
+    from grainlike.dryrun._dry_run import dry_run, dry_run_blocking, rehearse, roots_of
     from grainlike.dryrun._plan import Plan, PlannedJob, Unsatisfiable
     from grainlike.dryrun._workload import rehearsed
 
@@ -14,6 +14,7 @@ __all__ = [
     "PlannedJob",
     "Unsatisfiable",
     "dry_run",
+    "dry_run_blocking",
     "rehearse",
     "rehearsed",
     "roots_of",
@@ -27,6 +28,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "PlannedJob": "_plan",
             "Unsatisfiable": "_plan",
             "dry_run": "_dry_run",
+            "dry_run_blocking": "_dry_run",
             "rehearse": "_dry_run",
             "rehearsed": "_workload",
             "roots_of": "_dry_run",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-from anyio.lowlevel import checkpoint
 
 from grainlike.dryrun._plan import Plan, PlannedJob, Unsatisfiable
 from grainlike.graph import Delayed, Node, excuse, node_of, unfinished_nodes
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
     from grainlike.dryrun._workload import DryRunWorkload, Durations
     from grainlike.simulation import NodePlan, Rehearsal
 
-__all__ = ["dry_run", "rehearse", "roots_of"]
+__all__ = ["dry_run", "dry_run_blocking", "rehearse", "roots_of"]
 
 _STEPS = 200
 """Number of events between two yields to the event loop: some milliseconds' worth."""
@@ -85,6 +83,30 @@ async def rehearse(
     sizes: Mapping[str, int] | None,
 ) -> Plan:
     """Return a plan of these nodes of a graph on workers that may come and go. Raises as `dry_run`."""
+    from anyio.lowlevel import checkpoint  # a command line that plans has no event loop
+
+    planning = _planning(nodes, workers, durations, default, sizes)
+    while (plan := next(planning)) is None:
+        await checkpoint()
+    return plan
+
+
+def dry_run_blocking(placeholders: Iterable[Delayed[Any]], workers: Sequence[Request], durations: Durations) -> Plan:
+    """Return what `dry_run` returns, at once and without an event loop. Raises as it."""
+    nodes = unfinished_nodes(roots_of([placeholders]))
+    excuse(nodes)
+    planning = _planning(nodes, _offers(workers), durations, None, None)
+    return next(plan for plan in planning if plan is not None)
+
+
+def _planning(
+    nodes: Sequence[Node],
+    workers: Sequence[Allocation | NodePlan],
+    durations: Durations,
+    default: float | None,
+    sizes: Mapping[str, int] | None,
+) -> Iterator[Plan | None]:
+    """Yield None every few milliseconds, and in the end the plan."""
     # A program that only runs its graphs never loads the simulation.
     from grainlike.dryrun._workload import rehearsed
     from grainlike.simulation import Rehearsal
@@ -92,8 +114,8 @@ async def rehearse(
     graph = rehearsed(nodes, durations, default, sizes)
     rehearsal = Rehearsal(graph.workload, workers)
     while rehearsal.advance(_STEPS):
-        await checkpoint()
-    return _plan(graph, rehearsal, [work if isinstance(work, Allocation) else work.offer for work in workers])
+        yield None
+    yield _plan(graph, rehearsal, [work if isinstance(work, Allocation) else work.offer for work in workers])
 
 
 def roots_of(placeholders: Sequence[Delayed[Any] | Iterable[Delayed[Any]]]) -> list[Node]:

@@ -174,6 +174,19 @@ def test_a_look_at_what_would_keep_a_worker_away_loads_no_event_loop(tmp_path: P
     assert loaded & UNASKED == set()
 
 
+def test_a_simulation_loads_no_event_loop(tmp_path: Path) -> None:
+    loaded = loaded_by_command(["simulate", "--jobs", "2"], tmp_path)
+    assert "grainlike.simulation" in loaded
+    assert loaded & {"asyncio", "anyio", "ssl", "grainlike.executor"} == set()
+
+
+def test_a_list_of_what_can_be_measured_loads_nothing_that_runs_jobs() -> None:
+    find = f"sys.path.append({str(ROOT / 'benchmarks')!r})"
+    loaded = loaded_by(f"{find}\nfrom grainlike.cli import main\nmain(['bench', '--list'])")
+    assert "grainlike_bench.compare.systems" in loaded
+    assert loaded & {"grainlike.executor", "grainlike.engine", "importlib.metadata"} == set()
+
+
 UNDRAWN = {"attr", "markdown_it", "pygments", "rich.markdown", "rich.pretty", "rich.syntax", "rich.traceback"}
 """Libraries that typer loads for help, and that draw none of ours."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 from grainlike_bench.compare._measure import Figures
 from grainlike_bench.compare._workloads import LESS_IS_BETTER, WORKLOADS
@@ -59,6 +58,8 @@ def facts(found: Sequence[Figures], sizes: Mapping[str, int]) -> dict[str, objec
 
 
 def _versions(names: Iterable[str]) -> Iterable[tuple[str, str]]:
+    from importlib.metadata import PackageNotFoundError, version  # `grainlike bench --list` does without
+
     for name in names:
         package = SYSTEMS[name].package
         if package is not None:

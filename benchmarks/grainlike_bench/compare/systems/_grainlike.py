@@ -14,16 +14,18 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
+import grainlike
+from grainlike import Cores
 from grainlike.eventloop import loop_options
-from grainlike.executor import Executor, run
-from grainlike.graph import DelayedFn, delayed, gather
-from grainlike.resources import Cores
 from grainlike_bench._pairs import OWN_LEASE_S
 from grainlike_bench.compare._system import SLOTS, Drive, Session, System
+
+if TYPE_CHECKING:  # what runs jobs is loaded when it is used: `grainlike bench --list` does without
+    from grainlike import DelayedFn
 
 __all__ = ["DaemonAsync", "DaemonPlain", "Default", "EmbeddedAsync", "EmbeddedPlain", "FarInsecure", "FarPlain"]
 
@@ -44,12 +46,12 @@ class _OurSession(Session):
     async def at_once(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
         """Await one `gather`."""
         later = self._of(function)
-        return await gather([later(item) for item in items])
+        return await grainlike.gather([later(item) for item in items])
 
     async def alone(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
         """Await one `gather` of jobs with a timeout of less than a second, which share no lease."""
         later = self._of(function, timeout=OWN_LEASE_S)
-        return await gather([later(item) for item in items])
+        return await grainlike.gather([later(item) for item in items])
 
     async def one(self, function: Callable[..., Any], item: Any) -> Any:
         """Await one placeholder."""
@@ -78,7 +80,7 @@ _Main = Callable[[int | None], Coroutine[Any, Any, None]]
 
 @cache
 def _plain(function: Callable[..., Any], *, timeout: float | None = None) -> DelayedFn[..., Any]:
-    later: DelayedFn[..., Any] = delayed(function, timeout=timeout)
+    later: DelayedFn[..., Any] = grainlike.delayed(function, timeout=timeout)
     return later @ Cores(1)
 
 
@@ -87,13 +89,13 @@ def _coroutine(function: Callable[..., Any], *, timeout: float | None = None) ->
     async def later(item: Any) -> Any:
         return function(item)
 
-    return delayed(later, name=function.__name__, timeout=timeout) @ Cores(1)
+    return grainlike.delayed(later, name=function.__name__, timeout=timeout) @ Cores(1)
 
 
 @asynccontextmanager
 async def _daemon(*, far: bool = False, insecure: bool = False) -> AsyncIterator[int]:
     """A worker's daemon, as long as the block runs; its process."""
-    async with Executor(listen="tcp://127.0.0.1:0", insecure=insecure) as executor:
+    async with grainlike.Executor(listen="tcp://127.0.0.1:0", insecure=insecure) as executor:
         command = [sys.executable, *(["-c", _FAR] if far else ["-m", "grainlike_worker"])]
         command += ["--head", str(executor.address), *(["--insecure"] if insecure else [])]
         command += ["--resources", f"cores={SLOTS}", "--log-level", "error" if insecure else "warning"]
@@ -105,7 +107,7 @@ async def _daemon(*, far: bool = False, insecure: bool = False) -> AsyncIterator
 
 def _by_run(main: _Main) -> None:
     """`run`, with the worker in this process."""
-    run(main, None, local=Cores(SLOTS))
+    grainlike.run(main, None, local=Cores(SLOTS))
 
 
 def _by_asyncio(main: _Main) -> None:
