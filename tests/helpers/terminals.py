@@ -18,7 +18,10 @@ from pathlib import Path
 import pyte
 from limits import LIMIT_S
 
-__all__ = ["Ended", "at_terminal"]
+__all__ = ["Ended", "Step", "at_terminal"]
+
+Step = tuple[str | tuple[str, ...], str | Callable[[], object]]
+"""Text that is to stand on the screen, or several, and what comes then: keys, or something to call."""
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,14 +50,15 @@ def at_terminal(
     columns: int = 100,
     rows: int = 30,
     interrupt_at: str = "",
-    steps: Sequence[tuple[str, str | Callable[[], object]]] = (),
+    steps: Sequence[Step] = (),
     environment: Mapping[str, str] = {},
     **streams: int,
 ) -> Ended:
     """Run a program whose standard streams are a terminal, but for those given; return when it has ended.
 
     It gets Ctrl-C once it has written `interrupt_at`. Each of `steps` comes after the one before, when its text stands
-    on the screen: keys are typed, something else is called.
+    on the screen: keys are typed, something else is called. A screen comes in pieces, and other parts of it may follow:
+    a step whose screen is looked at waits for all the texts that it is to have.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -79,12 +83,17 @@ def _lines(drawn: pyte.Screen) -> list[str]:
     return [line.rstrip() for line in drawn.display if line.strip()]
 
 
+def _stands(texts: str | tuple[str, ...], drawn: pyte.Screen) -> bool:
+    shown = "\n".join(drawn.display)
+    return all(text in shown for text in ((texts,) if isinstance(texts, str) else texts))
+
+
 def _read(
     screen: int,
     program: subprocess.Popen[bytes],
     interrupt_at: bytes,
     drawn: pyte.Screen,
-    steps: list[tuple[str, str | Callable[[], object]]],
+    steps: list[Step],
     screens: list[list[str]],
 ) -> bytes:
     written = b""
@@ -100,7 +109,7 @@ def _read(
             return written
         written += data
         stream.feed(data)
-        while steps and steps[0][0] in "\n".join(drawn.display):
+        while steps and _stands(steps[0][0], drawn):
             screens.append(_lines(drawn))
             _, does = steps.pop(0)
             if callable(does):

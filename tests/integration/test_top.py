@@ -111,7 +111,7 @@ async def test_on_a_small_terminal_each_part_has_its_key() -> None:
     async with asyncio.timeout(LIMIT_S), cluster():
         app = top()
         async with app.run_test(size=SIZES[0]) as pilot:
-            now = await shown(pilot, "ffff", "cores=", "3 running")
+            now = await shown(pilot, "ffff", "cores=", "3 running", "1,501 queued")
             assert now.splitlines()[1].startswith("0 failed, 0 done  ")
             assert all(part in now for part in ("head tcp://127.0.0.1:", "workers 1", "1,501 queued", "2 · running"))
             assert all(word in now for word in ("Filter", "Pause", "Help", "Quit"))
@@ -216,7 +216,7 @@ async def test_at_a_terminal(size: tuple[int, int], plain: bool) -> None:
         ended = await at_top(
             columns=size[0],
             rows=size[1],
-            steps=[("3 running", "3"), ("1,500  fit", "q")],
+            steps=[("3 running", "3"), (("1,500  fit", "ffff"), "q")],
             environment=environment,
         )
     assert ended.code == 0
@@ -231,7 +231,7 @@ async def test_at_a_terminal(size: tuple[int, int], plain: bool) -> None:
 async def test_at_a_terminal_it_is_drawn_where_its_errors_go_to_a_file(tmp_path: Path) -> None:
     with (tmp_path / "errors").open("wb") as errors:
         async with asyncio.timeout(LIMIT_S), cluster():
-            steps = [("3 running", "q")]
+            steps = [(("3 running", "ffff"), "q")]
             ended = await at_top(columns=80, rows=24, steps=steps, stderr=errors.fileno())
         assert ended.code == 0
         assert "ffff" in "\n".join(ended.screens[0])
