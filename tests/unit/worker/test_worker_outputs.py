@@ -318,6 +318,46 @@ async def test_a_lease_that_has_just_begun_may_be_a_chain_whose_output_is_its_ru
     assert head.take() == [(0, OUT, b"its own")]
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize("streams", [(OUT, ERR), (ERR, OUT)])
+async def test_what_was_left_for_a_while_is_told_before_what_is_written_later(head, passed_over, monkeypatch, streams):
+    monkeypatch.setattr(_output_pipes, "PATIENCE_S", 1000.0)
+    with closing(_output_pipes.OutputPipes(framed=False)) as pipes:
+        ends = [pipes.given["--stdout" if stream is OUT else "--stderr"] for stream in streams]
+        tap = head.outputs.tap(1)
+        tap.lease([5], [1])
+        head.outputs.follow(5, 1)
+        pipes.begin()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pipes.run, tap)
+            os.write(ends[0], b"first")
+            await passed_over(1)
+            monkeypatch.setattr(_output_pipes, "PATIENCE_S", 0.0)  # it has had its time, and still sleeps
+            os.write(ends[1], b"second")
+            with anyio.fail_after(LIMIT_S):
+                await head.has_data.wait()
+            tasks.cancel_scope.cancel()
+    assert head.take() == [(0, streams[0], b"first"), (0, streams[1], b"second")]
+
+
+@pytest.mark.anyio
+async def test_at_the_end_of_a_job_it_is_told_in_the_order_in_which_it_came(head, passed_over, monkeypatch):
+    monkeypatch.setattr(_output_pipes, "PATIENCE_S", 1000.0)
+    with closing(_output_pipes.OutputPipes(framed=False)) as pipes:
+        tap = head.outputs.tap(1)
+        tap.lease([5], [1])
+        head.outputs.follow(5, 1)
+        pipes.begin()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pipes.run, tap)
+            for times, end in enumerate(("--stderr", "--stdout"), 1):
+                os.write(pipes.given[end], end.encode())
+                await passed_over(times)
+            pipes.drain(tap)
+            tasks.cancel_scope.cancel()
+    assert head.take() == [(0, ERR, b"--stderr"), (0, OUT, b"--stdout")]
+
+
 def test_frames_are_taken_apart_wherever_they_were_torn(head):
     with closing(_output_pipes.OutputPipes(framed=True)) as pipes:
         tap = head.outputs.tap(1)

@@ -8,6 +8,7 @@ import os
 import select
 import time
 from contextlib import ExitStack
+from itertools import takewhile
 
 import anyio
 
@@ -41,6 +42,8 @@ class OutputPipes:
         self._gifts = ExitStack()
         self._rest = b""
         self._since = 0.0
+        self._left: dict[int, None] = {}
+        """Ends whose output was left to the runner, in the order in which it came."""
         pairs = [self._make() for _ in range(3 if framed else 2)]
         self.held = [near for near, _ in pairs]
         self.given: dict[str, int] = dict(
@@ -88,8 +91,9 @@ class OutputPipes:
             if tap.leased and (tap.crowded or time.monotonic() < self._since + PATIENCE_S):
                 # The runner of a run-list, or of a chain, takes its output out of the pipe itself, job by job; and what
                 # is a chain we do not know, but by the time that it takes.
+                self._left.setdefault(fd)
                 await anyio.sleep(PATIENCE_S)
-            elif self._read(fd, tap) == b"":
+            elif self._read_in_order(fd, tap) == b"":
                 return
 
     async def _run_records(self, tap: Tap) -> None:
@@ -101,14 +105,23 @@ class OutputPipes:
     def begin(self) -> None:
         """Another lease begins."""
         self._since = time.monotonic()
+        self._left.clear()
 
     def drain(self, tap: Tap) -> None:
         """Take what has been written until now."""
-        for fd, _ in self._poll.poll(0):
+        for fd in {**self._left, **dict.fromkeys(fd for fd, _ in self._poll.poll(0))}:
             if fd == self._records:
                 self._drain_records(tap)
             elif not tap.crowded:
                 self._read(fd, tap)  # as much as a pipe holds
+
+    def _read_in_order(self, fd: int, tap: Tap) -> bytes | None:
+        """Read once, as `_read` does, and before that what came before it: what was written first is told first."""
+        for before in takewhile(lambda other: other != fd, list(self._left)):
+            self._read(before, tap)
+            del self._left[before]
+        self._left.pop(fd, None)
+        return self._read(fd, tap)
 
     def _read(self, fd: int, tap: Tap) -> bytes | None:
         """Read once and hand the bytes in; return b"" at the end, and None when there is nothing."""
