@@ -422,7 +422,7 @@ from nbclient import NotebookClient
 
 cells = sys.argv[1:]
 notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-NotebookClient(notebook, kernel_name="python3", timeout=180).execute()
+NotebookClient(notebook, kernel_name="python3", timeout=180, startup_timeout=180).execute()
 print(json.dumps([cell.outputs for cell in notebook.cells]))
 """
 
