@@ -22,9 +22,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from grainlike.errors import SerializationError
-from grainlike.payload._mapping import private_map
+from grainlike.payload._mapping import allocate_memory, private_map
 from grainlike.payload._payload import Buffer
-from grainlike.payload._shared_directory import unlink
+from grainlike.payload._shared_directory import is_shared_directory, unlink
 
 __all__ = [
     "ReplicaSource",
@@ -64,9 +64,12 @@ def allocate_replica(room: Path, size: int) -> None:
     """Make a new file with `size` bytes, at least one, and allocate all of them. Raises `OSError` if there is no room;
     no file is left then.
     """
-    fd = os.open(room, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN, 0o600)
+    fd = os.open(room, os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN, 0o600)
     try:
-        os.posix_fallocate(fd, 0, size)
+        if is_shared_directory(str(room.parent)):
+            allocate_memory(fd, size)
+        else:
+            os.posix_fallocate(fd, 0, size)
     except BaseException:
         unlink(room)
         raise
@@ -89,7 +92,7 @@ def hold_memory(path: Path, size: int) -> int:
     """
     fd = os.memfd_create(_held_name(path), os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        os.posix_fallocate(fd, 0, size)
+        allocate_memory(fd, size)
         os.close(open_held(f"/proc/{os.getpid()}/fd/{fd}", path, os.O_RDONLY))
     except BaseException:
         os.close(fd)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grainlike.errors import SerializationError
-from grainlike.payload._mapping import private_map
+from grainlike.payload._mapping import private_map, take_huge_pages
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._shared_directory import SharedDirectory, flat, padded, unlink, write_padded
 
@@ -119,8 +119,9 @@ class Store:
             self._made.remove()
 
     def _write(self, name: str, buffers: Sequence[memoryview]) -> None:
-        fd = os.open(self.directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        fd = os.open(self.directory / name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
+            take_huge_pages(fd, sum(padded(buffer.nbytes) for buffer in buffers))
             write_padded(fd, buffers)
         finally:
             os.close(fd)
