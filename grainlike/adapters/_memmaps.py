@@ -20,6 +20,9 @@ from typing import Any
 
 import joblib
 
+from grainlike.payload import Store
+from grainlike.system import free_bytes, spare_memory
+
 __all__ = ["ArgumentFiles", "MappedArray"]
 
 logger = logging.getLogger("grainlike")
@@ -34,15 +37,21 @@ class ArgumentFiles:
     Args:
         max_nbytes: arrays with more bytes than this are mapped.
         mode: mode of `numpy.memmap`.
-        folder: folder of the files; by default `$JOBLIB_TEMP_FOLDER`, else the system's folder for temporary files.
+        folder: folder of the files; by default `$JOBLIB_TEMP_FOLDER`. Without either, a file is in shared memory, or in
+            the system's folder for temporary files if it would take more than half of the memory that is free.
     """
 
     def __init__(self, max_nbytes: int, mode: str, folder: str | None) -> None:
         self._max_nbytes = max_nbytes
         self._mode = mode
-        self._parent = folder or os.environ.get("JOBLIB_TEMP_FOLDER") or tempfile.gettempdir()
+        chosen = folder or os.environ.get("JOBLIB_TEMP_FOLDER")
+        self._parent = chosen or tempfile.gettempdir()
         self._folder: Path | None = None
         self._remove: Callable[[], object] = _nothing
+        self._may_ask = not chosen
+        """True while shared memory may be asked for."""
+        self._memory: Store | None = None
+        self._release: Callable[[], object] = _nothing
         self._written = 0
         self._warned = False
         self._known: dict[int, MappedArray] = {}
@@ -92,6 +101,8 @@ class ArgumentFiles:
             self._known.clear()
             self._remove()
             self._folder = None
+            self._release()
+            self._memory = None
 
     def _is_large(self, numpy: Any, value: Any) -> bool:
         kinds = (numpy.ndarray, numpy.memmap)
@@ -100,7 +111,7 @@ class ArgumentFiles:
     def _stand_in(self, numpy: Any, array: Any) -> MappedArray:
         found = self._known.get(id(array))
         if found is None:
-            found = self._known[id(array)] = _mapped_already(numpy, array) or self._write(array)
+            found = self._known[id(array)] = _mapped_already(numpy, array) or self._write(numpy, array)
             weakref.finalize(array, self._gone, id(array), found).atexit = False
         return found
 
@@ -111,8 +122,34 @@ class ArgumentFiles:
             mapped.gone = True
             mapped.tidy()
 
-    def _write(self, array: Any) -> MappedArray:
+    def _write(self, numpy: Any, array: Any) -> MappedArray:
         self._written += 1
+        return self._write_to_memory(numpy, array) or self._write_to_folder(array)
+
+    def _write_to_memory(self, numpy: Any, array: Any) -> MappedArray | None:
+        """Write an array to shared memory; return None if it has more than one piece, or if there is no room."""
+        flags = array.flags
+        store = self._store() if flags.c_contiguous or flags.f_contiguous else None
+        if store is None or 2 * array.nbytes > min(spare_memory(), free_bytes(store.directory)):
+            return None
+        name, order = f"{self._written}-array", "C" if flags.c_contiguous else "F"
+        try:
+            store.write(name, [memoryview(array.ravel("K").view("u1"))])
+        except OSError:
+            return None
+        path = store.directory / name
+        mode = "r+" if self._mode == "w+" else self._mode
+        return MappedArray(numpy.memmap, (str(path), array.dtype, mode, 0, array.shape, order), path)
+
+    def _store(self) -> Store | None:
+        if self._may_ask:
+            self._may_ask = False
+            self._memory = store = Store.make()
+            if store is not None:
+                self._release = weakref.finalize(self, _remove_store, os.getpid(), store)
+        return self._memory
+
+    def _write_to_folder(self, array: Any) -> MappedArray:
         path = self._made() / f"{self._written}.array"
         joblib.dump(array, path)
         return MappedArray(joblib.load, (str(path), self._mode), path)
@@ -172,6 +209,11 @@ def _nothing() -> None:
 def _remove_own(pid: int, folder: Path) -> None:
     if os.getpid() == pid:  # no child after fork
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_store(pid: int, store: Store) -> None:
+    if os.getpid() == pid:  # as above
+        store.remove()
 
 
 def _remove_those_of_the_dead(parent: str) -> None:

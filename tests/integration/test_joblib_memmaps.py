@@ -15,7 +15,8 @@ from joblib import Parallel
 from joblib import delayed as later
 
 from grainlike import Cores
-from grainlike.adapters import GrainlikePool, register_joblib
+from grainlike.adapters import GrainlikePool, _memmaps, register_joblib
+from grainlike.payload import Store
 
 register_joblib()
 
@@ -44,6 +45,10 @@ def head_of(array: np.ndarray) -> tuple[str, np.ndarray]:
     return str(getattr(array, "filename", "")), array[:3]
 
 
+def whole_of(array: np.ndarray) -> tuple[str, np.ndarray]:
+    return str(getattr(array, "filename", "")), np.array(array)
+
+
 def kept_in(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
@@ -64,6 +69,68 @@ def test_large_arrays_are_written_once_and_mapped(pool: GrainlikePool, tmp_path:
         assert not list(tmp_path.iterdir())
         assert Parallel(max_nbytes=None)([later(kind_of)(large)]) == [("ndarray", "", True, 1000.0)]
         assert Parallel(mmap_mode="c")([later(kind_of)(large)])[0][2]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(4000.0),
+        np.arange(4000.0).reshape(40, 100).T,
+        np.arange(4000).astype("datetime64[D]").reshape(4, 10, 100),
+        np.zeros(4000, dtype=[("a", "i4"), ("b", "f8")]),
+        np.arange(8000.0)[::2],
+    ],
+    ids=["plain", "columns", "times", "records", "steps"],
+)
+def test_files_are_in_shared_memory_where_no_folder_was_chosen(
+    pool: GrainlikePool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, array: np.ndarray
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with joblib.parallel_config("grainlike", pool=pool, max_nbytes=1000), Parallel() as parallel:
+        ((path, found),) = parallel([later(whole_of)(array)])
+        assert found.dtype == array.dtype
+        assert found.flags.f_contiguous == (array.flags.f_contiguous or not array.flags.c_contiguous)
+        assert (found == array).all()
+        assert Path(path).is_relative_to("/dev/shm") == (array.flags.c_contiguous or array.flags.f_contiguous)
+        assert Path(path).exists()
+    assert not Path(path).exists()
+    assert not Path(path).parent.exists()
+
+
+def test_those_that_would_take_much_of_the_memory_are_on_the_disk(
+    pool: GrainlikePool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(_memmaps, "spare_memory", lambda: 2 * 8000)
+    arrays = np.ones(1000), np.ones(1001)
+    with joblib.parallel_config("grainlike", pool=pool, max_nbytes=1000), Parallel() as parallel:
+        paths = [Path(path) for path, _ in parallel(later(whole_of)(array) for array in arrays)]
+        assert [path.is_relative_to("/dev/shm") for path in paths] == [True, False]
+        assert kept_in(tmp_path) == paths[1:]
+
+
+def test_those_for_which_the_file_system_has_no_room_are_on_the_disk(
+    pool: GrainlikePool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(Store, "_write", full)
+    array = np.ones(1000)
+    with joblib.parallel_config("grainlike", pool=pool, max_nbytes=1000), Parallel() as parallel:
+        ((path, found),) = parallel([later(whole_of)(array)])
+        assert [Path(path)] == kept_in(tmp_path)
+        assert found.sum() == 1000
+
+
+@pytest.mark.parametrize(("mode", "kept"), [("r+", 3.0), ("w+", 3.0), ("c", 1.0)])
+def test_what_calls_write_is_kept_or_not_as_the_mode_says(pool: GrainlikePool, mode: str, kept: float) -> None:
+    array = np.ones(1000)
+    with joblib.parallel_config("grainlike", pool=pool, max_nbytes=1000, mmap_mode=mode), Parallel() as parallel:
+        parallel([later(set_to)(array, 3)])
+        ((_, found),) = parallel([later(whole_of)(array)])
+        assert set(found.tolist()) == {kept}
 
 
 def test_files_of_arrays_that_are_gone_are_removed_with_their_calls(pool: GrainlikePool, tmp_path: Path) -> None:
