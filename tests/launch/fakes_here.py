@@ -21,7 +21,18 @@ from whole_files import write_whole
 
 from grainlike import Cores, Executor, delayed
 
-__all__ = ["BIN", "FakeHere", "Gate", "command", "ended", "in_a_line", "opened", "until_up", "where"]
+__all__ = [
+    "BIN",
+    "FakeHere",
+    "Gate",
+    "ask_often",
+    "command",
+    "ended",
+    "in_a_line",
+    "opened",
+    "until_up",
+    "where",
+]
 
 FAKES = Path(__file__).parent / "fakes"
 BIN = FAKES / "bin"
@@ -37,8 +48,8 @@ SITE: dict[str, Any] = {
     "history": True,
     "history_s": 3600,
     # Until it is killed: more than a busy machine takes to end in good order, and less than a head that closes waits.
-    "kill_delay_s": 30.0,
-    "terminate_interval_s": 15.0,
+    "kill_delay_s": LIMIT_S / 2,
+    "terminate_interval_s": LIMIT_S / 4,
     "sequential_signals": True,
     "warn_s": 600.0,
 }
@@ -122,13 +133,23 @@ class FakeHere:
     def fault(self, program: str, kind: str, words: str = "") -> Path:
         """Have a program fail until the file is removed: `hang` after its request was taken, `fail` with words."""
         path = self.folder / "faults" / f"{program}.{kind}"
-        path.write_text(words)
+        write_whole(path, words)
         return path
 
     def faults(self, program: str) -> int:
         """Return how often a program has failed so."""
         path = self.folder / "faults" / f"{program}.count"
         return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def ask_often(monkeypatch):
+    """Have a batch system be asked every second: what follows from a listing is tried here, not how long one waits for
+    it. Who waits until blocks have ended waits however long that takes.
+    """
+    for name in ("YOUNG_PERIOD_S", "PERIOD_S", "LEAVING_PERIOD_S"):
+        monkeypatch.setattr(f"grainlike.fleet._listing.{name}", 1.0)
+    for name in ("head.fleet._driver.CLOSE_S", "jobs._pools.DOWN_S"):
+        monkeypatch.setattr(f"grainlike.{name}", LIMIT_S)
 
 
 @asynccontextmanager
@@ -145,12 +166,14 @@ def ended(executor):
 
 
 async def until_up(executor, workers=1):
-    """Return the blocks once all of them are up, with so many workers."""
+    """Return the blocks once all of them are up, with so many workers, and their ids are known: a worker may join
+    before the submission is answered.
+    """
 
     def all_up():
         rows = executor.blocks()
         found = sum(row.workers for row in rows) == workers and {row.state for row in rows} == {"up"}
-        return rows if found else None
+        return rows if found and all(row.native for row in rows) else None
 
     return await until(all_up)
 

@@ -92,12 +92,14 @@ def pool_row(executor):
 
 
 async def until_up(executor, count=1):
-    """Return the blocks once all of them are up, with so many workers."""
+    """Return the blocks once all of them are up, with so many workers, and their names are known: a worker may join
+    before the submission is answered.
+    """
 
     def all_up():
         rows = executor.blocks()
         found = sum(row.workers for row in rows) == count and {row.state for row in rows} == {"up"}
-        return rows if found else None
+        return rows if found and all(row.native for row in rows) else None
 
     return await until(all_up)
 

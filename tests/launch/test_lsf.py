@@ -5,9 +5,10 @@ What the fake does is in `fakes/README.md`; nothing here has been seen on a real
 
 import os
 import sys
+from functools import partial
 
 import pytest
-from fakes_here import FakeHere, Gate, command, ended, in_a_line, opened, until_up, where
+from fakes_here import FakeHere, Gate, ask_often, command, ended, in_a_line, opened, until_up, where
 from waiting import logged, until, until_files
 
 from grainlike import Cores, LaunchError, Nodes, delayed, gather, info, start
@@ -29,9 +30,8 @@ def batch(request, tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def often_listed(monkeypatch):
-    """LSF is asked every second: what follows from a listing is tried here, not how long one waits for it."""
-    for name in ("YOUNG_PERIOD_S", "PERIOD_S", "LEAVING_PERIOD_S"):
-        monkeypatch.setattr(f"grainlike.fleet._listing.{name}", 1.0)
+    """LSF is asked every second, and heads that close wait for it."""
+    ask_often(monkeypatch)
 
 
 @pytest.fixture
@@ -174,6 +174,7 @@ async def test_a_submission_that_was_taken_and_never_answered_is_adopted(batch, 
         job = start((where @ Cores(1))())
         native, _ = await job
         await until(lambda: executor.blocks() and executor.blocks()[0].native)
+        await until(lambda: batch.faults("bsub"))  # the job may have ended before it came so far
         hangs.unlink()
         await logged(caplog, "block lsf-1: it is not clear whether it was submitted")
         assert [(row.label, row.native) for row in executor.blocks()] == [("lsf-1", native)]
@@ -193,6 +194,7 @@ async def test_while_no_listing_comes_nothing_is_submitted_and_nothing_ended(bat
         assert [(row.label, row.state) for row in executor.blocks()] == [("lsf-1", "up")]
         fails.unlink()
         await until_up(executor, 2)
+        await until_files(gate.folder, partial(gate.attempts, 1))  # it may go to the first, once that is free
         assert set(batch.jobs()) > {row.native}
         gate.open()
         assert len({await first, await second}) == 2
