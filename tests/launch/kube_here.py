@@ -79,7 +79,8 @@ class KubeHere:
     def created(self, kind):
         """Return what it was told to create, oldest first."""
         path = self.folder / "created"
-        lines = path.read_text().splitlines() if path.exists() else []
+        text = path.read_text() if path.exists() else ""
+        lines = text.rpartition("\n")[0].splitlines()  # the last may be half written
         return [item for one, item in map(json.loads, lines) if one == kind]
 
     def delete_all(self):

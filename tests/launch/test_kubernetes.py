@@ -12,6 +12,7 @@ import anyio
 import pytest
 import yaml
 from anyio.streams.buffered import BufferedByteReceiveStream
+from fakes_here import ask_often
 from kube_here import IMAGE, KubeHere
 from limits import LIMIT_S
 from ports import free_port
@@ -51,8 +52,7 @@ def kube(server, monkeypatch, tmp_path):
     (server.folder / "created").unlink(missing_ok=True)
     monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    for name in ("YOUNG_PERIOD_S", "PERIOD_S", "LEAVING_PERIOD_S"):
-        monkeypatch.setattr(f"grainlike.fleet._listing.{name}", 1.0)
+    ask_often(monkeypatch)
     yield server
     left = server.left()
     server.delete_all()
