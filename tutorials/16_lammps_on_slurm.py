@@ -110,7 +110,11 @@ def melt(temperature: float, cells: int) -> Point:
     folder = GVAR.job.scratch
     Path(folder, "in.melt").write_text(MELT)
     said = ["-in", f"{folder}/in.melt", "-log", f"{folder}/log", "-var", "t", str(temperature), "-var", "n", str(cells)]
-    program = subprocess.run([*mpirun, *RANK, *said], cwd=folder, check=True, stdout=subprocess.PIPE, text=True)
+    # Of two runs side by side, one that ends may remove a directory of Open MPI's that the other has just found there.
+    own = {**os.environ, "TMPDIR": folder}
+    program = subprocess.run(
+        [*mpirun, *RANK, *said], cwd=folder, env=own, check=True, stdout=subprocess.PIPE, text=True
+    )
 
     found = re.search(r"^result: pressure (\S+) diffusion (\S+)", Path(folder, "log").read_text(), re.MULTILINE)
     assert found, "LAMMPS printed no result"

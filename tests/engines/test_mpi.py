@@ -48,15 +48,22 @@ def ranks(output: str) -> tuple[list[set[int]], set[str]]:
     return places, {line for line in lines if "/" in line}
 
 
+def own_folder() -> dict[str, str]:
+    """Return the environment of a run of MPI with files of its own: of two runs of Open MPI side by side, one that ends
+    removes the common directory which the other has just found there.
+    """
+    return {**os.environ, "TMPDIR": GVAR.job.scratch}
+
+
 @delayed
 def plain(command: list[str]) -> tuple[int, tuple[int, ...], str]:
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=LIMIT_S)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=LIMIT_S, env=own_folder())
     return GVAR.job.id, GVAR.res.cores, done.stdout
 
 
 @delayed
 async def awaited(command: list[str]) -> tuple[int, tuple[int, ...], str]:
-    done = await run_process(command)
+    done = await run_process(command, env=own_folder())
     return GVAR.job.id, GVAR.res.cores, done.stdout.decode()
 
 
@@ -78,7 +85,8 @@ async def test_both_cores_have_their_jobs_rank_at_the_same_time(mpirun: str, tmp
     @delayed
     def meet(mine: str, other: str) -> tuple[tuple[int, ...], str]:
         script = f"echo > {mine}; while [ ! -e {other} ]; do sleep 0.01; done; {shlex.join(RANK)}"
-        done = subprocess.run([mpirun, "-n", "1", "sh", "-c", script], check=True, capture_output=True, timeout=LIMIT_S)
+        command = [mpirun, "-n", "1", "sh", "-c", script]
+        done = subprocess.run(command, check=True, capture_output=True, timeout=LIMIT_S, env=own_folder())
         return GVAR.res.cores, done.stdout.decode()
 
     a, b = str(tmp_path / "a"), str(tmp_path / "b")
