@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -44,16 +45,21 @@ class FilePart:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file of a block, mode 0600, into its directory, mode 0700.
+    """Write a file of a block, mode 0600, into its directory, mode 0700. Who reads it meanwhile has all of the old one.
 
     Raises:
         OSError: the file cannot be written.
     """
     path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as opened:
-        opened.write(text)
+    handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as opened:
+            opened.write(text)
+        os.replace(beside, path)  # noqa: PTH105 - it is a name
+    except BaseException:
+        os.unlink(beside)  # noqa: PTH108
+        raise
 
 
 def read_end(path: Path) -> str | None:

@@ -296,7 +296,7 @@ async def test_a_block_whose_log_cannot_be_written_is_taken_out_of_the_queue(eng
 
 
 async def test_a_job_that_runs_into_the_end_of_its_block_cleans_up_and_runs_in_the_next(engine, careful):
-    async with opened(sge_pool(walltime=120, margin=100)) as executor:
+    async with opened(sge_pool(walltime=160, margin=110)) as executor:  # it has 50 s to start
         r_ = start(careful.job())
         (row,) = await until_up(executor, 1)
         await careful.until_seen("cleaned-1")

@@ -1,6 +1,9 @@
 """Files of blocks: what is read of them here is what a shell elsewhere prints of them."""
 
+import os
+import stat
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -59,3 +62,29 @@ def test_files_are_for_their_owner_alone_and_the_end_is_what_reasons_quote(tmp_p
     assert [oct(one.stat().st_mode)[-3:] for one in (path, path.parent, path.parent.parent)] == ["600", "700", "700"]
     assert read_end(path) == "y" * 4096
     assert read_end(path.with_name("other")) is None
+
+
+def test_who_reads_a_file_that_is_written_again_has_all_of_the_old_or_the_new(tmp_path, monkeypatch):
+    path = tmp_path / "blocks" / "gl1a2b3c4d-1" / "log"
+    write_file(path, "begun\n")
+    replaced, seen = os.replace, []
+
+    def seen_before(source, target):
+        seen.append((read_part(path, 6), Path(source).read_text(), stat.S_IMODE(Path(source).stat().st_mode)))
+        replaced(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", seen_before)
+        write_file(path, "begun\nended\n")
+    assert seen == [(FilePart("", 6, 6), "begun\nended\n", 0o600)], "it was whole before it had its name"
+    assert read_part(path, 6) == FilePart("ended\n", 6, 12)
+    assert [one.name for one in path.parent.iterdir()] == ["log"]
+
+
+def test_a_file_that_cannot_be_written_again_stays_as_it_was(tmp_path):
+    path = tmp_path / "blocks" / "gl1a2b3c4d-1" / "log"
+    write_file(path, "begun\n")
+    with pytest.raises(UnicodeEncodeError):
+        write_file(path, "begun\n\ud800")
+    assert path.read_text() == "begun\n"
+    assert [one.name for one in path.parent.iterdir()] == ["log"]
