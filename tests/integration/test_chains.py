@@ -37,6 +37,7 @@ from grainlike import (
 from grainlike.engine import _engine
 from grainlike.head._head import Head
 from grainlike.scheduler import HeadScheduler, JobsSubmitted
+from grainlike_worker.runner.common import _chain
 
 pytestmark = pytest.mark.asyncio
 
@@ -44,8 +45,9 @@ LARGE = 1_000_000
 
 
 @pytest_asyncio.fixture
-async def executor() -> AsyncIterator[Executor]:
+async def executor(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Executor]:
     """An executor whose chains go on however busy the machine is."""
+    monkeypatch.setattr(_chain, "LONG_S", 3600.0)  # those of coroutines run in this process
     async with Executor(local=Cores(1)) as opened:
         await (delayed(allow) @ Cores(1))(3600.0)
         yield opened

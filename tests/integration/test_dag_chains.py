@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import AsyncIterator
 
 import anyio
 import pytest
+import pytest_asyncio
+from chain_calls import allow
 from limits import LIMIT_S
 
-from grainlike import Callbacks, Cores, Dag, Executor
+from grainlike import Callbacks, Cores, Dag, Executor, delayed
 from grainlike.head._head import Head
 from grainlike.scheduler import HeadScheduler, JobsSubmitted
 
@@ -44,13 +47,22 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return numbers
 
 
+@pytest_asyncio.fixture
+async def executor(sent: list[int]) -> AsyncIterator[Executor]:
+    """An executor whose chains go on however busy the machine is."""
+    async with Executor(local=Cores([0])) as opened:
+        await (delayed(allow) @ Cores(1))(3600.0)
+        sent.clear()
+        yield opened
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Functions are known to be quick, however busy the machine is that runs the tests."""
     monkeypatch.setattr(HeadScheduler, "pace", lambda scheduler, fn: 1e-5)
 
 
-async def test_callbacks_come_for_each_job_of_a_chain_in_order(sent):
+async def test_callbacks_come_for_each_job_of_a_chain_in_order(executor, sent):
     heard: list[tuple[str, str]] = []
     callbacks = Callbacks(
         on_resource_acquired=lambda name, slots: heard.append(("acquired", name)),
@@ -58,8 +70,7 @@ async def test_callbacks_come_for_each_job_of_a_chain_in_order(sent):
         on_complete=lambda name, value: heard.append(("complete", name)),
         on_resource_released=lambda name, slots: heard.append(("released", name)),
     )
-    async with Executor(local=Cores([0])):
-        report = await chain().run(callbacks=callbacks)
+    report = await chain().run(callbacks=callbacks)
     assert len(sent) < LENGTH / 2, "nothing travelled together"
     assert report.succeeded == LENGTH
     assert report.peak_utilization == {"cores": 1.0}
@@ -75,12 +86,12 @@ async def test_callbacks_come_for_each_job_of_a_chain_in_order(sent):
     assert job.queued_s is not None
 
 
-async def test_a_chain_that_breaks_fails_one_job_and_skips_those_behind(sent):
-    async with Executor(local=Cores([0])) as executor:
-        events = executor.events()
-        before = executor.report()
-        report = await chain(broken_at=5).run()
-        after = executor.report()
+async def test_a_chain_that_breaks_fails_one_job_and_skips_those_behind(executor, sent):
+    events = executor.events()
+    before = executor.report()
+    report = await chain(broken_at=5).run()
+    after = executor.report()
+    await executor.aclose()
     assert len(sent) < LENGTH / 2, "nothing travelled together"
     assert [job.status for job in report.values()] == ["succeeded"] * 5 + ["failed"] + ["skipped"] * (LENGTH - 6)
     assert type(report["5"].error) is ZeroDivisionError
