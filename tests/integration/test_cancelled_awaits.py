@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 from endless_awaits import BODIES, STUBBORN, awaits, nothing, swallows_one
 from limits import LIMIT_S
+from waiting import logged
 
 from grainlike import Cores, Executor, cancel, delayed, start
 from grainlike.engine import _local_calls
@@ -79,17 +80,26 @@ async def test_so_does_one_in_a_process_of_its_own(name: str) -> None:
         assert await free() is None
 
 
-@pytest.mark.usefixtures("short_graces")
 @pytest.mark.parametrize("kind", ["embedded", "call"])
 async def test_leaving_the_block_ends_what_swallows_and_says_where_it_is(
     kind: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(_cancellation, "GRACE_S", LIMIT_S)
     monkeypatch.setattr(_service, "QUIET_S", 0.05)
     monkeypatch.setattr(_local_calls, "QUIET_S", 0.05)
+
+    async def cancel_again() -> None:
+        """Once the block has spoken: two timers would come together on a machine that has stopped for longer."""
+        await logged(caplog, "endless_awaits.py")
+        for pending in list(_cancellation._pending):
+            assert isinstance(pending, _cancellation.RepeatedCancellation)
+            pending._repeat(True)
+
     wait = delayed(awaits)
     with caplog.at_level(logging.WARNING, "grainlike"):
-        async with asyncio.timeout(LIMIT_S), hearing() as job:
+        async with asyncio.timeout(LIMIT_S), hearing() as job, asyncio.TaskGroup() as tasks:
             async with Executor(local=Cores(1)):
+                tasks.create_task(cancel_again())
                 start((wait @ Cores(1) if kind == "embedded" else wait)(swallows_one.__name__, job.port))
                 await job.begun.wait()
             await job.said
