@@ -215,7 +215,8 @@ async def until_called(owner: object, name: str, condition: Callable[[], T]) -> 
         try:
             return function(*args, **kwargs)
         finally:
-            loop.call_soon_threadsafe(called.set)
+            with suppress(RuntimeError):  # another thread's call may end when the test has, and its loop is closed
+                loop.call_soon_threadsafe(called.set)
 
     @wraps(function)
     async def awaits(*args: object, **kwargs: object) -> object:

@@ -96,7 +96,8 @@ def _processes() -> dict[str, str]:
     found = {}
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            found[f"{child.pid}@{child.create_time()}"] = f"pid {child.pid} {child.name()} ({child.status()})"
+            # Its hash is of its id and its start since boot: a time of the calendar changes when that is set.
+            found[f"{child.pid}@{hash(child)}"] = f"pid {child.pid} {child.name()} ({child.status()})"
     return found
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 import waiting
+from limits import LIMIT_S
 from waiting import logged, still_running, until, until_called, until_ended, until_files, until_files_blocking
 
 WRITER = """
@@ -91,6 +92,34 @@ async def test_calls_in_any_thread_are_events_and_nothing_is_left_patched(owner:
     await asyncio.sleep(0)
     await counter.add_later()
     assert await later
+
+
+def test_a_call_in_a_thread_that_ends_when_the_loop_has_closed_ends_as_it_would() -> None:
+    ends, begun, let_go = [], threading.Event(), threading.Event()
+
+    class Slow:
+        def add(self, *, waits: bool) -> None:
+            if waits:
+                begun.set()
+                let_go.wait(LIMIT_S)
+
+    def call() -> None:
+        Slow().add(waits=True)
+        ends.append("well")
+
+    async def wait() -> None:
+        waits = asyncio.create_task(until_called(Slow, "add", begun.is_set))
+        await asyncio.sleep(0)
+        thread.start()
+        assert await asyncio.to_thread(begun.wait, LIMIT_S)
+        Slow().add(waits=False)
+        assert await waits
+
+    thread = threading.Thread(target=call)
+    asyncio.run(wait())
+    let_go.set()
+    thread.join(LIMIT_S)
+    assert ends == ["well"]
 
 
 @pytest.mark.asyncio
