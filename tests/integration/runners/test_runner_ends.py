@@ -196,9 +196,12 @@ def test_a_job_sees_the_reason_that_stands_in_the_page(
     assert runner.values == {1: seen}
 
 
-def fail_after(begun: str, go: str) -> None:
+def fail_after(begun: str, go: str, word_s: float) -> None:
     from pathlib import Path
 
+    from grainlike_worker.runner.process import _signals
+
+    _signals.WORD_S = word_s
     Path(begun).write_text("begun")
     Path(go).read_text()
     raise ValueError("its program has died")
@@ -212,7 +215,7 @@ def test_a_job_that_fails_after_a_signal_to_a_whole_batch_job_waits_for_word(
     """The daemon was signalled, too. Where it says that the runner is to end the job was cancelled, else it failed."""
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     with Runner(by_value(fail_after), quick, claims=claims) as runner:
-        runner.run({1: (0, gate.args)})
+        runner.run({1: (0, (*gate.args, 2 * LIMIT_S if word else WORD_S))})
         gate.wait()
         signalled = time.monotonic()
         runner.process.send_signal(number)
