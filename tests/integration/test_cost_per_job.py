@@ -12,6 +12,7 @@ from counting import counted
 
 from grainlike import Cores, Executor, amap, delayed, gather
 from grainlike.engine import _engine
+from grainlike.maps import _batching
 from grainlike.net._byte_link import ByteLink
 from grainlike_worker.daemon import _daemon
 from grainlike_worker.runner.common import _outcomes, _usage
@@ -105,7 +106,12 @@ async def test_one_job_after_another_costs_the_caller_this_many_calls(function, 
 
 
 @pytest.mark.asyncio
-async def test_an_item_of_a_tiny_map_costs_the_caller_this_many_calls() -> None:
+async def test_an_item_of_a_tiny_map_costs_the_caller_this_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Where the machine stops, calls look long, and fewer of them travel together; else it comes to this many.
+    monkeypatch.setattr(_batching, "TINY_S", 3600.0)
+    monkeypatch.setattr(_batching, "LONG_S", 3600.0)
+    monkeypatch.setattr(_batching.BatchSizer, "_best", lambda sizer, executor: 32)
+
     async def through(items: int) -> None:
         async for _ in amap(delayed(plain) @ Cores(1), range(items)):
             pass
