@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from echo_calls import say, say_plainly, say_twice
+from limits import LIMIT_S
 
 from grainlike import Cores, Executor, delayed
 from grainlike.adapters import GrainlikePool
@@ -71,7 +72,7 @@ async def test_handlers_of_logging_are_silent_in_calls_without_echo(capsys):
 
 def test_a_pool_takes_it(capfd):
     with GrainlikePool(local=Cores([0]), echo=False) as pool:
-        assert pool.submit(say_plainly, "job").result(60) == "job"
-        assert pool.submit(say, "job").result(60) == "job"
-        assert pool.start(delayed(say_plainly)("call")).result(60) == "call"
+        assert pool.submit(say_plainly, "job").result(LIMIT_S) == "job"
+        assert pool.submit(say, "job").result(LIMIT_S) == "job"
+        assert pool.start(delayed(say_plainly)("call")).result(LIMIT_S) == "call"
     assert capfd.readouterr().out == ""

@@ -7,6 +7,7 @@ from contextvars import copy_context
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 from grainlike import GVAR, Cores, Executor, delayed
 
@@ -23,7 +24,7 @@ async def test_an_executor_of_another_loop_in_the_context_is_passed_over(backend
             with pytest.raises(RuntimeError, match=r"no executor is open in this loop \(<Executor open.* lives in the"):
                 await delayed(where)()
         async with Executor(local=Cores([5])):
-            with anyio.fail_after(60):
+            with anyio.fail_after(LIMIT_S):
                 return await (delayed(where) @ Cores(1))()
 
     async with Executor(local=Cores([0])):

@@ -107,7 +107,7 @@ def test_a_kept_pool_ends_when_it_was_idle_for_long() -> None:
     assert pool.keep_open()
     assert pool.submit(square, 3).result(LIMIT_S) == 9
     assert pool.end_when_idle(0)
-    pool._thread._thread.join(60)
+    pool._thread._thread.join(LIMIT_S)
     assert not pool.keep_open()
 
 
