@@ -63,14 +63,13 @@ def at_shell(argv: list[str], environment: Mapping[str, str], folder: Path) -> I
     """Run a shell at a terminal of its own, and kill it at the end."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", _LINES, _COLUMNS, 0, 0))
-    program = subprocess.Popen(
+    program = subprocess.Popen(  # in no session of its own: `setsid` would have to fork, and be what is killed below
         ["setsid", "--ctty", *argv],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
         cwd=folder,
         env={**os.environ, "TERM": "xterm", **environment},
-        start_new_session=True,
     )
     os.close(theirs)
     try:
