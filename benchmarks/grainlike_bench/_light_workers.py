@@ -196,8 +196,8 @@ class LightRunner:
     def started(self) -> int:
         return -1 if self._lease is None else self._at
 
-    def holds(self, lease: int) -> bool:
-        return self._lease is not None and self._lease.lease == lease
+    def held_at(self, lease: int) -> int | None:
+        return self.started() if self._lease is not None and self._lease.lease == lease else -1
 
     def stepping(self) -> tuple[int, float] | None:
         return None

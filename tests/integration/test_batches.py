@@ -1,6 +1,8 @@
 """Calls that are alike are made, sent, run and settled by the batch: nobody notices, whatever one of them does."""
 
 import asyncio
+import os
+import time
 from contextvars import ContextVar
 from typing import Any
 
@@ -194,3 +196,32 @@ async def test_a_function_that_raises_anything_when_it_is_packed_costs_others_of
                 with pytest.raises(SerializationError, match="closure variable 'held'"):
                     await value_
             assert [await made[2], await made[4]] == [2, 4]
+
+
+@delayed
+def pid(_: int) -> int:
+    return os.getpid()
+
+
+def be_held_up() -> None:
+    """Have this process held up whenever it has told of its last outcomes, as a busy machine may do."""
+    from grainlike_worker.runner.process import _runner
+
+    flush = _runner.ProcessRunner._flush
+
+    def slow(runner: Any, lease: Any) -> None:
+        flush(runner, lease)
+        time.sleep(0.05)
+
+    _runner.ProcessRunner._flush = slow  # type: ignore[method-assign]
+
+
+async def test_a_process_that_is_held_up_between_two_batches_goes_on_with_the_next():
+    job = pid @ Cores(1)
+    async with Executor(local=Cores(1)):
+        await gather(job(x) for x in range(100))
+        await (delayed(be_held_up) @ Cores(1))()
+        pids = await gather(job(x) for x in range(40))
+        for many in (20, 3, 20, 3):
+            pids += await gather(job(x) for x in range(many))
+        assert len(set(pids)) == 1

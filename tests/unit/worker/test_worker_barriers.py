@@ -12,6 +12,7 @@ from grainlike.wire import Run
 from grainlike_worker.daemon import _daemon
 from grainlike_worker.daemon._output import Outputs
 from grainlike_worker.daemon._runner_supervisor import RunnerSupervisor
+from grainlike_worker.ipc._claims import IDLE, ClaimPage
 
 pytestmark = pytest.mark.anyio
 
@@ -53,3 +54,43 @@ async def test_a_barrier_narrows_the_lease_that_it_was_raised_for_alone(
     else:
         assert told == [BarrierHeld(1, 1, 0)]
         assert tap._jobs == [10]
+
+
+async def test_what_a_process_shows_of_the_lease_before_is_not_taken_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has told of its last outcomes, and is held up before it says that it is idle."""
+    tap = Outputs(lambda message: None).tap(1)
+    runner = RunnerSupervisor(never, lambda pid: None, tap, own=True)  # type: ignore[arg-type]
+    told: list[Any] = []
+    daemon: Any = SimpleNamespace(_runners={1: runner}, _tell=told.append, _flush=lambda: None)
+    claims = ClaimPage.create()
+    barriers: list[int] = []
+
+    async def stands(seconds: float) -> None:
+        barriers.append(claims.barrier)
+        if len(barriers) == 2:
+            claims.started = IDLE
+            claims.lease = 2
+        elif len(barriers) == 3:
+            claims.started = 1
+
+    monkeypatch.setattr(_daemon.anyio, "sleep", stands)
+    try:
+        claims.lease, claims.started = 1, 4
+        process: Any = SimpleNamespace(
+            claims=claims, flush=lambda: None, link=SimpleNamespace(post=lambda *_: None),
+            steps=None, output=SimpleNamespace(begin=lambda: None, drain=lambda _: None),
+        )  # fmt: skip
+        runner._process = process
+        runner.post(runs(2, 20, 21, 22, 23))
+        runner.works_on([20, 21, 22, 23], [1] * 4)
+        runner.bar()
+        await _daemon._Daemon._hold_barrier(daemon, RaiseBarrier(1, 2))
+        assert barriers == [5, 5, 5, 2], "it stands behind what has begun before that is told"
+        assert told == [BarrierHeld(1, 2, 1)]
+        runner.post(runs(3, 30, 31))
+        runner._take_leave(process)
+        assert runner._last_claim == IDLE, "nothing of the list that it died with had begun"
+    finally:
+        claims.close()

@@ -18,14 +18,15 @@ async def never() -> None:
     raise AssertionError("no process is started here")
 
 
-def killed(started: int) -> tuple[Completed, BaseException | None]:
+def killed(started: int, lease: int = 1) -> tuple[Completed, BaseException | None]:
     tap = Outputs(lambda message: None).tap(1)
     runner = RunnerSupervisor(never, lambda pid: None, tap, own=True)  # type: ignore[arg-type]
     runner.post(Setup("n1", []))
     runner.post(Define([FunctionSpec(4, b"", "grow", False, None)], []), [b""])
     runner.post(Run(1, "cores=[0]", [10, 11, 12], [1, 1, 1], [4, 4, 4], [None] * 3, [b""] * 3, [0] * 3))
     claims = ClaimPage.create()
-    claims.started, claims.base, claims.limit, claims.taken = started, 100, 1_000_100, 5_000_100
+    claims.lease, claims.started = lease, started
+    claims.base, claims.limit, claims.taken = 100, 1_000_100, 5_000_100
     try:
         ((message, buffers),) = runner._out_of_memory(claims)
     finally:
@@ -47,6 +48,7 @@ def test_the_running_job_took_too_much_and_those_behind_it_come_back() -> None:
     assert message.begun[1] + message.wall[1] <= message.sent_at
 
 
-def test_one_that_died_before_it_began_anything_is_its_first_jobs_doing() -> None:
-    message, _ = killed(started=-1)
+@pytest.mark.parametrize(("started", "lease"), [(-1, 1), (2, 0)], ids=["idle", "at the lease before"])
+def test_one_that_died_before_it_began_anything_is_its_first_jobs_doing(started: int, lease: int) -> None:
+    message, _ = killed(started, lease)
     assert message.codes == [Code.OUT_OF_MEMORY, Code.RETURNED, Code.RETURNED]

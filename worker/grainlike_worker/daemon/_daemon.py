@@ -578,10 +578,10 @@ class _Daemon:
     async def _hold_barrier(self, action: RaiseBarrier) -> None:
         await anyio.sleep(BARRIER_S)
         runner = self._runners.get(action.runner)
-        # If the lease has just ended, its last outcomes are on their way, or the next one is there already.
-        started = runner.started() if runner is not None and runner.holds(action.lease) else -1
-        if started >= 0:
-            assert runner is not None
+        while (started := -1 if runner is None else runner.held_at(action.lease)) is None:
+            await anyio.sleep(BARRIER_S)
+            runner = self._runners.get(action.runner)
+        if runner is not None and started >= 0:
             runner.works_on_only(started)
             self._tell(BarrierHeld(action.runner, action.lease, started))
             self._flush()

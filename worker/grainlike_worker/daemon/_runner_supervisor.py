@@ -155,7 +155,7 @@ class RunnerSupervisor:
     def _take_leave(self, process: RunnerProcess) -> None:
         """Note what only a process that is there can tell."""
         if process.claims is not None:
-            self._last_claim = process.claims.started
+            self._last_claim = self._begun(process.claims)
             self.never_ran = self.never_ran and self._last_claim < 0
             self._tap.link = None  # a chain that is lost is its first link's
             self._tap.only(self._last_claim)
@@ -203,7 +203,7 @@ class RunnerSupervisor:
         run, now = lease.run, time.monotonic()
         columns = OutcomeBatch(run.lease, now)
         # One that died before it began anything is its first job's doing: that must not be tried for ever.
-        started = max(claims.started, lease.answered)
+        started = max(claims.begun(run.lease), lease.answered)
         for position in range(lease.answered, len(run.jobs)):
             job, attempt = run.jobs[position], run.attempts[position]
             if position > started:
@@ -241,10 +241,23 @@ class RunnerSupervisor:
 
     def started(self) -> int:
         claims = self._claims
-        return claims.started if claims is not None else self._last_claim
+        return self._begun(claims) if claims is not None else self._last_claim
 
-    def holds(self, lease: int) -> bool:
-        return self._lease is not None and self._lease.run.lease == lease
+    def _begun(self, claims: ClaimPage) -> int:
+        """Return the position of the job that the process has begun last, of the run-list that is here."""
+        return claims.started if self._lease is None else claims.begun(self._lease.run.lease)
+
+    def held_at(self, lease: int) -> int | None:
+        if self._lease is None or self._lease.run.lease != lease:
+            return -1
+        claims, started = self._claims, self.started()
+        if claims is None or claims.barrier <= started + 1:
+            return started
+        # It was raised while the process still showed what it had begun of the lease before. What stands between the
+        # job that has begun and the barrier may begin, too.
+        if started >= 0:
+            self.bar()
+        return None
 
     def stepping(self) -> tuple[int, float] | None:
         if self._own:

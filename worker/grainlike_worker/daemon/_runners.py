@@ -58,9 +58,10 @@ class RunnerBody(Protocol):
         """The position in its run-list that it claimed last; -1 for none."""
         ...
 
-    def holds(self, lease: int) -> bool:
-        """Return True if this is the lease that it has, of which not all jobs have ended. For one that has one lease
-        at a time.
+    def held_at(self, lease: int) -> int | None:
+        """Return the position of the job of a lease behind which its barrier stands; -1 if none has begun, or the lease
+        has just ended: its last outcomes are on their way, or the next one is there already. None if it does not stand
+        yet; look again after a while. For one that has one lease at a time.
         """
         ...
 
@@ -158,8 +159,8 @@ class _LoopRunner:
     def started(self) -> int:
         return -1
 
-    def holds(self, lease: int) -> bool:  # noqa: ARG002 - many at a time, of which each hands itself back
-        return False
+    def held_at(self, lease: int) -> int | None:  # noqa: ARG002 - many at a time, of which each hands itself back
+        return -1
 
     def stepping(self) -> tuple[int, float] | None:
         return None  # it is our own loop: when we look, none is

@@ -20,7 +20,7 @@ IDLE = -1
 NO_BARRIER = 2**31 - 1
 """`barrier` while every job of the run-list may start."""
 
-_STARTED, _BARRIER, _LIMIT, _BASE, _LEASES, _WATCHED, _TAKEN, _LINK, _KERNEL, _TOLD = range(10)
+_STARTED, _BARRIER, _LIMIT, _BASE, _LEASES, _WATCHED, _TAKEN, _LINK, _KERNEL, _TOLD, _LEASE = range(11)
 
 
 class _Word:
@@ -51,6 +51,7 @@ class ClaimPage(Page[int]):
         told: the `StopReason` once the daemon asks the runner to end: a SIGTERM before that is a batch system's, to all
             processes.
         taken: bytes that were found when the process was killed for going beyond its limit; else 0.
+        lease: number of the lease that `started` is about. The runner changes it while that is `IDLE`.
 
     Example::
 
@@ -74,6 +75,7 @@ class ClaimPage(Page[int]):
     link = _Word(_LINK)
     kernel = _Word(_KERNEL)
     told = _Word(_TOLD)
+    lease = _Word(_LEASE)
 
     @classmethod
     def create(cls) -> Self:
@@ -81,3 +83,11 @@ class ClaimPage(Page[int]):
         claims.started = IDLE
         claims.barrier = NO_BARRIER
         return claims
+
+    def begun(self, lease: int) -> int:
+        """Return the index of the job of a lease that was begun last; `IDLE` while that cannot be known from here.
+
+        A runner that is held up between telling of its last outcomes and `IDLE` still shows what was begun of the lease
+        before, when the next one has been sent.
+        """
+        return self.started if self.lease == lease else IDLE  # in this order: `started` may be of a later lease by now

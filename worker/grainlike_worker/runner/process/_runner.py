@@ -269,6 +269,8 @@ class ProcessRunner:
             self._functions.look(laps.now)
             laps.restart()
         receipt = None
+        if self._claims is not None:
+            self._claims.lease = lease.columns.lease
         while lease.index < lease.end:
             if not self._may_start(lease):
                 continue
