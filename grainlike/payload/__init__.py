@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         SpareFiles,
         is_memory_small,
         is_shared_directory,
+        is_shared_file,
         memory_id,
     )
     from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, stored_bytes
@@ -158,6 +159,7 @@ __all__ = [
     "is_memory_small",
     "is_on_disk",
     "is_shared_directory",
+    "is_shared_file",
     "is_stored",
     "know",
     "load_arguments",
@@ -252,6 +254,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "is_memory_small": "_shared_directory",
             "is_on_disk": "_scratch",
             "is_shared_directory": "_shared_directory",
+            "is_shared_file": "_shared_directory",
             "is_stored": "_store",
             "know": "_store",
             "load_arguments": "_values",

@@ -24,6 +24,7 @@ __all__ = [
     "flat",
     "is_memory_small",
     "is_shared_directory",
+    "is_shared_file",
     "memory_id",
     "padded",
     "unlink",
@@ -186,6 +187,18 @@ def is_shared_directory(path: str) -> bool:
     """Return True if a path from another process looks like the path of a shared directory in memory."""
     home, _, name = path.rpartition("/")
     return home == str(_HOME) and name.startswith(_PREFIX)
+
+
+def is_shared_file(name: str) -> bool:
+    """Return True if the system's name of mapped memory is that of a file in a shared directory in memory, or of memory
+    that a process holds in place of such a file.
+
+    >>> is_shared_file("/dev/shm/grainlike-store-1f/v7-1 (deleted)"), is_shared_file("/memfd:grainlike-store-1f-v7-1")
+    (True, True)
+    >>> is_shared_file("/dev/shm/other"), is_shared_file("[heap]")
+    (False, False)
+    """
+    return name.startswith((f"{_HOME}/{_PREFIX}", f"/memfd:{_PREFIX}"))
 
 
 def is_memory_small() -> bool:

@@ -8,7 +8,7 @@ import time
 
 from grainlike.subprocesses import descendants, kill_all
 from grainlike_worker.ipc._claims import ClaimPage
-from grainlike_worker.runner.process._memory_limit import resident, share
+from grainlike_worker.runner.process._memory_limit import resident, share, stored
 
 __all__ = ["Watchdog"]
 
@@ -64,9 +64,7 @@ def _wait(pid: int, page: ClaimPage) -> float | None:
     if not limit or page.kernel:
         return None
     processes = [pid, *descendants(pid)]
-    taken = sum(map(resident, processes))
-    if taken > limit and len(processes) > 1:
-        taken = sum(map(share, processes))
+    taken = _taken(processes, limit)
     if taken <= limit:
         part = taken / limit
         return _FAR_S if part < 0.5 else _NEAR_S if part < 0.8 else _CLOSE_S
@@ -74,3 +72,14 @@ def _wait(pid: int, page: ClaimPage) -> float | None:
         page.taken = taken
         kill_all(processes)
     return _CLOSE_S
+
+
+def _taken(processes: list[int], limit: int) -> int:
+    """Return the bytes that processes hold; counted as exactly, and as slowly, as the limit takes."""
+    several = len(processes) > 1
+    taken = sum(map(resident, processes))
+    if taken > limit and several:
+        taken = sum(map(share, processes))
+    if taken > limit:
+        taken -= sum(stored(pid, fair=several) for pid in processes)
+    return taken
