@@ -15,8 +15,8 @@ from grainlike.net import memory_pair
 from grainlike.payload import dump_arguments, dump_function
 from grainlike.wire import Completed, Define, FunctionSpec, Run, Setup
 from grainlike_worker.daemon import _spawn
-from grainlike_worker.daemon._loop_watch import users_part
-from grainlike_worker.ipc._steps import JOB, SINCE, StackFile, StepPage
+from grainlike_worker.daemon._loop_watch import users_part, watched
+from grainlike_worker.ipc._steps import BLOCKED_S, JOB, SINCE, StackFile, StepPage
 from grainlike_worker.runner.common import _coroutines
 from grainlike_worker.runner.loop import _runner
 from grainlike_worker.runner.loop._runner import serve_shared
@@ -72,6 +72,24 @@ async def test_a_stack_is_waited_for_while_a_process_is_too_busy_to_write_it(ans
         tasks.start_soon(write)
         assert await runner.stack() == answer.decode().strip()
     file.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+async def test_a_runner_that_ends_while_its_stack_is_waited_for_ends_nothing_else(turns, monkeypatch):
+    monkeypatch.setattr(_spawn, "_SETTLED_S", 0.01)
+    asked, told, file, unused = anyio.Event(), [], StackFile(), None
+    process: Any = SimpleNamespace(pid=1, send_signal=lambda _: asked.set())
+    runner = _spawn.RunnerProcess(process, unused, unused, unused, unused, file, ExitStack())
+    body: Any = SimpleNamespace(stepping=lambda: (1, 2 * BLOCKED_S), stack=runner.stack)
+    async with anyio.create_task_group() as tasks:
+        with watched(body, told.append, tasks):
+            await asked.wait()
+            time.sleep(2 * _spawn._SETTLED_S)  # noqa: ASYNC251 - a busy loop: what the other task waits for is over
+            for _ in range(turns):
+                await anyio.lowlevel.checkpoint()
+            file.close()  # as the runner ends: before the other task goes on, and too late to cancel what it waits for
+    assert told == []
 
 
 def test_of_a_stack_only_the_users_part_is_told():

@@ -60,15 +60,17 @@ class StackFile:
 
     @property
     def unread(self) -> int:
-        """How many bytes were written since the last time that something was read, or skipped."""
-        return os.fstat(self.fd).st_size - self._read
+        """How many bytes were written since the last time that something was read, or skipped; 0 once it is closed."""
+        return 0 if self.fd < 0 else os.fstat(self.fd).st_size - self._read
 
     def skip(self) -> None:
         """Leave out what was written since the last time."""
         self._read += self.unread
 
     def read(self) -> str:
-        """Return what was written since the last time."""
+        """Return what was written since the last time; nothing once it is closed."""
+        if self.fd < 0:
+            return ""
         data = os.pread(self.fd, 64 * 1024, self._read)
         self._read += len(data)
         return data.decode(errors="backslashreplace").strip()
