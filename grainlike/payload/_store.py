@@ -168,7 +168,7 @@ def release(name: str) -> None:
     if uses:
         _uses[name] = uses
         return
-    for directory in _known:
+    for directory in tuple(_known):  # another thread may remove a store meanwhile
         unlink(directory / name)
 
 
@@ -212,7 +212,7 @@ def map_file(name: str, total: int) -> memoryview:
 
 
 def _open(name: str) -> int:
-    for directory in _known:
+    for directory in tuple(_known):  # another thread may remove a store meanwhile
         try:
             return os.open(directory / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -246,6 +247,31 @@ def test_a_process_that_was_told_of_the_directory_reads_it(store: Store) -> None
 def test_knowing_a_directory_twice_is_knowing_it_once(store: Store) -> None:
     know(store.directory)
     assert room._known.count(store.directory) == 1
+
+
+@pytest.mark.parametrize("how", ["load", "drop"])
+def test_a_store_that_another_thread_removes_hides_no_other(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    first, second = Store.make(), Store.make()
+    assert first is not None
+    assert second is not None
+    payload = second.put(dump_value(LARGE), "7-1")
+
+    def meanwhile(path: Path, *more: Any) -> Any:
+        if path.parent == first.directory:
+            first.remove()
+        return really(path, *more)
+
+    if how == "load":
+        really: Any = os.open
+        monkeypatch.setattr(room.os, "open", meanwhile)
+        assert (load_value(payload) == LARGE).all()
+    else:
+        really = room.unlink
+        monkeypatch.setattr(room, "unlink", meanwhile)
+        drop(payload.data)
+        assert files(second) == []
+    monkeypatch.undo()
+    second.remove()
 
 
 def test_processes_of_one_machine_and_user_name_their_memory_alike() -> None:
