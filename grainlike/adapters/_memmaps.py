@@ -127,13 +127,17 @@ class ArgumentFiles:
         return self._write_to_memory(numpy, array) or self._write_to_folder(array)
 
     def _write_to_memory(self, numpy: Any, array: Any) -> MappedArray | None:
-        """Write an array to shared memory; return None if it has more than one piece, or if there is no room."""
+        """Write an array to shared memory; return None if it has more than one piece, or if there is no room, or if the
+        system has removed the directory there, as `systemd` does when a user logs out.
+        """
         flags = array.flags
         store = self._store() if flags.c_contiguous or flags.f_contiguous else None
-        if store is None or 2 * array.nbytes > min(spare_memory(), free_bytes(store.directory)):
+        if store is None:
             return None
         name, order = f"{self._written}-array", "C" if flags.c_contiguous else "F"
         try:
+            if 2 * array.nbytes > min(spare_memory(), free_bytes(store.directory)):
+                return None
             store.write(name, [memoryview(array.ravel("K").view("u1"))])
         except OSError:
             return None

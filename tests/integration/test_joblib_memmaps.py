@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -122,6 +123,19 @@ def test_those_for_which_the_file_system_has_no_room_are_on_the_disk(
         ((path, found),) = parallel([later(whole_of)(array)])
         assert [Path(path)] == kept_in(tmp_path)
         assert found.sum() == 1000
+
+
+def test_those_written_after_the_memory_was_swept_are_on_the_disk(
+    pool: GrainlikePool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    first, second = np.ones(1000), np.ones(1001)
+    with joblib.parallel_config("grainlike", pool=pool, max_nbytes=1000), Parallel() as parallel:
+        ((path, _),) = parallel([later(whole_of)(first)])
+        shutil.rmtree(Path(path).parent)  # as `systemd` does when the user logs out
+        ((path, found),) = parallel([later(whole_of)(second)])
+        assert [Path(path)] == kept_in(tmp_path)
+        assert found.sum() == 1001
 
 
 @pytest.mark.parametrize(("mode", "kept"), [("r+", 3.0), ("w+", 3.0), ("c", 1.0)])
