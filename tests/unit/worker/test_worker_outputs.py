@@ -5,6 +5,7 @@ import tempfile
 from contextlib import closing
 
 import anyio
+import anyio.lowlevel
 import pytest
 from limits import LIMIT_S
 
@@ -338,6 +339,52 @@ async def test_what_was_left_for_a_while_is_told_before_what_is_written_later(he
                 await head.has_data.wait()
             tasks.cancel_scope.cancel()
     assert head.take() == [(0, streams[0], b"first"), (0, streams[1], b"second")]
+
+
+@pytest.mark.anyio
+async def test_so_is_what_comes_while_the_wait_for_what_was_left_is_not_over(head, passed_over, monkeypatch):
+    monkeypatch.setattr(_output_pipes, "PATIENCE_S", 1000.0)
+    with closing(_output_pipes.OutputPipes(framed=False)) as pipes:
+        tap = head.outputs.tap(1)
+        tap.lease([5], [1])
+        head.outputs.follow(5, 1)
+        pipes.begin()
+        told = []
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pipes.run, tap)
+            os.write(pipes.given["--stdout"], b"0")
+            await passed_over(1)
+            monkeypatch.setattr(_output_pipes, "PATIENCE_S", 0.0)  # it has had its time, and still sleeps
+            for end in ("--stderr", "--stdout", "--stderr"):
+                os.write(pipes.given[end], end.encode())
+                if end == "--stderr":
+                    with anyio.fail_after(LIMIT_S):
+                        await head.has_data.wait()
+                    head.has_data = anyio.Event()
+                    told += head.take()
+            tasks.cancel_scope.cancel()
+    assert told == [(0, OUT, b"0"), (0, ERR, b"--stderr"), (0, OUT, b"--stdout"), (0, ERR, b"--stderr")]
+
+
+@pytest.mark.anyio
+async def test_the_order_is_that_of_the_job_that_runs_where_one_ended_a_moment_ago(head, passed_over, monkeypatch):
+    monkeypatch.setattr(_output_pipes, "PATIENCE_S", 1000.0)
+    with closing(_output_pipes.OutputPipes(framed=False)) as pipes:
+        tap = head.outputs.tap(1)
+        head.outputs.follow(6, 1)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pipes.run, tap)
+            for job in (5, 6):
+                tap.lease([job], [1])
+                pipes.begin()
+                for end in ("--stdout", "--stderr") if job == 6 else ("--stdout",):
+                    os.write(pipes.given[end], end.encode())
+                    for _ in range(10):  # what was written is seen
+                        await anyio.lowlevel.checkpoint()
+                await passed_over(job - 4)
+                pipes.drain(tap)
+            tasks.cancel_scope.cancel()
+    assert head.take() == [(0, OUT, b"--stdout"), (0, ERR, b"--stderr")]
 
 
 @pytest.mark.anyio

@@ -44,6 +44,8 @@ class OutputPipes:
         self._since = 0.0
         self._left: dict[int, None] = {}
         """Ends whose output was left to the runner, in the order in which it came."""
+        self._waits: dict[int, anyio.CancelScope] = {}
+        """Waits of the ends whose output is being left."""
         pairs = [self._make() for _ in range(3 if framed else 2)]
         self.held = [near for near, _ in pairs]
         self.given: dict[str, int] = dict(
@@ -88,13 +90,31 @@ class OutputPipes:
     async def _run_one(self, fd: int, tap: Tap) -> None:
         while True:
             await anyio.wait_readable(fd)
-            if tap.leased and (tap.crowded or time.monotonic() < self._since + PATIENCE_S):
-                # The runner of a run-list, or of a chain, takes its output out of the pipe itself, job by job; and what
-                # is a chain we do not know, but by the time that it takes.
+            if self._is_runners(tap):
                 self._left.setdefault(fd)
-                await anyio.sleep(PATIENCE_S)
-            elif self._read_in_order(fd, tap) == b"":
+                await self._leave(fd, tap)
+                if self._is_runners(tap):
+                    continue
+            if self._read_in_order(fd, tap) == b"":
                 return
+
+    def _is_runners(self, tap: Tap) -> bool:
+        """Return True if output is left to the runner for now.
+
+        The runner of a run-list, or of a chain, takes its output out of the pipe itself, job by job; and what is a
+        chain we do not know, but by the time that it takes.
+        """
+        return tap.leased and (tap.crowded or time.monotonic() < self._since + PATIENCE_S)
+
+    async def _leave(self, fd: int, tap: Tap) -> None:
+        """Leave the output at an end for a while, which is over early when another lease begins."""
+        with anyio.CancelScope() as wait:
+            self._waits[fd] = wait
+            try:
+                left = PATIENCE_S if tap.crowded else self._since + PATIENCE_S - time.monotonic()
+                await anyio.sleep(max(0.0, left))
+            finally:
+                del self._waits[fd]
 
     async def _run_records(self, tap: Tap) -> None:
         while True:
@@ -106,6 +126,8 @@ class OutputPipes:
         """Another lease begins."""
         self._since = time.monotonic()
         self._left.clear()
+        for wait in self._waits.values():  # else the output of this lease would be seen when that is over
+            wait.cancel()
 
     def drain(self, tap: Tap) -> None:
         """Take what has been written until now."""
@@ -119,7 +141,8 @@ class OutputPipes:
         """Read once, as `_read` does, and before that what came before it: what was written first is told first."""
         for before in takewhile(lambda other: other != fd, list(self._left)):
             self._read(before, tap)
-            del self._left[before]
+            if before not in self._waits:  # else more may come meanwhile
+                del self._left[before]
         self._left.pop(fd, None)
         return self._read(fd, tap)
 
