@@ -214,20 +214,42 @@ async def test_a_coroutine_that_fails_after_a_signal_to_a_whole_batch_job_waits_
 async def test_a_job_that_fails_when_a_program_has_ended_waits_for_a_signal_that_may_be_late(
     kind: Literal["own", "shared"], late: bool
 ) -> None:
-    """A batch system signals a program before the runner, of which the job may fail before that is signalled."""
+    """A batch system signals a program before the runner, of which the job may fail before that is signalled.
 
-    async def fail(program: str) -> None:
+    The job has the runner signal itself once it waits: a signal from here comes before it, or when it has waited.
+    """
+
+    async def fail(program: str, signalled: str) -> None:
+        import os
+        import signal
         import subprocess
+        import time
+        from types import SimpleNamespace
 
+        from grainlike_worker.runner.loop import _batch_notice
+        from grainlike_worker.runner.process import _signals
+
+        def count() -> int:  # the loop hands the signal on in a later turn
+            os.kill(os.getpid(), signal.SIGTERM)
+            _batch_notice.count_of_ended_children = counted
+            return counted()
+
+        def nap(seconds: float) -> None:
+            _signals.time = time
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        counted = _batch_notice.count_of_ended_children
+        if signalled == "shared":
+            _batch_notice.count_of_ended_children = count
+        elif signalled == "own":
+            _signals.time = SimpleNamespace(monotonic=time.monotonic, sleep=nap)
         subprocess.run([program], check=True)  # noqa: ASYNC221
 
-    async with a_daemon(kind, fail, SLURM_JOB_ID="7") as (runner, daemon):
-        daemon.run(0, "true")
+    async with a_daemon(kind, fail, SLURM_JOB_ID="7") as (_, daemon):
+        daemon.run(0, "true", "")
         await daemon.until(0)
         begun = time.monotonic()
-        daemon.run(1, "false")
-        if late:
-            os.kill(runner.pid, signal.SIGTERM)
+        daemon.run(1, "false", kind if late else "")
         await daemon.until(1)
         assert daemon.codes == {0: Code.SUCCEEDED, 1: Code.FAILED}
         assert time.monotonic() - begun >= (WORD_S if late else LATE_S) / 2
