@@ -158,6 +158,7 @@ async def bring_up(
         return FAILED
     if answer.silent:
         _print_silent(name, answer)
+    wait = wait and pool.min > 0  # else there is nothing to wait for
     if wait:
         code = await _until_up(caller, name, pool.min, began)
         if code:

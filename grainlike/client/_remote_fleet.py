@@ -40,10 +40,13 @@ class RemoteFleet:
 
     async def up(self, name: str, pool: WorkerPool) -> None:
         """Set up a pool. Raises the exceptions of `Executor.up`."""
+        await self.refresh()
+        was_up = any(row.pool == name for row in self.pools())
         try:
             answer = await self._client.ask(AskUp(0, name, json.dumps(pool.settings())), UpIs)
         except anyio.get_cancelled_exc_class():
-            self._client.link.post(AskDown(0, [name], at_once=True))
+            if not was_up:
+                self._client.link.post(AskDown(0, [name], at_once=True))
             raise
         if answer.silent:
             logger.warning("pool %s is set, but %s", name, answer.silent)

@@ -365,7 +365,7 @@ class Executor(ExecutorBase):
         """Have a pool of workers, and return it once its first block was taken, or where none is needed yet.
 
         The same name again changes the pool. Over `connect()` the pool is the head's, and stays when this program
-        leaves. Cancelling it before the answer leaves a pool that is going down.
+        leaves. Cancelling it before the answer leaves a pool that is going down, if it was not up before.
 
         Args:
             pool: a pool of `grainlike.launch`, or the name of one in the settings.

@@ -21,7 +21,7 @@ class SystemState:
         name: its key.
         submitting: label of the block whose submission has no answer yet; empty if there is none.
         submitted_at: time of the last submission.
-        asked_at: time at which the system was last asked for its blocks; None if never.
+        asked_at: time at which the system was last asked for its blocks; None if never, or if it is to be asked now.
         waiting: True while the answer to that is outstanding.
         list_before: time by which it is to be asked again, earlier than usual; None for the usual time.
         failing_since: time since which it does not list its blocks; None if it does.
@@ -37,10 +37,12 @@ class SystemState:
     failing_since: float | None = None
     failing: str = ""
 
-    def hurry_if_old(self, now: float) -> None:
-        """Ask the system now, if its last answer is of some time ago."""
-        if self.asked_at is not None and now >= self.asked_at + FRESH_S:
-            self.hurry(now)
+    def ask_anew(self, now: float) -> None:
+        """Ask the system now, if its last answer is of some time ago, or was none: it may be there again."""
+        if self.waiting or self.asked_at is None:
+            return
+        if self.failing_since is not None or now >= self.asked_at + FRESH_S:
+            self.asked_at = None
 
     def hurry(self, at: float) -> None:
         """Ask the system by this time."""

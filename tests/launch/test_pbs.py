@@ -3,16 +3,18 @@
 What the fake does is in `fakes/README.md`; nothing here has been seen on a real one.
 """
 
+import asyncio
 import json
 import os
 import sys
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
 from fakes_here import FakeHere, Gate, ask_often, command, ended, in_a_line, opened, until_up, where
 from waiting import logged, until, until_files
 
-from grainlike import Cores, LaunchError, Nodes, delayed, gather, info, start
+from grainlike import Cores, LaunchError, Nodes, connect, delayed, gather, info, start
 from grainlike.launch import PBS
 
 pytestmark = pytest.mark.asyncio
@@ -156,13 +158,58 @@ async def test_up_waits_only_so_long_for_a_pbs_that_is_silent(batch, tmp_path, m
         assert [row.pool for row in executor.pools()] == ["pbs"]
 
 
+@pytest.mark.parametrize("batch", ["openpbs"], indirect=True)
+async def test_who_sets_a_pool_again_is_told_whether_pbs_answers_now(batch, monkeypatch):
+    async with opened():
+        monkeypatch.setattr("grainlike.fleet._listing.PERIOD_S", 1000.0)
+        fails = batch.fault("qstat", "fail", SILENT)
+        assert (await command("up", "pbs", *ASKED))[0] == 1
+        fails.unlink()
+        code, _, err = await command("up", "pbs", *ASKED)
+        assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize("batch", ["openpbs"], indirect=True)
+async def test_who_waits_for_no_worker_is_told_by_the_code_that_pbs_does_not_answer(batch):
+    async with opened():
+        fails = batch.fault("qstat", "fail", SILENT)
+        code, out, err = await command("up", "pbs", *ASKED, "--wait")
+        fails.unlink()
+        assert (code, out) == (1, "")
+        assert err.startswith(f"grainlike: pool pbs is set, but {SAID}")
+
+
+@pytest.mark.parametrize("batch", ["openpbs"], indirect=True)
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_pool_that_was_up_stays_so_when_a_change_of_it_is_cancelled(batch, tmp_path, monkeypatch, elsewhere):
+    async with opened() as executor, connect() if elsewhere else nullcontext(executor) as program:
+        await executor.up(pbs_pool(batch, min=1), name="pbs")
+        [before] = await until_up(executor)
+        waits = f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
+        silent = f"echo >{tmp_path}/asked; {waits}; exit 255"  # and then no list without blocks
+        path = _in_place_of(tmp_path, monkeypatch, "qstat", silent)
+        await until_files(tmp_path, (tmp_path / "asked").exists)
+        change = asyncio.create_task(program.up(pbs_pool(batch, min=1, max=3), name="pbs"))
+        await until(lambda: executor.pools()[0].max == 3)
+        change.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await change
+        if elsewhere:
+            await program.pool("pbs").scale(1, 2)  # after what the cancellation has sent
+        path.unlink()
+        (tmp_path / "go").touch()
+        assert [(row.label, row.state) for row in executor.blocks()] == [(before.label, "up")]
+        assert executor.pools()[0].why == ""
+
+
 def _in_place_of(tmp_path, monkeypatch, program, text):
-    """Have a head find another program in place of one of PBS's."""
+    """Have a head find another program in place of one of PBS's; return its path."""
     path = tmp_path / "bin" / program
     path.parent.mkdir()
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
+    return path
 
 
 # --- up and down -----------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from waiting import until, until_called
 
 from grainlike import Cores, LaunchError, start
 from grainlike.dialects import BlockRequest, SSHDialect
+from grainlike.fleet import FleetScheduler
 from grainlike.head.fleet import FleetDriver
 from grainlike.launch import BatchClient
 from grainlike.launch._native import run_native
@@ -251,6 +252,15 @@ async def test_a_pool_without_a_machine_that_could_be_tried_is_paused_until_one_
         (row,) = await until_up(executor, 1)
         assert row.nodes == "refuses"
         assert await (where @ Cores(1))() == "refuses"
+
+
+async def test_a_pool_with_other_machines_is_not_told_what_those_before_have_said(ssh):
+    down, n1 = ssh.add("down", up=False), ssh.add("n1")
+    async with opened() as executor:
+        driver = executor._service._service.fleet()
+        assert await driver.up("cpu", ssh_pool(ssh, down)) == ("", "", "")
+        await until_called(FleetScheduler, "handle", lambda: driver._records.system("ssh of cpu").failing)
+        assert await driver.up("cpu", ssh_pool(ssh, n1)) == ("", "", "")
 
 
 async def test_a_submission_during_a_slow_listing_keeps_its_machine(ssh, monkeypatch):

@@ -144,7 +144,7 @@ class FleetDriver:
 
         Where nothing is to be submitted, with `asks` the batch system is asked whether it would take a block, if that
         costs it nothing. A system that is silent is told, and is no reason against a pool. Cancelled before the answer,
-        the pool goes down.
+        the pool goes down, unless it was up before: its blocks may run jobs.
 
         Raises:
             ValueError: the name is none.
@@ -157,6 +157,8 @@ class FleetDriver:
             self._state.offers.pop(name, None)  # what its workers offered says nothing of those to come
         self._state.pools[name] = pool
         before = self._records.last_number
+        known = self._records.pools.get(name)
+        was_up = known is not None and not known.going
         self._tell(PoolSet(self._state.numbers(name, pool)))
         silent = ""
         try:
@@ -168,7 +170,8 @@ class FleetDriver:
         except LaunchError:
             raise
         except BaseException:
-            self._tell(PoolGone(name, at_once=True))
+            if not was_up:
+                self._tell(PoolGone(name, at_once=True))
             raise
         label, native, refusal = self._first_answer(name, before) or ("", "", "")
         if refusal:
@@ -195,10 +198,12 @@ class FleetDriver:
         if refusal is not None:
             self._tell(PoolPaused(name, refusal.words))
             raise refusal
+        if not pool.has_one_server:
+            return ""
         title = pool.dialect_class.title
         if system.failing:
             return f"{title} does not answer: {'; '.join(filter(None, map(str.strip, system.failing.splitlines())))}"
-        return f"{title} has not answered for {ASK_S:g} s" if pool.has_one_server and system.waiting else ""
+        return f"{title} has not answered for {ASK_S:g} s" if system.waiting else ""
 
     def _first_answer(self, name: str, before: int) -> tuple[str, str, str] | None:
         """Return label, id and refusal of the first submission of a pool since number `before`; None: not answered."""
