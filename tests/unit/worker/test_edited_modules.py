@@ -1,7 +1,10 @@
 """Modules of users' that were edited after their import: which are told, when they are looked at, and what is said."""
 
+import importlib
+import os
 import sys
 from math import inf
+from types import SimpleNamespace
 
 import pytest
 
@@ -37,11 +40,93 @@ def test_a_module_that_was_edited_is_told_once_and_again_when_it_was_imported_an
     path = module("edited_later")
     __import__("edited_later")
     assert edits.look(10.0) == []
-    assert edits.due_at == 10.0 + PERIOD_S
     for file in (before, path):
         file.write_text("VALUE = 22\n")
     assert edits.look(12.0) == [("edited_later", str(path))], "the other one is of the process itself"
     assert edits.look(14.0) == []
+
+
+def test_contents_that_are_as_they_were_are_not_told(module):
+    edits = EditedModules()
+    path = module("edited_touched", "VALUE = 1\n")
+    __import__("edited_touched")
+    assert edits.look(1.0) == []
+    os.utime(path, (1.0, 1.0))
+    assert edits.look(2.0) == [], "it was touched"
+    path.write_text("VALUE = 2\n")
+    path.write_text("VALUE = 1\n")
+    assert edits.look(3.0) == [], "another branch was checked out meanwhile"
+    path.write_text("VALUE = 2\n")
+    os.utime(path, (2.0, 2.0))
+    assert edits.look(4.0) == [("edited_touched", str(path))]
+
+
+def test_a_large_file_is_not_read_and_told_by_its_time(module, monkeypatch):
+    monkeypatch.setattr(_edited_modules, "_READ", 4)
+    edits = EditedModules()
+    path = module("edited_large")
+    __import__("edited_large")
+    assert edits.look(1.0) == []
+    os.utime(path, (1.0, 1.0))
+    assert edits.look(2.0) == [("edited_large", str(path))]
+
+
+def test_a_module_that_was_imported_again_since_is_told_of_what_follows(module):
+    edits = EditedModules()
+    paths = {name: module(name) for name in ("edited_reloaded", "edited_anew")}
+    for name in paths:
+        __import__(name)
+    assert edits.look(1.0) == []
+    for path in paths.values():
+        path.write_text("VALUE = 22\n")
+    importlib.reload(sys.modules["edited_reloaded"])
+    del sys.modules["edited_anew"]
+    __import__("edited_anew")
+    assert [sys.modules[name].VALUE for name in paths] == [22, 22]
+    assert edits.look(2.0) == []
+    for path in paths.values():
+        path.write_text("VALUE = 333\n")
+    assert edits.look(3.0) == [(name, str(path)) for name, path in paths.items()]
+
+
+def test_looks_at_a_slow_file_server_are_far_apart(monkeypatch):
+    clock = iter([0.0, 0.05, 7.0, 7.001])
+    monkeypatch.setattr(_edited_modules, "monotonic", clock.__next__)
+    edits = EditedModules()
+    edits.look(10.0)
+    assert edits.due_at == pytest.approx(15.0)
+    edits.look(20.0)
+    assert edits.due_at == 20.0 + PERIOD_S
+
+
+def test_names_are_looked_through_when_there_are_others(monkeypatch):
+    class Modules(dict):
+        looks = 0
+
+        def __iter__(self):
+            self.looks += 1
+            return super().__iter__()
+
+    edits = EditedModules()
+    modules = Modules(sys.modules)
+    monkeypatch.setattr(_edited_modules, "sys", SimpleNamespace(modules=modules))
+    edits.note()
+    assert modules.looks == 0
+    modules["edited_more"] = None
+    edits.note()
+    edits.note()
+    assert modules.looks == 1
+
+
+def test_what_stands_in_for_a_module_may_fail(monkeypatch):
+    class Proxy:
+        @property
+        def __dict__(self):
+            raise RuntimeError("not now")
+
+    edits = EditedModules()
+    monkeypatch.setitem(sys.modules, "edited_proxy", Proxy())
+    assert edits.look(1.0) == []
 
 
 def test_what_is_away_for_a_moment_or_no_file_of_a_users_is_not_told(module, tmp_path):
@@ -79,7 +164,7 @@ def test_no_more_than_so_many_files_are_asked_for(module, monkeypatch):
         module(f"edited_many_{number}")
         __import__(f"edited_many_{number}")
     edits.note()
-    assert len(edits._versions) == 2
+    assert len(edits._imported) == 2
 
 
 def test_a_warning_names_the_module_and_what_to_do():
@@ -93,7 +178,7 @@ def test_a_warning_names_the_module_and_what_to_do():
     assert "m2 (/p/m2.py) and 2 more were edited" in many
 
 
-def test_the_next_job_says_it_and_no_other(module, capsys):
+def test_the_next_job_says_it_and_no_other_and_does_not_fail_for_it(module, capsys, monkeypatch):
     path = module("edited_jobs", "def one():\n    return 1\n")
     one = __import__("edited_jobs").one
     blob = dump_function(one)
@@ -104,10 +189,16 @@ def test_the_next_job_says_it_and_no_other(module, capsys):
     assert functions.get(1).callable() == 1
     path.write_text("def one():\n    return 22\n")
     functions.look(5.0)
-    assert functions.look_at == 5.0 + PERIOD_S
-    assert functions.warning
+    assert functions.look_at >= 5.0 + PERIOD_S
+    words = functions.warning
+    assert words
     functions.warn()
     assert "edited_jobs" in capsys.readouterr().err
+    functions.warning = words
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", SimpleNamespace())  # left there by another job
+        functions.warn()
+    assert functions.warning == ""
     functions.look(7.0)
     assert functions.warning == ""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from math import inf
 from pathlib import Path
@@ -223,7 +224,8 @@ class LoadedFunctions:
     def warn(self) -> None:
         """Print the warning, once, as an output of the job that begins."""
         words, self.warning = self.warning, ""
-        print(words, file=sys.stderr)  # noqa: T201 - where its user reads
+        with suppress(Exception):  # another job may have put anything there
+            print(words, file=sys.stderr)  # noqa: T201 - where its user reads
 
     @property
     def count(self) -> int:
