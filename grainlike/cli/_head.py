@@ -34,6 +34,7 @@ from grainlike.net import (
     current_folder,
     has_journal_note,
     how_to_go_on,
+    is_elsewhere,
     is_locked,
     runs_here,
     state_directory,
@@ -238,7 +239,9 @@ async def stop_head(caller: BlockingClient, *, forget: bool) -> int:
     sessions = (await caller.ask(AskSessions(0), SessionsAre)).sessions
     held = [session for session in sessions if session.names or session.jobs]
     failure = head.journal if head.journal.startswith("not kept") else ""
-    noted = bool(head.directory) and has_journal_note(head.cluster, Path(head.directory))
+    # Of a head elsewhere a file server would show its note for half a minute after it has gone.
+    seen = bool(head.directory) and not is_elsewhere(caller.process)
+    noted = seen and has_journal_note(head.cluster, Path(head.directory))
     await caller.ask(AskStop(0, forget), Done)
     await caller.gone()
     _wait_for_end(caller.process if head.ends_process else "", head.directory if noted else "")

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from grainlike.net._listener import Handler, Listener, RateLimitedLog, listen, listen_tcp
     from grainlike.net._locator import HeadLocator
     from grainlike.net._memory import memory_pair
-    from grainlike.net._process import is_gone, process_id, runs_here, software
+    from grainlike.net._process import is_elsewhere, is_gone, process_id, runs_here, software
     from grainlike.net._protocol import ProtocolLink
     from grainlike.net._reach import addresses_of, dial
     from grainlike.net._reconnecting import RETURN_S, ReconnectingLink, Redial, waits
@@ -110,6 +110,7 @@ __all__ = [
     "hold_lock",
     "holds_from_to",
     "how_to_go_on",
+    "is_elsewhere",
     "is_gone",
     "is_left_behind",
     "is_locked",
@@ -190,6 +191,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "note_journal": "_access",
             "hold_lock": "_access",
             "holds_from_to": "_certificates",
+            "is_elsewhere": "_process",
             "is_gone": "_process",
             "is_left_behind": "_access",
             "left_behind": "_access",

@@ -197,6 +197,20 @@ async def test_where_the_disk_refuses_it_does_not_say_that_sessions_are_dropped(
         assert capsys.readouterr().out.splitlines()[1].startswith("dropped: session 'campaign'")
 
 
+async def test_a_note_that_a_file_server_still_shows_of_a_head_elsewhere_says_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("grainlike.head.server._accept.process_id", lambda: "another machine:1/2/3")
+    monkeypatch.setattr("grainlike.head.durable._storage.forget_journal", lambda directory: None)
+    async with asyncio.timeout(LIMIT_S):
+        async with HeadDaemon(TLS, journal=tmp_path / "journal") as daemon:
+            async with connect(session="campaign") as ex:
+                ex.name("waits", (square @ Cores(1))(3))
+                await sessions()
+            stopping = await stop(daemon, "--forget")
+        assert await stopping == 0
+    dropped = "dropped: session 'campaign', 0 outcomes and 1 job that had not ended"
+    assert capsys.readouterr().out.splitlines() == ["stopped", dropped]
+
+
 async def test_ctrl_c_keeps_what_sessions_keep(tmp_path):
     head = head_process(tmp_path / "journal")
     try:
