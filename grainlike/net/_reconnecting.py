@@ -59,6 +59,8 @@ class ReconnectingLink(Link):
         self._redial = redial
         self._patience_s = patience_s
         self._return_s = return_s
+        self.admitted: Callable[[], object] | None = None
+        """Called when a head has admitted us over it, before what else it says is heard."""
         self.returned: Callable[[], object] | None = None
         self.in_vain: bool = False
         """True if it ended because the head was dead or away for too long, or another had taken its place."""
@@ -186,6 +188,8 @@ class ReconnectingLink(Link):
         self._welcome = welcome
         if welcome.received >= 0:
             self._session = ResumableSession(self._link)
+        if self.admitted is not None:
+            self.admitted()
 
     def _why_over(self, *, dialled: bool) -> str | None:
         """Return why retrying is of no use, or None.

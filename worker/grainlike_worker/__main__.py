@@ -160,7 +160,7 @@ async def _serve(
             await serving(link, idle=timer, end=end, access=way.access, data=data)
 
         try:
-            await _serve_heads(way, work, offer, name, stop, wait=wait, patience=patience)
+            await _serve_heads(way, work, offer, name, stop, wait=wait, patience=patience, idle=timer)
         except (GrainlikeError, OSError, ValueError) as error:  # kept out of the group, which would wrap it
             failure = error
         tasks.cancel_scope.cancel()
@@ -178,6 +178,7 @@ async def _serve_heads(
     *,
     wait: bool,
     patience: float,
+    idle: IdleTimer | None = None,
 ) -> None:
     """Serve as one incarnation after another, each of which ends when its head gives it up; until the head closes.
 
@@ -188,12 +189,16 @@ async def _serve_heads(
     """
     within = math.inf if wait else 0.0
     pauses = waits()
-    while (link := await wait_for_head(way, stop, within)) is not None:
+    timer = IdleTimer(math.inf, stop.set) if idle is None else idle
+    rests = partial(timer.look, idle=True)
+    while (link := await wait_for_head(way, stop, within, rests)) is not None:
+        timer.look(idle=False)  # until it has joined: nobody could send it a job
         if link.role is None and link.peer.startswith("tcp:"):
             words = "INSECURE: the link to %s has no TLS; whoever listens there runs code as this user"
             logger.warning(words, link.peer)
         logger.info("worker %s offers %s to the head at %s", name, offer, link.peer)
         lasting = ReconnectingLink(link, way.again, LOST_S, patience)
+        lasting.admitted = rests
         try:
             await work(lasting)
         except HeadLostError as error:

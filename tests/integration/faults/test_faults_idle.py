@@ -16,17 +16,15 @@ ONCE_IT_HAD_A_JOB = """
 import grainlike_worker.__main__ as program
 
 class IdleTimer(program.IdleTimer):
-    def __init__(self, seconds, expired):
-        super().__init__(seconds, expired)
-        self._idle = self._had_a_job = False
+    busy = -1  # it connects
 
     def look(self, *, idle):
-        self._had_a_job |= not idle
-        super().look(idle=idle and self._had_a_job)
+        self.busy += not idle
+        super().look(idle=idle and self.busy > 0)
 
 program.IdleTimer = IdleTimer
 """
-"""Code of a worker whose time without a job begins with the end of its first: to connect may take it longer."""
+"""Code of a worker whose time without a job begins with the end of its first: its head may take longer to send that."""
 
 
 async def test_an_idle_worker_ends_and_nothing_is_lost(start_worker):
@@ -38,6 +36,11 @@ async def test_an_idle_worker_ends_and_nothing_is_lost(start_worker):
         start_worker(executor.address, name="n2")
         assert await last_ == 2
         assert [worker.name for worker in executor.workers()] == ["n2"]
+
+
+async def test_a_worker_that_waits_for_a_head_that_never_comes_ends(start_worker):
+    worker = start_worker("tcp://127.0.0.1:1", insecure=True, more=("--wait", "--idle", "0.1"))
+    assert await anyio.to_thread.run_sync(worker.process.wait, LIMIT_S) == 0
 
 
 @pytest.mark.parametrize("idle", ["soon", "-1", "0", ""])

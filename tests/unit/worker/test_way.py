@@ -1,5 +1,7 @@
 """How long a worker looks for its head: before it has ever been let in, and when it has to begin anew."""
 
+from functools import partial
+
 import anyio
 import pytest
 from limits import LIMIT_S
@@ -19,6 +21,11 @@ class Cluster:
     def __init__(self, *befalls, absent=0):
         self.befalls, self.absent = list(befalls), absent
         self.looks = 0
+        self.idle = []
+        """Whether it was idle, each time that this was said."""
+
+    def look(self, *, idle):
+        self.idle.append(idle)
 
     def find(self):
         self.looks += 1
@@ -43,7 +50,8 @@ class Cluster:
                 with anyio.fail_after(LIMIT_S):
                     way = HeadLocator(self.find, insecure=True)
                     stop = anyio.Event()
-                    await _serve_heads(way, self.work, Cores([0]), "n1", stop, wait=wait, patience=LIMIT_S)
+                    serves = partial(_serve_heads, wait=wait, patience=LIMIT_S, idle=self)
+                    await serves(way, self.work, Cores([0]), "n1", stop)
                 tasks.cancel_scope.cancel()
 
     async def take(self, link):
@@ -68,6 +76,8 @@ async def test_a_head_that_returns_is_waited_for_when_its_worker_begins_anew():
     cluster = Cluster("returns", "ends", absent=2)
     await cluster.serve(wait=False)
     assert cluster.looks == 4
+    connects, joined, waits = False, True, True
+    assert cluster.idle == [connects, joined, waits, connects]
 
 
 async def test_a_head_that_does_not_return_is_not():

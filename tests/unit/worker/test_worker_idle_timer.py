@@ -12,14 +12,18 @@ from grainlike_worker.daemon._stops import IdleTimer
 @pytest.mark.parametrize(
     ("looks", "ends"),
     [
-        ([], 60.0),
-        ([(30.0, False), (100.0, True)], 160.0),
-        ([(59.0, False), (59.5, True), (100.0, False), (500.0, True)], 560.0),
-        ([(10.0, True), (20.0, True)], 60.0),
-        ([(10.0, False), (10.0, True)], 70.0),
+        ([(0.0, True)], 60.0),
+        ([(100.0, True)], 160.0),
+        ([(100.0, False), (200.0, True)], 260.0),
+        ([(0.0, True), (30.0, False), (100.0, True)], 160.0),
+        ([(0.0, True), (59.0, False), (59.5, True), (100.0, False), (500.0, True)], 560.0),
+        ([(0.0, True), (10.0, True), (20.0, True)], 60.0),
+        ([(0.0, True), (10.0, False), (10.0, True)], 70.0),
     ],
 )
-def test_the_time_counts_from_the_end_of_the_last_job(looks: list[tuple[float, bool]], ends: float) -> None:
+def test_the_time_counts_from_when_it_has_joined_or_the_last_job_has_ended(
+    looks: list[tuple[float, bool]], ends: float
+) -> None:
     expired: list[float] = []
 
     async def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import anyio
 
@@ -28,8 +29,11 @@ def to_head(head: str | None, *, insecure: bool) -> HeadLocator:
     return HeadLocator(find, insecure=insecure)
 
 
-async def wait_for_head(way: HeadLocator, stop: anyio.Event, within: float) -> ByteLink | None:
-    """A link to the head, once there is one, within so many seconds; None when `stop` is set before.
+async def wait_for_head(
+    way: HeadLocator, stop: anyio.Event, within: float, waits_on: Callable[[], object] = lambda: None
+) -> ByteLink | None:
+    """Return a link to the head, once there is one, within so many seconds; None when `stop` is set before. `waits_on`
+    is called when there is none yet.
 
     Raises:
         AuthenticationError, PermissionError, ValueError: as `HeadLocator.first`, for waiting would not help.
@@ -50,6 +54,7 @@ async def wait_for_head(way: HeadLocator, stop: anyio.Event, within: float) -> B
             if not told:
                 logger.info("waiting for a head: %s", error)
                 told = True
+                waits_on()
             with anyio.move_on_after(pause):
                 await stop.wait()
     raise AssertionError("it is tried for ever")

@@ -82,23 +82,25 @@ class EndTimer:
 
 
 class IdleTimer:
-    """Calls `expired` once the worker has been idle for `seconds` without a break, from the moment that `run` begins.
+    """Calls `expired` once the worker has been idle for `seconds` without a break. It is not before it is said to be:
+    while it connects to its head, nobody could send it a job.
 
     Example::
 
         timer = IdleTimer(300.0, stop.set)
         tasks.start_soon(timer.run)
+        timer.look(idle=True)       # it has joined
         timer.look(idle=False)      # a job has come: the time begins anew when the last one has ended
     """
 
     def __init__(self, seconds: float, expired: Callable[[], object]) -> None:
         self._seconds = seconds
         self._expired = expired
-        self._idle = True
+        self._idle = False
         self._changed = anyio.Event()
 
     def look(self, *, idle: bool) -> None:
-        """Note whether there are jobs now."""
+        """Note whether it is idle now."""
         if idle is not self._idle:
             self._idle = idle
             self._changed.set()
