@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from zlib import crc32
@@ -173,8 +174,11 @@ class HeadClient:
         """Wait until the connection has ended."""
         await self._ended.wait()
 
-    async def ask(self, question: Question, answer: type[A]) -> A:
+    async def ask(self, question: Question, answer: type[A], take: Callable[[A], object] | None = None) -> A:
         """Send a query, whatever the number in `question`, and wait for the answer.
+
+        `take` is called with the answer when it comes: the caller has its turn later, when what the head has sent
+        behind the answer may have been taken already.
 
         Raises:
             UnableError: the head refuses, with the reason.
@@ -182,7 +186,7 @@ class HeadClient:
         """
         if self._failure is not None:
             raise self._failure
-        number, asked = self._post(question, PendingQuery)
+        number, asked = self._post(question, partial(PendingQuery, heard=_only(answer, take)))
         try:
             return self._checked(await asked.next(), answer)
         finally:
@@ -321,6 +325,11 @@ class HeadClient:
 
     def _head_is_silent(self) -> bool:
         return time.monotonic() - self._heard >= LOST_S
+
+
+def _only(kind: type[A], take: Callable[[A], object] | None) -> Callable[[Answer], object] | None:
+    """Return a function that calls `take` with answers of a kind, and drops others, such as refusals."""
+    return None if take is None else lambda told: take(told) if isinstance(told, kind) else None
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 
 import anyio
 from msgspec.structs import replace
@@ -19,12 +20,13 @@ MOST_UPDATES = 500
 
 
 class PendingQuery:
-    """Pending query."""
+    """Pending query. `heard` is called with each answer when it comes, before anything that has come after it."""
 
-    __slots__ = ("_answers", "_arrived", "_over", "question")
+    __slots__ = ("_answers", "_arrived", "_heard", "_over", "question")
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Question, heard: Callable[[Answer], object] | None = None) -> None:
         self.question = question
+        self._heard = heard
         self._answers: deque[Answer] = deque()
         self._arrived = anyio.Event()
         self._over = False
@@ -35,6 +37,8 @@ class PendingQuery:
 
     def take(self, answer: Answer) -> None:
         """Take an answer."""
+        if self._heard is not None:
+            self._heard(answer)
         self._answers.append(answer)
         self._arrived.set()
 

@@ -36,7 +36,7 @@ class RemoteFleet:
 
     async def refresh(self) -> None:
         """Ask the head for its pools."""
-        self.take(await self._client.ask(AskFleet(0, ended=False), FleetIs))
+        await self._client.ask(AskFleet(0, ended=False), FleetIs, self.take)
 
     async def up(self, name: str, pool: WorkerPool) -> None:
         """Set up a pool. Raises the exceptions of `Executor.up`."""

@@ -222,7 +222,7 @@ class RemoteHead:
         """
         await client.welcomed()
         client.link.post(ImportsFrom(import_paths()))
-        self._take_workers(await client.ask(AskWorkers(0), WorkersAre))
+        await client.ask(AskWorkers(0), WorkersAre, self._take_workers)
 
     async def _follow(self, client: HeadClient) -> None:
         """Serve each head until it is lost; with `reconnect`, continue with the next head."""

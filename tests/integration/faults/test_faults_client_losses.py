@@ -8,11 +8,15 @@ import gc
 
 import pytest
 from far import far_workers, lose
+from limits import LIMIT_S
 from value_calls import make
 from waiting import logged, until
 
-from grainlike import Cores, connect, gather, info, wait
+from grainlike import Cores, Executor, connect, gather, info, wait
+from grainlike.client._connection import HeadClient
+from grainlike.client._remote_head import RemoteHead
 from grainlike.scheduler import _warnings
+from grainlike.wire import AskWorkers, WorkersAre
 
 pytestmark = pytest.mark.asyncio
 
@@ -80,6 +84,30 @@ async def test_a_session_s_next_program_knows_where_values_are_now(start_worker)
             assert await kept_ == bytearray(LARGE)
             await until(lambda: len(info(kept_).where) == 1)
             await program.forget("kept")
+
+
+async def test_a_worker_that_joins_while_a_program_introduces_itself_is_known_to_it(start_worker, monkeypatch):
+    """The head has answered that there is none; it tells of the worker before the program looks at that answer."""
+    ask, hear = HeadClient.ask, RemoteHead._hear
+    told = asyncio.Event()
+
+    async def late(client, question, *more):
+        answer = await ask(client, question, *more)
+        if isinstance(question, AskWorkers):
+            assert answer.workers == []
+            start_worker(head.address, name="n1")
+            await told.wait()
+        return answer
+
+    def hears(remote, frame):
+        hear(remote, frame)
+        if isinstance(frame.message, WorkersAre) and frame.message.ask == 0:
+            told.set()
+
+    monkeypatch.setattr(HeadClient, "ask", late)
+    monkeypatch.setattr(RemoteHead, "_hear", hears)
+    async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as head, connect() as program:
+        assert [worker.name for worker in program.workers()] == ["n1"]
 
 
 async def test_a_program_is_told_what_workers_keep(start_worker, tmp_path):
