@@ -179,8 +179,8 @@ class ClientRegistry:
         head.records.clients = self._pass_records
         self._records_sent: dict[int, tuple[int, int]] = {}
         """Records of jobs that were sent to clients, and that were dropped since, by the numbers of their owners."""
-        self._telling: dict[int, bool] = {}
-        """Clients that have just been sent the workers, and whether there are more changes to send."""
+        self._telling: dict[TaskGroup, bool] = {}
+        """Tasks of links whose clients have just been sent the workers, and whether there are more changes to send."""
         self._views: WeakSet[anyio.CancelScope] = WeakSet()
         """Those among what clients listen to that are live views."""
 
@@ -233,6 +233,7 @@ class ClientRegistry:
         connection.heard = time.monotonic()
         if connection.paths:
             self._send_workers(connection)
+            self.pools.tell(connection)
 
     def leave(self, connection: ClientConnection) -> None:
         """Remove a client that has left, and cancel its jobs; those of a named session stay. The second time does
@@ -285,12 +286,12 @@ class ClientRegistry:
         for connection in self.here.values():
             if not connection.paths:
                 continue
-            if connection.number in self._telling:
-                self._telling[connection.number] = True
+            if connection.tasks in self._telling:
+                self._telling[connection.tasks] = True
             elif connection.tasks is not None:
-                self._telling[connection.number] = False
+                self._telling[connection.tasks] = False
                 self._send_workers(connection)
-                connection.tasks.start_soon(self._tell_more, connection)
+                connection.tasks.start_soon(self._tell_more, connection, connection.tasks)
 
     def fleet_changed(self) -> None:
         """Send pools and blocks to every client that submits jobs."""
@@ -298,17 +299,17 @@ class ClientRegistry:
             if connection.paths:
                 self.pools.tell(connection)
 
-    async def _tell_more(self, connection: ClientConnection) -> None:
+    async def _tell_more(self, connection: ClientConnection, tasks: TaskGroup) -> None:
         """Send the workers again after a while, if they have changed by then."""
         try:
             while True:
                 await anyio.sleep(WORKERS_S)
-                if not self._telling[connection.number]:
+                if not self._telling[tasks]:
                     return
-                self._telling[connection.number] = False
+                self._telling[tasks] = False
                 self._send_workers(connection)
         finally:
-            del self._telling[connection.number]
+            del self._telling[tasks]
 
     def _count_anew(self, session: NamedSession) -> None:
         """Count the records that are sent to a program from none; it is told how many were dropped before it came."""

@@ -1,6 +1,7 @@
 """What clients are told of many workers and jobs: in a few words, and of the last as surely as of the first."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import anyio
 import anyio.lowlevel
@@ -8,8 +9,10 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike.head._head import Head
-from grainlike.head.server import _clients
+from grainlike.head._queries import StoreUse
+from grainlike.head.server import _clients, _store_updates
 from grainlike.head.server._clients import ClientRegistry
+from grainlike.head.server._store_updates import StoreUpdates
 from grainlike.net import ClosedLink
 from grainlike.resources import Cores, offer_of
 from grainlike.scheduler import FunctionDefined, JobsCancelled, JobsSubmitted
@@ -21,10 +24,13 @@ from grainlike.wire import (
     AskLive,
     AskLogs,
     Enough,
+    FleetIs,
     Frame,
     Hello,
     LiveIs,
     Matched,
+    PoolRow,
+    StoresAre,
     Unable,
     WorkersAre,
 )
@@ -80,6 +86,56 @@ async def test_a_program_is_told_of_the_first_worker_at_once_and_of_a_crowd_toge
         assert link.told == [1]
     assert link.told == [1, 300]
     assert not clients._telling
+
+
+async def test_who_is_back_is_told_of_workers_though_tasks_of_the_link_that_broke_have_not_ended(monkeypatch) -> None:
+    monkeypatch.setattr(_clients, "WORKERS_S", 0.0)
+    head = Head(Deaf(), closed=False, alarm=lambda at: None)
+    clients = ClientRegistry(head, "c1", bool, bool, lambda: None)
+    link, offer = Heard(), offer_of(Cores([0]), own_cores=(0,))
+    async with anyio.create_task_group() as later, anyio.create_task_group() as before:
+        connection = clients.join(hello("client", "program"), link, before)
+        connection.paths = ("/here",)
+        clients.workers_changed()
+        clients.came_back(connection, later)
+        head.join(hello("worker", "n1"), offer, "n1", ClosedLink("n", "here"))
+        clients.workers_changed()
+        before.cancel_scope.cancel()
+    assert link.told == [0, 0, 1]
+    assert not clients._telling
+
+
+async def test_who_is_back_is_told_of_bytes_though_tasks_of_the_link_that_broke_have_not_ended(monkeypatch) -> None:
+    monkeypatch.setattr(_store_updates, "STORES_S", 0.0)
+    head = Head(Deaf(), closed=False, alarm=lambda at: None)
+    link, stores = Kept(), dict[str, StoreUse]()
+    async with anyio.create_task_group() as later, anyio.create_task_group() as before:
+        connection = ClientRegistry(head, "c1", bool, bool, None).join(hello("client", "program"), link, before)
+        connection.paths = ("/here",)
+        updates = StoreUpdates({1: connection}, lambda: stores)
+        updates.changed()
+        connection.tasks = later
+        updates.listed(connection)
+        stores["n1"] = StoreUse(5, 0, "")
+        updates.changed()
+        before.cancel_scope.cancel()
+    assert link.sent == [StoresAre(0, ["n1"], [5], [0], [""])]
+
+
+async def test_who_is_back_is_told_of_pools_too_as_nothing_of_them_is_sent_again() -> None:
+    head = Head(Deaf(), closed=False, alarm=lambda at: None)
+    clients, link = ClientRegistry(head, "c1", bool, bool, lambda: None), Kept()
+    pool = PoolRow("lab", "local", "cores=1", 0, 1, 0, 0, 0, "", 0.0)
+    clients.pools.driver = SimpleNamespace(
+        view=SimpleNamespace(pool_rows=lambda: [pool], block_rows=lambda *, ended: [])
+    )
+    async with anyio.create_task_group() as tasks:
+        connection = clients.join(hello("client", "program"), link, None)
+        clients.came_back(connection, tasks)
+        assert link.sent == []  # it has asked for nothing but answers
+        connection.paths = ("/here",)
+        clients.came_back(connection, tasks)
+    assert link.sent == [WorkersAre(0, []), FleetIs(0, [pool], [])]
 
 
 def test_states_are_counted_as_rows_have_them() -> None:
