@@ -7,6 +7,7 @@ import pytest
 from limits import LIMIT_S
 from slurm_pools import ended, opened, pool_row, slurm_pool, until_counted, until_up, where
 from waiting import until, until_called, until_files
+from weather import Weather, port, way_through
 
 from grainlike import Cores, Nodes, Token, WallTime, cancel, connect, delayed, gather, info, run_process, start
 from grainlike.head.fleet import FleetDriver
@@ -104,6 +105,32 @@ async def test_who_is_cancelled_before_the_answer_leaves_a_pool_that_goes_down(s
         await until(lambda: not executor.pools())
         assert len(submitted.all()) == 1
         assert submitted.in_queue() == []
+
+
+async def test_a_link_that_breaks_before_the_answer_takes_no_pool_down(
+    slurm, submitted, instead, tmp_path, monkeypatch
+):
+    instead.of("sbatch", f'while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; exec "$REAL" "$@"')
+    up, given_up = FleetDriver.up, asyncio.Event()
+
+    async def ups(*asked, **more):
+        try:
+            return await up(*asked, **more)
+        except asyncio.CancelledError:
+            given_up.set()
+            raise
+
+    monkeypatch.setattr(FleetDriver, "up", ups)
+    async with opened() as executor, Weather(port(executor)) as weather:
+        async with connect(way_through(weather, executor, tmp_path, "client")) as program:
+            asks = asyncio.create_task(program.up(slurm_pool(min=1), name="cpu"))
+            await until(lambda: instead.calls("sbatch"))
+            weather.reset()
+            await given_up.wait()  # what had asked went with its link; it is asked again over the next
+            (tmp_path / "go").touch()
+            await asks
+            assert [row.label for row in await until_up(program, 1)] == ["cpu-1"]
+        assert len(submitted.all()) == 1
 
 
 async def test_a_pool_of_a_head_elsewhere_stays_when_its_program_leaves(slurm, submitted):

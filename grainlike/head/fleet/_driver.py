@@ -139,12 +139,15 @@ class FleetDriver:
 
     # --- what people ask for -----------------------------------------------------------------------------------------
 
-    async def up(self, name: str, pool: WorkerPool, *, asks: bool = True) -> FirstBlock:
+    async def up(
+        self, name: str, pool: WorkerPool, *, asks: bool = True, stays: Callable[[], bool] = lambda: False
+    ) -> FirstBlock:
         """Set a pool; return what became of its first submission.
 
         Where nothing is to be submitted, with `asks` the batch system is asked whether it would take a block, if that
         costs it nothing. A system that is silent is told, and is no reason against a pool. Cancelled before the answer,
-        the pool goes down, unless it was up before: its blocks may run jobs.
+        the pool goes down, unless it was up before, as its blocks may run jobs, or `stays()` says that it is asked for
+        again.
 
         Raises:
             ValueError: the name is none.
@@ -170,7 +173,7 @@ class FleetDriver:
         except LaunchError:
             raise
         except BaseException:
-            if not was_up:
+            if not was_up and not stays():
                 self._tell(PoolGone(name, at_once=True))
             raise
         label, native, refusal = self._first_answer(name, before) or ("", "", "")

@@ -360,7 +360,7 @@ class ClientRegistry:
                         self.store.tell, connection.link, message, self._kept(connection, message.child)
                     )
                 case AskUp() | AskBlockFile() if connection.tasks is not None:
-                    connection.tasks.start_soon(self.pools.ask, connection, message)
+                    connection.tasks.start_soon(self.pools.ask, connection, message, connection.tasks)
                 case Enough():
                     connection.enough(message.ask)
                 case ReplicaCredit() | ReplicaPart():

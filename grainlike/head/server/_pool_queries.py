@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from anyio.abc import TaskGroup
+
 from grainlike.errors import GrainlikeError, LaunchError
 from grainlike.head.server._client import ClientConnection
 from grainlike.wire import (
@@ -42,10 +44,10 @@ class PoolQueries:
         self.driver: FleetDriver | None = None
         """Driver of the pools, once there is one."""
 
-    async def ask(self, connection: ClientConnection, question: AskUp | AskBlockFile) -> None:
-        """Answer a question that waits for a batch system or a machine."""
+    async def ask(self, connection: ClientConnection, question: AskUp | AskBlockFile, tasks: TaskGroup) -> None:
+        """Answer a question that waits for a batch system or a machine, in `tasks` of the link over which it came."""
         if isinstance(question, AskUp):
-            await self._up(connection, question)
+            await self._up(connection, question, tasks)
         else:
             connection.post(await self._read(question))
 
@@ -62,8 +64,10 @@ class PoolQueries:
             return Unable(question.ask, part.why)
         return BlockFileIs(question.ask, part.text, part.start, part.end)
 
-    async def _up(self, connection: ClientConnection, question: AskUp) -> None:
-        """Set a pool, and answer when its first block was taken or refused."""
+    async def _up(self, connection: ClientConnection, question: AskUp, tasks: TaskGroup) -> None:
+        """Set a pool, and answer when its first block was taken or refused. A client that is back over another link
+        asks again, so a pool does not go down with the link that broke.
+        """
         import json
 
         from grainlike.launch import pool_from
@@ -72,7 +76,7 @@ class PoolQueries:
             if self.make is None:
                 raise ValueError("this head has no pools")
             pool = pool_from(json.loads(question.pool), question.name)
-            first = await self.make().up(question.name, pool)
+            first = await self.make().up(question.name, pool, stays=lambda: connection.tasks is not tasks)
         except LaunchError as error:
             answer: Message = LaunchRefused(question.ask, error.words, list(error.command), error.script)
         except (GrainlikeError, OSError, ValueError, TypeError) as error:
