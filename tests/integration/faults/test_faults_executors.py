@@ -1,6 +1,7 @@
 """Executors that are left in a hurry, opened many times, or live in a loop that is blocked: nothing stays behind."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import re
@@ -13,7 +14,7 @@ import anyio
 import pytest
 from fault_calls import async_one, one
 from limits import LIMIT_S
-from waiting import until, until_ended_blocking
+from waiting import until, until_blocking, until_ended_blocking
 
 from grainlike import Cores, Executor, delayed, gather, run, start
 from grainlike.head import _head
@@ -272,14 +273,24 @@ run(main, local=Cores(1))
 """
 
 
+def ends_with_a_pipe(pid):
+    """Return True if the kernel signals somebody when a pipe that this process holds has lost its last writer."""
+    flags = 0
+    for path in Path(f"/proc/{pid}/fdinfo").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            flags |= int(re.search(r"flags:\s+(\d+)", path.read_text())[1], 8)
+    return bool(flags & os.O_ASYNC)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_killed_program_takes_those_along_that_its_coroutines_run(number, script, tmp_path):
     told = tmp_path / "told"
     os.mkfifo(told)
     process = script(RUNS_A_PROGRAM, told)
     programs = [int(pid) for pid in told.read_text().split()]
-    os.kill(process.pid, number)
     assert len(programs) == 2
+    until_blocking(lambda: ends_with_a_pipe(programs[0]))  # it is bound to who started it right after it has begun
+    os.kill(process.pid, number)
     until_ended_blocking(*programs)
 
 
