@@ -23,8 +23,10 @@ def talkative():
     subprocess.run([sys.executable, "-c", "print('by a child')"], check=True)
     print("to stderr", file=sys.stderr)
     logging.getLogger("any").warning("logged")
-    threading.Thread(target=print, args=("by a thread",)).start()
+    thread = threading.Thread(target=print, args=("by a thread",))
+    thread.start()
     sys.stdout.buffer.write(b"raw bytes\n")
+    thread.join()  # what it writes after the end is not the job's, and else it may come on behind the next line
     print("no line end", end="")
 
 
