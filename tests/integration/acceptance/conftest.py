@@ -4,6 +4,7 @@ An executor serves all tests of a module, as it would serve a program: what one 
 """
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -95,10 +96,13 @@ async def stage() -> AsyncIterator[Stage]:
     """Where this test's jobs appear."""
     with tempfile.TemporaryDirectory(prefix="gl") as folder:
         stage = Stage(f"{folder}/stage")
-        async with await anyio.create_unix_listener(stage.path) as listener, anyio.create_task_group() as tasks:
-            tasks.start_soon(stage.serve, listener)
-            yield stage
-            tasks.cancel_scope.cancel()
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(stage.path)
+            listener.listen(1000)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(stage.serve, listener)
+                yield stage
+                tasks.cancel_scope.cancel()
         stage.applaud()
 
 

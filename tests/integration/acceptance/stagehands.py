@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import os
 import socket
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 import anyio
-import anyio.abc
+import anyio.lowlevel
 from limits import LIMIT_S
 
 from grainlike import GVAR, Allocation
@@ -22,9 +21,11 @@ from grainlike.resources import NO_ALLOCATION
 
 async def appear(path: str, name: str, *, holds: bool = True) -> None:
     """In an `async def` job: appear, and return at the cue. What outlives its job `holds` nothing."""
-    async with await anyio.connect_unix(path) as stream:
-        await stream.send(_introduction(name, holds=holds))
-        await stream.receive(1)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(path)  # at once, as the next line: whoever listens there need not come to it
+        sock.sendall(_introduction(name, holds=holds))
+        await anyio.wait_readable(sock)
+        _take_cue(sock)
 
 
 def appear_blocking(path: str, name: str) -> None:
@@ -32,8 +33,12 @@ def appear_blocking(path: str, name: str) -> None:
     with socket.socket(socket.AF_UNIX) as sock:
         sock.connect(path)
         sock.sendall(_introduction(name))
-        if not sock.recv(1):
-            raise ConnectionError("the stage is gone")
+        _take_cue(sock)
+
+
+def _take_cue(sock: socket.socket) -> None:
+    if not sock.recv(1):
+        raise ConnectionError("the stage is gone")
 
 
 def _introduction(name: str, *, holds: bool = True) -> bytes:
@@ -41,6 +46,15 @@ def _introduction(name: str, *, holds: bool = True) -> bytes:
     ids = {kind: list(numbers) for kind, numbers in res.ids.items()}
     facts = {"name": name, "units": dict(res.units), "ids": ids, "pid": os.getpid(), "instance": GVAR.instance}
     return json.dumps(facts).encode() + b"\n"
+
+
+async def _heard(sock: socket.socket) -> bytes:
+    """Return what comes next; nothing when the other end has gone."""
+    await anyio.wait_readable(sock)
+    try:
+        return sock.recv(65536)
+    except ConnectionError:
+        return b""
 
 
 @dataclass
@@ -52,7 +66,7 @@ class Actor:
     ids: dict[str, list[int]]
     pid: int
     instance: str | None
-    stream: anyio.abc.SocketStream
+    sock: socket.socket
 
     @property
     def cores(self) -> tuple[int, ...]:
@@ -85,30 +99,34 @@ class Stage:
         """Check that what is on stage never exceeds `offer`."""
         self.capacity = dict(offer.units)
 
-    async def serve(self, listener: anyio.abc.Listener[anyio.abc.SocketStream]) -> None:
-        await listener.serve(self._attend)
+    async def serve(self, listener: socket.socket) -> None:
+        """Let jobs appear until it is cancelled.
 
-    async def _attend(self, stream: anyio.abc.SocketStream) -> None:
-        try:
-            await self._play(stream)
-        finally:
-            await anyio.aclose_forcefully(stream)
+        On plain sockets: on asyncio a read from anyio's fails when it is cancelled in the turn in which its bytes come.
+        """
+        async with anyio.create_task_group() as actors:
+            while True:
+                await anyio.wait_readable(listener)
+                sock, _ = listener.accept()
+                actors.start_soon(self._attend, sock)
 
-    async def _play(self, stream: anyio.abc.SocketStream) -> None:
+    async def _attend(self, sock: socket.socket) -> None:
+        with sock:
+            await self._play(sock)
+
+    async def _play(self, sock: socket.socket) -> None:
         data = b""
         while not data.endswith(b"\n"):
-            try:
-                data += await stream.receive()
-            except (anyio.EndOfStream, anyio.BrokenResourceError):
+            if not (more := await _heard(sock)):
                 return  # killed before it had said a word
-        actor = Actor(**json.loads(data), stream=stream)
+            data += more
+        actor = Actor(**json.loads(data), sock=sock)
         self._on[actor.name] = actor
         self.log.append(("begin", actor.name))
         self._check(actor)
         self._change()
         # A job that is killed on stage leaves it without a cue.
-        with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await stream.receive(1)
+        await _heard(sock)
         if self._on.get(actor.name) is actor:
             del self._on[actor.name]
             self.log.append(("gone", actor.name))
@@ -162,7 +180,8 @@ class Stage:
         for name in names:
             actor = self._on.pop(name)
             self.log.append(("cue", name))
-            await actor.stream.send(b".")
+            actor.sock.send(b".")
+            await anyio.lowlevel.checkpoint()
 
     async def cue_all(self) -> None:
         """Let everybody on stage go on."""
