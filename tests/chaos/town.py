@@ -93,13 +93,20 @@ class Town:
 
     async def __aenter__(self) -> Self:
         self._stack = contextlib.AsyncExitStack()
+        try:
+            await self._open()
+        except BaseException:
+            await self.__aexit__()  # else its head would outlive the tests
+            raise
+        return self
+
+    async def _open(self) -> None:
         await self._start_head()
         self._weather = await self._stack.enter_async_context(Weather(self._port))
         for _ in range(self.workers):
             self._start_worker()
         for _ in range(self.clients):
             self._start_client()
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         for process in self._all:
