@@ -55,8 +55,9 @@ def test_replicas_are_lacking_only_where_some_store_could_hold_them_and_its_work
     assert simulate(seed, "large_outputs", faults=CALM if calm else None).violations == ()
 
 
-def test_room_may_be_kept_for_what_only_a_suspected_worker_has():
-    assert simulate(8000473, "large_outputs").violations == ()
+@pytest.mark.parametrize("seed", [8000473, 8001871])
+def test_room_may_be_kept_for_what_only_a_suspected_worker_has(seed):
+    assert simulate(seed, "large_outputs").violations == ()
 
 
 def test_a_replica_that_came_before_its_worker_answers_is_not_gone():
