@@ -107,6 +107,8 @@ class SchedulerState:
         """Take a job from its worker, and release what other workers hold for it."""
         self.uncount(worker, job)
         del worker.held[job.id]
+        if job.inputs:
+            self.values.note_room()  # spare replicas that only this job used there may make way now
         if job.family is not None:
             self.job_tree.attempt_ended(job)
         shape = job.shape

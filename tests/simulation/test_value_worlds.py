@@ -60,6 +60,11 @@ def test_room_may_be_kept_for_what_only_a_suspected_worker_has(seed):
     assert simulate(seed, "large_outputs").violations == ()
 
 
+@pytest.mark.parametrize("seed", [8002106, 8003064])
+def test_a_replica_gets_the_room_of_a_spare_one_whose_job_is_tried_again(seed):
+    assert simulate(seed, "large_outputs", faults=CALM).violations == ()
+
+
 def test_a_replica_that_came_before_its_worker_answers_is_not_gone():
     assert simulate(7326250, "own_values").violations == ()
 

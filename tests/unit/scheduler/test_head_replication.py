@@ -20,6 +20,7 @@ from grainlike.scheduler import (
     WorkerStored,
     WorkerSuspected,
 )
+from grainlike.wire import Code
 
 
 def cluster(count=3, **options):
@@ -305,6 +306,27 @@ def test_a_replica_waits_until_there_is_room_for_it(how):
     assert world.where(value) == [1, 2 if how == "dropped" else 3]
     assert world.reached == [value]
     assert world.head.why_few(value) == ""
+
+
+@pytest.mark.parametrize("backoff", [None, (1.0, 2.0, 1.0)], ids=["at once", "after a while"])
+def test_a_replica_gets_the_room_of_a_spare_one_whose_job_is_tried_again(backoff):
+    """That job needs the spare one still, but is not there any more: the worker may evict it."""
+    world = Stores(100, 60)
+    world.tell(FunctionDefined(2, retries=1, backoff=backoff))
+    value, shared = world.values(1, 40, 30)
+    world.call(Cores(1), 1000.0, value)  # at n1
+    reader = world.call(Cores(1), 1.0, shared, fn=2)
+    world.later(1.0)
+    world.arrive_all()
+    assert world.started_on[reader] == 2
+    assert world.spare_at() == {2: [shared]}
+    replicate(world, value, 2)
+    assert not world.under_way
+    _, *running = world.take_running(reader)
+    world.finish(*running, Code.FAILED)
+    assert list(world.under_way) == [(value, 2)]
+    world.arrive_all()
+    assert world.reached == [value]
 
 
 def test_a_replica_for_which_there_is_no_room_takes_none_from_others():
