@@ -306,7 +306,7 @@ class Referee(ValueWitness):
 
     def heard(self, worker: int, completed: Completed) -> None:
         """Record ends of attempts that the head receives."""
-        if worker not in self._gone:
+        if worker not in self._given_up:  # what a dead worker has sent arrives until then, and counts
             self._gangs.heard(worker, completed)
             self._told_in_time.update(zip(completed.jobs, completed.attempts, strict=True))
 

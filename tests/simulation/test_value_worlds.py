@@ -65,6 +65,10 @@ def test_a_replica_gets_the_room_of_a_spare_one_whose_job_is_tried_again(seed):
     assert simulate(seed, "large_outputs", faults=CALM).violations == ()
 
 
+def test_an_end_that_the_head_hears_of_a_dead_worker_counts_until_that_is_given_up():
+    assert simulate(8002786, "values").violations == ()
+
+
 def test_a_replica_that_came_before_its_worker_answers_is_not_gone():
     assert simulate(7326250, "own_values").violations == ()
 
