@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from grainlike.scheduler import (
     PROGRAM,
@@ -60,8 +60,19 @@ class _ValueHead(Protocol):
         """Give the scheduler an event."""
 
 
+class _Transfer(NamedTuple):
+    """Copy of a value that was asked for. It is known by its identity: a later one may be equal to it."""
+
+    source: int
+    target: int
+    value: int
+    attempt: int
+
+
 class ValueDriver:
-    """Performs the scheduler's actions about values."""
+    """Performs the scheduler's actions about values. What is heard of a copy that has ended for the head, as another
+    has brought its replica or its source was lost, is told only if it has brought the replica.
+    """
 
     def __init__(self, head: _ValueHead, seed: int, network: Network, faults: Faults) -> None:
         self._head = head
@@ -71,8 +82,10 @@ class ValueDriver:
         self._relayed = network.relayed_bytes_per_s
         self._here: dict[tuple[int, int, int], float] = {}
         """Bytes of a replica that a copy left at its target, by target, value and attempt; another goes on there."""
-        self._first: dict[int, tuple[Callable[[], float | None], int]] = {}
-        """Function that stops the last copy of each value of the client's own from there, and its target."""
+        self._under_way: dict[tuple[int, int], _Transfer] = {}
+        """Copies that have not ended for the head, by target and value."""
+        self._first: dict[int, tuple[Callable[[], float | None], _Transfer]] = {}
+        """Last copy of each value of the client's own from there, and a function that stops it."""
 
     def fetch(self, action: FetchReplicas) -> None:
         """Begin copies to a worker."""
@@ -81,21 +94,21 @@ class ValueDriver:
         for value, attempt, size, number, relayed in zip(*columns, strict=True):
             source = None if number == PROGRAM else self._head.members[number].daemon
             self._head.witness.copying(number, action.worker, value, attempt, size, relayed=relayed)
-            copy = number, action.worker, value, attempt
+            copy = self._under_way[action.worker, value] = _Transfer(number, action.worker, value, attempt)
             if self._is_blocked(number, action.worker, relayed=relayed):
-                self._head.clock.after(_REFUSED_S, partial(self._failed, *copy, unreachable=not relayed))
+                self._head.clock.after(_REFUSED_S, partial(self._failed, copy, unreachable=not relayed))
             elif source is not None and (value, attempt) not in source.store:
-                self._head.clock.after(_REFUSED_S, self._missing, *copy)
+                self._head.clock.after(_REFUSED_S, self._missing, copy)
             elif not self._has_room(target, (value, attempt), size, number):
-                self._head.clock.after(_REFUSED_S, self._failed, *copy)
+                self._head.clock.after(_REFUSED_S, self._failed, copy)
             else:
                 here = self._here.pop((action.worker, value, attempt), 0.0)
                 arrive = partial(self._arrive, number, target, value, attempt)
                 stop = self._copies.start(source, target, size - here, arrive, self._relayed if relayed else None)
                 if source is None:
-                    self._first[value] = stop, action.worker
+                    self._first[value] = stop, copy
                 if self._faults.blocked and not relayed:
-                    self._look_later(stop, size, *copy)
+                    self._look_later(stop, size, copy)
 
     def _is_blocked(self, source: int, target: int, *, relayed: bool) -> bool:
         """Return True if a worker does not reach another now. Where values are relayed that has no data servers, it
@@ -109,29 +122,25 @@ class ValueDriver:
         dice = Dice(self._seed).fork(f"blocked {source} {target} {int(now / _WINDOW_S)}")
         return dice.chance(self._faults.blocked)
 
-    def _look_later(
-        self, stop: Callable[[], float | None], size: int, source: int, target: int, value: int, attempt: int
-    ) -> None:
+    def _look_later(self, stop: Callable[[], float | None], size: int, copy: _Transfer) -> None:
         """Look at a direct copy again when its way may be blocked."""
         clock = self._head.clock
         window = (int(clock.now / _WINDOW_S) + 1) * _WINDOW_S
-        clock.at(window, self._look, stop, size, source, target, value, attempt)
+        clock.at(window, self._look, stop, size, copy)
 
-    def _look(
-        self, stop: Callable[[], float | None], size: int, source: int, target: int, value: int, attempt: int
-    ) -> None:
+    def _look(self, stop: Callable[[], float | None], size: int, copy: _Transfer) -> None:
+        source, target, value, attempt = copy
         members = self._head.members
         if not self._head.alive or source not in members or target not in members:
             return
         if not self._is_blocked(source, target, relayed=False):
             if self._head.clock.now < self._faults.until:
-                self._look_later(stop, size, source, target, value, attempt)
+                self._look_later(stop, size, copy)
             return
         left = stop()
         if left is not None:
             self._here[target, value, attempt] = size - left
-            failed = partial(self._failed, source, target, value, attempt, unreachable=True)
-            self._head.clock.after(_STALLED_S, failed)
+            self._head.clock.after(_STALLED_S, partial(self._failed, copy, unreachable=True))
 
     # --- room --------------------------------------------------------------------------------------------------------
 
@@ -199,14 +208,19 @@ class ValueDriver:
 
     def _fetched(self, source: int, target: int, value: int, attempt: int) -> None:
         if self._head.alive and target in self._head.members:
+            under_way = self._under_way.get((target, value))
+            if under_way is not None and under_way.attempt == attempt:
+                del self._under_way[target, value]  # whichever of two copies has brought the replica
             self._head.witness.copied(source, target, value, attempt, whole=True)
             self._head.tell(ReplicasArrived(target, [value], [attempt]))
 
-    def _failed(self, source: int, target: int, value: int, attempt: int, *, unreachable: bool = False) -> None:
+    def _failed(self, copy: _Transfer, *, unreachable: bool = False) -> None:
+        source, target, value, attempt = copy
         members = self._head.members
         if target in members:
             members[target].daemon.coming.pop((value, attempt), None)
-        if self._head.alive and (source == PROGRAM or source in members) and target in members:
+        if self._head.alive and self._under_way.get((target, value)) is copy:
+            del self._under_way[target, value]
             self._head.witness.copied(source, target, value, attempt, whole=False, unreachable=unreachable)
             self._head.tell(ReplicasFailed(target, [value], [attempt], "it cannot be reached", unreachable))
 
@@ -214,16 +228,17 @@ class ValueDriver:
         """Give up what is under way of values of the client's own."""
         for value in action.values:
             self._head.witness.own_freed(value)
-            stop, target = self._first.pop(value, (_is_over, 0))
-            if stop() is not None:
-                self._head.clock.after(0.0, self._failed, PROGRAM, target, value, 1)
+            first = self._first.pop(value, None)
+            if first is not None and first[0]() is not None:
+                self._head.clock.after(0.0, self._failed, first[1])
 
-    def _missing(self, source: int, target: int, value: int, attempt: int) -> None:
+    def _missing(self, copy: _Transfer) -> None:
+        source, _, value, attempt = copy
         source_peer = self._head.members.get(source)
         # What a worker says arrives in order: nothing that came to it since is gone.
         if self._head.alive and source_peer is not None and (value, attempt) not in source_peer.daemon.store:
             self._head.tell(ReplicasGone(source, [value], [attempt]))
-        self._failed(source, target, value, attempt)
+        self._failed(copy)
 
     def damage(self, daemon: Daemon, dice: Dice) -> None:
         """Let a replica of a worker be damaged, which it notices."""
@@ -287,8 +302,7 @@ class ValueDriver:
         for peer in self._head.members.values():
             coming = peer.daemon.coming.items()
             peer.daemon.coming = {replica: row for replica, row in coming if row[1] != worker}
+        self._under_way = {
+            key: copy for key, copy in self._under_way.items() if worker not in (copy.source, copy.target)
+        }
         self._copies.stop(worker)
-
-
-def _is_over() -> float | None:
-    return None

@@ -69,6 +69,10 @@ def test_an_end_that_the_head_hears_of_a_dead_worker_counts_until_that_is_given_
     assert simulate(8002786, "values").violations == ()
 
 
+def test_nothing_is_told_of_the_failure_of_a_copy_that_has_ended():
+    assert simulate(8003126, "shared_values").violations == ()
+
+
 def test_a_replica_that_came_before_its_worker_answers_is_not_gone():
     assert simulate(7326250, "own_values").violations == ()
 
