@@ -405,6 +405,39 @@ async def test_of_100_000_jobs_a_page_has_few_elements_and_reaches_the_last_load
             del wants_
 
 
+async def test_a_list_that_is_read_on_while_it_is_asked_anew_has_each_job_once(chromium):
+    GATES.update(a=anyio.Event())
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(local=Cores(2), dashboard=True) as executor, browsing(chromium) as browser:
+            wants_ = [start((held @ Cores(1))("a")) for _ in range(1000)]
+            page = await browser.open(executor.dashboard)
+            await shown(page, "/jobs")
+            asked, answered = [], anyio.Event()
+
+            async def later(route):
+                asked.append(route.request)
+                await answered.wait()
+                await route.continue_()
+
+            await page.route("**/api/jobs?*", later)
+            await until(lambda: asked)
+            assert asked[0].url.endswith("after=0")  # from the beginning, as again and again at the top
+            await page.evaluate("document.querySelector('main').scrollTop = 1e9")
+            await until(lambda: len(asked) == 2)  # the next page of it
+            answered.set()
+            for request in asked:
+                await request.response()
+            for turn in range(1, 4):
+                await page.evaluate("document.querySelector('main').scrollTop = 1e9")
+                await holds(page, f"document.querySelector('.tb').offsetHeight >= 32 * 200 * {turn + 1}")
+            place_and_job = "row => [row.ariaRowIndex, row.firstElementChild.innerText]"
+            placed = await page.evaluate(f"[...document.querySelectorAll('.tb .tr')].map({place_and_job})")
+            assert [place for place, _ in placed] == [job for _, job in placed]
+            assert browser.said == []
+            GATES["a"].set()
+            del wants_
+
+
 async def test_thousands_of_slots_are_one_canvas_with_keys_and_words(chromium):
     with anyio.fail_after(LIMIT_S):
         GATES.update(a=anyio.Event())

@@ -25,7 +25,8 @@ function listed({ view }, { title, tables, pick = () => 0, filters, query, path,
   const place = h("div", {}, tables[pick()].node);
   let rows = [];
   let next = 0;
-  let turn = 0;
+  let asked = 0; // number of the last question from the beginning
+  let turn = 0; // number of that whose rows are shown
   let loading = false;
 
   function show(found) {
@@ -38,9 +39,10 @@ function listed({ view }, { title, tables, pick = () => 0, filters, query, path,
 
   /** Load from the beginning; what is shown stays until that is there. */
   async function load() {
-    const mine = (turn += 1);
+    const mine = (asked += 1);
     const { found, size } = await ask(path(query(), PAGE, 0)).catch(failed);
-    if (!found || mine !== turn) return 0;
+    if (!found || mine !== asked) return 0;
+    turn = mine; // a page that was asked for meanwhile would follow other rows
     rows = found.rows;
     next = found[cursor];
     loading = false;
@@ -78,7 +80,8 @@ function listed({ view }, { title, tables, pick = () => 0, filters, query, path,
   return {
     nodes: [head, place],
     close() {
-      turn += 1;
+      asked += 1;
+      turn = asked;
       stop();
       for (const table of tables) table.close();
     },
