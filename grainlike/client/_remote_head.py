@@ -204,7 +204,6 @@ class RemoteHead:
         self._engine.fetcher = fetcher
 
         self._values = RemoteValues(fetcher, client.link, self._counters)
-        self._values.see(self._workers)
         self._allow_own(client)
         self.runner.go_on(client.link, self._values)
 
@@ -263,7 +262,7 @@ class RemoteHead:
                 self._fetched += self._values.fetched
                 self._values.close()
                 self._go_on(client, self._values.fetcher.renewed())
-                self._changes.notify()
+                self._show_workers()
                 return client
             if error is not None and anyio.current_time() - since >= self._settings.wait:
                 self.runner.lose(error)
@@ -321,6 +320,11 @@ class RemoteHead:
 
     def _take_workers(self, told: WorkersAre) -> None:
         self._workers = [worker_info(row) for row in told.workers]
+        if self._lost is None:
+            self._show_workers()
+
+    def _show_workers(self) -> None:
+        """Show the workers to all who wait for some. Those of the next head are shown once calls go there."""
         self._values.see(self._workers)
         self._leases.workers(self._workers)
         self._changes.notify()
@@ -339,9 +343,9 @@ class RemoteHead:
 
     def workers(self) -> list[WorkerInfo]:
         """Return the workers of the head, as of the last time a worker joined or left. The bytes of values that they
-        keep are less than a second old.
+        keep are less than a second old. There are none while the head is lost.
         """
-        return list(self._workers)
+        return list(self._workers) if self._lost is None else []
 
     def has_workers(self, n: int) -> bool:
         """Return True if the head has `n` workers.
@@ -351,7 +355,7 @@ class RemoteHead:
         """
         if self._lost is not None and not self._settings.reconnect:
             raise self._lost
-        return len(self._workers) >= n
+        return len(self.workers()) >= n
 
     def refusal(self, request: Request) -> str | None:  # noqa: ARG002 - workers may come
         """Return None: a head's workers come and go, so any request may run."""
@@ -416,7 +420,7 @@ class RemoteHead:
         `"retried"`. Jobs that run when the head is lost end as `"lost"`. A worker's silence and quarantine are not
         reported.
         """
-        feed = RemoteFeed(self._workers, self.runner.running())
+        feed = RemoteFeed(self.workers(), self.runner.running())
         self._leases.feeds.append(feed)
         return Events(feed, self._leases.drop)
 
