@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pyte
 from limits import LIMIT_S
+from waiting import until_blocking
 
 __all__ = ["Typist", "at_shell"]
 
@@ -56,6 +57,19 @@ class Typist:
         self.press("echo cle''ared\r")
         self.until(lambda lines: any(line.endswith("cleared") for line in lines))
         self._screen.reset()
+
+    def back_at_keys(self) -> None:
+        """Interrupt a shell that goes on with a line with the terminal back in the mode of commands.
+
+        bash was seen to do so after a completion: its keys do nothing then, and an interrupt alone leaves the line.
+        """
+        if not self._reads_keys():
+            self.press("\x03")
+            until_blocking(self._reads_keys)
+
+    def _reads_keys(self) -> bool:
+        """Return True if the program takes each key as it is pressed, as shells do at their prompt."""
+        return not termios.tcgetattr(self._ours)[3] & termios.ICANON
 
 
 @contextmanager

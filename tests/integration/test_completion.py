@@ -78,6 +78,7 @@ def completed(typist, typed, *shown):
     """Press TAB behind `typed`, and wait until all that is to be shown is on the screen."""
     typist.press(typed + "\t")
     lines = typist.until(lambda lines: all(word in " ".join(lines) for word in shown))
+    typist.back_at_keys()
     typist.clear()
     return lines
 
