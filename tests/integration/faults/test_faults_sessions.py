@@ -211,7 +211,7 @@ async def test_what_can_have_no_name_is_refused_with_words(monkeypatch):
 
 @pytest.fixture
 def warned(recwarn):
-    """What is warned of in a test; of what earlier tests have left, all is said before it."""
+    """Warnings of one test; those about what earlier tests have left come before it."""
     gc.collect()
     recwarn.clear()
     return recwarn

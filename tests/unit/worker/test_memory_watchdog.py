@@ -1,4 +1,4 @@
-"""What the watchdog counts as the memory of a job, and what it does not."""
+"""Memory that the watchdog counts as that of a job, and memory that it does not."""
 
 import os
 import signal

@@ -22,7 +22,7 @@ class Cluster:
         self.befalls, self.absent = list(befalls), absent
         self.looks = 0
         self.idle = []
-        """Whether it was idle, each time that this was said."""
+        """Reports of being idle, in order: True where there was no job."""
 
     def look(self, *, idle):
         self.idle.append(idle)

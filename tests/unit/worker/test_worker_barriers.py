@@ -59,7 +59,7 @@ async def test_a_barrier_narrows_the_lease_that_it_was_raised_for_alone(
 async def test_what_a_process_shows_of_the_lease_before_is_not_taken_for_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It has told of its last outcomes, and is held up before it says that it is idle."""
+    """Runner that has told of its last outcomes, and is held up before it says that it is idle."""
     tap = Outputs(lambda message: None).tap(1)
     runner = RunnerSupervisor(never, lambda pid: None, tap, own=True)  # type: ignore[arg-type]
     told: list[Any] = []

@@ -21,7 +21,7 @@ from grainlike_worker.ipc._steps import TOLD, StackFile, StepPage
 __all__ = ["RunnerProcess", "describe_exit"]
 
 STACK_S = 5.0
-"""How long a stack is waited for: the signal's handler writes it and asks nobody, but a busy machine may be slow."""
+"""Seconds for which a stack is waited for: a signal handler writes it and asks nobody, but the machine may be busy."""
 
 _SETTLED_S = 0.1
 """Seconds between two looks at a stack; it is there in full when the second finds no more than the first."""

@@ -60,7 +60,7 @@ class StackFile:
 
     @property
     def unread(self) -> int:
-        """How many bytes were written since the last time that something was read, or skipped; 0 once it is closed."""
+        """Bytes that were written since the last time that something was read, or skipped; 0 once it is closed."""
         return 0 if self.fd < 0 else os.fstat(self.fd).st_size - self._read
 
     def skip(self) -> None:

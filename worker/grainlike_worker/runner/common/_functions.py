@@ -87,7 +87,7 @@ class LoadedFunctions:
         self.look_at: float = inf if edits is None else 0.0
         """When to `look` again, on the monotonic clock: at a lease, not at each of its jobs."""
         self.warning: str = ""
-        """What the next job is to say, by `warn`."""
+        """Warning that the next job prints, by `warn`."""
         self.context: WorkerContext | None = None
         """The worker's context module."""
         self.value: Any = None
