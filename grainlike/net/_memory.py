@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from functools import partial
 
-import anyio.lowlevel
+import anyio
 
-from grainlike.eventloop import Wakeup, new_wakeup
+from grainlike.eventloop import Wakeup, new_wakeup, on_asyncio
 from grainlike.net._link import Link, OnFrames
 from grainlike.wire import Buffer, Frame, Message
 
@@ -30,8 +33,11 @@ class _MemoryLink(Link):
         super().__init__("memory")
         self._far = self
         self._inbox: list[Frame] = []
-        self._bells: Callable[[], Wakeup]
-        self._arrived: Wakeup | None = None
+        self._on_frames: OnFrames | None = None
+        self._scheduled = False
+        """True if what waits in the inbox is passed on in a later turn."""
+        self._soon: Callable[[], object]
+        self._gone: Wakeup | None = None
 
     def connect(self, far: _MemoryLink) -> None:
         self._far = far
@@ -40,36 +46,62 @@ class _MemoryLink(Link):
         far = self._far
         if self.reason is None and far.reason is None:
             far._inbox.append(Frame(message, buffers))
-            far._notice()
+            if not far._scheduled:
+                far._notice()
 
     async def run(self, on_frames: OnFrames) -> None:
         self._begin()
-        self._bells = new_wakeup()
+        self._on_frames = on_frames
+        self._gone = new_wakeup()()
         try:
-            while self.reason is None:
-                await self._something()
-                frames, self._inbox = self._inbox, []
-                if frames:
-                    on_frames(frames)
-                elif self._far.closed:
-                    self._end("closed by the peer")
+            if on_asyncio():
+                # Without a task: to wake one takes a future, and two turns of the loop for each read.
+                soon = asyncio.get_running_loop().call_soon
+                self._soon = partial(soon, self._pass_on, context=copy_context())
+                self._notice()
+                await self._gone.wait()
+            else:
+                await self._follow()
         finally:
             self.close()
+            self._on_frames = None
+        if self._failure is not None:
+            raise self._failure
+
+    async def _follow(self) -> None:
+        """Pass on what comes, in this task."""
+        arrived = anyio.Event()
+        self._soon = arrived.set
+        self._notice()
+        while self.reason is None:
+            await arrived.wait()
+            arrived = anyio.Event()
+            self._soon = arrived.set
+            self._pass_on()
 
     async def aclose(self) -> None:
         self.close()
 
-    async def _something(self) -> None:
-        if self._inbox or self._far.reason is not None or self.reason is not None:
-            await anyio.lowlevel.checkpoint()
-            return
-        self._arrived = self._bells()
-        await self._arrived.wait()
-
     def _notice(self) -> None:
-        if self._arrived is not None:
-            self._arrived.set()
-            self._arrived = None
+        """Have what came, or the end of the link, passed on in the next turn."""
+        if self._on_frames is not None and not self._scheduled:
+            self._scheduled = True
+            self._soon()
+
+    def _pass_on(self) -> None:
+        self._scheduled = False
+        frames, self._inbox = self._inbox, []
+        if self._on_frames is not None and self.reason is None and frames:
+            try:
+                self._on_frames(frames)
+            except Exception as error:  # noqa: BLE001 - `run` raises it
+                self._end(f"failed here: {error!r}", error)
+            if self._far.closed:
+                self._notice()
+        elif self._far.closed:
+            self._end("closed by the peer")
+        if self.reason is not None and self._gone is not None:
+            self._gone.set()
 
     def _has_unsent(self) -> bool:
         return False

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from memory_links import all_wait
 
 from grainlike.context import GVAR
 from grainlike.net import Link, memory_pair
@@ -134,24 +135,24 @@ async def fails() -> AsyncIterator[int]:
 async def test_a_generator_takes_no_step_for_which_there_is_no_room() -> None:
     async with a_runner() as reader:
         reader.start(1, count, 1000)
-        await anyio.wait_all_tasks_blocked()
+        await all_wait(reader.link)
         assert reader.items[1] == said == list(range(WINDOW_ITEMS))
         reader.credit(1, 3)
-        await anyio.wait_all_tasks_blocked()
+        await all_wait(reader.link)
         assert reader.items[1] == said == list(range(WINDOW_ITEMS + 3))
         assert not reader.ends
         reader.credit(1, 10_000)
-        await anyio.wait_all_tasks_blocked()
+        await all_wait(reader.link)
     assert (reader.items[1], reader.ends[1]) == (list(range(1000)), (Code.SUCCEEDED, None))
 
 
 async def test_large_items_close_the_window_by_their_size() -> None:
     async with a_runner() as reader:
         reader.start(1, large)
-        await anyio.wait_all_tasks_blocked()
+        await all_wait(reader.link)
         assert len(said) == 2
         reader.credit(1, 1, WINDOW_BYTES // 2)
-        await anyio.wait_all_tasks_blocked()
+        await all_wait(reader.link)
         assert [len(item) for item in reader.items[1]] == [WINDOW_BYTES // 2] * len(said)
         assert len(said) == 3
 
@@ -160,7 +161,7 @@ async def test_one_that_nobody_reads_does_not_hold_up_another() -> None:
     async with a_runner() as reader:
         reader.start(1, count, 1000)
         reader.start(2, count, 10)
-        await anyio.wait_all_tasks_blocked()
+        await all_wait(reader.link)
         assert (len(reader.items[1]), reader.ends) == (WINDOW_ITEMS, {2: (Code.SUCCEEDED, None)})
         reader.credit(77, 5)  # a stream that has ended, or never was
 
@@ -168,7 +169,7 @@ async def test_one_that_nobody_reads_does_not_hold_up_another() -> None:
 async def test_an_error_comes_after_the_items_before_it() -> None:
     async with a_runner() as reader:
         reader.start(1, fails)
-        await anyio.wait_all_tasks_blocked()
+        await all_wait(reader.link)
     code, error = reader.ends[1]
     assert (reader.items[1], code, repr(error)) == ([1, 2], Code.FAILED, "KeyError('third')")
 
@@ -176,7 +177,7 @@ async def test_an_error_comes_after_the_items_before_it() -> None:
 async def test_an_item_that_cannot_travel_ends_it_and_closes_the_generator() -> None:
     async with a_runner() as reader:
         reader.start(1, mixed)
-        await anyio.wait_all_tasks_blocked()
+        await all_wait(reader.link)
     code, error = reader.ends[1]
     assert (reader.items[1], code, said) == ([1], Code.FAILED, ["closed"])
     assert "the value of mixed" in str(error)
@@ -186,9 +187,9 @@ async def test_an_item_that_cannot_travel_ends_it_and_closes_the_generator() -> 
 async def test_a_stop_closes_the_generator_wherever_it_waits(waits_for: str) -> None:
     async with a_runner() as reader:
         reader.start(1, count if waits_for == "credit" else waits, *[1000] * (waits_for == "credit"))
-        await anyio.wait_all_tasks_blocked()
+        await all_wait(reader.link)
         reader.link.post(Stop([1]))
-        await anyio.wait_all_tasks_blocked()
+        await all_wait(reader.link)
         assert reader.ends[1][0] == Code.CANCELLED
     assert said[-1] == ("closed" if waits_for == "credit" else 1)
 
@@ -196,9 +197,9 @@ async def test_a_stop_closes_the_generator_wherever_it_waits(waits_for: str) -> 
 async def test_a_generator_that_ignores_its_cancellation_is_closed_at_its_next_yield() -> None:
     async with a_runner() as reader:
         reader.start(1, stubborn)
-        await anyio.wait_all_tasks_blocked()
+        await all_wait(reader.link)
         reader.link.post(Stop([1]))
-        await anyio.wait_all_tasks_blocked()
+        await all_wait(reader.link)
         assert set(reader.ends) == {1}
     assert said == ["goes on", "closed"]
 

@@ -12,6 +12,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 from limits import LIMIT_S
+from memory_links import all_wait
 
 from grainlike.context import GVAR
 from grainlike.errors import JobCancelledError, RemoteError, SerializationError
@@ -279,7 +280,7 @@ async def test_stopping_runs_finally_and_leaves_neighbours_alone() -> None:
         trace = anyio.Path(directory) / "trace"
         worker.run({1: (0, (str(trace),))})
         worker.run({2: (1, ())})
-        await anyio.wait_all_tasks_blocked()
+        await all_wait(worker.link)
         worker.link.post(Stop([1]))
         await worker.until(1, 2)
         assert await trace.read_text() == "tidy"
@@ -302,7 +303,7 @@ async def test_a_stopped_job_sees_the_reason() -> None:
     async with a_worker(job) as worker:
         for number, reason in ((1, StopReason.WALLTIME), (2, StopReason.UNSAID)):
             worker.run({number: (0, ())})
-            await anyio.wait_all_tasks_blocked()
+            await all_wait(worker.link)
             worker.link.post(Stop([number], reason))
             await worker.until(number)
     assert worker.values == {1: "walltime", 2: None}
@@ -331,7 +332,7 @@ async def test_a_job_that_swallows_its_cancellation_has_succeeded() -> None:
 
     async with a_worker(stubborn) as worker:
         worker.run({1: (0, ())})
-        await anyio.wait_all_tasks_blocked()
+        await all_wait(worker.link)
         worker.link.post(Stop([1]))
         await worker.until(1)
     assert worker.codes == {1: Code.SUCCEEDED}
@@ -407,7 +408,7 @@ async def test_the_end_of_the_link_cancels_what_still_runs() -> None:
         trace = anyio.Path(directory) / "trace"
         async with a_worker(tidy) as worker:
             worker.run({1: (0, (str(trace),))})
-            await anyio.wait_all_tasks_blocked()
+            await all_wait(worker.link)
         assert await trace.read_text() == "tidy"
 
 
@@ -489,7 +490,7 @@ class TestOnAsyncio:
 
         async with a_worker(tidy_slowly) as worker:
             worker.run({1: (0, ())})
-            await anyio.wait_all_tasks_blocked()
+            await all_wait(worker.link)
             worker.link.post(Stop([1]))
             await worker.until(1)
         assert isinstance(worker.values[1], KeyError)
@@ -519,11 +520,11 @@ class TestOnAsyncio:
             near.post(Setup("n", []))
             worker.define(slow_to_go)
             worker.run({1: (0, (str(trace),))})
-            await anyio.wait_all_tasks_blocked()
+            await all_wait(worker.link)
             serving.cancel()
-            await anyio.wait_all_tasks_blocked()
+            await all_wait(worker.link)
             serving.cancel()
-            await anyio.wait_all_tasks_blocked()
+            await all_wait(worker.link)
             assert not serving.done()
             go.set()
             await asyncio.wait([serving, receiving])
