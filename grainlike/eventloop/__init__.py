@@ -1,4 +1,5 @@
-"""Event loop of the running code, and what loops lack: wake-ups, alarms, fair turns, cancellation that takes effect."""
+"""Event loop of the running code, and what loops lack: wake-ups, alarms, fair turns, brief
+polling, cancellation that takes effect."""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
         soon_from_anywhere,
         spawn_detached,
     )
-    from grainlike.eventloop._wakeup import Alarm, Wakeup, loop_options, new_wakeup, on_asyncio
+    from grainlike.eventloop._wakeup import Alarm, Rhythm, Wakeup, loop_options, new_wakeup, on_asyncio, polling_of
 
 __all__ = [
     "Alarm",
@@ -27,6 +28,7 @@ __all__ = [
     "EventLoopId",
     "Lifespan",
     "RepeatedCancellation",
+    "Rhythm",
     "Wakeup",
     "cancel_once",
     "fairness_of",
@@ -38,6 +40,7 @@ __all__ = [
     "new_wakeup",
     "on_asyncio",
     "place_of",
+    "polling_of",
     "soon",
     "soon_from_anywhere",
     "spawn_detached",
@@ -56,6 +59,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "Lifespan": "_lifespan",
             "EventLoopId": "_loop_id",
             "RepeatedCancellation": "_cancellation",
+            "Rhythm": "_wakeup",
             "new_wakeup": "_wakeup",
             "cancel_once": "_cancel_once",
             "forget_the_loop": "_loop_id",
@@ -67,6 +71,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "name_the_loop": "_loop_id",
             "on_asyncio": "_wakeup",
             "place_of": "_cancellation",
+            "polling_of": "_wakeup",
             "soon": "_loop_id",
             "soon_from_anywhere": "_loop_id",
             "spawn_detached": "_loop_id",

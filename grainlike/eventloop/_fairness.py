@@ -41,10 +41,10 @@ class FairScheduler:
         crowded: True if there are so many links that their order matters.
     """
 
-    __slots__ = ("_last", "_links", "_loop", "_scheduled", "_spent", "_taken", "_waiting", "crowded")
+    __slots__ = ("_last", "_links", "_scheduled", "_spent", "_taken", "_waiting", "crowded")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self) -> None:
+        # Without its loop, which `_turns` would keep for ever then.
         self._waiting: dict[int, tuple[str, float, Callable[[], object]]] = {}
         self._taken: dict[str, float] = {}
         self._last = 0
@@ -74,7 +74,7 @@ class FairScheduler:
         self._taken[kind] = self._taken.get(kind, 0.0) + seconds
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._begin)
+            asyncio.get_running_loop().call_soon(self._begin)
 
     def wait(self, call: Callable[[], object], cost: float, kind: str = "") -> None:
         """Call this in a later turn; it is expected to take `cost` seconds. Only when this turn is over."""
@@ -84,7 +84,7 @@ class FairScheduler:
     async def room(self, cost: float) -> None:
         """Wait until there is time for what is expected to take `cost` seconds, which this counts as taken."""
         if self.over:
-            mine = self._loop.create_future()
+            mine = asyncio.get_running_loop().create_future()
             self.wait(lambda: self._admit(mine, cost), cost)
             await mine
         else:
@@ -105,7 +105,7 @@ class FairScheduler:
         self._call(list(self._waiting), TURN_S)
         if self._waiting and not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._begin)
+            asyncio.get_running_loop().call_soon(self._begin)
 
     def _rank(self, number: int) -> tuple[float, float]:
         kind, cost, _ = self._waiting[number]
@@ -126,7 +126,7 @@ def fairness_of(loop: asyncio.AbstractEventLoop) -> FairScheduler:
     """Return the turns of a loop."""
     fairness = _turns.get(loop)
     if fairness is None:
-        fairness = _turns[loop] = FairScheduler(loop)
+        fairness = _turns[loop] = FairScheduler()
     return fairness
 
 

@@ -8,7 +8,7 @@ from typing import cast
 
 import anyio
 
-from grainlike.eventloop import fairness_of
+from grainlike.eventloop import Rhythm, fairness_of, polling_of
 from grainlike.net._byte_link import READ_SIZE, ByteLink, ReadBuffer
 from grainlike.net._link import OnFrames
 from grainlike.net._tls import TlsSession
@@ -47,6 +47,8 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._in_room = False
         self._full = False
         self._fairness = fairness_of(self._loop)
+        self._polling = polling_of(self._loop)
+        self._rhythm = Rhythm()
         self._cost = 0.0
         """Seconds that a read takes, as they do of late."""
         self._portion = READ_SIZE
@@ -102,6 +104,8 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         return _incoming.buffer if self._portion == READ_SIZE else _incoming.buffer[: self._portion]
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._rhythm.end()
+        self._polling.stop()
         if self._in_room:
             assert self._on_frames is not None
             self._receive(None, self._on_frames, nbytes)
@@ -237,7 +241,15 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             if again and transport.is_closing():
                 return
             transport.write(data if self._tls is None else self._tls.seal(data))
+            self._await_answer()
             again = True
+
+    def _await_answer(self) -> None:
+        rhythm = self._rhythm
+        rhythm.begin()
+        due = rhythm.due
+        if due:
+            self._polling.poll(due)
 
     def waiting(self) -> int:
         return super().waiting() + self._headway()[1]

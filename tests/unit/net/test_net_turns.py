@@ -1,11 +1,13 @@
 """More has come than one turn of a loop should take: what is cheap goes first, and nobody waits for ever."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
 
-from grainlike.eventloop import _fairness
+from grainlike.eventloop import _fairness, polling_of
 from grainlike.eventloop._fairness import TURN_S, FairScheduler, fairness_of
 from grainlike.net import ProtocolLink, _protocol
 from grainlike.net._byte_link import READ_SIZE
@@ -114,7 +116,7 @@ async def test_the_cheap_go_before_those_who_came_first(crowd):
 
 
 async def test_what_waits_longest_goes_in_each_turn_too(clock):
-    fairness, order = FairScheduler(asyncio.get_running_loop()), list[str]()
+    fairness, order = FairScheduler(), list[str]()
 
     def work(name: str, seconds: float) -> None:
         order.append(name)
@@ -176,7 +178,7 @@ async def test_a_kind_that_has_taken_little_goes_before_many_that_were_cheap_unt
 
 
 async def test_what_a_kind_has_taken_is_forgotten(clock):
-    fairness, order = FairScheduler(asyncio.get_running_loop()), list[str]()
+    fairness, order = FairScheduler(), list[str]()
     fairness.spend(TURN_S / 4, "worker")
     for _ in range(10):
         fairness.spend(0.0)
@@ -289,3 +291,14 @@ async def test_a_read_that_may_be_thousands_of_calls_is_handed_on_in_parts_also_
     most = TURN_S / 1e-3 + _protocol._SLICE
     assert max(after - before for before, after in zip([0, *counts], counts, strict=False)) <= most
     assert log == [("a", number) for number in numbers]
+
+
+async def test_a_loop_that_was_closed_is_kept_by_nobody() -> None:
+    loop = asyncio.new_event_loop()
+    assert fairness_of(loop) is fairness_of(loop)
+    assert polling_of(loop) is polling_of(loop)
+    loop.close()
+    kept = weakref.ref(loop)
+    del loop
+    gc.collect()
+    assert kept() is None
