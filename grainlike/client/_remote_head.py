@@ -19,13 +19,14 @@ from msgspec.structs import replace as replaced
 from grainlike.client._connection import LOOK_S, HeadClient, first_link
 from grainlike.client._events import RemoteFeed, RemoteLeases
 from grainlike.client._introduction import RefusedQueryError, find_client_access, telling_of_death
+from grainlike.client._named_calls import info_of
 from grainlike.client._remote_fleet import RemoteFleet
 from grainlike.client._remote_jobs import RemoteJobs
 from grainlike.client._remote_values import RemoteValues
 from grainlike.engine import Engine, Fetcher, explain_unsubmitted, maker_again, retrieved_elsewhere
 from grainlike.errors import GrainlikeError, HeadLostError, SessionError
 from grainlike.eventloop import Changes
-from grainlike.graph import Delayed, Node, RemoteValue, node_behind
+from grainlike.graph import Delayed, Info, Node, RemoteValue, node_behind
 from grainlike.joblogging import JobLogging
 from grainlike.jobs import (
     Events,
@@ -47,6 +48,7 @@ from grainlike.wire import (
     AskHead,
     AskHistory,
     AskJob,
+    AskNamed,
     AskWorkers,
     ClientRecords,
     FleetIs,
@@ -56,6 +58,7 @@ from grainlike.wire import (
     HistoryIs,
     ImportsFrom,
     JobIs,
+    NamedAre,
     SessionIs,
     StoresAre,
     Totals,
@@ -69,6 +72,9 @@ logger = logging.getLogger("grainlike")
 _AT_ONCE = 2
 """Number of outcomes that are fetched from the head's disk at the same time."""
 
+
+_NAMES = 100
+"""Most names in one question: each may have 255 characters."""
 
 _WAITS = "It waits for calls of its graph that have not ended."
 """Explanation of a call of a graph that an earlier program has sent to the head."""
@@ -436,6 +442,20 @@ class RemoteHead:
     async def history(self, asked: AskHistory) -> HistoryIs:
         """Return a page of the head's jobs that have ended, including those of other programs."""
         return await self.client.ask(asked, HistoryIs)
+
+    async def named_calls(self, session: str, names: tuple[str, ...]) -> dict[str, Info]:
+        """Return the named calls of a session, or those with these names, by name."""
+        found: dict[str, Info] = {}
+        for first in range(0, max(1, len(names)), _NAMES):
+            asked = AskNamed(0, session, list(names[first : first + _NAMES]))
+            while True:
+                told = await self.client.ask(asked, NamedAre)
+                now = time.monotonic()
+                found.update((row.name, info_of(row, now)) for row in told.calls)
+                if not told.next:
+                    break
+                asked = replaced(asked, after=told.next)
+        return found
 
     # --- names of the session ----------------------------------------------------------------------------------------
 

@@ -418,11 +418,12 @@ class RemoteJobs:
             self._link.post(Credit(child, attempt, items, size))
 
     def _began(self, message: Began) -> None:
-        rows = zip(message.children, message.attempts, message.workers, message.slots, strict=True)
-        for child, attempt, worker, slots in rows:
+        ran = message.ran or [0.0] * len(message.children)
+        rows = zip(message.children, message.attempts, message.workers, message.slots, ran, strict=True)
+        for child, attempt, worker, slots, ran_s in rows:
             job = self._job(child)
             if job is not None and worker:
-                job.begin(worker, attempt, slots)
+                job.begin(worker, attempt, slots, ran_s)
                 self._leases.began(job)
             elif job is not None:
                 job.waits_again()

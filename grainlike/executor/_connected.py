@@ -10,7 +10,7 @@ from grainlike.client import ConnectionSettings, RemoteHead
 from grainlike.engine import retrieved_elsewhere
 from grainlike.errors import GraphError, SessionError
 from grainlike.executor._executor import Executor
-from grainlike.graph import Delayed, Node, RunsIn, State, StreamNode, excuse, node_behind, unfinished_nodes
+from grainlike.graph import Delayed, Info, Node, RunsIn, State, StreamNode, excuse, node_behind, unfinished_nodes
 from grainlike.joblogging import JobLogging
 from grainlike.net import RETURN_S
 from grainlike.wire import MOST_NAMES
@@ -191,7 +191,8 @@ class ConnectedExecutor(Executor):
         """Return the named calls of this session, from this program or from an earlier one, by name; finished or not.
 
         They can be awaited, queried and cancelled like any other. The arguments of one that an earlier program
-        submitted are not available here. Outcomes that the head keeps on disk, beyond 128 MiB of the session, are
+        submitted are not available here. `info` shows one that had ended before as if it had ended when this program
+        came: `named` knows the true moments. Outcomes that the head keeps on disk, beyond 128 MiB of the session, are
         fetched when they are awaited or started: until then such a placeholder is lazy.
 
         Raises:
@@ -205,6 +206,30 @@ class ConnectedExecutor(Executor):
         """
         self._check_session()
         return dict(self._remote.named)
+
+    async def named(self, session: str, *names: str) -> dict[str, Info]:
+        """Return what `info` tells of the named calls of a session, by name: of those with these names, or of all.
+
+        Any program that is connected may ask, whichever has the session, and none need have it: this takes no session,
+        starts nothing, and keeps nothing alive; cancelling it changes nothing. It tells what was so at the head then.
+
+        A name that was not given, or was forgotten, is not there; of a session that has ended, or never was, none is.
+        Of a call that has failed, `.error` is a `RemoteError` with type and first line: the error itself goes to the
+        program of the session. Of one that has ended so long ago that the head remembers the job no more, only state
+        and size are known; and where its outcome lies on the head's disk, too, it is lazy, as in `placeholders`.
+
+        Raises:
+            HeadLostError: the head is lost.
+            RuntimeError: the executor is not open, or lives in another event loop.
+
+        Example::
+
+            async with connect() as ex:
+                for name, told in (await ex.named("sweep")).items():
+                    print(name, told.state, told.worker, told.allocation)
+        """
+        self._check_loop("asked")
+        return await self._remote.named_calls(session, names)
 
     async def forget(self, *names: str) -> None:
         """Drop what is kept under these names, and wait until the head has acknowledged that. Calls that run

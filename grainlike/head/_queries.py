@@ -169,6 +169,16 @@ class HeadQueries:
         now = self._now()
         return [self._row(worker_state, now) for worker_state in islice(self._state.scheduler.jobs.values(), most)]
 
+    def row(self, number: int, now: float) -> JobRow | None:
+        """Return the job of this number as of `now`, if it has not ended."""
+        job = self._state.scheduler.jobs.get(number)
+        return None if job is None else self._row(job, now)
+
+    def ran_s(self, number: int) -> float:
+        """Return for how many seconds the job of this number runs; 0 for one that does not."""
+        job = self._state.jobs.get(number)
+        return 0.0 if job is None or job.began is None else max(0.0, self._now() - job.began)
+
     def some_rows(self, asked: AskJobs, most: int) -> tuple[list[JobRow], int]:
         """Return the oldest jobs that a question means, at most `most`, and where the next answer begins: 0 where there
         are no more.

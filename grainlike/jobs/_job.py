@@ -134,10 +134,10 @@ class Job(Record):
         if self.node is not None:
             self.node.state = State.PENDING
 
-    def begin(self, worker: str, attempt: int, slots: str) -> None:
-        """Record the start of an attempt that another component assigned."""
+    def begin(self, worker: str, attempt: int, slots: str, ran_s: float = 0.0) -> None:
+        """Record the start of an attempt that another component assigned, and that runs for so many seconds already."""
         placement = self.assigned(worker, attempt)
-        placement.slots, placement.began = slots, time.monotonic()
+        placement.slots, placement.began = slots, time.monotonic() - ran_s
         if self.node is not None:
             self.node.state = State.RUNNING
 

@@ -25,7 +25,7 @@ from grainlike.wire._fleet import (
     LaunchRefused,
     UpIs,
 )
-from grainlike.wire._history import AskHistory, HistoryIs
+from grainlike.wire._history import AskHistory, EndedJob, HistoryIs
 from grainlike.wire._live import AskLimits, AskLive, AskQueue, LimitsAre, LiveIs, QueueIs
 from grainlike.wire._metrics import AskMetrics, MetricsAre
 from grainlike.wire._nested import AskOutcome, OutcomeIs
@@ -42,6 +42,7 @@ __all__ = [
     "AskJob",
     "AskJobs",
     "AskLogs",
+    "AskNamed",
     "AskReport",
     "AskSessions",
     "AskStop",
@@ -60,6 +61,8 @@ __all__ = [
     "JobsAre",
     "LogsAre",
     "Matched",
+    "NamedAre",
+    "NamedRow",
     "Numbered",
     "Question",
     "ReportIs",
@@ -325,6 +328,45 @@ class SessionIs(BaseMessage, frozen=True, tag=119):
     apart: list[int] = msgspec.field(default_factory=list)
 
 
+class AskNamed(BaseMessage, frozen=True, tag=200):
+    """Ask for the named calls of a session, or for those with these names; answered by `NamedAre`. `after` is the
+    `next` of the answer before, 0 for the first.
+    """
+
+    ask: int
+    session: str
+    names: list[str] = msgspec.field(default_factory=list)
+    after: int = 0
+
+
+class NamedRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A named call: `state` is that of a placeholder. `job` is the number of its job, 0 for none yet.
+
+    `live` is its job that has not ended, `ended` that which has, as the head remembers it, `ended_s` seconds ago.
+    `size` is how many bytes its value has, -1 for none, and `where` are the workers at which that stays.
+    """
+
+    name: str
+    function: str
+    state: str
+    job: int
+    live: JobRow | None = None
+    ended: EndedJob | None = None
+    ended_s: float = 0.0
+    size: int = -1
+    where: list[str] = []
+
+
+class NamedAre(BaseMessage, frozen=True, tag=201):
+    """Named calls of a session; none where there is no such session. `next` is where the next answer begins, 0 where
+    there are no more.
+    """
+
+    ask: int
+    calls: list[NamedRow]
+    next: int = 0
+
+
 class LogsAre(BaseMessage, frozen=True, tag=96):
     """Lines that a job has written, in columns; see `LogLine`. With `end`, the last ones."""
 
@@ -350,12 +392,16 @@ class Warned(BaseMessage, frozen=True, tag=120):
 
 
 class Began(BaseMessage, frozen=True, tag=98):
-    """Jobs that a client submitted have started, or are back in the queue (`worker` is empty), in columns."""
+    """Jobs that a client submitted have started, or are back in the queue (`worker` is empty), in columns.
+
+    `ran` says for how many seconds each runs already; empty where they start now.
+    """
 
     children: list[int]
     attempts: list[int]
     workers: list[str]
     slots: list[str]
+    ran: list[float] = msgspec.field(default_factory=list)
 
 
 class Matched(BaseMessage, frozen=True, tag=111):
@@ -437,6 +483,7 @@ Question = (
     | AskStop
     | AskWanted
     | AskSessions
+    | AskNamed
     | AskReport
     | AskTrace
     | AskOutcome
@@ -464,6 +511,7 @@ Answer = (
     | Matched
     | WantedIs
     | SessionsAre
+    | NamedAre
     | ReportIs
     | TraceIs
     | OutcomeIs

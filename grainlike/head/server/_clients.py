@@ -26,6 +26,7 @@ from grainlike.head.server._client import ClientConnection
 from grainlike.head.server._live_updates import send_updates
 from grainlike.head.server._metrics import metrics_are
 from grainlike.head.server._pool_queries import PoolQueries, PoolQuestion
+from grainlike.head.server._session_queries import SessionQuestion, answer_about_sessions
 from grainlike.head.server._sessions import NamedCall, NamedSession, Sessions
 from grainlike.head.server._store_updates import StoreUpdates
 from grainlike.head.server._trace_rows import send_trace
@@ -53,7 +54,6 @@ from grainlike.wire import (
     AskQueue,
     AskReport,
     AskScale,
-    AskSessions,
     AskStop,
     AskTrace,
     AskUp,
@@ -84,7 +84,6 @@ from grainlike.wire import (
     ReplicaCredit,
     ReplicaPart,
     ReportIs,
-    SessionsAre,
     Submit,
     Unable,
     Unsent,
@@ -115,13 +114,13 @@ _Short = (
     | AskDepart
     | AskStop
     | AskWanted
-    | AskSessions
     | AskReport
     | AskHistory
     | AskQueue
     | AskMetrics
     | AskLimits
     | PoolQuestion
+    | SessionQuestion
 )
 """Queries that are answered by one message, in the turn in which they arrive."""
 
@@ -200,7 +199,7 @@ class ClientRegistry:
                 self._detach(session.connection, session)
             connection.reply_to = session
             self._head.state.owners.refer(session.values())
-            session.attach(connection)
+            session.attach(connection, self._head.view.ran_s)
             self._head.client_values.tell_where(session.values())  # their jobs' ends tell of the first workers alone
             self._count_anew(session)
         return connection
@@ -538,12 +537,9 @@ class ClientRegistry:
             case AskStop():
                 why = f"this head is part of a program, process {os.getpid()}, and ends with it"
                 return Done(ask) if self._stop(question.forget) else Unable(ask, why)
-            case AskSessions():
-                now = self._head.now()
-                return SessionsAre(ask, [session.row(now, self._limit()) for session in self.sessions])
-
-    def _limit(self) -> int:
-        return 0 if self.store is None else self.store.budget
+            case _:
+                limit = 0 if self.store is None else self.store.budget
+                return answer_about_sessions(question, self.sessions, self._head, limit)
 
     def _jobs(self, question: AskJobs) -> JobsAre:
         programs = self._programs()

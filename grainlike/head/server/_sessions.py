@@ -7,7 +7,7 @@ receive of its jobs. Nothing here waits, or reads a clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -158,20 +158,26 @@ class NamedSession:
 
     # --- programs come and go ----------------------------------------------------------------------------------------
 
-    def attach(self, connection: ClientConnection) -> None:
-        """Attach a program, and send it the state of the calls."""
+    def attach(self, connection: ClientConnection, ran_s: Callable[[int], float]) -> None:
+        """Attach a program, and send it the state of the calls; `ran_s` gives the seconds that a job has run by now."""
         self.connection = connection
         self.graph.attach()
         for message in self._told():
             connection.post(message)
-        running = [(call.child, *call.began) for call in self._calls.values() if call.began is not None]
+        running = [
+            (call.child, *call.began, ran_s(call.job)) for call in self._calls.values() if call.began is not None
+        ]
         if running:
-            children, attempts, workers, slots = map(list, zip(*running, strict=True))
-            connection.post(Began(children, attempts, workers, slots))
+            connection.post(Began(*map(list, zip(*running, strict=True))))
         for call in self._calls.values():
             if call.outcome is not None and not call.apart:
                 assert not isinstance(call.outcome, KeptFile)
                 connection.post(*call.outcome)
+
+    def calls(self, names: Iterable[str] = ()) -> list[NamedCall]:
+        """Return the calls with these names, or all that have one, in the order of their numbers."""
+        wanted = list(map(self._calls.get, set(names))) or list(self._calls.values())
+        return sorted((call for call in wanted if call is not None), key=lambda call: call.child)
 
     def _told(self) -> Iterator[SessionIs]:
         calls = list(self._calls.values())

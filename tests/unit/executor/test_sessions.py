@@ -72,7 +72,7 @@ def session() -> NamedSession:
 
 def attached(session: NamedSession) -> Program:
     program: Any = Program()
-    session.attach(program)
+    session.attach(program, lambda job: job / 2)
     found: Program = program
     return found
 
@@ -85,7 +85,7 @@ def test_whoever_attaches_hears_what_has_a_name_where_it_runs_and_what_is_kept(s
     program = attached(session)
     assert program.messages[:2] == [
         SessionIs(4, ["a", "b", "c"], [1, 3, 4], [11, 13, 14], ["fit"] * 3, ["cores=1"] * 3, [-1] * 3),
-        Began([3], [2], ["n2"], ["cores=[0]"]),
+        Began([3], [2], ["n2"], ["cores=[0]"], [6.5]),
     ]
     assert program.values() == {1: (b"x" * 20_000, [b"more"])}
     row = session.row(9.0)
@@ -176,7 +176,7 @@ def test_a_session_is_gone_when_nothing_is_left_of_it() -> None:
     sessions = Sessions()
     session = sessions.open("sweep", 7, 0.0)
     program: Any = Program()
-    session.attach(program)
+    session.attach(program, lambda job: job / 2)
     session.submits(submission("a", ""))
     session.post(*outcomes({1: (b"", [])}))
     session.detach(Program())  # type: ignore[arg-type] # somebody who had it before
