@@ -10,7 +10,7 @@ from grainlike.calls._call import BackendAnswer, BackendCall, CallOutcome, perfo
 from grainlike.calls._child import CallProcess, CallProcessLostError, run_call
 from grainlike.calls._part import CallReport, PartPlan, run_part, run_part_async
 from grainlike.calls._surrounded import Surrounding, packed_texts, surrounded
-from grainlike.calls._url_copies import UrlCopy, check_url, read_copy, write_copy
+from grainlike.calls._url_copies import UrlCopy, check_url, read_copy, unescaped, write_copy
 
 __all__ = [
     "BackendAnswer",
@@ -30,5 +30,6 @@ __all__ = [
     "run_part",
     "run_part_async",
     "surrounded",
+    "unescaped",
     "write_copy",
 ]

@@ -21,7 +21,7 @@ from grainlike.context import GVAR
 from grainlike.errors import SerializationError
 from grainlike.payload import dump_value, load_value, replica_parts, replica_payload
 
-__all__ = ["UrlCopy", "check_url", "read_copy", "write_copy"]
+__all__ = ["UrlCopy", "check_url", "read_copy", "unescaped", "write_copy"]
 
 _PART_BYTES = 4 * 1024 * 1024
 """Most bytes that are read at once."""
@@ -89,9 +89,37 @@ def check_url(url: str) -> None:
             raise ValueError(f"fsspec knows no scheme {scheme!r}, of {url}") from None
 
 
+def unescaped(url: str) -> str:
+    """Return a URL with the path of a file as it is on the disk, as fsspec takes it: without the percent-escapes that
+    `Path.as_uri` makes. It is for the URL that a user writes; the result of it may have a percent sign of the path.
+
+    Raises:
+        ValueError: the path is no UTF-8, or has the `::` by which fsspec chains file systems.
+
+    >>> unescaped("file:///shared/run%207"), unescaped("s3://bucket/run%207")
+    ('file:///shared/run 7', 's3://bucket/run%207')
+    """
+    steps = [_unescaped_step(step, url) for step in url.split("::")]
+    return "::".join(steps)
+
+
+def _unescaped_step(step: str, url: str) -> str:
+    if not step.startswith("file://"):
+        return step
+    from urllib.parse import unquote_to_bytes  # jobs do without
+
+    try:
+        path = unquote_to_bytes(step).decode()
+    except UnicodeError:
+        raise ValueError(f"the path of {url!a} is no UTF-8: use another directory") from None
+    if "::" in path:
+        raise ValueError(f"the path of {url} has '::', by which fsspec chains file systems: use another directory")
+    return path
+
+
 def write_copy(value: Any, url: str, of: str = "") -> UrlCopy:
     """Write a copy of a value that a call of `of` has made to a file below a URL, and return its description. It runs
-    in a job.
+    in a job. The URL is taken as it is (see `unescaped`): a journal may have one from before escapes were understood.
 
     If it fails, it removes the unfinished file, if that is possible.
 

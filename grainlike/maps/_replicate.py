@@ -59,12 +59,13 @@ async def replicate(
         placeholders: a placeholder, or an iterable of them.
         copies: how many replicas, at least 1; `"all"` for one at every worker, also at those that come later. May be
             left out where there is a `to`.
-        to: a URL of fsspec, such as `s3://bucket/run7` or `file:///shared/run7`.
+        to: a URL of fsspec, such as `s3://bucket/run7` or `file:///shared/run7`. A `file:` URL is as `Path.as_uri()`
+            has it: with `%20` for a space, and `%25` for a percent sign. All others are fsspec's own.
 
     Raises:
         TypeError: one of them is not a placeholder, or `copies` not a number, or `to` no text.
         ValueError: `copies` is less than 1, or another text than `"all"`; `to` is no URL, has a scheme that is not
-            known, or is in the memory of one process (`memory://`).
+            known, or is in the memory of one process (`memory://`); or the path of a file is no UTF-8, or has a `::`.
         ModuleNotFoundError: fsspec is missing, or what it needs for this scheme; says what to install.
         OSError: the copy cannot be written or read: no rights, no room; says where and why. The value stays as it is.
         ValueLostError: the value of one is lost, and cannot be made again; or its executor has closed.
@@ -86,9 +87,10 @@ async def replicate(
         )
     count = None if copies is None else _count(copies)
     if to is not None:
-        from grainlike.calls import check_url  # programs without do without
+        from grainlike.calls import check_url, unescaped  # programs without do without
 
         check_url(to)
+        to = unescaped(to)
     items = [placeholders] if isinstance(placeholders, Delayed) else listed(placeholders, "replicate")
     nodes = [node_of(item) for item in items]
     await wait(items)

@@ -12,11 +12,12 @@ from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.request import url2pathname
 
 import numpy as np
 import pytest
 
-from grainlike.calls import UrlCopy, check_url, read_copy, write_copy
+from grainlike.calls import UrlCopy, check_url, read_copy, unescaped, write_copy
 from grainlike.errors import SerializationError
 
 fsspec = pytest.importorskip("fsspec")
@@ -72,6 +73,51 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert read_copy(astuple(copy))["b"] == value["b"]  # as jobs have it
     file = Path(fsspec.core.url_to_fs(copy.url)[1]).stat()
     assert (file.st_size, file.st_mode & 0o777) == (copy.size, 0o600)
+
+
+@pytest.mark.parametrize(
+    "name", ["run 7", "100%", "a%20b", "%25", "#1?x=[*]&y", "\N{GREEK SMALL LETTER MU}m", "new\nline", "~"]
+)
+def test_a_path_is_found_by_its_url(tmp_path: Path, name: str) -> None:
+    place = tmp_path / name
+    url = unescaped(place.as_uri())
+    assert url == f"file://{place}" == f"file://{url2pathname(place.as_uri().removeprefix('file://'))}"
+    copy = write_copy(b"x", url)
+    (path,) = place.iterdir()
+    assert copy.url == f"file://{path}"
+    assert read_copy(copy) == b"x"
+
+
+@pytest.mark.parametrize(
+    ("url", "plain"),
+    [
+        ("s3://bucket/a%20b", "s3://bucket/a%20b"),
+        ("local:///a%20b", "local:///a%20b"),
+        ("simplecache::file:///a%20b%2Fc", "simplecache::file:///a b/c"),
+        ("file:///a b", "file:///a b"),
+        ("file:///100%/%zz%4", "file:///100%/%zz%4"),
+    ],
+)
+def test_escapes_of_files_alone_are_understood(url: str, plain: str) -> None:
+    assert unescaped(url) == plain
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [("file:///a%FF", "is no UTF-8"), ("file:///a\udcff", "is no UTF-8"), ("file:///a%3A%3Ab", "has '::'")],
+)
+def test_paths_of_which_fsspec_would_make_others_are_refused(url: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        unescaped(url)
+
+
+def test_a_copy_of_before_escapes_were_understood_is_read_where_it_is(tmp_path: Path) -> None:
+    place = tmp_path / "a%20b"
+    copy = write_copy(b"x", f"file://{place}")
+    assert copy.url.startswith(f"file://{place}/")
+    assert len(list(place.iterdir())) == 1
+    assert read_copy(astuple(copy)) == b"x"
+    assert list(tmp_path.iterdir()) == [place]
 
 
 def test_names_are_drawn_by_chance(tmp_path: Path) -> None:

@@ -140,8 +140,9 @@ async def test_the_copy_of_a_named_call_serves_later_programs_of_its_session(sta
         await at_rest(head)
 
 
-async def test_a_head_that_was_killed_still_knows_the_copy_of_a_named_call(start_worker, tmp_path, place):
-    log, journal = tmp_path / "log", tmp_path / "journal"
+@pytest.mark.parametrize("name", ["run7", "run 7", "run%207"])
+async def test_a_head_that_was_killed_still_knows_the_copy_of_a_named_call(start_worker, tmp_path, name):
+    place, log, journal = tmp_path / name, tmp_path / "log", tmp_path / "journal"
     heads = [head_process(journal)]
     try:
         async with asyncio.timeout(LIMIT_S):
@@ -160,7 +161,36 @@ async def test_a_head_that_was_killed_still_knows_the_copy_of_a_named_call(start
                 assert await kept_ == bytearray(LARGE)
                 assert len(lines(log)) == 1
                 (path,) = place.iterdir()
-                assert f"A copy of it was written to {path.as_uri()}." in str(await program.explain(kept_))
+                assert f"A copy of it was written to file://{path}." in str(await program.explain(kept_))
+    finally:
+        for head in heads:
+            head.kill()
+            head.communicate()
+
+
+async def test_a_journal_of_before_escapes_were_understood_leads_to_the_same_file(start_worker, tmp_path, monkeypatch):
+    place, log, journal = tmp_path / "run%207", tmp_path / "log", tmp_path / "journal"
+    heads = [head_process(journal)]
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            address = await listens(heads[0])
+            first = start_worker(address)
+            with monkeypatch.context() as before:
+                before.setattr("grainlike.calls.unescaped", lambda url: url)  # as a program of before
+                async with connect(address, session="s") as program:
+                    await replicate(program.name("kept", once(LARGE, str(log))), to=f"file://{place}")
+            (path,) = place.iterdir()
+            heads[0].kill()
+            heads[0].communicate()
+            first.process.kill()
+            heads.append(head_process(journal))
+            assert await listens(heads[1]) == address
+            start_worker(address, name="n2")
+            async with connect(address, session="s") as program:
+                kept_ = program.placeholders()["kept"]
+                assert await kept_ == bytearray(LARGE)
+                assert len(lines(log)) == 1
+                assert f"A copy of it was written to file://{path}." in str(await program.explain(kept_))
     finally:
         for head in heads:
             head.kill()
