@@ -19,18 +19,16 @@ __all__ = ["BackoffQueue"]
 class BackoffQueue:
     """The jobs of one head that wait to be tried again."""
 
-    __slots__ = ("_heap", "_jobs", "_seed")
+    __slots__ = ("_heap", "_seed", "waiting")
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._jobs: dict[int, HeadJob] = {}
+        self.waiting: dict[int, HeadJob] = {}
+        """Those that wait, by number."""
         self._heap: list[tuple[float, int]] = []
 
-    def __bool__(self) -> bool:
-        return bool(self._jobs)
-
     def __len__(self) -> int:
-        return len(self._jobs)
+        return len(self.waiting)
 
     def wait(self, job: HeadJob, now: float) -> float | None:
         """Let a job wait for its next attempt; return for how many seconds, None if its function has no backoff."""
@@ -40,27 +38,27 @@ class BackoffQueue:
         seconds = backoff_s(job.fn.backoff, nth, self._chance(job))
         job.state, job.shape, job.worker = JobState.BACKOFF, None, 0
         job.remembered().again_at = now + seconds
-        self._jobs[job.id] = job
+        self.waiting[job.id] = job
         heappush(self._heap, (job.again_at, job.id))
         return seconds
 
     def forget(self, job: HeadJob) -> None:
         """Drop a job that was cancelled."""
-        del self._jobs[job.id]
+        del self.waiting[job.id]
 
     def due(self, now: float) -> list[HeadJob]:
         """Remove and return the jobs that have waited long enough."""
         due: list[HeadJob] = []
-        while self._heap and (self._heap[0][0] <= now or self._heap[0][1] not in self._jobs):
-            job = self._jobs.get(heappop(self._heap)[1])
+        while self._heap and (self._heap[0][0] <= now or self._heap[0][1] not in self.waiting):
+            job = self.waiting.get(heappop(self._heap)[1])
             if job is not None and job.again_at <= now:
-                due.append(self._jobs.pop(job.id))
+                due.append(self.waiting.pop(job.id))
         return due
 
     @property
     def next(self) -> float | None:
         """Time at which the next job has waited long enough; None without one."""
-        return self._heap[0][0] if self._jobs else None
+        return self._heap[0][0] if self.waiting else None
 
     def _chance(self, job: HeadJob) -> float:
         digest = blake2b(f"{self._seed}/{job.id}/{job.attempt}".encode(), digest_size=8).digest()
@@ -68,7 +66,7 @@ class BackoffQueue:
 
     def check(self) -> None:
         """Raise `AssertionError` unless the records of the waiting jobs say so. For tests."""
-        for number, job in self._jobs.items():
+        for number, job in self.waiting.items():
             assert job.id == number
             assert job.state is JobState.BACKOFF
             assert not job.cancelled
@@ -76,4 +74,4 @@ class BackoffQueue:
 
     def jobs(self) -> list[int]:
         """Return the numbers of the waiting jobs."""
-        return list(self._jobs)
+        return list(self.waiting)

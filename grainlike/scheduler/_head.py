@@ -122,6 +122,10 @@ class HeadScheduler:
                 self._reported(event, now, out)
                 if not (event.completed or event.ended or event.waits) and self._planner.is_settled:
                     return out  # leases began as planned: nothing that a pass looks at has changed
+            case JobsSubmitted():
+                self._submitted(event, now, out)
+                if event.more and not self._state.values.unsettled:
+                    return out
             case FunctionDefined():
                 self._functions[event.fn] = HeadFunction(event)
                 return out
@@ -132,16 +136,11 @@ class HeadScheduler:
                 for fn in event.fns:
                     del self._functions[fn]
                 return out
-            case JobsSubmitted():
-                self._submitted(event, now, out)
-                if event.more and not self._state.values.unsettled:
-                    return out
             case JobsCancelled():
                 self._cancelled(event.jobs, out)
             case JobsCommitted():
-                for number in event.jobs:
-                    if number in self.jobs:
-                        self.jobs[number].remembered().committed = True
+                for job in filter(None, map(self.jobs.get, event.jobs)):
+                    job.remembered().committed = True
                 return out
             case WorkerJoined():
                 self._worker_events.joined(event, now, out)
@@ -152,8 +151,7 @@ class HeadScheduler:
                 if self._worker_events.leaving(event, out) and self.closed:
                     self._fail_impossible(out)
             case WorkerStored():
-                if self._worker_events.stored(event, out):
-                    self._values.misfits.recheck()
+                self._worker_events.stored(event, out)
             case WorkerDrained():
                 if self._worker_events.drained(event, out) and self.closed:
                     self._fail_impossible(out)
@@ -171,19 +169,19 @@ class HeadScheduler:
                 self._values.handle(event, now, out)
         if self._job_tree.orphans:
             self._end_orphans(out)
-        if self._state.backoffs:
+        if self._state.backoffs.waiting:
             self._try_again(out)
-        if self._attempts.quarantine or self._attempts.isolated:
+        if self._attempts.quarantine.records or self._attempts.isolated:
             self._wake_at(self._attempts.release(now, out), out)
         if self._gangs.assembling:
             self._gang_events.hurry(now, out)
-        leaving = self._state.leaving
+        leaving, transfers = self._state.leaving, self._state.transfers
         if leaving.wake is not None and leaving.wake <= now:
             self._values.watch(now)
         if self._state.values.unsettled:
             self._settle_values(out)
         if not self.paused:
-            rooms = self._state.transfers.rooms
+            rooms = transfers.rooms
             if rooms.parked:
                 self._values.make_use_of_room(now, out, goes_on=isinstance(event, Ticked))
             self._planner.plan(now, out)
@@ -196,17 +194,20 @@ class HeadScheduler:
                 self._wake_at(self._values.next_look(now), out)
             if self._job_tree.waiting and self._planner.whole:
                 self._end_standstill(now, out)
-            self._wake_at(self._planner.wake, out)
+            if self._planner.wake is not None:
+                self._wake_at(self._planner.wake, out)
         if leaving.held:
             leaving.release(now, out)
-        self._wake_at(leaving.wake, out)
-        transfers = self._state.transfers
+        if leaving.wake is not None:
+            self._wake_at(leaving.wake, out)
         if transfers.is_due or (transfers.wake is not None and transfers.wake <= now):
             transfers.start(now, out)
-        self._wake_at(transfers.wake, out)
+        if transfers.wake is not None:
+            self._wake_at(transfers.wake, out)
         if self._gangs.assembling:
             self._wake_at(self._gangs.due, out)
-        self._wake_at(complain(self._state, now, out), out)
+        if self._catalogue.doubted:
+            self._wake_at(complain(self._state, now, out), out)
         if self._catalogue.may_be_full:
             self._state.forget_unused(out)
         return out
@@ -493,7 +494,7 @@ class HeadScheduler:
                 walls.setdefault(job.fn, []).append(completed.wall[row])
                 if shape is not None and shape.group is not None:
                     shape.group.add([completed.wall[row]])
-                if self._attempts.quarantine:
+                if self._attempts.quarantine.records:
                     self._attempts.quarantine.succeeded(worker.name, self._now)
             if job.cancelled:
                 self._state.forget(job)

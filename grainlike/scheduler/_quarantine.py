@@ -49,23 +49,21 @@ class Quarantine:
     """The failure records of workers, by name."""
 
     def __init__(self) -> None:
-        self._records: dict[str, _Record] = {}
+        self.records: dict[str, _Record] = {}
+        """By name; empty while nobody has failed."""
         self._look_at = 0.0
         """No record expires before this time. Kept because a look at all records for each event would cost more than
         the event.
         """
 
-    def __bool__(self) -> bool:
-        return bool(self._records)
-
     def strike(self, name: str, kind: Strike, now: float, why: str = "") -> bool:
         """Count a failure of a worker; return True if its quarantine begins now. `why`: the reason, for a kind without
         words.
         """
-        record = self._records.get(name)
+        record = self.records.get(name)
         if record is None:
-            record = self._records[name] = _Record()
-            self._look_at = min(self._look_at, now + WINDOW_S) if len(self._records) > 1 else now + WINDOW_S
+            record = self.records[name] = _Record()
+            self._look_at = min(self._look_at, now + WINDOW_S) if len(self.records) > 1 else now + WINDOW_S
         if now < record.until:
             return False
         if record.level and now > record.until + WINDOW_S:
@@ -84,33 +82,33 @@ class Quarantine:
 
     def why(self, name: str, now: float) -> str:
         """Return why a worker is in quarantine; empty for one that is not."""
-        record = self._records.get(name)
+        record = self.records.get(name)
         return record.why if record is not None and now < record.until else ""
 
     def until(self, name: str) -> float:
         """Return when its last quarantine ends, or ended; 0 for one without a record."""
-        record = self._records.get(name)
+        record = self.records.get(name)
         return 0.0 if record is None else record.until
 
     def doubts_starts(self, name: str) -> bool:
         """Return True if its last quarantine was for processes that could not start, so that a success there clears
         it.
         """
-        record = self._records.get(name)
+        record = self.records.get(name)
         return record is not None and record.kind == "starts"
 
     def succeeded(self, name: str, now: float) -> None:
         """Clear a quarantine for processes: a job has succeeded there."""
-        record = self._records.get(name)
+        record = self.records.get(name)
         if record is not None and record.kind == "starts" and now >= record.until:
-            del self._records[name]
+            del self.records[name]
 
     def forget_old(self, now: float) -> None:
         """Drop expired records."""
         if now < self._look_at:
             return
-        old = {name: record.old_at for name, record in self._records.items()}
+        old = {name: record.old_at for name, record in self.records.items()}
         for name, at in old.items():
             if now > at:
-                del self._records[name]
+                del self.records[name]
         self._look_at = min((at for at in old.values() if at >= now), default=now)

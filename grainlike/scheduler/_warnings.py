@@ -21,11 +21,11 @@ def complain(state: SchedulerState, now: float, out: list[HeadAction]) -> float 
     """Warn, once per class, of jobs that no connected worker could run; return when to look again."""
     catalogue = state.catalogue
     doubted = catalogue.doubted
-    if not doubted:
-        return None
-    somebody = any(catalogue.staying())
+    somebody: bool | None = None
     for cls in list(islice(doubted.values(), LOOKED_AT_MOST)):
         oldest = None if cls.warned else cls.head()
+        if oldest is not None and somebody is None:
+            somebody = any(catalogue.staying())
         if oldest is not None and not (somebody and catalogue.anybody_fits(cls)):
             due = cls.blocked_since + NOBODY_S
             if now < due and not somebody:

@@ -75,19 +75,19 @@ class WorkerEvents:
         self._state.planner.ahead.recall_all(worker, out)
         return True
 
-    def stored(self, event: WorkerStored, out: list[HeadAction]) -> bool:
-        """Record by how much what a worker keeps exceeds its store; True if that is smaller from now on."""
+    def stored(self, event: WorkerStored, out: list[HeadAction]) -> None:
+        """Record by how much what a worker keeps exceeds its store, and whether that is smaller from now on."""
         worker = self._state.workers.get(event.worker)
         if worker is None:
-            return False
+            return
         if worker.over or event.over:
             self._values.exceeded(worker, event.over, out)
         if not event.lost or worker.store is None or not worker.store[1]:
-            return False
+            return
         worker.store = worker.store[0], 0
         self._state.values.look_at_room(worker.id)
         self._values.replenish()
-        return True
+        self._values.misfits.recheck()
 
     def suspected(self, event: WorkerSuspected, now: float, out: list[HeadAction]) -> None:
         """Give a suspected worker nothing new. Jobs sent ahead to it are taken back if others have room."""

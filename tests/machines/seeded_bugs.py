@@ -256,7 +256,11 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "jobs wait for ever, and never_spawned is told",
         "judge",
-        (_HEAD, "        self._wake_at(complain(self._state, now, out), out)\n", ""),
+        (
+            _HEAD,
+            "        if self._catalogue.doubted:\n            self._wake_at(complain(self._state, now, out), out)\n",
+            "",
+        ),
     ),
     _bug(
         "assign_to_one_who_leaves",

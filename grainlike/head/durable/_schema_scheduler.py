@@ -26,7 +26,7 @@ Terms resources._terms.Terms: walltime soft group tokens limits rates nodes pack
 NumaNode resources._topology.NumaNode: number socket cores gpus
 Topology resources._topology.Topology: nodes
 RetryPolicy scheduler._attempts.RetryPolicy: quarantine isolated _books=_state _closed
-BackoffQueue scheduler._backoff.BackoffQueue: _heap _jobs _seed
+BackoffQueue scheduler._backoff.BackoffQueue: _heap _jobs=waiting _seed
 Catalogue scheduler._catalogue.Catalogue: classes shapes doubted may_be_full _workers _trees _class_ids _last_class
     _last_shape _options _trees_most _at_work _groups _shape_ids _alike _near_ids
 Holder scheduler._events.Holder: job worker held waits_for
@@ -103,7 +103,7 @@ HeadScheduler scheduler._head.HeadScheduler: paused closed late _state jobs work
 ChildJobs scheduler._records.ChildJobs: children heard lease told waits
 JobTree scheduler._job_tree.JobTree: orphans trees waiting
 Record scheduler._quarantine._Record: kind level strikes until why
-Quarantine scheduler._quarantine.Quarantine: _records _look_at
+Quarantine scheduler._quarantine.Quarantine: _records=records _look_at
 DeepestFirst scheduler._records.DeepestFirst: _heap
 RequestClass scheduler._records.RequestClass: aged blocked_job blocked_since claim client could_since deferred early
     entry id in_order is_simple isolate kind may_be_ahead names near needs passed_since place priority queue request

@@ -158,9 +158,9 @@ def test_what_is_long_past_is_forgotten() -> None:
     quarantine = Quarantine()
     quarantine.strike("n1", "starts", 0.0)
     quarantine.forget_old(WINDOW_S)
-    assert quarantine
+    assert quarantine.records
     quarantine.forget_old(WINDOW_S + 2.0)
-    assert not quarantine
+    assert not quarantine.records
 
 
 def test_records_are_looked_at_when_one_may_be_old_and_not_with_each_event(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +185,7 @@ def test_records_are_looked_at_when_one_may_be_old_and_not_with_each_event(monke
     cluster.now = WINDOW_S + 1.0
     cluster.tell(Ticked())
     assert looks == 20
-    assert not cluster.head._attempts.quarantine
+    assert not cluster.head._attempts.quarantine.records
 
 
 def test_a_success_between_the_end_of_a_quarantine_and_its_tick_shuts_nobody_out() -> None:
