@@ -5,7 +5,7 @@ run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, islice
+from itertools import chain
 
 from grainlike.resources import Missing, Request, memory_rounded, missing
 from grainlike.scheduler._records import RequestClass, Shape
@@ -260,8 +260,13 @@ class Catalogue:
         return any(self._fits_somewhere(self.shape_of(option, isolate=False)) for option in request.options)
 
     def _fits_somewhere(self, shape: Shape) -> bool:
-        fitting = (worker for worker in self._workers.values() if worker.fits_ever(shape))
-        return sum(1 for _ in islice(fitting, shape.nodes)) == shape.nodes
+        lacking = shape.nodes
+        for worker in self._workers.values():
+            if worker.fits_ever(shape):
+                lacking -= 1
+                if not lacking:
+                    return True
+        return False
 
     def why_never(self, request: Request) -> Missing | None:
         """Return what is missing or short; None if amounts suffice and only the layout cannot be given."""
