@@ -104,7 +104,8 @@ class AheadPlanner:
                 and cls.head() is not None
             ):
                 blocked_ahead.append(cls)
-        self._retract(blocked_ahead, changed, out)
+        if self._holders:
+            self._retract(blocked_ahead, changed, out)
         self.fresh.clear()
         return not self.left
 
@@ -205,8 +206,6 @@ class AheadPlanner:
     # --- taking back -------------------------------------------------------------------------------------------------
 
     def _retract(self, blocked_ahead: list[RequestClass], changed: list[WorkerState], out: list[HeadAction]) -> None:
-        if not self._holders:
-            return
         for reservation in chain.from_iterable(self._reserving.by_class.values()):
             worker = reservation.worker
             self._recall(worker, [job for job in worker.ahead.values() if not self._may_wait_at(worker, job.cls)], out)
@@ -214,7 +213,9 @@ class AheadPlanner:
             self._make_way(blocked_class, changed, out)
         for worker in changed:
             if worker.ahead:
-                self._recall(worker, _stranded(worker), out)
+                stranded = _stranded(worker)
+                if stranded:
+                    self._recall(worker, stranded, out)
             elif worker.id not in self._reserving.by_worker:
                 self._help(worker, out)
 
@@ -338,9 +339,10 @@ def _makes_room(
 
 def _stranded(worker: WorkerState) -> list[HeadJob]:
     """Return jobs sent ahead whose shape does not run here any more, and does not fit."""
-    lost = {number for number, waiting in worker.ahead_of.items() if waiting and not worker.using.get(number)}
-    if not lost:
+    idle = worker.ahead_of.keys() - worker.using.keys()
+    if not idle:
         return []
+    lost = {number for number in idle if worker.ahead_of[number]}
     fits: dict[int, bool] = {}
     for shape in (job.shape for job in worker.ahead.values()):
         if shape is not None and shape.id in lost and shape.id not in fits:

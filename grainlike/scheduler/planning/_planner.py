@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from heapq import heapify, heappop, heapreplace
+from itertools import filterfalse
+from operator import attrgetter
 
 from grainlike.scheduler._events import HeadAction
 from grainlike.scheduler._job_tree import JobTree
@@ -43,6 +45,8 @@ PLACED_MOST = 256
 """Number of jobs placed in free slots after which a pass ends early: some ten milliseconds of work, with all that
 follows.
 """
+
+_IS_GONE = attrgetter("gone")
 
 _Rank = tuple[int, int, int, HeadJob]
 """Priority and age of a class's oldest job, the class, the job: the smallest goes first."""
@@ -131,7 +135,7 @@ class Planner:
         entries = self.log.entries[read:] if epoch == self.log.epoch else list(self._workers.values())
         self._read = self.log.epoch, len(self.log.entries)
         left, self.ahead.left = self.ahead.left, []
-        return [worker for worker in dict.fromkeys([*left, *entries] if left else entries) if not worker.gone]
+        return list(filterfalse(_IS_GONE, dict.fromkeys([*left, *entries] if left else entries)))
 
     def forget(self, shapes: Iterable[int]) -> None:
         """Drop what is known of shapes that no job asks for any more."""
@@ -159,7 +163,7 @@ class Planner:
             self.near.table.tight = {}
             if self.near.table.placed or self.near.transfers.turned:
                 self._resting.skip()
-            whole = self._place_few(now, batch, out)
+            whole = not waiting.few or self._place_few(now, batch, out)
         else:
             whole = self._place_many(now, batch, out, reopened)
         for (to, shape), jobs in batch.items():
@@ -172,7 +176,8 @@ class Planner:
     def _place_few(self, now: float, batch: _Batch, out: list[HeadAction]) -> bool:
         """Look at all classes, while they are few; return False if the limit of a pass was reached."""
         queues = self._ranked()
-        self._blocked = blocked = list[RequestClass]()
+        blocked: list[RequestClass] = []
+        self._blocked = blocked
         room = PLACED_MOST
         while queues and room:
             client = min(queues, key=self.shares.used) if len(queues) > 1 else next(iter(queues))
