@@ -290,7 +290,7 @@ class SchedulerState:
         self.backoffs.check()
         assert len(places) == len(self.jobs), "a live job is in exactly one place"
         assert self.jobs.keys() == set(places), "a live job is in exactly one place"
-        self.planner.waiting.check()
+        self.planner.check()
         self.gangs.check(self.jobs.values(), self.workers.values())
         self._check_shapes()
         check_common_records(self.workers, self.catalogue.shapes, self.planner)

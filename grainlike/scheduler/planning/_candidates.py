@@ -6,7 +6,7 @@ whose worker has changed since is dropped when it comes up. A job costs a few he
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 from grainlike.scheduler._records import HeadJob, Shape
@@ -47,7 +47,6 @@ class Candidates:
                 heappop(heap)
                 continue
             if self._admits(worker, job, shape, now):
-                assert worker.fits_now(shape)
                 found.append(worker)
                 if len(found) == count:
                     break
@@ -64,15 +63,16 @@ class Candidates:
             self._heap = [self._entry(worker) for worker in self._workers.values() if worker.fits_now(self._shape)]
             heapify(self._heap)
         else:
-            changed: Sequence[WorkerState] = log.entries[self._read :]
-            self._push(changed if len(changed) == 1 else dict.fromkeys(changed))
+            changed = log.entries[self._read :]
+            for worker in changed if len(changed) == 1 else dict.fromkeys(changed):
+                if not worker.gone and worker.fits_now(self._shape):
+                    heappush(self._heap, self._entry(worker))
         self._read = len(log.entries)
-
-    def _push(self, changed: Iterable[WorkerState]) -> None:
-        shape = self._shape
-        for worker in changed:
-            if not worker.gone and worker.fits_now(shape):
-                heappush(self._heap, self._entry(worker))
 
     def _entry(self, worker: WorkerState) -> _Entry:
         return worker.room_left(self._shape), worker.id, worker.version, worker
+
+    def check(self) -> None:
+        """Raise `AssertionError` unless the shape fits into all workers that have not changed since. For tests."""
+        for _, _, version, worker in self._heap:
+            assert worker.gone or worker.version != version or worker.fits_now(self._shape), worker.name

@@ -145,6 +145,12 @@ class Planner:
         self.reserving.forget(shapes)
         self.ahead.forget(shapes)
 
+    def check(self) -> None:
+        """Raise `AssertionError` unless what is kept of waiting classes and of workers is so. For tests."""
+        self.waiting.check()
+        for candidates in self._candidates.values():
+            candidates.check()
+
     # --- placing -----------------------------------------------------------------------------------------------------
 
     def _place_all(self, now: float, out: list[HeadAction]) -> bool:
