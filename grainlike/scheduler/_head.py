@@ -70,7 +70,7 @@ __all__ = ["HeadScheduler"]
 
 _NO_PARENT = (0, 0)
 _SUCCEEDED = Code.SUCCEEDED
-_AHEAD, _LEASED = JobState.AHEAD, JobState.LEASED
+_PLANNED, _AHEAD, _LEASED = JobState.PLANNED, JobState.AHEAD, JobState.LEASED
 
 
 class HeadScheduler:
@@ -429,7 +429,7 @@ class HeadScheduler:
                 continue
             if job.state is _AHEAD:
                 waited.append(job)
-            elif job.state is JobState.PLANNED and job.shape is shape and not planned and shape.nodes == 1:
+            elif job.state is _PLANNED and job.shape is shape and not planned and shape.nodes == 1:
                 planned, first = True, job  # the lease takes over the amounts that the planned job was counted with
             else:
                 self._state.uncount(worker, job)

@@ -578,13 +578,14 @@ def enter(
         numbers = numbers[:at]
     elif cls.deferred is not None:
         cls.deferred.make_all()
-    fns = event.fns[: len(numbers)]
-    made = [HeadJob(number, cls, functions[fn], parent) for number, fn in zip(numbers, fns, strict=True)]
+    made: list[HeadJob] = []
+    for number, fn in zip(numbers, event.fns[: len(numbers)], strict=True):
+        job = jobs[number] = HeadJob(number, cls, functions[fn], parent)
+        made.append(job)
     if cls.request is not event.request:
         cls.keep_own(event.request, made)
     if event.sizes:
         note_sizes(made, event.sizes)
-    jobs.update(zip(numbers, made, strict=True))
     return made
 
 

@@ -46,6 +46,7 @@ PLACED_MOST = 256
 follows.
 """
 
+_PLANNED = JobState.PLANNED
 _IS_GONE = attrgetter("gone")
 
 _Rank = tuple[int, int, int, HeadJob]
@@ -385,7 +386,7 @@ class Planner:
         if shape.rationed:
             self.start_limits.take(shape, now)
         workers[0].held[job.id] = job
-        job.state, job.worker, job.shape, job.sent = JobState.PLANNED, workers[0].id, shape, now
+        job.state, job.worker, job.shape, job.sent = _PLANNED, workers[0].id, shape, now
 
     def _wake_at(self, at: float | None) -> None:
         if at is not None and (self.wake is None or at < self.wake):
