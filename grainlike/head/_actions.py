@@ -125,11 +125,14 @@ class ActionExecutor:
 
     def act(self, action: HeadAction) -> None:
         """Perform an action; those that need what a report brought are the head's."""
+        # The most frequent actions stand first: each class pattern that does not match costs an isinstance call.
         match action:
-            case AssembleGang():
-                self._assemble(action)
             case AssignJobs():
                 self._assign(action)
+            case WakeAt():
+                self._alarm(action.at)
+            case AssembleGang():
+                self._assemble(action)
             case CancelJobs():
                 self._post(action.worker, Cancel(action.jobs, action.attempts))
             case RetractJobs():
@@ -192,8 +195,6 @@ class ActionExecutor:
             case ShapesForgotten():
                 for peer in self._state.peers.values():
                     peer.undefine_classes(action.shapes)
-            case WakeAt():
-                self._alarm(action.at)
             case JobsStarted() | JobsSettled():
                 raise AssertionError("only a report starts or settles jobs")
 
@@ -237,7 +238,7 @@ class ActionExecutor:
             members = ((self._state.peers[worker], allocation) for worker, allocation in action.gang)
             nodes = [NodeSpec(member.name, member.link.host, allocation) for member, allocation in members]
             peer.post(Gang(action.jobs[0], action.attempts[0], nodes))
-        jobs = [self._state.jobs[number] for number in action.jobs]
+        jobs = list(map(self._state.jobs.__getitem__, action.jobs))
         for job, attempt in zip(jobs, action.attempts, strict=True):
             if job.placement is None:  # `assigned` without its call: most jobs are sent to one worker, once
                 job.placement = Placement(peer.name, attempt)

@@ -207,7 +207,7 @@ class Head:
 
     def submit(self, nodes: Sequence[Node]) -> None:
         """Submit nodes whose arguments are there as jobs. A call that cannot be pickled fails at once, alone."""
-        if self._submit_alike(nodes):
+        if len(nodes) > 1 and self._submit_alike(nodes):
             return
         try:
             self._submit_each(nodes)
@@ -217,7 +217,7 @@ class Head:
 
     def _submit_alike(self, nodes: Sequence[Node]) -> bool:
         """Submit calls of one function with one request, as most batches are, by the batch; return False for others."""
-        if len(nodes) < 2 or len({(node.function, id(node.request)) for node in nodes}) > 1:
+        if len({(node.function, id(node.request)) for node in nodes}) > 1:
             return False
         # By the batch what `_submit_each` does call by call: through that a no-op job costs 12.8 Python calls
         # instead of 9.9.
@@ -506,9 +506,9 @@ class Head:
         ends.report, ends.parcels, ends.skew, ends.rows = report, parcels, skew, None
         event = WorkerReported(peer.number, report.started, report.completed, report.ended, report.waits)
         for action in self.state.scheduler.handle(event, self._now()):
-            if isinstance(action, JobsSettled):
+            if type(action) is JobsSettled:  # not by `isinstance`, which takes long to say no
                 self._settling.settle(peer, action.completed, action.rows, parcels[id(action.completed)], skew)
-            elif isinstance(action, JobsStarted):
+            elif type(action) is JobsStarted:
                 self._acting.started(action, skew)
             else:
                 self._acting.act(action)
@@ -523,7 +523,7 @@ class Head:
         self._acting.drop_functions(self._now())
         if self.values.answers:
             self.values.flush()
-        if self.object_store.open:
+        if parcels and self.object_store.open:
             drop_stored(parcels.values())
         for lease in report.ended:
             peer.receipts.pop(lease, None)
