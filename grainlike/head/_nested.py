@@ -215,7 +215,10 @@ class RelayedJobs:
         for call in calls:
             batches.setdefault((call.request, call.priority, call.isolate), []).append(call)
         for (words, priority, isolate), batch in batches.items():
-            jobs, ages, sizes, inputs = list[RelayedJob](), list[int](), list[int](), list[tuple[int, ...]]()
+            jobs: list[RelayedJob] = []
+            ages: list[int] = []
+            sizes: list[int] = []
+            inputs: list[tuple[int, ...]] = []
             for call in batch:
                 job = call.job
                 assert isinstance(job, RelayedJob)
