@@ -211,7 +211,7 @@ def arrival(job: HeadJob) -> tuple[int, int]:
     """Return the order by which jobs are passed over and reserved for: priority, then when they came, whatever their
     inputs; a job's own jobs came with it. By age a chain without end would keep what comes later from starting.
     """
-    return (-job.cls.priority, job.root)
+    return (-job.cls.priority, job.id if job.rare is None else job.rare.root)
 
 
 def note_sizes(jobs: Iterable[HeadJob], sizes: Iterable[int]) -> None:

@@ -59,7 +59,9 @@ class Patience:
         if cls.blocked_job is not job:
             cls.blocked_job, cls.blocked_since, cls.passed_since = job, now, None
             heappush(self.unpassed.setdefault(cls.client, []), (arrival(job), cls.id, job.id))
-            self._tidy()
+            self._pushed += 1
+            if self._pushed > 2 * len(self._classes) + _STALE_MOST:
+                self._tidy()
 
     def started(self, job: HeadJob, now: float) -> None:
         """Note that a job starts, or is sent ahead: what goes before it in order and is blocked is passed over.
@@ -120,10 +122,7 @@ class Patience:
         return job if job is not None and cls is not None and cls.blocked_job is job and job.id == entry[2] else None
 
     def _tidy(self) -> None:
-        """Drop entries of jobs that do not wait any more, now and then."""
-        self._pushed += 1
-        if self._pushed <= 2 * len(self._classes) + _STALE_MOST:
-            return
+        """Drop entries of jobs that do not wait any more."""
         self._pushed = 0
         kept = ((client, self._live(heap)) for client, heap in self.unpassed.items())
         self.unpassed = {client: heap for client, heap in kept if heap}
