@@ -87,7 +87,7 @@ async def test_a_job_that_does_nothing_costs_the_caller_this_many_calls(function
     # Two of them look for loops that await one placeholder after another, and for an executor of this loop; some ten
     # keep what became of the job, a batch of one here, for `grainlike jobs --ended`: 3.5 of 800 microseconds.
     ("function", "python"),
-    [pytest.param(plain, 446, id="plain"), pytest.param(coroutine, 500, id="async")],
+    [pytest.param(plain, 439, id="plain"), pytest.param(coroutine, 457, id="async")],
 )
 async def test_one_job_after_another_costs_the_caller_this_many_calls(function, python) -> None:
     async def after_another(jobs: int) -> None:
