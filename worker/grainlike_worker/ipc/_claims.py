@@ -12,7 +12,7 @@ from typing import Self
 
 from grainlike_worker.ipc._page import Page
 
-__all__ = ["IDLE", "NO_BARRIER", "ClaimPage"]
+__all__ = ["BARRIER", "IDLE", "LEASE", "NO_BARRIER", "STARTED", "ClaimPage"]
 
 IDLE = -1
 """`started` between two leases."""
@@ -20,7 +20,9 @@ IDLE = -1
 NO_BARRIER = 2**31 - 1
 """`barrier` while every job of the run-list may start."""
 
-_STARTED, _BARRIER, _LIMIT, _BASE, _LEASES, _WATCHED, _TAKEN, _LINK, _KERNEL, _TOLD, _LEASE = range(11)
+STARTED, BARRIER, _LIMIT, _BASE, _LEASES, _WATCHED, _TAKEN, _LINK, _KERNEL, _TOLD, LEASE = range(11)
+"""Places in `ClaimPage.words`. A runner writes and reads those three there: the attributes of their names take a call
+each, for every job."""
 
 
 class _Word:
@@ -65,8 +67,8 @@ class ClaimPage(Page[int]):
     typecode = "q"
     label = "grainlike-claims"
 
-    started = _Word(_STARTED)
-    barrier = _Word(_BARRIER)
+    started = _Word(STARTED)
+    barrier = _Word(BARRIER)
     limit = _Word(_LIMIT)
     base = _Word(_BASE)
     leases = _Word(_LEASES)
@@ -75,7 +77,7 @@ class ClaimPage(Page[int]):
     link = _Word(_LINK)
     kernel = _Word(_KERNEL)
     told = _Word(_TOLD)
-    lease = _Word(_LEASE)
+    lease = _Word(LEASE)
 
     @classmethod
     def create(cls) -> Self:

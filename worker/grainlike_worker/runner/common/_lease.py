@@ -27,7 +27,7 @@ class RunnerLease:
 
     __slots__ = (
         "_late", "_nodes", "_parcels", "_run", "apart", "columns", "end", "gang", "index", "jobs", "limit", "memory",
-        "needs", "scratch", "stopped", "whole",
+        "needs", "scratch", "shared", "stopped", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +50,8 @@ class RunnerLease:
         self._nodes = () if gang is None else _nodes(gang)
         self._parcels = unpack_parcels(run.data, run.counts, buffers)
         self.jobs = run.jobs
+        self.shared = len(run.jobs) > 1
+        """True if several jobs were to run on it."""
         self.whole = _allocation(run.allocation)
         """The slots of the lease; `allocation` is the part of the job at `index`."""
         self.memory = run.memory
@@ -79,11 +81,6 @@ class RunnerLease:
         return with_memory(self.whole, memory) if memory else self.whole
 
     @property
-    def shared(self) -> bool:
-        """Return True if several jobs were to run on it."""
-        return len(self.jobs) > 1
-
-    @property
     def last(self) -> tuple[int, int]:
         """Job and attempt in front of the one at `index`."""
         return self.jobs[self.index - 1], self._run.attempts[self.index - 1]
@@ -108,7 +105,7 @@ class RunnerLease:
         """Return the description that the job at `index` sees of itself."""
         run, index = self._run, self.index
         deadline = run.deadlines[index]
-        if self.limit is not None and len(self.jobs) > 1:
+        if self.limit is not None and self.shared:
             deadline = time.monotonic() + self.limit
         elif deadline is not None and self._late is not None:
             deadline = max(deadline, self._late)

@@ -9,7 +9,6 @@ import os
 import select
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
 
 from grainlike.wire import Output, OutputStream
 
@@ -26,10 +25,12 @@ class ProcessOutput:
         self._poll = select.poll()
         for fd in self._streams:
             self._poll.register(fd, select.POLLIN)
+        self.printed = False
+        """True if anything was printed since the last `flush`: asking so is cheaper than a flush."""
+        self._printers: list[_Printer] = []
         if self._streams:
             # A pipe is no terminal, and Python would keep back what is printed until there is more of it.
-            sys.stdout = self._out = _Printed(1)
-            sys.stderr = self._err = _Printed(2)
+            sys.stdout, sys.stderr = self._printers = [_Printer(1, self), _Printer(2, self)]
 
     @property
     def unread(self) -> Iterable[int]:
@@ -37,16 +38,13 @@ class ProcessOutput:
         return self._streams
 
     def flush(self) -> None:
-        """Let what Python holds back go out, if anything was printed since the last time."""
-        if self._streams and (self._out.printed or self._err.printed):
-            self._out.settle()
-            self._err.settle()
-
-    def flush_all(self) -> None:
-        """Let all go out that is held back, also by what lies under the streams."""
-        if self._streams:
-            self._out.settle()
-            self._err.settle()
+        """Let all go out that Python holds back, also what was not printed, but written to what lies under a stream."""
+        self.printed = False
+        for printer in self._printers:
+            try:  # noqa: SIM105 - each lease passes here
+                printer.flush()
+            except (OSError, ValueError):  # a job may have closed the stream, or what is behind it
+                pass
 
     def waiting(self) -> list[int]:
         """Those of `unread` in which there is something now."""
@@ -58,23 +56,17 @@ class ProcessOutput:
         return Output(job, attempt, [stream for stream, _ in pieces], [data for _, data in pieces])
 
 
-class _Printed(io.TextIOWrapper):
-    """A standard stream, in lines, that remembers whether it was written to: asking so is cheaper than a flush."""
+class _Printer(io.TextIOWrapper):
+    """A standard stream, in lines, that notes in `noted` that it was written to."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, noted: ProcessOutput) -> None:
         binary = open(fd, "wb", closefd=False)  # noqa: SIM115 - it stays open
         super().__init__(binary, encoding="utf-8", errors="backslashreplace", line_buffering=True)
-        self.printed = False
+        self._noted = noted
 
     def write(self, text: str) -> int:
-        self.printed = True
+        self._noted.printed = True
         return super().write(text)
-
-    def settle(self) -> None:
-        """Flush; a job may have closed the stream, or what is behind it."""
-        self.printed = False
-        with suppress(OSError, ValueError):
-            self.flush()
 
 
 def _read(fd: int) -> bytes:

@@ -20,7 +20,7 @@ class LinkEndedError(Exception):
 class Pipe:
     """Frames over a blocking socket that came with the process: the other end is its parent, and trusted."""
 
-    __slots__ = ("_decoder", "_incoming", "_poll", "_socket", "_watched", "ready")
+    __slots__ = ("_decoder", "_incoming", "_poll", "_socket", "_watched", "look", "ready")
 
     def __init__(self, sock: socket.socket) -> None:
         self._watched: set[int] = set()
@@ -32,6 +32,8 @@ class Pipe:
         self._incoming = memoryview(bytearray(_READ_SIZE))  # kept: the system would map and unmap it for every read
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
+        self.look = self._poll.poll
+        """Returns what `take` is to be given; `look(0)` waits for nothing."""
 
     def watch(self, fds: Iterable[int]) -> None:
         """Look at these too whenever there is a `poll`: that costs less than another system call."""
@@ -67,9 +69,11 @@ class Pipe:
 
     def poll(self) -> list[Frame]:
         """As `receive`, but an empty list at once where nothing has come."""
-        found = self._poll.poll(0)
-        if not found:
-            return []
+        found = self.look(0)
+        return self.take(found) if found else []
+
+    def take(self, found: Sequence[tuple[int, int]]) -> list[Frame]:
+        """Return the frames that have come, and note in `ready` where else there is something; `found` is not empty."""
         self.ready = [fd for fd, _ in found if fd in self._watched]
         return self.receive() if len(self.ready) < len(found) else []
 

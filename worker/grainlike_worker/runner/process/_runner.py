@@ -37,7 +37,7 @@ from grainlike.wire import (
     StopReason,
     Undefine,
 )
-from grainlike_worker.ipc._claims import IDLE, ClaimPage
+from grainlike_worker.ipc._claims import BARRIER, IDLE, LEASE, STARTED, ClaimPage
 from grainlike_worker.linux._lifeline import end_within
 from grainlike_worker.runner.common import _chain_links
 from grainlike_worker.runner.common._context import show_nodes
@@ -95,6 +95,7 @@ class ProcessRunner:
         self._scratch = scratch
         self._pipe = pipe
         self._claims = claims
+        self._words = None if claims is None else claims.words
         self._functions = LoadedFunctions(EditedModules())
         self._enforcer = Enforcer(devices)
         self._memory = memory if memory is not None else MemoryLimit(claims, None)
@@ -209,8 +210,8 @@ class ProcessRunner:
         if spoiled:
             self._give_up()
         self._flush(lease)
-        if self._claims is not None:
-            self._claims.started = IDLE
+        if self._words is not None:
+            self._words[STARTED] = IDLE
         if not spoiled:
             self._clean_up()  # now that everybody has been told: the next lease need not wait for it
         return not spoiled
@@ -225,7 +226,7 @@ class ProcessRunner:
             lease.scratch.hide()
             lease.scratch.remove()
         self._memory.lift()
-        self._output.flush_all()
+        self._output.flush()
         return spoiled
 
     def _separate(self, lease: RunnerLease) -> bool:
@@ -269,8 +270,8 @@ class ProcessRunner:
             self._functions.look(laps.now)
             laps.restart()
         receipt = None
-        if self._claims is not None:
-            self._claims.lease = lease.columns.lease
+        if self._words is not None:
+            self._words[LEASE] = lease.columns.lease
         while lease.index < lease.end:
             if not self._may_start(lease):
                 continue
@@ -315,19 +316,19 @@ class ProcessRunner:
 
     def _may_start(self, lease: RunnerLease) -> bool:
         """Return True if the job at `index` is ours to start; if not, it is answered for, maybe with the rest."""
-        claims = self._claims
-        if lease.shared:
+        words, pipe = self._words, self._pipe
+        if lease.shared and self._output.printed:
             self._output.flush()
-        if claims is not None:
-            claims.started = lease.index
+        if words is not None:
+            words[STARTED] = lease.index
         # Between the claim and the look at the barrier stands a system call, in which Python hands over its lock: no
         # processor carries our write past it. Without that, both sides could believe that the job is theirs.
-        frames = self._pipe.poll()
-        if frames:
-            self._handle(frames)
-        if self._pipe.ready:
+        found = pipe.look(0)
+        if found:
+            self._handle(pipe.take(found))
+        if pipe.ready:
             self._collect(lease)
-        if self._interrupts.asked or (claims is not None and lease.index >= claims.barrier):
+        if self._interrupts.asked or (words is not None and lease.index >= words[BARRIER]):
             lease.hand_back(lease.index)
             return False
         if lease.stopped and lease.current_is_stopped:
@@ -431,7 +432,8 @@ class ProcessRunner:
         """Tell what a link of a chain has written, while it is known whose it is, and then the exception that has
         ended it; all links are first attempts.
         """
-        self._output.flush()
+        if self._output.printed:
+            self._output.flush()
         unread = self._output.waiting()
         if unread or text:
             exposed, self._interrupts.exposed = self._interrupts.exposed, False  # nobody writes into the middle
@@ -465,7 +467,8 @@ class ProcessRunner:
 
     def _settle(self, lease: RunnerLease) -> None:
         """Let what the jobs have written go out before their ends are told; in a run-list, say whose it is."""
-        self._output.flush()
+        if self._output.printed:
+            self._output.flush()
         if lease.shared:
             self._handle(self._pipe.poll())
             self._collect(lease)
