@@ -63,12 +63,17 @@ class Enforcer:
         """Take effect now; what the last allocation or a job left behind is gone."""
         if allocation is not self._allocation:  # the same object comes again and again
             self._prepare(allocation)
-        self._pin(self._wanted)
+        self.hold()
         for name, value in self._exports:
             # The bytes behind the mapping, which would decode and encode each of them, for every lease.
             if self._data.get(name) != value:
                 _export(name, value)
-        self._pools.limit(self._width)
+
+    def hold(self) -> None:
+        """Hold the process to the last allocation again, if a job has moved it; its environment is left as it is."""
+        if self._allocation is not None:
+            self._pin(self._wanted)
+            self._pools.limit(self._width)
 
     def show_memory(self, memory: int) -> None:
         """Put the bytes that one job may take into the environment, for the programs that it starts."""

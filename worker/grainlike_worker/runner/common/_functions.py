@@ -77,8 +77,8 @@ class LoadedFunctions:
     """
 
     __slots__ = (
-        "_edits", "_leaving", "_loaded", "context", "instance", "look_at", "replicas", "store", "unloaded", "value",
-        "warning",
+        "_edits", "_leaving", "_loaded", "context", "get", "instance", "look_at", "replicas", "store", "unloaded",
+        "value", "warning",
     )  # fmt: skip
 
     def __init__(self, edits: EditedModules | None = None) -> None:
@@ -98,7 +98,9 @@ class LoadedFunctions:
         """Where values that stay are, if the worker keeps any."""
         self.unloaded: dict[int, tuple[FunctionSpec, Buffer]] = {}
         """What was told of and not called yet."""
-        self._loaded: dict[int, LoadedFunction] = {}
+        self._loaded = _LoadedByNumber(self.unloaded, edits)
+        self.get: Callable[[int], LoadedFunction] = self._loaded.__getitem__
+        """Returns the function of a number, loaded now if it is the first time. Never raises for a user's reasons."""
         self._leaving: set[int] = set()
         """What is to be dropped when no lease is of it any more."""
 
@@ -232,17 +234,21 @@ class LoadedFunctions:
         """Return the number of functions."""
         return len(self.unloaded) + len(self._loaded)
 
-    def has_loaded(self, fn: int) -> bool:
-        """Return True if `get` need not load the function of this number."""
-        return fn in self._loaded
 
-    def get(self, fn: int) -> LoadedFunction:
-        """The function of this number, loaded now if it is the first time. Never raises for a user's reasons."""
-        loaded = self._loaded.get(fn)
-        if loaded is None:
-            loaded = self._loaded[fn] = _load(*self.unloaded.pop(fn))
-            if self._edits is not None:
-                self._edits.note()
+class _LoadedByNumber(dict[int, LoadedFunction]):
+    """Functions by their numbers; one of `unloaded` is loaded when it is asked for."""
+
+    __slots__ = ("_edits", "_unloaded")
+
+    def __init__(self, unloaded: dict[int, tuple[FunctionSpec, Buffer]], edits: EditedModules | None) -> None:
+        super().__init__()
+        self._unloaded = unloaded
+        self._edits = edits
+
+    def __missing__(self, fn: int) -> LoadedFunction:
+        loaded = self[fn] = _load(*self._unloaded.pop(fn))
+        if self._edits is not None:
+            self._edits.note()
         return loaded
 
 

@@ -102,6 +102,8 @@ class ProcessRunner:
         self._house = RunnerReset()
         self._fresh = True
         self._clean = False
+        self._held_to: Allocation | None = None
+        """The slots of the last lease, while the environment, as it is put back after each, is the one of these."""
         self._shows_nodes = True  # those of a job in which the worker was started
         self._ready_at: float | None = None
         self._peak = PeakMemory()
@@ -160,6 +162,7 @@ class ProcessRunner:
                         lease.stop(jobs)
                 case Resumed():
                     self._enforcer.enforce(parse_allocation(message.allocation))
+                    self._held_to = None
                     self._uplink.hear(message, buffers)
                 case Outcomes():
                     self._uplink.hear(message, buffers)
@@ -182,20 +185,20 @@ class ProcessRunner:
         """Run a lease; whether this process may run another."""
         if not self._clean:
             self._clean_up()
+        elsewhere = lease.whole is not self._held_to
         if not self._fresh and (
-            self._leftovers.stay or self._enforcer.is_unfit_for(lease.whole) or self._house.exceeds_memory()
+            self._leftovers.stay
+            or (elsewhere and self._enforcer.is_unfit_for(lease.whole))
+            or self._house.exceeds_memory()
         ):
             self._give_up()
             return False
         if self._functions.context is not None and not self._enter_context(lease):
             return True
         self._fresh = False
-        self._enforcer.enforce(lease.whole)
-        if lease.gang is not None or self._shows_nodes:
-            show_nodes(lease.gang)
-            self._shows_nodes = lease.gang is not None
-        self._house.settle()
-        if not self._functions.has_loaded(lease.fn):
+        if elsewhere or lease.gang is not None or self._shows_nodes:
+            self._hold_to(lease)
+        if lease.fn in self._functions.unloaded:
             self._functions.get(lease.fn)  # now: what that takes is no part of a job's time, or of its memory
             self._peak.restart()
         if lease.limit is not None:
@@ -219,7 +222,6 @@ class ProcessRunner:
     def _leave(self, lease: RunnerLease) -> bool:
         """Take back what belongs to the job that has ended; return True if it has spoiled the process."""
         leave_job(whole_process=True)
-        hide_job()
         # A process that is about to end anyway has no successor.
         spoiled = (self._house.needs_replacement() or is_used_up()) and not self._interrupts.asked
         if lease.scratch.made:
@@ -236,11 +238,20 @@ class ProcessRunner:
         self._clean_up()
         if self._leftovers.stay or self._house.exceeds_memory():
             return True
-        self._enforcer.enforce(lease.whole)
-        self._house.settle()
+        if lease.whole is not self._held_to:
+            self._hold_to(lease)
         self._memory.set(lease.whole.memory)
         self._clean = False
         return False
+
+    def _hold_to(self, lease: RunnerLease) -> None:
+        """Hold this process to the slots of a lease, and show those in its environment, with the nodes of a gang."""
+        self._enforcer.enforce(lease.whole)
+        if lease.gang is not None or self._shows_nodes:
+            show_nodes(lease.gang)
+            self._shows_nodes = lease.gang is not None
+        self._house.settle()
+        self._held_to = lease.whole
 
     def _hold_levels(self, lease: RunnerLease) -> None:
         """Have this process's loggers let pass what those of the jobs' program do."""
@@ -253,7 +264,9 @@ class ProcessRunner:
         self._clean = not _thread._count()
         self._leftovers.clear()
         self._standard_streams.restore()
+        hide_job()
         self._house.reset()
+        self._enforcer.hold()
         self._peak.restart()
 
     def _tell_ready(self, lease: RunnerLease) -> None:
