@@ -1,8 +1,8 @@
 """State that a job may leave in its process besides files and variables, put back for the next: timers, the umask,
 signals' handlers and which of them are blocked, resource limits, and priority.
 
-All of it is asked for anew after each lease, by a handful of system calls; but limits, of which there are many, where
-somebody has called what sets them.
+All of it is asked for anew after each lease, by a handful of system calls; but handlers and limits, of which there are
+many, where somebody has called what sets them.
 """
 
 import faulthandler
@@ -12,12 +12,15 @@ import signal
 from collections.abc import Callable
 from functools import wraps
 from operator import is_not
+from types import ModuleType
 from typing import Any
 
 __all__ = ["ProcessState"]
 
-_raw: dict[str, Any] = vars(vars(signal)["_signal"])
-"""What `signal` calls, before it makes enums of what goes in and comes out."""
+_beneath: ModuleType = vars(signal)["_signal"]
+"""Module of what `signal` calls, before it makes enums of what goes in and comes out."""
+
+_raw: dict[str, Any] = vars(_beneath)
 
 _handler_of, _sigmask, _setitimer = _raw["getsignal"], _raw["pthread_sigmask"], _raw["setitimer"]
 
@@ -34,7 +37,7 @@ _FAULTS = (signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGBUS, signal.
 class ProcessState:
     """Of the main thread that makes it: as things are now, later jobs shall find them."""
 
-    __slots__ = ("_handlers", "_limited", "_limits", "_mask", "_priority", "_umask", "stay")
+    __slots__ = ("_handled", "_handlers", "_limited", "_limits", "_mask", "_priority", "_umask", "stay")
 
     def __init__(self) -> None:
         self._umask = os.umask(0o077)
@@ -42,7 +45,8 @@ class ProcessState:
         self._handlers = list(map(_handler_of, _SIGNALS))
         self._mask: set[int] = _sigmask(signal.SIG_BLOCK, ())
         self._limits = list(map(resource.getrlimit, _LIMITS))
-        self._limited = _CallRecorder("setrlimit", "prlimit")
+        self._handled = _CallRecorder(_beneath, "signal")
+        self._limited = _CallRecorder(resource, "setrlimit", "prlimit")
         self._priority = os.getpriority(os.PRIO_PROCESS, 0)
         self.stay = False
         """Whether something could not be put back: this process should take no other job."""
@@ -52,14 +56,17 @@ class ProcessState:
         for timer in _TIMERS:
             _setitimer(timer, 0.0)
         os.umask(self._umask)
-        # By identity: a handler of a job's is not to be asked what it is equal to.
-        changed = any(map(is_not, map(_handler_of, _SIGNALS), self._handlers))
-        if changed or _sigmask(signal.SIG_BLOCK, ()) != self._mask:
+        if (self._handled.called and self._are_other_handlers()) or _sigmask(signal.SIG_BLOCK, ()) != self._mask:
             self._restore_signals()
+        self._handled.called = False
         if self._limited.called:
             self._restore_limits()
         if os.getpriority(os.PRIO_PROCESS, 0) != self._priority:
             self._try(os.setpriority, os.PRIO_PROCESS, 0, self._priority)
+
+    def _are_other_handlers(self) -> bool:
+        # By identity: a handler of a job's is not to be asked what it is equal to.
+        return any(map(is_not, map(_handler_of, _SIGNALS), self._handlers))
 
     def _restore_signals(self) -> None:
         """Handlers first: what is let through then comes to ours. What was sent to a job's is for nobody any more."""
@@ -93,14 +100,14 @@ class ProcessState:
 
 
 class _CallRecorder:
-    """Recorder of calls of some functions of `resource`."""
+    """Recorder of calls of some functions of a module."""
 
     __slots__ = ("called",)
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, module: ModuleType, *names: str) -> None:
         self.called = False
         for name in names:
-            setattr(resource, name, self._noting(getattr(resource, name)))
+            setattr(module, name, self._noting(getattr(module, name)))
 
     def _noting(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)

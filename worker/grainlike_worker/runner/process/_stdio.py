@@ -14,7 +14,7 @@ __all__ = ["StandardStreams"]
 _Kept = tuple[int, tuple[int, int]]
 """A second descriptor of the same open file, and by what to know that file again."""
 
-_NAMES = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
+_MODES = ("r", "w", "w")
 
 
 class StandardStreams:
@@ -32,22 +32,22 @@ class StandardStreams:
             if old is not None:
                 os.close(old[0])
         self._kept = [_kept(fd) for fd in range(3)]
-        self._objects: list[Any] = [getattr(sys, name, None) for name, _ in _NAMES]
+        self._objects: list[Any] = [sys.stdin, sys.stdout, sys.stderr]
 
     def restore(self) -> None:
         """Put back what the last job closed, replaced or sent elsewhere."""
-        for fd, (kept, stream, (name, mode)) in enumerate(zip(self._kept, self._objects, _NAMES, strict=True)):
-            setattr(sys, name, stream)  # first: a wrapper of the job's may close what it wraps when it is dropped
+        # First: a wrapper of the job's may close what it wraps when it is dropped.
+        sys.stdin, sys.stdout, sys.stderr = objects = self._objects
+        for fd, kept in enumerate(self._kept):
             if kept is None:
                 continue
             if _identity(fd) != kept[1]:
                 with suppress(OSError):
                     os.dup2(kept[0], fd)
-            if _is_closed(stream):
+            if _is_closed(objects[fd]):
                 buffering = 1 if fd else -1
-                again = open(fd, mode, buffering, errors="backslashreplace", closefd=False)  # noqa: SIM115
-                self._objects[fd] = again
-                setattr(sys, name, again)
+                objects[fd] = open(fd, _MODES[fd], buffering, errors="backslashreplace", closefd=False)  # noqa: SIM115
+        sys.stdin, sys.stdout, sys.stderr = objects
 
 
 def _identity(fd: int) -> tuple[int, int] | None:
