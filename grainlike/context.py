@@ -31,6 +31,7 @@ __all__ = [
     "logging_job",
     "observers_here",
     "this_job",
+    "this_process",
 ]
 
 
@@ -171,20 +172,25 @@ _current: ContextVar[JobView | None] = ContextVar("grainlike_job", default=None)
 
 
 class _Process:
-    """Process-wide state, seen by threads that copied no context: the one job of a process that runs one at a time."""
+    """Process-wide state, seen by threads that copied no context: the one job of a process that runs one at a time.
+
+    Attributes:
+        used_up: True once a job called `use_up_process`.
+        view: the view of that job.
+    """
 
     __slots__ = ("used_up", "view")
 
     def __init__(self) -> None:
-        self.view = _OUTSIDE
-        self.used_up = False
+        self.view: JobView = _OUTSIDE
+        self.used_up: bool = False
 
 
-_process = _Process()
+this_process: _Process = _Process()
 
 
 def _view() -> JobView:
-    return _current.get() or _process.view
+    return _current.get() or this_process.view
 
 
 class _GVar:
@@ -243,7 +249,7 @@ def enter_job(
     view = JobView(allocation, instance, job, context, uplink, None, job, output, logs)
     _current.set(view)
     if whole_process:
-        _process.view = view
+        this_process.view = view
 
 
 class OwnCallsObserver(Protocol):
@@ -301,22 +307,17 @@ def leave_job(*, whole_process: bool = False, silent: bool = False) -> None:
         carrier = view.carrier or view
         _current.set(JobView(NO_ALLOCATION, None, None, None, None, carrier, view.author, view.output, view.logs))
     if whole_process:
-        _process.view = _OUTSIDE
+        this_process.view = _OUTSIDE
 
 
 def holds_whole_process() -> bool:
     """Return True if a job has this process to itself, so that all of the process is held to its slots."""
-    return _process.view is not _OUTSIDE
+    return this_process.view is not _OUTSIDE
 
 
 def use_up_process() -> None:
     """Have this process run no job after this one, where a job has it to itself; another takes its place."""
-    _process.used_up = holds_whole_process()
-
-
-def is_used_up() -> bool:
-    """Return whether a job called `use_up_process`."""
-    return _process.used_up
+    this_process.used_up = holds_whole_process()
 
 
 def author() -> tuple[JobOutput, JobInfo] | None:
@@ -349,7 +350,7 @@ def logging_job() -> LoggingJob | None:
     """Return the job whose records of `logging` are passed on to its program; None outside one."""
     view = _current.get()
     if view is None or view.logs is None:
-        view = _process.view
+        view = this_process.view
     carrier = view.carrier or view
     if view.logs is None or view.author is None or carrier.job is None:
         return None

@@ -26,8 +26,8 @@ class RunnerLease:
     """
 
     __slots__ = (
-        "_late", "_nodes", "_parcels", "_run", "apart", "columns", "end", "gang", "index", "jobs", "limit", "memory",
-        "needs", "scratch", "shared", "stopped", "whole",
+        "_late", "_nodes", "_run", "apart", "columns", "end", "fns", "gang", "index", "jobs", "limit", "memory",
+        "needs", "parcels", "scratch", "shared", "stopped", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -48,8 +48,11 @@ class RunnerLease:
         """True if each job is to find the process as the first one does."""
         self.gang = gang
         self._nodes = () if gang is None else _nodes(gang)
-        self._parcels = unpack_parcels(run.data, run.counts, buffers)
+        self.parcels = unpack_parcels(run.data, run.counts, buffers)
+        """The arguments of each job, for `arguments` to give out; those of a job that has ended are gone."""
         self.jobs = run.jobs
+        self.fns = run.fns
+        """The numbers of their functions."""
         self.shared = len(run.jobs) > 1
         """True if several jobs were to run on it."""
         self.whole = _allocation(run.allocation)
@@ -67,7 +70,7 @@ class RunnerLease:
     @property
     def fn(self) -> int:
         """The number of the function of the job at `index`."""
-        return self._run.fns[self.index]
+        return self.fns[self.index]
 
     def may_begin(self, at: float) -> None:
         """The process was ready at that moment: if that is after the grant, the job's time is reckoned from then."""
@@ -97,8 +100,8 @@ class RunnerLease:
 
     def arguments(self) -> Parcel:
         """The arguments of the job at `index`; given out once, so that they can be freed when the job ends."""
-        parcel = self._parcels[self.index]
-        self._parcels[self.index] = _GONE
+        parcel = self.parcels[self.index]
+        self.parcels[self.index] = _GONE
         return parcel
 
     def info(self, name: str) -> JobInfo:
@@ -121,7 +124,7 @@ class RunnerLease:
         run, index = self._run, self.index
         if self.stopped or self._late is not None or run.counts or run.memory or run.needs:
             return iter([(self.info(name), None)])
-        fns = run.fns[index:]
+        fns = self.fns[index:]
         alike = fns.count(fns[0])
         if alike < len(fns):
             alike = next((at for at, fn in enumerate(fns) if fn != fns[0]), alike)
@@ -135,13 +138,13 @@ class RunnerLease:
             repeat(self._nodes),
             repeat(self.scratch.make),
         )
-        return zip(infos, self._parcels[part], strict=False)
+        return zip(infos, self.parcels[part], strict=False)
 
     def ran_well(self, values: list[bytes], begun: float, ends: list[float], busy: float) -> None:
         """The jobs from `index` on have given these values; see `OutcomeBatch.succeeded`. The one behind them is up."""
         run, part = self._run, slice(self.index, self.index + len(values))
         self.columns.succeeded(run.jobs[part], run.attempts[part], values, begun, ends, busy)
-        self._parcels[part] = [_GONE] * len(values)
+        self.parcels[part] = [_GONE] * len(values)
         self.index += len(values)
 
     def stop(self, jobs: Iterable[int]) -> None:
@@ -149,14 +152,21 @@ class RunnerLease:
         self.stopped.update(set(jobs).intersection(self.jobs[self.index : self.end]))
 
     def ran(
-        self, code: Code, payload: Payload | Stays, begun: float, wall: float, cpu: float, *, final: bool = False
+        self,
+        code: Code,
+        payload: bytes | Payload | Stays,
+        begun: float,
+        wall: float,
+        cpu: float,
+        *,
+        final: bool = False,
     ) -> None:
         """The job at `index` has ended so, for good if `final`; the next one is up."""
         run, index = self._run, self.index
         self.columns.ran(run.jobs[index], run.attempts[index], code, payload, begun, wall, cpu)
         if final:
             self.columns.is_final(run.jobs[index])
-        self._parcels[index] = _GONE
+        self.parcels[index] = _GONE
         self.index = index + 1
 
     def failed(self, error: BaseException) -> tuple[Code, Payload]:
@@ -196,7 +206,7 @@ class RunnerLease:
         self.end = first
 
     def _never_ran(self, position: int, code: Code) -> None:
-        self._parcels[position] = _GONE
+        self.parcels[position] = _GONE
         self.columns.never_ran(self.jobs[position], self._run.attempts[position], code)
 
 

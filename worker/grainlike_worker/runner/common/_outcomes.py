@@ -35,28 +35,30 @@ class OutcomeBatch:
 
     __slots__ = (
         "_apart", "_attempts", "_begun", "_codes", "_cpu", "_data", "_final", "_jobs", "_rss", "_sizes", "_wall",
-        "awaited", "gone", "lease", "receipt", "taken_at", "wanted",
+        "awaited", "due_at", "gone", "lease", "receipt", "taken_at", "wanted",
     )  # fmt: skip
 
     def __init__(self, lease: int, now: float) -> None:
         self.lease = lease
         self.awaited = False
         self.receipt: ReceiptSpec | None = None
-        self.taken_at = now
-        self._clear()
+        self._clear(now)
 
     def __bool__(self) -> bool:
         return bool(self._jobs)
 
     def ran(
-        self, job: int, attempt: int, code: Code, payload: Payload | Stays, begun: float, wall: float, cpu: float
+        self,
+        job: int,
+        attempt: int,
+        code: Code,
+        payload: bytes | Payload | Stays,
+        begun: float,
+        wall: float,
+        cpu: float,
     ) -> None:
         """Add a job that began, with its value or its exception."""
-        data, buffers = payload
-        if buffers:
-            self._apart[len(self._jobs)] = buffers
-        if type(data) is not bytes:
-            data = self._as_bytes(data)
+        data = payload if isinstance(payload, bytes) else self._without_buffers(payload)
         self._jobs.append(job)
         self._attempts.append(attempt)
         self._codes.append(code)
@@ -65,8 +67,13 @@ class OutcomeBatch:
         self._cpu.append(cpu)
         self._data.append(data)
 
-    def _as_bytes(self, data: Buffer | int) -> bytes:
-        """Return what travels of the job to be added; of a value that stays, its size is noted."""
+    def _without_buffers(self, payload: Payload | Stays) -> bytes:
+        """Return what travels in the column of the job to be added; buffers, and the size of a value that stays, are
+        noted.
+        """
+        data, buffers = payload
+        if buffers:
+            self._apart[len(self._jobs)] = buffers
         if isinstance(data, int):
             self._sizes[len(self._jobs)] = data
             return b""
@@ -111,11 +118,6 @@ class OutcomeBatch:
         # Buffers are the memory of an object that the next job may change: they must leave before it starts.
         return now >= self.due_at or bool(self._apart) or len(self._jobs) >= _ROWS
 
-    @property
-    def due_at(self) -> float:
-        """Return when to send at the latest what is there."""
-        return self.taken_at + FLUSH_S
-
     def take(self, rss: int) -> tuple[Completed, list[Buffer]]:
         """Everything so far as one message and its buffers; the columns are empty then."""
         data = self._data
@@ -124,7 +126,7 @@ class OutcomeBatch:
         if self._apart or not fit_together(data):
             apart = [self._apart.get(row, ()) for row in range(len(data))]
             data, counts, buffers = pack_parcels(zip(data, apart, strict=True))
-        self.taken_at = time.monotonic()
+        now = time.monotonic()
         message = Completed(
             lease=self.lease,
             jobs=self._jobs,
@@ -136,7 +138,7 @@ class OutcomeBatch:
             rss=[self._rss.get(row, rss) for row in range(len(data))] if self._rss else [rss] * len(data),
             data=data,
             counts=counts,
-            sent_at=self.taken_at,
+            sent_at=now,
             awaited=self.awaited,
             receipt=self.receipt,
             final=self._final,
@@ -145,10 +147,13 @@ class OutcomeBatch:
             wanted=self.wanted,
         )
         self.receipt = None
-        self._clear()
+        self._clear(now)
         return message, buffers
 
-    def _clear(self) -> None:
+    def _clear(self, now: float) -> None:
+        self.taken_at = now
+        self.due_at = now + FLUSH_S
+        """When to send at the latest what is there."""
         self._jobs: list[int] = []
         self._attempts: list[int] = []
         self._codes: list[int] = []

@@ -9,9 +9,9 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING
 
-from grainlike.context import JobInfo, enter_job, is_used_up, leave_job
+from grainlike.context import JobInfo, enter_job, leave_job, this_process
 from grainlike.errors import ProtocolError
-from grainlike.payload import Payload, dump_value, load_arguments, replica_size
+from grainlike.payload import STAY_BYTES, Payload, dump_plain_value, dump_value, load_arguments, replica_size
 from grainlike.resources import Allocation, parse_allocation
 from grainlike.wire import (
     Buffer,
@@ -223,7 +223,7 @@ class ProcessRunner:
         """Take back what belongs to the job that has ended; return True if it has spoiled the process."""
         leave_job(whole_process=True)
         # A process that is about to end anyway has no successor.
-        spoiled = (self._house.needs_replacement() or is_used_up()) and not self._interrupts.asked
+        spoiled = (self._house.needs_replacement() or this_process.used_up) and not self._interrupts.asked
         if lease.scratch.made:
             lease.scratch.hide()
             lease.scratch.remove()
@@ -351,7 +351,7 @@ class ProcessRunner:
 
     def _run_one(self, lease: RunnerLease, laps: Laps) -> None:
         interrupts = self._interrupts
-        function = self._functions.get(lease.fn)
+        function = self._functions.get(lease.fns[lease.index])
         final = False
         if lease.scratch.made:
             lease.scratch.hide()  # that of the job in front of it
@@ -363,7 +363,7 @@ class ProcessRunner:
         try:
             interrupts.exposed = True
             payload = self._base.copy().run(
-                self._call, function, lease.arguments(), needs, allocation, lease.info(function.name)
+                self._call, function, lease.parcels[lease.index], needs, allocation, lease.info(function.name)
             )
             interrupts.exposed = False
             code = Code.SUCCEEDED if function.refusal is None else Code.FAILED
@@ -385,7 +385,7 @@ class ProcessRunner:
         if nested:
             # It may have awaited to its end and lent its cores: they are not those of the jobs behind it any more.
             lease.columns.awaited = True
-        if nested or is_used_up():
+        if nested or this_process.used_up:
             lease.hand_back(lease.index)
 
     def _narrow(self, allocation: Allocation) -> None:
@@ -396,7 +396,8 @@ class ProcessRunner:
 
     def _call(
         self, function: LoadedFunction, arguments: Parcel, needs: list[Need], allocation: Allocation, info: JobInfo
-    ) -> Payload | Stays:
+    ) -> bytes | Payload | Stays:
+        """Return the value of the call, as it is told: as bytes, if it is plain, and travels."""
         if function.refusal is not None:
             return function.refusal
         functions = self._functions
@@ -423,6 +424,9 @@ class ProcessRunner:
             )
         else:
             value = function.callable(*args, **kwargs)
+        plain = dump_plain_value(value)
+        if plain is not None and (not function.stays or len(plain) <= STAY_BYTES):
+            return plain
         first = functions.first_value(value) if function.is_chain else None
         if first is not None:
             room = self._rooms.ask(Room(info.id, info.attempt, replica_size(first)))
