@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from grainlike_worker.runner.common import _usage
-from grainlike_worker.runner.common._usage import Laps
+from grainlike_worker.runner.common._usage import EndedChildren, Laps
 
 
 @pytest.fixture
@@ -38,9 +38,15 @@ def test_time_before_a_restart_is_nobodys(hands: SimpleNamespace) -> None:
     assert laps.lap() == (20.0, 0.5, 0.125)
 
 
-def test_children_are_asked_for_after_a_lap_in_which_there_can_have_been_one(hands: SimpleNamespace) -> None:
+def test_children_are_asked_for_after_a_lap_in_which_there_can_have_been_one(
+    hands: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def used(_: int) -> SimpleNamespace:
+        return SimpleNamespace(ru_utime=hands.children / 2, ru_stime=hands.children / 2, ru_maxrss=0)
+
+    monkeypatch.setattr(_usage, "getrusage", used)
     hands.children = 4.0
-    laps = Laps(lambda: hands.cpu, lambda: hands.children)
+    laps = Laps(lambda: hands.cpu, EndedChildren())
     hands.wall, hands.children = 10.5, 4.25
     assert laps.lap() == (10.0, 0.5, 0.25)
     hands.wall, hands.children = 10.5 + 2**-15, 5.25  # too short: what has come meanwhile is found by the next

@@ -36,6 +36,7 @@ class Enforcer:
         "_exports",
         "_mask",
         "_own",
+        "_pid",
         "_pools",
         "_seen",
         "_shown",
@@ -55,6 +56,7 @@ class Enforcer:
         os.environ.setdefault(ORDER, "PCI_BUS_ID")
         keep_unbound(os.environ)
         keep_in_job(os.environ)
+        self._pid = os.getpid()
         self._own = _affinity()
         self._mask = self._wanted = self._own
         self._pools = NativePools()
@@ -101,7 +103,7 @@ class Enforcer:
         mask = self._data.get(_VISIBLE, b"")
         if mask != self._seen[0]:
             self._seen = (mask, self._devices.ids(os.fsdecode(mask)))
-        return ReceiptSpec(os.getpid(), sorted(_affinity()), self._pools.widths(), self._seen[1], memory_tier)
+        return ReceiptSpec(self._pid, sorted(_affinity()), self._pools.widths(), self._seen[1], memory_tier)
 
     def _pin(self, mask: frozenset[int]) -> None:
         # A job may have moved its process by itself, so the kernel is asked; but only for this thread. The threads of

@@ -30,25 +30,26 @@ class NativePools:
 
     def limit(self, width: int) -> None:
         """Hold every pool that is loaded now to `width` threads. Pools loaded later follow the environment."""
-        for pool in self._look():
+        if len(sys.modules) != self._modules:
+            self._look()
+        for pool in self._pools:
             if pool.num_threads != width:
                 pool.set_num_threads(width)
 
     def widths(self) -> dict[str, int]:
         """Ask each pool for its width. Where two libraries bring the same pool, the wider one counts."""
         widths: dict[str, int] = {}
-        for pool in self._look():
+        if len(sys.modules) != self._modules:
+            self._look()
+        for pool in self._pools:
             threads = pool.num_threads
             if threads is not None:
                 widths[pool.internal_api] = max(threads, widths.get(pool.internal_api, 0))
         return widths
 
-    def _look(self) -> list[Pool]:
-        loaded = len(sys.modules)
-        if loaded != self._modules:
-            self._pools = _find()
-            self._modules = len(sys.modules)
-        return self._pools
+    def _look(self) -> None:
+        self._pools = _find()
+        self._modules = len(sys.modules)
 
 
 def _find() -> list[Pool]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
-__all__ = ["Laps", "PeakMemory", "children_seconds", "count_of_ended_children"]
+__all__ = ["EndedChildren", "Laps", "PeakMemory", "count_of_ended_children"]
 
 _UNIT = 1 if sys.platform == "darwin" else 1024  # macOS counts ru_maxrss in bytes, the others in KiB
 
@@ -17,47 +17,58 @@ _CHILD_S = 0.0001
 """In less time than this nobody starts a program and waits for its end."""
 
 
-def children_seconds() -> float:
-    """CPU seconds of the children that this process has waited for."""
-    children = getrusage(RUSAGE_CHILDREN)
-    return children.ru_utime + children.ru_stime
-
-
 def count_of_ended_children() -> int:
     """Return a number that grows with each program or child that this process has waited for, by no fixed step."""
     return getrusage(RUSAGE_CHILDREN).ru_minflt
 
 
+class EndedChildren:
+    """Usage of the children that this process has waited for, as of the last `look`: CPU seconds of all of them, and
+    the most resident memory of one, in bytes.
+    """
+
+    __slots__ = ("peak", "seconds")
+
+    def __init__(self) -> None:
+        self.look()
+
+    def look(self) -> None:
+        """Ask the system."""
+        used = getrusage(RUSAGE_CHILDREN)
+        self.seconds = used.ru_utime + used.ru_stime
+        self.peak = used.ru_maxrss * _UNIT
+
+
 class Laps:
     """Cuts time into laps, one per job: two readings a job, where a start and an end would take four.
 
-    `cpu` tells the CPU seconds so far of whatever runs the jobs, and `children` those of its children, which is not
-    asked after laps in which there can have been none; `now` is when the present lap began.
+    `cpu` tells the CPU seconds so far of whatever runs the jobs. Where `children` are given, theirs are a part of it;
+    they are not looked at after laps in which there can have been none. `now` is when the present lap began.
     """
 
-    __slots__ = ("_children", "_cpu", "_of_children", "_used", "now")
+    __slots__ = ("_children", "_cpu", "_used", "now")
 
-    def __init__(self, cpu: Callable[[], float], children: Callable[[], float] | None = None) -> None:
+    def __init__(self, cpu: Callable[[], float], children: EndedChildren | None = None) -> None:
         self._cpu = cpu
         self._children = children
-        self._of_children = 0.0
         self.restart()
 
     def restart(self) -> None:
-        """Begin a lap; the time since the last one was nobody's."""
+        """Begin a lap; the time since the last one was nobody's. That of children ends with a `look` at them."""
         self.now = time.monotonic()
-        if self._children is not None:
-            self._of_children = self._children()
-        self._used = self._cpu() + self._of_children
+        self._used = self._cpu() + (0.0 if self._children is None else self._children.seconds)
 
     def lap(self) -> tuple[float, float, float]:
         """End a lap and begin the next one; return begin, wall seconds and CPU seconds of the one that ended."""
-        begun, before = self.now, self._used
+        begun, before, children = self.now, self._used, self._children
         self.now = now = time.monotonic()
         wall = now - begun
-        if wall >= _CHILD_S and self._children is not None:
-            self._of_children = self._children()
-        self._used = used = self._cpu() + self._of_children
+        used = self._cpu()
+        if children is not None:
+            if wall >= _CHILD_S:
+                children.look()
+            used += children.seconds
+        self._used = used
         return begun, wall, used - before
 
 
@@ -69,17 +80,20 @@ class PeakMemory:
     from `/proc`, which is right but slower.
     """
 
-    __slots__ = ("_children", "_floor", "_reset")
+    __slots__ = ("_before", "_children", "_floor", "_reset")
 
-    def __init__(self) -> None:
+    def __init__(self, children: EndedChildren | None = None) -> None:
         own, honest = _own_peak(), _status_peak()
         self._floor = own if honest < own else 0
-        self._children = 0
+        self._children = EndedChildren() if children is None else children
+        self._before = 0
+        """The peak of children that ended before the last `restart`."""
         self._reset: int | None = None
 
     def restart(self) -> None:
         """Forget the peaks so far, where the kernel can (Linux). It resets the kernel's own count of this process."""
-        self._children = _children_peak()
+        self._children.look()
+        self._before = self._children.peak
         if self._reset is None:
             self._reset = _open_reset()
         if self._reset >= 0:
@@ -90,8 +104,9 @@ class PeakMemory:
         own = _own_peak()
         if own <= self._floor:
             own = _status_peak() or own
-        children = _children_peak()
-        return max(own, children) if children > self._children else own
+        children = self._children
+        children.look()
+        return max(own, children.peak) if children.peak > self._before else own
 
 
 def _open_reset() -> int:
@@ -110,10 +125,6 @@ def _open_reset() -> int:
 
 def _own_peak() -> int:
     return getrusage(RUSAGE_SELF).ru_maxrss * _UNIT
-
-
-def _children_peak() -> int:
-    return getrusage(RUSAGE_CHILDREN).ru_maxrss * _UNIT
 
 
 def _status_peak() -> int:

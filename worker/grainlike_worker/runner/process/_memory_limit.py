@@ -65,12 +65,14 @@ class MemoryLimit:
     page of claims. Without either there is no limit.
     """
 
-    __slots__ = ("_claims", "_keeper", "_kernel")
+    __slots__ = ("_claims", "_keeper", "_kernel", "stands")
 
     def __init__(self, claims: ClaimPage | None, keeper: int | None, kernel: KernelLimit | None = None) -> None:
         self._claims = claims if keeper is not None else None
         self._keeper = keeper
         self._kernel = kernel
+        self.stands = False
+        """True while a lease is held to a limit, which is to be lifted."""
 
     def set(self, memory: int | None) -> None:
         """A lease begins that was given `memory` bytes, or did not ask for any."""
@@ -83,14 +85,16 @@ class MemoryLimit:
         claims.base = base if held is None else held
         claims.leases += 1
         claims.limit = claims.base + memory
+        self.stands = True
         if held is None:
             _be_watched(claims, self._keeper)
 
     def lift(self) -> None:
         """The lease has ended."""
         claims = self._claims
-        if claims is not None and claims.limit:
+        if claims is not None and self.stands:
             claims.limit = 0
+            self.stands = False
             if self._kernel is not None and claims.kernel:
                 self._kernel.lift()
 
@@ -98,7 +102,7 @@ class MemoryLimit:
     def tier(self) -> str:
         """Return what holds the running lease to its memory."""
         claims = self._claims
-        if claims is None or not claims.limit:
+        if claims is None or not self.stands:
             return "none"
         if claims.kernel:
             return "cgroup" if self._kernel is not None and self._kernel.holds(claims.limit) else "none"

@@ -50,7 +50,7 @@ from grainlike_worker.runner.common._job_records import JobRecords
 from grainlike_worker.runner.common._lease import RunnerLease
 from grainlike_worker.runner.common._outcomes import Stays
 from grainlike_worker.runner.common._uplink import WatchedUplink
-from grainlike_worker.runner.common._usage import Laps, PeakMemory, children_seconds
+from grainlike_worker.runner.common._usage import EndedChildren, Laps, PeakMemory
 from grainlike_worker.runner.process._coroutines import IsolatedLoop
 from grainlike_worker.runner.process._memory_limit import MemoryLimit
 from grainlike_worker.runner.process._output import ProcessOutput
@@ -106,7 +106,8 @@ class ProcessRunner:
         """The slots of the last lease, while the environment, as it is put back after each, is the one of these."""
         self._shows_nodes = True  # those of a job in which the worker was started
         self._ready_at: float | None = None
-        self._peak = PeakMemory()
+        self._children = EndedChildren()
+        self._peak = PeakMemory(self._children)
         self._standard_streams = StandardStreams()
         self._interrupts = RunnerSignals(self._flush_current, self._told_to_end)
         self._uplink = WatchedUplink(self._post_for_job, pipe.fd, self._read_for_job)
@@ -198,17 +199,19 @@ class ProcessRunner:
         self._fresh = False
         if elsewhere or lease.gang is not None or self._shows_nodes:
             self._hold_to(lease)
-        if lease.fn in self._functions.unloaded:
-            self._functions.get(lease.fn)  # now: what that takes is no part of a job's time, or of its memory
+        fn, functions, records = lease.fn, self._functions, self._records
+        if fn in functions.unloaded:
+            functions.get(fn)  # now: what that takes is no part of a job's time, or of its memory
             self._peak.restart()
         if lease.limit is not None:
-            self._tell_ready(lease)
+            lease.may_begin(self._ready_at or self._tell_ready())
         self._memory.set(lease.whole.memory)
         self._clean = False
-        self._hold_levels(lease)
+        if records is not None and functions.get(fn).logs is not records.levels:
+            records.hold(functions.get(fn).logs)  # this process's loggers let pass what those of the jobs' program do
         spoiled = self._run_jobs(lease)
-        if self._records is not None and self._records.logged:
-            self._records.ended(lease.jobs)
+        if records is not None and records.logged:
+            records.ended(lease.jobs)
         self._settle(lease)
         if spoiled:
             self._give_up()
@@ -227,7 +230,8 @@ class ProcessRunner:
         if lease.scratch.made:
             lease.scratch.hide()
             lease.scratch.remove()
-        self._memory.lift()
+        if self._memory.stands:
+            self._memory.lift()
         self._output.flush()
         return spoiled
 
@@ -253,12 +257,6 @@ class ProcessRunner:
         self._house.settle()
         self._held_to = lease.whole
 
-    def _hold_levels(self, lease: RunnerLease) -> None:
-        """Have this process's loggers let pass what those of the jobs' program do."""
-        levels = self._functions.get(lease.fn).logs
-        if self._records is not None and levels is not self._records.levels:
-            self._records.hold(levels)
-
     def _clean_up(self) -> None:
         """Make of the process what the next lease shall find; where a job has left a thread, that may undo it."""
         self._clean = not _thread._count()
@@ -269,16 +267,15 @@ class ProcessRunner:
         self._enforcer.hold()
         self._peak.restart()
 
-    def _tell_ready(self, lease: RunnerLease) -> None:
+    def _tell_ready(self) -> float:
         """Say once, before the first job that has a limit, that what took time until now was this process's start."""
-        if self._ready_at is None:
-            self._ready_at = time.monotonic()
-            self._pipe.send(Ready())
-        lease.may_begin(self._ready_at)
+        self._ready_at = time.monotonic()
+        self._pipe.send(Ready())
+        return self._ready_at
 
     def _run_jobs(self, lease: RunnerLease) -> bool:
         """Run the jobs one after another; return True if they have spoiled the process."""
-        laps = Laps(time.process_time, children_seconds)
+        laps = Laps(time.process_time, self._children)
         if laps.now >= self._functions.look_at:
             self._functions.look(laps.now)
             laps.restart()
@@ -320,6 +317,7 @@ class ProcessRunner:
             self._interrupts.install()
             self._leftovers = ProcessState()
             self._house.spare_children()
+            self._children.look()  # what the context's had used is no job's
             self._standard_streams.keep()  # the context may have sent the streams elsewhere, for all its jobs
         return True
 
