@@ -21,6 +21,7 @@ from grainlike.payload import (
     Payload,
     Store,
     dump_error,
+    dump_plain_value,
     dump_value,
     know,
     load_arguments,
@@ -68,6 +69,11 @@ class LoadedFunction(NamedTuple):
         """Return True if a call that failed with `error` is not to be tried again."""
         # By the type alone: `isinstance` asks the object too, and a user's class may raise at every look.
         return self.on is not None and not issubclass(type(error), self.on)
+
+    def plain(self, value: object) -> bytes | None:
+        """Return the bytes of a value if they are all that there is of it, and travel with its job's end; else None."""
+        data = dump_plain_value(value)
+        return None if data is None or (self.stays and len(data) > STAY_BYTES) else data
 
 
 class LoadedFunctions:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from grainlike.context import JobInfo, enter_job, leave_job, this_process
 from grainlike.errors import ProtocolError
-from grainlike.payload import STAY_BYTES, Payload, dump_plain_value, dump_value, load_arguments, replica_size
+from grainlike.payload import Payload, dump_value, load_arguments, replica_size
 from grainlike.resources import Allocation, parse_allocation
 from grainlike.wire import (
     Buffer,
@@ -422,8 +422,8 @@ class ProcessRunner:
             )
         else:
             value = function.callable(*args, **kwargs)
-        plain = dump_plain_value(value)
-        if plain is not None and (not function.stays or len(plain) <= STAY_BYTES):
+        plain = function.plain(value)
+        if plain is not None:
             return plain
         first = functions.first_value(value) if function.is_chain else None
         if first is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["StandardStreams"]
 
-_Kept = tuple[int, tuple[int, int]]
+_Kept = tuple[int, tuple[int, ...]]
 """A second descriptor of the same open file, and by what to know that file again."""
 
 _MODES = ("r", "w", "w")
@@ -32,30 +32,37 @@ class StandardStreams:
             if old is not None:
                 os.close(old[0])
         self._kept = [_kept(fd) for fd in range(3)]
-        self._objects: list[Any] = [sys.stdin, sys.stdout, sys.stderr]
+        self._objects: list[Any] = [getattr(sys, name, None) for name in ("stdin", "stdout", "stderr")]
 
     def restore(self) -> None:
         """Put back what the last job closed, replaced or sent elsewhere."""
         # First: a wrapper of the job's may close what it wraps when it is dropped.
-        sys.stdin, sys.stdout, sys.stderr = objects = self._objects
+        sys.stdin, sys.stdout, sys.stderr = self._objects
         for fd, kept in enumerate(self._kept):
-            if kept is None:
-                continue
-            if _identity(fd) != kept[1]:
-                with suppress(OSError):
-                    os.dup2(kept[0], fd)
-            if _is_closed(objects[fd]):
-                buffering = 1 if fd else -1
-                objects[fd] = open(fd, _MODES[fd], buffering, errors="backslashreplace", closefd=False)  # noqa: SIM115
-        sys.stdin, sys.stdout, sys.stderr = objects
+            if kept is not None:
+                try:
+                    intact = os.fstat(fd)[1:3] == kept[1] and not self._objects[fd].closed
+                except Exception:  # noqa: BLE001 - closed, detached, or an object of the job's that is of no use any more
+                    intact = False
+                if not intact:
+                    self._mend(fd, kept)
+
+    def _mend(self, fd: int, kept: _Kept) -> None:
+        if _identity(fd) != kept[1]:
+            with suppress(OSError):
+                os.dup2(kept[0], fd)
+        if _is_closed(self._objects[fd]):
+            buffering = 1 if fd else -1
+            again = open(fd, _MODES[fd], buffering, errors="backslashreplace", closefd=False)  # noqa: SIM115
+            self._objects[fd] = again
+            sys.stdin, sys.stdout, sys.stderr = self._objects
 
 
-def _identity(fd: int) -> tuple[int, int] | None:
+def _identity(fd: int) -> tuple[int, ...] | None:
     try:
-        status = os.fstat(fd)
+        return os.fstat(fd)[1:3]  # number and device
     except OSError:
         return None
-    return status.st_dev, status.st_ino
 
 
 def _is_closed(stream: object) -> bool:
