@@ -12,6 +12,7 @@ from grainlike_worker.daemon._report import ReportDraft
 from grainlike_worker.daemon._spawn import describe_exit
 from grainlike_worker.ipc._claims import IDLE, NO_BARRIER, ClaimPage
 from grainlike_worker.runner.common._coroutines import SuspendedCoroutine
+from grainlike_worker.runner.common._job_directories import JobDirectories
 from grainlike_worker.runner.common._lease import RunnerLease
 from grainlike_worker.runner.common._outcomes import FLUSH_S, OutcomeBatch
 
@@ -19,7 +20,7 @@ from grainlike_worker.runner.common._outcomes import FLUSH_S, OutcomeBatch
 def a_lease(count: int, lease: int = 7) -> RunnerLease:
     jobs = list(range(10, 10 + count))
     message = Run(lease, "cores=[0]", jobs, [1] * count, [0] * count, [None] * count, [b"x"] * count, [])
-    return RunnerLease(message, [], 0.0)
+    return RunnerLease(message, [], 0.0, JobDirectories(None))
 
 
 def test_a_claims_page_is_one_memory_for_both_sides() -> None:
@@ -88,7 +89,7 @@ def test_values_that_do_not_fit_together_travel_apart() -> None:
 
 def test_what_a_lease_runs_next_are_calls_of_one_function() -> None:
     run = Run(7, "cores=[0]", [10, 11, 12, 13], [1, 2, 1, 1], [4, 4, 5, 4], [None] * 4, [b"x", b"y", b"z", b"w"], [])
-    lease = RunnerLease(run, [], 0.0)
+    lease = RunnerLease(run, [], 0.0, JobDirectories(None))
     told = [(info.id, info.name, info.attempt, arguments) for info, arguments in lease.upcoming("f")]
     assert told == [(10, "f", 1, (b"x", ())), (11, "f", 2, (b"y", ()))]
     lease.ran_well([b"1", b"2"], 0.0, [0.5, 1.0], 1.0)
@@ -101,7 +102,8 @@ def test_of_a_lease_with_stopped_jobs_or_large_arguments_one_runs_next() -> None
     lease = a_lease(4)
     lease.stop([12])
     assert [(info.id, arguments) for info, arguments in lease.upcoming("f")] == [(10, None)]
-    large = RunnerLease(Run(7, "cores=[0]", [10, 11], [1, 1], [0, 0], [None] * 2, [b"x", b""], [0, 1]), [b"large"], 0.0)
+    run = Run(7, "cores=[0]", [10, 11], [1, 1], [0, 0], [None] * 2, [b"x", b""], [0, 1])
+    large = RunnerLease(run, [b"large"], 0.0, JobDirectories(None))
     assert [(info.id, arguments) for info, arguments in large.upcoming("f")] == [(10, None)]
     assert large.arguments() == (b"x", [])
 

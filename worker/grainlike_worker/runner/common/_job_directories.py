@@ -32,7 +32,8 @@ SHOWN = "GRAINLIKE_SCRATCH"
 
 
 class JobDirectories:
-    """The directories of one lease's jobs, below `root`; without a root, each in the system's place for such things.
+    """The directories of the jobs of one lease at a time, below `root`; without a root, each in the system's place for
+    such things.
 
     With `shown`, the environment of this process names the one that was made last.
     """

@@ -21,8 +21,8 @@ _GONE: Parcel = (b"", ())
 class RunnerLease:
     """Jobs to run one after another on one allocation: those from `index`, the next or running one, to before `end`.
 
-    `gang` tells of the other nodes of a job that has some; it is the only one of its lease. Below `scratch` jobs find
-    directories of their own, if they ask for one; with `shown`, the environment of this process names it.
+    `gang` tells of the other nodes of a job that has some; it is the only one of its lease. In `scratch` jobs find
+    directories of their own, if they ask for one; leases that run one after another may have it together.
     """
 
     __slots__ = (
@@ -35,10 +35,8 @@ class RunnerLease:
         run: Run,
         buffers: Sequence[Buffer],
         now: float,
+        scratch: JobDirectories,
         gang: Gang | None = None,
-        scratch: str | None = None,
-        *,
-        shown: bool = False,
     ) -> None:
         self._run = run
         self._late: float | None = None
@@ -65,7 +63,7 @@ class RunnerLease:
         self.index = 0
         self.end = len(run.jobs)
         self.stopped: set[int] = set()
-        self.scratch = JobDirectories(scratch, shown=shown)
+        self.scratch = scratch
 
     @property
     def fn(self) -> int:

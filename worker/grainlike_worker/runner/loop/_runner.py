@@ -43,6 +43,7 @@ from grainlike_worker.runner.common._edited_modules import EditedModules
 from grainlike_worker.runner.common._enforce import read_receipt
 from grainlike_worker.runner.common._failures import NO_VALUE, failed, is_cancellation
 from grainlike_worker.runner.common._functions import LoadedFunction, LoadedFunctions
+from grainlike_worker.runner.common._job_directories import JobDirectories
 from grainlike_worker.runner.common._job_records import JobRecords
 from grainlike_worker.runner.common._lease import RunnerLease
 from grainlike_worker.runner.common._outcomes import Stays
@@ -141,7 +142,7 @@ class LoopRunner:
         for message, buffers in frames:
             match message:
                 case Run():
-                    lease = RunnerLease(message, buffers, time.monotonic(), scratch=self._scratch)
+                    lease = RunnerLease(message, buffers, time.monotonic(), JobDirectories(self._scratch))
                     self._lease_of.update(dict.fromkeys(lease.jobs, lease))
                     self.tasks.start(lease)
                 case Stop(jobs=jobs, reason=reason):

@@ -46,6 +46,7 @@ from grainlike_worker.runner.common._edited_modules import EditedModules
 from grainlike_worker.runner.common._enforce import Enforcer, hide_job, show_job
 from grainlike_worker.runner.common._failures import NO_VALUE, failed
 from grainlike_worker.runner.common._functions import LoadedFunction, LoadedFunctions
+from grainlike_worker.runner.common._job_directories import JobDirectories
 from grainlike_worker.runner.common._job_records import JobRecords
 from grainlike_worker.runner.common._lease import RunnerLease
 from grainlike_worker.runner.common._outcomes import Stays
@@ -92,7 +93,7 @@ class ProcessRunner:
         self._output = output if output is not None else ProcessOutput()
         pipe.watch(self._output.unread)
         _chain_links.listen(self._link_begins, self._link_ended)
-        self._scratch = scratch
+        self._scratch = JobDirectories(scratch, shown=True)
         self._pipe = pipe
         self._claims = claims
         self._words = None if claims is None else claims.words
@@ -107,6 +108,7 @@ class ProcessRunner:
         self._shows_nodes = True  # those of a job in which the worker was started
         self._ready_at: float | None = None
         self._children = EndedChildren()
+        self._laps = Laps(time.process_time, self._children)
         self._peak = PeakMemory(self._children)
         self._standard_streams = StandardStreams()
         self._interrupts = RunnerSignals(self._flush_current, self._told_to_end)
@@ -152,9 +154,7 @@ class ProcessRunner:
         for message, buffers in frames:
             match message:
                 case Run():
-                    self._leases.append(
-                        RunnerLease(message, buffers, time.monotonic(), self._gang, self._scratch, shown=True)
-                    )
+                    self._leases.append(RunnerLease(message, buffers, time.monotonic(), self._scratch, self._gang))
                     self._gang = None
                 case Gang():
                     self._gang = message  # of the lease that comes next
@@ -199,7 +199,7 @@ class ProcessRunner:
         self._fresh = False
         if elsewhere or lease.gang is not None or self._shows_nodes:
             self._hold_to(lease)
-        fn, functions, records = lease.fn, self._functions, self._records
+        fn, functions, records = lease.fns[lease.index], self._functions, self._records
         if fn in functions.unloaded:
             functions.get(fn)  # now: what that takes is no part of a job's time, or of its memory
             self._peak.restart()
@@ -275,7 +275,8 @@ class ProcessRunner:
 
     def _run_jobs(self, lease: RunnerLease) -> bool:
         """Run the jobs one after another; return True if they have spoiled the process."""
-        laps = Laps(time.process_time, self._children)
+        laps = self._laps
+        laps.restart()
         if laps.now >= self._functions.look_at:
             self._functions.look(laps.now)
             laps.restart()
@@ -290,7 +291,7 @@ class ProcessRunner:
             if lease.index and (lease.apart or lease.columns.due(laps.now)):
                 self._settle(lease)
                 self._flush(lease)
-            self._run_one(lease, laps)
+            self._run_one(lease)
             if receipt is None:
                 # Only now: the job has loaded the native libraries whose width is to be told.
                 receipt = lease.columns.receipt = self._enforcer.receipt(self._memory.tier)
@@ -347,7 +348,7 @@ class ProcessRunner:
             return False
         return True
 
-    def _run_one(self, lease: RunnerLease, laps: Laps) -> None:
+    def _run_one(self, lease: RunnerLease) -> None:
         interrupts = self._interrupts
         function = self._functions.get(lease.fns[lease.index])
         final = False
@@ -376,7 +377,7 @@ class ProcessRunner:
         if code is Code.CANCELLED:
             self._functions.release(lease.info(function.name))
         nested = bool(self._uplink.nestings) and self._uplink.ended(lease.job)
-        begun, wall, cpu = laps.lap()
+        begun, wall, cpu = self._laps.lap()
         if lease.apart:
             lease.columns.held(self._peak.read())
         lease.ran(code, payload, begun, wall, cpu, final=final)
