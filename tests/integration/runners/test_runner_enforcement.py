@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from raw_runner import CORES, Runner, by_value, linux_only, needs_two_cores
 
-from grainlike.wire import ReceiptSpec
+from grainlike.wire import ReceiptSpec, Resumed, Setup
 from grainlike_worker.ipc._claims import ClaimPage
 
 # --- what is enforced -------------------------------------------------------------------------------------------------
@@ -58,6 +58,20 @@ def test_each_lease_moves_the_process_and_every_thread_of_it() -> None:
         assert runner.call(1, thread, allocation=f"cores=[{other}]") == ([other], [other])
         assert runner.call(1, thread, allocation=f"cores=[{other}]") == ([other], [other])
         assert runner.call(1, thread, allocation=f"cores=[{one},{other}]") == ([one, other], [one, other])
+
+
+@needs_two_cores
+def test_a_lease_on_the_slots_of_the_last_one_is_held_to_them_though_a_job_resumed_on_others() -> None:
+    def look() -> object:
+        import os
+
+        return sorted(os.sched_getaffinity(0)), os.environ["GRAINLIKE_CORES"]
+
+    one, other = CORES[:2]
+    with Runner(look) as runner:
+        assert runner.call(0, allocation=f"cores=[{one}]") == ([one], str(one))
+        runner.send(Resumed(0, 1, f"cores=[{other}]"))
+        assert runner.call(0, allocation=f"cores=[{one}]") == ([one], str(one))
 
 
 @linux_only
@@ -170,6 +184,32 @@ def test_cpu_seconds_count_children() -> None:
     assert batch.cpu[0] >= 0.2
     assert batch.wall[0] >= 0.2
     assert batch.begun[0] + batch.wall[0] <= batch.sent_at
+
+
+def test_what_a_program_of_the_context_or_of_an_import_used_is_no_jobs(tmp_path: Path) -> None:
+    program = "import subprocess, sys\nBURN = 'import time\\nwhile time.process_time() < 0.2: pass'\n"
+    burn = "subprocess.run([sys.executable, '-c', BURN], check=True)\n"
+    context = f"import contextlib\n{program}\n@contextlib.contextmanager\ndef burning():\n    {burn}    yield\n"
+    (tmp_path / "module_with_a_burning_context.py").write_text(context)
+    (tmp_path / "module_that_burns.py").write_text(program + burn)
+
+    class Importing:
+        def __reduce__(self) -> object:
+            return __import__, ("module_that_burns",)
+
+    imported = Importing()
+
+    def use() -> bool:
+        import time
+
+        time.sleep(0.001)  # children are looked at after jobs that are long enough to have had one
+        return imported is not None
+
+    with Runner() as runner:
+        runner.send(Setup("node-1", [str(tmp_path)], "module_with_a_burning_context:burning"))
+        runner.define(use)
+        assert runner.call(0)
+        assert runner.batches[-1].cpu[0] < 0.2
 
 
 # --- what a job sees --------------------------------------------------------------------------------------------------

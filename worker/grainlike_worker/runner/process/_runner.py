@@ -318,7 +318,6 @@ class ProcessRunner:
             self._interrupts.install()
             self._leftovers = ProcessState()
             self._house.spare_children()
-            self._children.look()  # what the context's had used is no job's
             self._standard_streams.keep()  # the context may have sent the streams elsewhere, for all its jobs
         return True
 
