@@ -292,7 +292,7 @@ class FrameDecoder:
         if len(pending) < start:
             self._needed = start
             return False
-        lengths = list(struct.unpack_from(f"<{count}Q", pending, _PREFIX.size))
+        lengths = list(struct.unpack_from(f"<{count}Q", pending, _PREFIX.size)) if count else []
         end = start + header
         if len(pending) < end:
             self._needed = end  # of a header that comes byte by byte, the lengths are not unpacked for every byte

@@ -87,8 +87,10 @@ def plain_column(parcels: Sequence[Parcel]) -> list[bytes] | None:
 
 def fit_together(data: Sequence[bytes]) -> bool:
     """Return True if payloads without buffers are small, and fit into one message."""
-    sizes = list(map(len, data))
-    return sum(sizes) + ROW_BYTES * len(sizes) <= BATCH_BYTES and max(sizes, default=0) <= _INLINE_LIMIT
+    size = sum(map(len, data))
+    if size + ROW_BYTES * len(data) > BATCH_BYTES:
+        return False
+    return size <= _INLINE_LIMIT or max(map(len, data)) <= _INLINE_LIMIT
 
 
 def unpack_parcels(data: Sequence[bytes], counts: Sequence[int], buffers: Sequence[Buffer]) -> list[Parcel]:
