@@ -100,35 +100,29 @@ class NodeRunner:
         """True if its process is known to be up, and begins at once what it is given."""
 
 
-class NodeLease:
-    __slots__ = (
-        "barred", "cls", "due", "fn", "grant", "heard", "id", "jobs", "keeps", "limit_s", "runner", "running", "timed",
-        "waits",
-    )  # fmt: skip
-
-    def __init__(self, lease: int, cls: NodeClass, grant: Grant, runner: NodeRunner, jobs: list[NodeJob]) -> None:
-        self.id = lease
-        self.cls = cls
-        self.grant = grant
-        self.runner = runner
-        self.fn = jobs[0].fn
-        self.limit_s = jobs[0].limit_s
-        """Seconds that each of its jobs may run."""
-        self.due = 0.0
-        """Time at which the running one is ended for that. Later for a process that was not up yet."""
-        self.timed = len(jobs) == 1
-        """True once `due` is that of one job: the only one, or the one that ran when a barrier stood."""
-        self.jobs = {job.id: job for job in jobs}
-        """Jobs that have not ended yet, in the order of the run-list; all of one function."""
-        self.barred = False
-        self.running = 0
-        """Position of the job that ran when a barrier stood: those before it have ended, even where nobody was told."""
-        self.keeps = False
-        """True if its cores are not lent while its job waits, whatever its function says."""
-        self.waits = Wait.NOTHING
-        """State of its job's wait for its own jobs; see `_lending`."""
-        self.heard = 0
-        """Number of outcomes of its own jobs that it had received when it last reported a wait."""
+class NodeLease(msgspec.Struct, eq=False):
+    id: int
+    cls: NodeClass
+    grant: Grant
+    runner: NodeRunner
+    fn: NodeFunction
+    limit_s: float | None
+    """Seconds that each of its jobs may run."""
+    timed: bool
+    """True once `due` is that of one job: the only one, or the one that ran when a barrier stood."""
+    jobs: dict[int, NodeJob] = msgspec.field(default_factory=dict)
+    """Jobs that have not ended yet, in the order of the run-list; all of one function."""
+    due: float = 0.0
+    """Time at which the running one is ended for that. Later for a process that was not up yet."""
+    barred: bool = False
+    running: int = 0
+    """Position of the job that ran when a barrier stood: those before it have ended, even where nobody was told."""
+    keeps: bool = False
+    """True if its cores are not lent while its job waits, whatever its function says."""
+    waits: Wait = Wait.NOTHING
+    """State of its job's wait for its own jobs; see `_lending`."""
+    heard: int = 0
+    """Number of outcomes of its own jobs that it had received when it last reported a wait."""
 
     def unended(self) -> list[NodeJob]:
         """Return its jobs without those of which a barrier has shown that they have ended."""

@@ -238,7 +238,7 @@ class NodeScheduler:
             if not self._grant(job, self._planned, now, out):
                 return
         blocked: list[int] = []
-        while (job := self._oldest_ahead(blocked)) is not None:
+        while len(blocked) < len(self._ahead) and (job := self._oldest_ahead(blocked)) is not None:
             if not self._grant(job, job.cls.ahead, now, out):
                 blocked.append(job.cls.id)
 
@@ -274,36 +274,35 @@ class NodeScheduler:
     def _start(
         self, number: int, grant: Grant, runner: NodeRunner, run_list: list[NodeJob], now: float, out: list[NodeAction]
     ) -> None:
-        lease = NodeLease(number, run_list[0].cls, grant, runner, run_list)
+        first, several = run_list[0], len(run_list) > 1
+        cls, limit = first.cls, first.limit_s
+        lease = NodeLease(number, cls, grant, runner, first.fn, limit, timed=not several)
         self._leases[number] = runner.leases[number] = lease
-        self._begin(lease, run_list, now, out)
-
-    def _begin(self, lease: NodeLease, run_list: list[NodeJob], now: float, out: list[NodeAction]) -> None:
         for position, job in enumerate(run_list):
             job.lease, job.position = lease, position
+            lease.jobs[job.id] = job
         attempts, fns = [job.attempt for job in run_list], [job.fn_id for job in run_list]
-        jobs, allocation = list(lease.jobs), str(lease.grant.allocation)
-        runner, limit = lease.runner, lease.limit_s
+        jobs, allocation = list(lease.jobs), str(grant.allocation)
         deadlines = [None if limit is None else now + limit] * len(jobs)
-        memory = tuple(job.memory for job in run_list) if lease.cls.varied else ()
+        memory = tuple(job.memory for job in run_list) if cls.varied else ()
         some = self._needs and not self._needs.keys().isdisjoint(jobs)
         needs = [self._needs.get(job, []) for job in jobs] if some else []
-        start = StartApart if lease.cls.isolate and len(jobs) > 1 else StartLease
-        out.append(start(runner.id, lease.id, allocation, jobs, attempts, fns, deadlines, limit, memory, needs))
-        out.append(TellStarted(LeaseStart(lease.id, lease.cls.id, allocation, jobs, attempts, now, memory)))
+        start = StartApart if cls.isolate and several else StartLease
+        out.append(start(runner.id, number, allocation, jobs, attempts, fns, deadlines, limit, memory, needs))
+        out.append(TellStarted(LeaseStart(number, cls.id, allocation, jobs, attempts, now, memory)))
         if limit is not None:
             self._runners.limit(lease, now)
-        if len(run_list) > 1 and runner.kind == "own":
-            self._timers.add(now + LONG_S, lease.id, "bar")
+        if several and runner.kind == "own":
+            self._timers.add(now + LONG_S, number, "bar")
 
     def _run_list(self, first: NodeJob) -> list[NodeJob]:
         """Return `first` and the jobs behind it that may share its lease."""
         run_list = [first]
-        times = first.fn.times
-        if times.awaits or not times.known or times.upper > TINY_S or first.alone:
+        queue, times = first.cls.ahead, first.fn.times
+        if not queue or first.alone or times.awaits or not times.known or times.upper > TINY_S:
             return run_list
         most = min(RUN_LIST_MOST, int(RUN_LIST_S / max(times.mean, APART_S if first.cls.isolate else 1e-6)))
-        queue, again = first.cls.ahead, 2 if first.cls.isolate else inf
+        again = 2 if first.cls.isolate else inf
         while queue and len(run_list) < most:
             job = queue[0]
             if not job.gone and (job.fn is not first.fn or job.limit_s != first.limit_s or job.attempt >= again):
@@ -333,6 +332,7 @@ class NodeScheduler:
             return
         codes = list(completed.codes)
         told: list[int] = []
+        ended: list[NodeJob] = []
         back: list[NodeJob] = []
         walls: list[float] = []
         for row, number in enumerate(completed.jobs):
@@ -349,8 +349,9 @@ class NodeScheduler:
                 codes[row] = self._settle_stopped(job, lease, now, out)
             elif code == Code.FAILED and job.stopped is Code.STOPPED:
                 codes[row] = job.stopped  # a program of its died of the node's signal, or its clean-up has failed
-            self._forget(job)
+            ended.append(job)
             told.append(row)
+        self._forget(ended)
         if walls:
             lease.fn.times.add(walls)
             lease.fn.times.awaits |= completed.awaited
@@ -370,7 +371,7 @@ class NodeScheduler:
             return False
         for job in ended:
             del lease.jobs[job.id]
-            self._forget(job)
+        self._forget(ended)
         lease.fn.times.add(completed.wall)
         lease.fn.times.awaits |= completed.awaited
         return True
@@ -443,8 +444,7 @@ class NodeScheduler:
             out.append(
                 TellCompleted(replace(told, never_ran=event.never_ran) if event.never_ran else told, forwarded=False)
             )
-            for job in ended:
-                self._forget(job)
+            self._forget(ended)
 
     def _barrier_held(self, event: BarrierHeld, now: float, out: list[NodeAction]) -> None:
         """Queue the jobs behind the barrier for a later lease; report those to be stopped, or end their process."""
@@ -471,11 +471,12 @@ class NodeScheduler:
             place(job.cls.ahead, [job]) if job.cls.aged else job.cls.ahead.appendleft(job)
             self._ahead[job.cls.id] = job.cls
 
-    def _forget(self, job: NodeJob) -> None:
-        job.gone = True
-        del self._jobs[job.id]
-        if self._needs:
-            self._needs.pop(job.id, None)
+    def _forget(self, jobs: list[NodeJob]) -> None:
+        for job in jobs:
+            job.gone = True
+            del self._jobs[job.id]
+            if self._needs:
+                self._needs.pop(job.id, None)
 
     # --- cancelling, returning and stopping --------------------------------------------------------------------------
 
@@ -505,8 +506,7 @@ class NodeScheduler:
     def _tell_unstarted(self, jobs: list[NodeJob], code: Code, now: float, out: list[NodeAction]) -> None:
         if jobs:
             out.append(TellCompleted(Completed.without_payloads(0, jobs, [code] * len(jobs), now, {}), forwarded=False))
-            for job in jobs:
-                self._forget(job)
+            self._forget(jobs)
 
     def _stop_all(self, now: float, out: list[NodeAction]) -> None:
         """Return the jobs that wait, and end those that run."""
@@ -540,8 +540,7 @@ class NodeScheduler:
         if overdue:
             codes = [Code.TIMED_OUT] * len(overdue)
             out.append(TellCompleted(Completed.without_payloads(lease.id, overdue, codes, now, {}), forwarded=False))
-            for job in overdue:
-                self._forget(job)
+            self._forget(overdue)
         self._runners.end_retired(lease.runner, out)
 
     # --- time --------------------------------------------------------------------------------------------------------
@@ -596,7 +595,9 @@ class NodeScheduler:
 
 def _shorter(one_s: float | None, other_s: float | None) -> float | None:
     """Return the shorter of two limits, of which either may be None."""
-    return min((limit for limit in (one_s, other_s) if limit is not None), default=None)
+    if one_s is None or other_s is None:
+        return one_s if other_s is None else other_s
+    return min(one_s, other_s)
 
 
 def _fate(event: RunnerGone, job: NodeJob) -> Code:
