@@ -79,10 +79,8 @@ def pack_parcels(parcels: Iterable[Parcel]) -> tuple[list[bytes], list[int], lis
 
 def plain_column(parcels: Sequence[Parcel]) -> list[bytes] | None:
     """Return the `data` column if all parcels are small, without buffers, and fit into one message; else None."""
-    inband, outband = zip(*parcels, strict=True)
-    if any(outband):
-        return None
-    return list(inband) if fit_together(inband) else None
+    data = [inband for inband, outband in parcels if not outband]
+    return data if len(data) == len(parcels) and fit_together(data) else None
 
 
 def fit_together(data: Sequence[bytes]) -> bool:
