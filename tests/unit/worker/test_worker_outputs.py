@@ -130,7 +130,7 @@ def test_nobody_is_told_of_what_nobody_follows(head):
     head.outputs.add(1, 1, OUT, b"a")
     head.outputs.completed(ended(1))
     assert head.heard == []
-    assert not head.outputs
+    assert not head.outputs.open
 
 
 def test_a_follower_hears_what_there_was_and_then_what_comes_each_once(head):
@@ -194,7 +194,7 @@ def test_a_retry_that_goes_back_unstarted_ends_nothing(head):
     head.outputs.completed(ended(1, attempt=2))
     assert head.outputs
     head.outputs.completed(ended(1))
-    assert not head.outputs
+    assert not head.outputs.open
 
 
 def test_descriptors_of_a_lease_are_its_only_jobs(head):

@@ -412,56 +412,57 @@ class _Daemon:
     # --- what the scheduler says -------------------------------------------------------------------------------------
 
     def _tell(self, event: NodeEvent, buffers: Sequence[Buffer] = ()) -> None:
-        for action in self._scheduler.handle(event, time.monotonic()):
-            self._act(action, buffers)
+        self._act(self._scheduler.handle(event, time.monotonic()), buffers)
         if self._idle is not None and self._scheduler.idle:
             self._idle.set()
         if self._idle_timer is not None:
             self._idle_timer.look(idle=self._scheduler.idle)
 
-    def _act(self, action: NodeAction, buffers: Sequence[Buffer]) -> None:
-        match action:
-            case StartLease():
-                self._start(action)
-            case TellStarted() | TellHeld():
-                self._report.add_started(action.start)
-                if self._report.full:
-                    self._flush()
-            case TellCompleted():
-                self._completed(action, buffers)
-            case TellEnded():
-                self._report.ended.append(action.lease)
-                if self._replicas.uses:
-                    self._replicas.ended_use(action.lease)
-                self._host_files.remove(action.lease)
-            case TellWaits():
-                self._report.waits.append(action.wait)
-            case ResumeJob():
-                self._runners[action.runner].post(Resumed(action.job, action.attempt, action.allocation))
-            case SpawnRunner():
-                self._spawn(action)
-            case StopJobs():
-                self._runners[action.runner].post(Stop(action.jobs, action.reason))
-            case RaiseBarrier():
-                self._runners[action.runner].bar()
-                self._tasks.start_soon(self._hold_barrier, action)
-            case TerminateRunner():
-                self._runners[action.runner].terminate(action.reason)
-            case KillRunner():
-                self._runners[action.runner].kill()
-            case RunnerRetired():
-                names = sorted({self._functions[fn][0].name for fn in action.fns if fn in self._functions})
-                logger.warning(
-                    "%s: cancelled, and goes on all the same; it keeps its slots, and its runner gets no more jobs",
-                    ", ".join(names),
-                )
-            case WakeAt():
-                self._alarm.set(action.at)
+    def _act(self, actions: list[NodeAction], buffers: Sequence[Buffer]) -> None:
+        for action in actions:
+            match action:
+                case StartLease():
+                    self._start(action)
+                case TellStarted() | TellHeld():
+                    self._report.add_started(action.start)
+                    if self._report.full:
+                        self._flush()
+                case TellCompleted():
+                    self._completed(action, buffers)
+                case TellEnded():
+                    self._report.ended.append(action.lease)
+                    if self._replicas.uses:
+                        self._replicas.ended_use(action.lease)
+                    if self._host_files.by_lease:
+                        self._host_files.remove(action.lease)
+                case TellWaits():
+                    self._report.waits.append(action.wait)
+                case ResumeJob():
+                    self._runners[action.runner].post(Resumed(action.job, action.attempt, action.allocation))
+                case SpawnRunner():
+                    self._spawn(action)
+                case StopJobs():
+                    self._runners[action.runner].post(Stop(action.jobs, action.reason))
+                case RaiseBarrier():
+                    self._runners[action.runner].bar()
+                    self._tasks.start_soon(self._hold_barrier, action)
+                case TerminateRunner():
+                    self._runners[action.runner].terminate(action.reason)
+                case KillRunner():
+                    self._runners[action.runner].kill()
+                case RunnerRetired():
+                    names = sorted({self._functions[fn][0].name for fn in action.fns if fn in self._functions})
+                    logger.warning(
+                        "%s: cancelled, and goes on all the same; it keeps its slots, and its runner gets no more jobs",
+                        ", ".join(names),
+                    )
+                case WakeAt():
+                    self._alarm.set(action.at)
 
     def _start(self, action: StartLease) -> None:
         runner = self._runners[action.runner]
-        fresh = [fn for fn in dict.fromkeys(action.fns) if fn not in runner.defined]
-        if fresh:
+        if not runner.defined.issuperset(action.fns):
+            fresh = [fn for fn in dict.fromkeys(action.fns) if fn not in runner.defined]
             runner.defined.update(fresh)
             shipments = [self._functions[fn] for fn in fresh]
             runner.post(Define([spec for spec, _ in shipments], []), [data for _, data in shipments])
@@ -474,7 +475,6 @@ class _Daemon:
             self._tell_nodes(runner, action)
         if self._in_program and _MANAGERS in sys.modules and action.runner not in self._keyed:
             self._give_key(action.runner)
-        runner.unbar()
         runner.works_on(action.jobs, action.attempts)
         columns = action.allocation, action.jobs, action.attempts, action.fns, action.deadlines, data, counts
         apart = isinstance(action, StartApart)
@@ -496,16 +496,17 @@ class _Daemon:
     def _completed(self, action: TellCompleted, buffers: Sequence[Buffer]) -> None:
         completed = action.completed
         buffers = buffers if action.forwarded else ()
-        if self._outputs or any(completed.codes):
+        failed = any(completed.codes)
+        if failed or self._outputs.open:
             self._outputs.completed(completed, buffers)
         for job in compress(completed.jobs, completed.attempts):
             # Not rows of attempt 0, which are handed back inside this node, and told of later.
             self._parcels.pop(job, None)
             if self._nests:
                 self._nests.pop(job, None)
-        if completed.sizes or self._replicas.rooms or any(completed.codes):
+        if failed or completed.sizes or self._replicas.rooms:
             self._replicas.ended(completed)
-        if self._relay:
+        if self._relay.runners:
             self._relay.forget(completed.jobs)
         if self._records.dropped:
             self._records.completed(completed)

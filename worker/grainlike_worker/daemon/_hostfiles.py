@@ -24,7 +24,8 @@ class HostFiles:
     """The host and rank files of one daemon, by lease: in directories of their own that only this user can read."""
 
     def __init__(self) -> None:
-        self._directories: dict[int, Path] = {}
+        self.by_lease: dict[int, Path] = {}
+        """The directories of files; read-only for callers."""
 
     def write(self, lease: int, gang: Gang) -> str:
         """Make the files for a lease; return the host file's path, empty where they cannot be made.
@@ -34,7 +35,7 @@ class HostFiles:
         import tempfile  # here, because runners share this module, and start sooner without
 
         try:
-            directory = self._directories[lease] = Path(tempfile.mkdtemp(prefix="grainlike-gang-"))
+            directory = self.by_lease[lease] = Path(tempfile.mkdtemp(prefix="grainlike-gang-"))
             path = directory / "hostfile"
             path.write_text(_hosts(gang.nodes), encoding="utf-8")
             path.with_name("rankfile").write_text(_ranks(gang.nodes), encoding="utf-8")
@@ -45,7 +46,7 @@ class HostFiles:
 
     def remove(self, lease: int) -> None:
         """The lease has ended. Others than gangs' have no file."""
-        directory = self._directories.pop(lease, None)
+        directory = self.by_lease.pop(lease, None)
         if directory is not None:
             import shutil
 
@@ -53,7 +54,7 @@ class HostFiles:
 
     def remove_all(self) -> None:
         """The daemon ends."""
-        for lease in list(self._directories):
+        for lease in list(self.by_lease):
             self.remove(lease)
 
 

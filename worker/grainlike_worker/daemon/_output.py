@@ -62,8 +62,8 @@ class Outputs:
         self._spool = Spool()
         self._records: dict[int, list[AttemptOutput]] = {}
         """By job, in the order of attempts."""
-        self._open: dict[int, AttemptOutput] = {}
-        """Of attempts that have written and not ended, by job."""
+        self.open: dict[int, AttemptOutput] = {}
+        """Of attempts that have written and not ended, by job; read-only for callers."""
         self._ended: deque[AttemptOutput] = deque()
         self._late: AttemptOutput | None = None
         """Of an attempt that had ended, and wrote something after that; the last one."""
@@ -85,7 +85,7 @@ class Outputs:
 
     def add(self, job: int, attempt: int, stream: OutputStream, data: bytes) -> None:
         """A job wrote something."""
-        record = self._open.get(job)
+        record = self.open.get(job)
         if record is None or record.attempt != attempt:
             record = self._new_record(job, attempt)
         head = record.add(stream, data)
@@ -106,14 +106,10 @@ class Outputs:
         record = AttemptOutput(job, attempt, self._spool)
         found.append(record)
         if self._known is None or job in self._known:
-            self._open[job] = record
+            self.open[job] = record
         else:
             self._end(record)
         return record
-
-    def __bool__(self) -> bool:
-        """Return True if there is anything to do about jobs that end."""
-        return bool(self._open) or self._dying is not None
 
     @contextmanager
     def dying(self, runner: Tap) -> Iterator[None]:
@@ -127,12 +123,12 @@ class Outputs:
         for job, attempt, text in failure_texts(completed, buffers, self._known or {}):
             self.add(job, attempt, OutputStream.TRACEBACK, text)
         for job, attempt, code in zip(completed.jobs, completed.attempts, completed.codes, strict=True):
-            record = self._open.get(job)
+            record = self.open.get(job)
             if code in (Code.CRASHED, Code.UNSTARTED, Code.OUT_OF_MEMORY):
                 self._last_words(job, attempt, record)
             if record is not None and record.attempt == attempt and code != Code.RETURNED:
                 self._tell_rest(job)
-                del self._open[job]
+                del self.open[job]
                 self._end(record)
 
     def _end(self, record: AttemptOutput) -> None:
@@ -184,7 +180,7 @@ class Outputs:
 
     def _tell_rest(self, job: int) -> None:
         """Tell followers of a long output what they have not heard of yet."""
-        followed, record = self._followed.get(job), self._open.get(job)
+        followed, record = self._followed.get(job), self.open.get(job)
         if followed is not None and followed.late is not None and record is not None:
             self._tell(record, followed.late.take())
 

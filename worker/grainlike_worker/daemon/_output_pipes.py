@@ -131,7 +131,10 @@ class OutputPipes:
 
     def drain(self, tap: Tap) -> None:
         """Take what has been written until now."""
-        for fd in {**self._left, **dict.fromkeys(fd for fd, _ in self._poll.poll(0))}:
+        ready = self._poll.poll(0)
+        if not (ready or self._left):
+            return
+        for fd in {**self._left, **dict.fromkeys(fd for fd, _ in ready)}:
             if fd == self._records:
                 self._drain_records(tap)
             elif not tap.crowded:

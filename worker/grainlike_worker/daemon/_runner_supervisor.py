@@ -70,10 +70,12 @@ class RunnerSupervisor:
         """What every process of this runner must hear first: its set-up, and functions."""
         self._early: list[Frame] = []
         self._lease: _SentLease | None = None
-        self._gang: Frame | None = None
+        self._gang: Gang | None = None
         """Where the job that comes next has its other nodes."""
         self._barred = False
         """True if the next process begins nothing of the run-list: a barrier was asked for while no process was up."""
+        self._barrier_stands = False
+        """True if one was raised that the next run-list must not find."""
         self._last_claim = -1
         self._last_step = 0
         self._unsent = ""
@@ -81,11 +83,10 @@ class RunnerSupervisor:
         self._end_wanted: Literal["terminate", "kill"] | None = None
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
-        if self._own and isinstance(message, Gang):
-            self._gang = Frame(message, list(buffers))
-        elif self._own and isinstance(message, Run):
-            before = [] if self._gang is None else [self._gang]
-            self._lease, self._gang = _SentLease(message, buffers, before), None
+        if self._own and isinstance(message, Run):
+            self._lease, self._gang = _SentLease(message, buffers, self._gang), None
+        elif self._own and isinstance(message, Gang):
+            self._gang = message
         elif self._own and isinstance(message, (Setup, Define)):
             self._first.append(Frame(message, list(buffers)))
         elif self._own and isinstance(message, Undefine):
@@ -125,6 +126,7 @@ class RunnerSupervisor:
         self.never_spawned = False
         if self._barred and process.claims is not None:
             process.claims.barrier = 0
+            self._barrier_stands = True
         self._named(process.pid)
         try:
             self._introduce(process)
@@ -168,8 +170,9 @@ class RunnerSupervisor:
         if process.claims is not None:
             self._tap.link = partial(getattr, process.claims, "link")
         if self._lease is not None:
-            self.works_on(self._lease.run.jobs, self._lease.run.attempts)
-        frames = [*self._first, *(self._lease.frames if self._lease is not None else []), *self._early]
+            self._tap.lease(self._lease.run.jobs, self._lease.run.attempts)
+            process.output.begin()
+        frames = [*self._first, *(self._lease.frames() if self._lease is not None else []), *self._early]
         self._early.clear()
         for message, buffers in frames:
             self._send(process, message, buffers)
@@ -270,6 +273,9 @@ class RunnerSupervisor:
 
     def works_on(self, jobs: Sequence[int], attempts: Sequence[int]) -> None:
         if self._own:
+            self._barred = False
+            if self._barrier_stands:
+                self._unbar()
             self._tap.lease(jobs, attempts)
             if self._process is not None:
                 self._process.output.begin()
@@ -287,10 +293,12 @@ class RunnerSupervisor:
         self._barred = claims is None and self._lease is not None and self._lease.run.limit is not None
         if claims is not None and self._process is not None:
             claims.barrier = claims.started + 1
+            self._barrier_stands = True
             self._process.flush()
 
-    def unbar(self) -> None:
-        claims, self._barred = self._claims, False
+    def _unbar(self) -> None:
+        self._barrier_stands = False
+        claims = self._claims
         if claims is not None:
             claims.barrier = NO_BARRIER
 
@@ -313,13 +321,20 @@ class RunnerSupervisor:
 class _SentLease:
     """Jobs that a process was sent to run, how many of them are answered for, and since when it is at the rest."""
 
-    __slots__ = ("answered", "frames", "run", "since")
+    __slots__ = ("_buffers", "_gang", "answered", "run", "since")
 
-    def __init__(self, run: Run, buffers: Sequence[Buffer], before: list[Frame]) -> None:
+    def __init__(self, run: Run, buffers: Sequence[Buffer], gang: Gang | None) -> None:
         self.run = run
-        self.frames = [*before, Frame(run, list(buffers))]
         self.answered = 0
         self.since = time.monotonic()
+        self._buffers = buffers
+        self._gang = gang
+
+    def frames(self) -> Iterator[Frame]:
+        """Return what a process must hear to begin it."""
+        if self._gang is not None:
+            yield Frame(self._gang, [])
+        yield Frame(self.run, list(self._buffers))
 
 
 class _FrameFilter:
@@ -333,14 +348,16 @@ class _FrameFilter:
 
     def hear(self, frames: list[Frame]) -> None:
         """Take one read."""
-        now, last = _parted(frames) if not self.renewed else ([], frames)
-        if last is not None:
-            self.hold([frame for frame in last if not isinstance(frame[0], Renew)])
-        for message, _ in frames:
+        count = 0 if self.renewed else len(frames)
+        for at, (message, _) in enumerate(frames):
             if isinstance(message, Completed):
                 self._answered(message)
-        if now:
-            self._on_frames(now)
+            elif isinstance(message, Renew):
+                count = min(count, at)
+        if count < len(frames):
+            self.hold([frame for frame in frames[count:] if not isinstance(frame[0], Renew)])
+        if count:
+            self._on_frames(frames[:count])
 
     def hold(self, frames: list[Frame]) -> None:
         """These are its last, for when it is gone."""
@@ -364,14 +381,6 @@ def _without(frames: Iterable[Frame], functions: set[int]) -> Iterator[Frame]:
                 yield Frame(Define(specs, message.classes), [buffers[at] for at in kept])
         else:
             yield frame
-
-
-def _parted(frames: list[Frame]) -> tuple[list[Frame], list[Frame] | None]:
-    """Return the messages before `Renew`, and those after it, if it was sent."""
-    for at, (message, _) in enumerate(frames):
-        if isinstance(message, Renew):
-            return frames[:at], frames[at:]
-    return frames, None
 
 
 def _kept(scratch: str) -> str:

@@ -77,7 +77,9 @@ class RunnerBody(Protocol):
         ...
 
     def works_on(self, jobs: Sequence[int], attempts: Sequence[int]) -> None:
-        """A lease goes to it: what it writes from now on is theirs. For one that has one lease at a time."""
+        """A lease goes to it, of which it may start every job: what it writes from now on is theirs. For one that has
+        one lease at a time.
+        """
 
     def works_on_only(self, position: int) -> None:
         """Of these, none but the one at `position` of the run-list may still be running."""
@@ -86,10 +88,7 @@ class RunnerBody(Protocol):
         """Hand in what has been written until now, before it is told that a job has ended."""
 
     def bar(self) -> None:
-        """Keep it from starting more of its run-list, until `unbar`."""
-
-    def unbar(self) -> None:
-        """A new run-list may be started."""
+        """Keep it from starting more of its run-list, until it `works_on` the next."""
 
     def terminate(self, reason: StopReason) -> None:
         """Ask it to end; its jobs see the reason."""
@@ -180,9 +179,6 @@ class _LoopRunner:
 
     def bar(self) -> None:
         """Run-lists here hand themselves back."""
-
-    def unbar(self) -> None:
-        """Nothing was barred."""
 
     def terminate(self, reason: StopReason) -> None:  # noqa: ARG002 - its jobs were stopped before, with the reason
         self._near.close()
