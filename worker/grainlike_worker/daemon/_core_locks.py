@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import logging
+import time
 
+from grainlike.eventloop import Alarm
 from grainlike.resources import Allocation
 from grainlike.subprocesses import CoreLocks, open_core_locks
 from grainlike_worker.daemon._probe import logical_in
 
-__all__ = ["core_locks"]
+__all__ = ["UsedCores", "core_locks"]
 
 logger = logging.getLogger("grainlike.worker")
+
+LINGER_S = 0.02
+"""Seconds for which a core stays locked that no lease uses any more: most often the next one does, and each change
+costs system calls.
+"""
 
 
 def core_locks(name: str, offer: Allocation) -> CoreLocks:
@@ -21,3 +28,46 @@ def core_locks(name: str, offer: Allocation) -> CoreLocks:
         words = "worker %s and process %d both offer cores %s: each takes those that the other does not use, if it can"
         logger.info(words, name, pid, ",".join(map(str, cores)))
     return locks
+
+
+class UsedCores:
+    """Locks the cores that leases use: at once when they begin to, and if it `lingers`, until a moment after they have
+    ended. Not in a program whose event loop may be blocked by then: they would stay locked for as long.
+
+    Example::
+
+        cores = UsedCores(locks, lingers=True)
+        tasks.start_soon(cores.run)
+        cores.use(0b11)
+        cores.use(0b01)    # core 1 is locked for `LINGER_S` more
+    """
+
+    def __init__(self, locks: CoreLocks, *, lingers: bool) -> None:
+        self._locks = locks
+        self._lingers = lingers
+        self._held = 0
+        self._alarm = Alarm(self._let_go)
+        self.run = self._alarm.run
+        self.used = 0
+        """The cores that leases use, as a mask; read-only for callers."""
+
+    def use(self, cores: int) -> None:
+        """Note that leases use just these cores, a mask, from now on."""
+        self.used = cores
+        held = cores | self._held if self._lingers else cores
+        if held != self._held:
+            self._hold(held)
+        if held != cores:
+            self._alarm.set(time.monotonic() + LINGER_S)
+
+    def others(self) -> int:
+        """Return the mask of the cores that others use now."""
+        return self._locks.others()
+
+    def _let_go(self) -> None:
+        if self.used != self._held:
+            self._hold(self.used)
+
+    def _hold(self, cores: int) -> None:
+        self._held = cores
+        self._locks.hold(cores)

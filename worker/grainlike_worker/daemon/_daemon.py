@@ -111,7 +111,7 @@ from grainlike.wire import (
     plain_column,
     unpack_parcels,
 )
-from grainlike_worker.daemon._core_locks import core_locks
+from grainlike_worker.daemon._core_locks import UsedCores, core_locks
 from grainlike_worker.daemon._hostfiles import HostFiles
 from grainlike_worker.daemon._introduction import introduction
 from grainlike_worker.daemon._keeper import KeeperClient, memory_tier, open_keeper
@@ -181,13 +181,12 @@ class _Daemon:
     ) -> None:
         self._link = link
         self._scheduler = scheduler
-        self._locks = locks if locks is not None else NoCoreLocks()
+        self._cores = UsedCores(locks if locks is not None else NoCoreLocks(), lingers=not in_program)
         self._in_program = in_program
         self._keeper = keeper
         self._keyed: set[int] = set()
         """The runners that have been given the program's key of `multiprocessing`."""
-        self._looked = -LOOK_S
-        self._taken = self._held = 0
+        self._looked, self._taken = -LOOK_S, 0
         self._make_runner = make_runner
         self._context = context
         self._handshake = ConnectingHandshake(hello)
@@ -237,6 +236,7 @@ class _Daemon:
             self._tasks = tasks
             self._replicas.start = tasks.start_soon
             tasks.start_soon(self._alarm.run)
+            tasks.start_soon(self._cores.run)
             tasks.start_soon(self._beat)
             tasks.start_soon(self._transfers.run)
             if stop is not None:
@@ -522,17 +522,16 @@ class _Daemon:
     def _look_at_cores(self) -> None:
         """Let the scheduler know which cores other programs use, if that has changed."""
         self._looked = self._heard
-        taken = self._locks.others()
+        taken = self._cores.others()
         if taken != self._taken:
             self._taken = taken
             self._tell(CoresTaken(taken))
 
     def _flush(self) -> None:
         """Tell the head everything at once, and other programs which cores are in use."""
-        held = self._scheduler.busy_cores
-        if held != self._held:
-            self._held = held
-            self._locks.hold(held)
+        busy = self._scheduler.busy_cores
+        if busy != self._cores.used:
+            self._cores.use(busy)
         if self._report:
             self._link.post(self._report.message(time.monotonic()), self._report.buffers)
             self._report = ReportDraft()
