@@ -27,7 +27,7 @@ def test_the_time_counts_from_when_it_has_joined_or_the_last_job_has_ended(
     expired: list[float] = []
 
     async def main() -> None:
-        timer = IdleTimer(60.0, lambda: expired.append(trio.current_time() - began))
+        timer = IdleTimer(60.0, lambda: expired.append(trio.current_time() - began), trio.current_time)
         began = trio.current_time()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(timer.run)
@@ -43,7 +43,7 @@ def test_a_worker_that_is_busy_does_not_end() -> None:
     expired: list[bool] = []
 
     async def main() -> None:
-        timer = IdleTimer(60.0, lambda: expired.append(True))
+        timer = IdleTimer(60.0, lambda: expired.append(True), trio.current_time)
         with anyio.move_on_after(10_000):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(timer.run)

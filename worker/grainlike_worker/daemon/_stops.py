@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import signal
+import time
 from collections.abc import Callable
 
 import anyio
@@ -83,7 +84,10 @@ class EndTimer:
 
 class IdleTimer:
     """Calls `expired` once the worker has been idle for `seconds` without a break. It is not before it is said to be:
-    while it connects to its head, nobody could send it a job.
+    while it connects to its head, nobody could send it a job. `clock` is the event loop's own.
+
+    Jobs may come and go thousands of times a second. So nothing is woken by them: `run` sleeps for as long as it could
+    not be over, and looks then.
 
     Example::
 
@@ -93,25 +97,28 @@ class IdleTimer:
         timer.look(idle=False)      # a job has come: the time begins anew when the last one has ended
     """
 
-    def __init__(self, seconds: float, expired: Callable[[], object]) -> None:
+    def __init__(
+        self, seconds: float, expired: Callable[[], object], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._seconds = seconds
         self._expired = expired
+        self._clock = clock
         self._idle = False
-        self._changed = anyio.Event()
+        self._since = 0.0
 
     def look(self, *, idle: bool) -> None:
         """Note whether it is idle now."""
         if idle is not self._idle:
             self._idle = idle
-            self._changed.set()
+            self._since = self._clock()
 
     async def run(self) -> None:
         """Wait until the time is over; cancelled, it is over never."""
-        while True:
-            self._changed = anyio.Event()
-            with anyio.move_on_after(self._seconds if self._idle else math.inf) as waited:
-                await self._changed.wait()
-            if waited.cancelled_caught:
-                break
+        while (left := self._left_s()) > 0.0:  # noqa: ASYNC110 - it is time that is waited for
+            await anyio.sleep(left)
         logger.info("no job for %g s: the worker ends", self._seconds)
         self._expired()
+
+    def _left_s(self) -> float:
+        """Return the seconds until it could be over at the earliest."""
+        return self._since + self._seconds - self._clock() if self._idle else self._seconds
