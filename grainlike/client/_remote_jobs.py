@@ -500,6 +500,10 @@ class _CountingListener:
         self._leases.told(node.record, "succeeded")
         self._listener.succeeded(node, value)
 
+    def all_succeeded(self, nodes: Sequence[Node], values: Sequence[object]) -> None:
+        for node, value in zip(nodes, values, strict=True):
+            self.succeeded(node, value)
+
     def stayed(self, node: Node, job: int, size: int) -> None:
         self._counters.succeeded += not node.function.internal
         self._leases.told(node.record, "succeeded")

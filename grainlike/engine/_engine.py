@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context, copy_context
-from itertools import count, islice
+from itertools import count, islice, repeat
 from typing import Any
 
 from grainlike.engine._explain import note_operator
@@ -231,6 +231,13 @@ class Engine:
         if self.ended is not None:
             self.ended(node, None)
         self._ended.append((node, True, value))
+
+    def all_succeeded(self, nodes: Sequence[Node], values: Sequence[object]) -> None:
+        """Take note of the values of many, in this order; `pump` does the rest."""
+        if self.ended is not None:
+            for node in nodes:
+                self.ended(node, None)
+        self._ended.extend(zip(nodes, repeat(True), values, strict=False))
 
     def stayed(self, node: Node, job: int, size: int) -> None:
         """Take note of a value that stays at workers; `pump` does the rest."""

@@ -70,10 +70,7 @@ _MOST_TEXTS = 1_000
 """Requests of the program's own jobs whose text is kept."""
 
 _GOOD = "succeeded"
-_FN, _NAME, _IS_ASYNC, _REQUEST = map(
-    attrgetter, ("fn", "node.function.name", "node.function.is_async", "node.request")
-)
-_SLOTS, _RECEIPT = map(attrgetter, ("placement.slots", "placement.receipt"))
+_FN, _NAME, _SLOTS, _RECEIPT = map(attrgetter, ("fn", "function.name", "placement.slots", "placement.receipt"))
 
 
 def calendar_ahead() -> float:
@@ -188,8 +185,12 @@ class JobHistory:
         """Take note that the worker of this name leaves."""
         self._joined.pop(worker, None)
 
-    def succeeded(self, worker: str, skew: float, jobs: Sequence[Job], completed: Completed) -> None:
-        """Keep a batch of this program's own jobs, all of which gave values: the first of a worker's message."""
+    def succeeded(
+        self, worker: str, skew: float, jobs: Sequence[Job], nodes: Sequence[Node], completed: Completed
+    ) -> None:
+        """Keep a batch of this program's own jobs, all of which gave values: the first of a worker's message. `nodes`
+        are theirs.
+        """
         # Without a call of ours for each job, and with few for each batch: it may be of one.
         count = len(jobs)
         numbers = completed.jobs[:count]
@@ -201,7 +202,7 @@ class JobHistory:
         slots = [_SLOTS(jobs[0])]
         if completed.awaited or slots[0] != _SLOTS(jobs[-1]) or MEMORY in (slots[0] or ""):
             slots = list(map(_SLOTS, jobs))
-        request = _REQUEST(jobs[0])
+        request = nodes[0].request
         told = self._texts.get(id(request))
         if told is None or told[0] is not request:
             told = self._text_of(request)
@@ -209,8 +210,8 @@ class JobHistory:
         if receipt is not None:
             known = self._receipts.numbers.get(pack(limits_of(receipt))) or self._receipts.add(receipt)
         entry = Entry(
-            *(_GOOD, "", worker, told[1], 0, "", 0, skew, _IS_ASYNC(jobs[0])),
-            names=list(map(_NAME, jobs if len(set(map(_FN, jobs))) > 1 else jobs[:1])),
+            *(_GOOD, "", worker, told[1], 0, "", 0, skew, nodes[0].function.is_async),
+            names=list(map(_NAME, nodes if len(set(map(_FN, jobs))) > 1 else nodes[:1])),
             slots=slots if len(set(slots)) > 1 else slots[:1],
             submitted=list(map(self._moments.__getitem__, moments)),
             jobs=numbers,

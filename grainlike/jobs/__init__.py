@@ -7,7 +7,7 @@ from grainlike._later import later
 if TYPE_CHECKING:
     from grainlike.jobs._ahead import pack_ahead
     from grainlike.jobs._call_graph import CallGraph, GraphCall
-    from grainlike.jobs._chains import CHAIN_MOST, chained_after, follower_of, outcomes_of
+    from grainlike.jobs._chains import CHAIN_MOST, LinkOutcome, chained_after, follower_of, outcomes_of
     from grainlike.jobs._events import Event, Events, Feed, WorkersFeed, start_of
     from grainlike.jobs._interfaces import Lease, Observer, OutcomeListener, Worker
     from grainlike.jobs._job import (
@@ -57,6 +57,7 @@ __all__ = [
     "JobCall",
     "JobCounters",
     "Lease",
+    "LinkOutcome",
     "LogLine",
     "Observer",
     "OutcomeListener",
@@ -101,6 +102,7 @@ if not TYPE_CHECKING:  # else any name would be there
         {
             "BIG": "_repeated",
             "CHAIN_MOST": "_chains",
+            "LinkOutcome": "_chains",
             "chained_after": "_chains",
             "follower_of": "_chains",
             "outcomes_of": "_chains",

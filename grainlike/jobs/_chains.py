@@ -18,7 +18,7 @@ from grainlike.graph import UNFETCHED, Function, Node, Retry, RunsIn
 from grainlike.payload import PREVIOUS, Payload, dump_arguments_before, load_value
 from grainlike.resources import Request
 
-__all__ = ["CHAIN_MOST", "CHAIN_S", "Chained", "chained_after", "follower_of", "outcomes_of"]
+__all__ = ["CHAIN_MOST", "CHAIN_S", "Chained", "LinkOutcome", "chained_after", "follower_of", "outcomes_of"]
 
 CHAIN_S = 0.002
 """The most expected work in one chain."""
@@ -34,7 +34,7 @@ _REMOTE = RunsIn.REMOTE
 Chained = tuple[Node, int, bytes]
 """A call that goes along: its node, the number of its function, and the bytes of its arguments."""
 
-Outcome = tuple[bool, bytes, tuple[bytes, ...], float, float, float]
+LinkOutcome = tuple[bool, bytes, tuple[bytes, ...], float, float, float]
 """Outcome of one link: as of `grainlike_worker.runner.common._chain`."""
 
 
@@ -69,9 +69,9 @@ def chained_after(
     return behind
 
 
-def outcomes_of(parcel: Payload) -> list[Outcome]:
+def outcomes_of(parcel: Payload) -> list[LinkOutcome]:
     """Return the outcomes of a chain's links, in order; those that are missing were not run."""
-    outcomes: list[Outcome] = load_value(parcel)
+    outcomes: list[LinkOutcome] = load_value(parcel)
     return outcomes
 
 

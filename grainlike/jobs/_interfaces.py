@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ class OutcomeListener(Protocol):
 
     def succeeded(self, node: Node, value: object) -> None:
         """A job gave a value."""
+
+    def all_succeeded(self, nodes: Sequence[Node], values: Sequence[object]) -> None:
+        """As many jobs gave these values, in this order."""
 
     def stayed(self, node: Node, job: int, size: int) -> None:
         """Job `job` gave a value of so many bytes that stays at workers."""

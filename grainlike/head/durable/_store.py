@@ -348,6 +348,9 @@ class NoListener:
     def succeeded(self, node: Node, value: object) -> None:
         """A job gave a value."""
 
+    def all_succeeded(self, nodes: Sequence[Node], values: Sequence[object]) -> None:
+        """As many jobs gave values."""
+
     def stayed(self, node: Node, job: int, size: int) -> None:
         """A job gave a value that stays at workers."""
 

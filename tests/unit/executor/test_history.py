@@ -54,7 +54,13 @@ def batch(history, numbers, *, name="fit", begun=90.0, wall=2.0):
     jobs = [job_of(number, name, began=begun) for number in numbers]
     count = len(jobs)
     rest = [begun] * count, [wall] * count, [1.5] * count, [4096] * count
-    history.succeeded("n1", 1.0, jobs, Completed(1, list(numbers), [1] * count, [0] * count, *rest, [], [], 0.0))
+    history.succeeded(
+        "n1",
+        1.0,
+        jobs,
+        [job.node for job in jobs],
+        Completed(1, list(numbers), [1] * count, [0] * count, *rest, [], [], 0.0),
+    )
 
 
 def page(history, most=500, **asked):
@@ -95,7 +101,13 @@ def test_slots_of_a_batch_are_each_ones_own(history, slots, awaited):
     for job, held in zip(jobs, slots, strict=True):
         job.placement.slots = held
     rest = [90.0] * 3, [2.0] * 3, [1.5] * 3, [4096] * 3
-    history.succeeded("n1", 1.0, jobs, Completed(1, [3, 1, 2], [1] * 3, [0] * 3, *rest, [], [], 0.0, awaited))
+    history.succeeded(
+        "n1",
+        1.0,
+        jobs,
+        [job.node for job in jobs],
+        Completed(1, [3, 1, 2], [1] * 3, [0] * 3, *rest, [], [], 0.0, awaited),
+    )
     assert [job.slots for job in reversed(page(history).jobs)] == [held or "" for held in slots]
     assert [history.find(number) is not None for number in range(5)] == [False, True, True, True, False]
 
