@@ -182,11 +182,11 @@ class DelayedFn(_Wrapper[P, T_co]):
         function = self.function
         if kwargs or not function.least <= len(args) <= function.most:
             check_arguments(function.name, function.callable, args, kwargs)
+        made: Delayed[T_co] = _new(Delayed)  # as its class does, in fewer steps
         if not kwargs and LEAVES.issuperset(map(type, args)):  # as `capture` finds; most calls are such
-            made: Delayed[T_co] = _new(Delayed)  # as its class does, in fewer steps
             rebind(made, Node(function, self.request, self._place, args, None, ()))
         else:
-            made = Delayed(Node(function, self.request, self._place, *capture(args, kwargs)))
+            rebind(made, Node(function, self.request, self._place, *capture(args, kwargs)))
         if origins:
             note_origin(made._node)
         return made

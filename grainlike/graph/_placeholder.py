@@ -61,16 +61,13 @@ def capture(
         GraphError: a container with a placeholder inside contains itself.
     """
     if not kwargs:
-        for item in args:
-            if type(item) not in LEAVES:
-                break
-        else:
+        kinds = set(map(type, args))
+        if LEAVES.issuperset(kinds):
             return args, None, ()
-    kinds = set(map(type, args))
-    if not kwargs and len(kinds) == 1 and issubclass(kinds.pop(), Placeholder):  # as those of most calls of `gather`
-        all_nodes = tuple([item._node for item in args])
-        distinct = dict.fromkeys(all_nodes)
-        return all_nodes, None, all_nodes if len(distinct) == len(all_nodes) else tuple(distinct)
+        if len(kinds) == 1 and issubclass(kinds.pop(), Placeholder):  # as those of most calls of `gather`
+            all_nodes = tuple([item._node for item in args])
+            distinct = set(all_nodes)
+            return all_nodes, None, all_nodes if len(distinct) == len(all_nodes) else tuple(dict.fromkeys(all_nodes))
     captor = _ArgumentCapture()
     new_args = tuple([captor.take(item) for item in args])
     new_kwargs = {key: captor.take(item) for key, item in kwargs.items()} if kwargs else None
