@@ -254,12 +254,13 @@ class JobFactory:
         followers: list[Job] = []
         shipped = {fn: code}
         links = [(fn, job, node.function.name, data)]
-        for follower, its, data in behind:
-            link = Job(self._state.next_job(), its, follower, NO_PARCEL)
-            follower.record = link
+        for number_of_link, (follower, its, data) in enumerate(behind, self._state.last_job + 1):
+            link = follower.record = Job(number_of_link, its, follower, NO_PARCEL)
             followers.append(link)
-            shipped[its] = functions.shipment(its)[1]
-            links.append((its, link.id, follower.function.name, data))
+            if its not in shipped:
+                shipped[its] = functions.shipment(its)[1]
+            links.append((its, number_of_link, follower.function.name, data))
+        self._state.last_job += len(behind)
         payload = dump_arguments((shipped, links), {}, what="a chain")
         runs = functions.chain(is_async=node.function.is_async)
         return FirstOfChain(job, fn, node, (bytes(payload.data), payload.buffers), runs, followers)

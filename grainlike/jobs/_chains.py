@@ -56,9 +56,11 @@ def chained_after(
     work = 0.0
     while seconds is not None and follower is not None and len(behind) < CHAIN_MOST:
         work += seconds
-        if work > CHAIN_S or not _alike(node, follower):
+        same = follower.function is node.function
+        # What may chain is asked of the first of those that are alike.
+        if work > CHAIN_S or not ((same and follower.request is node.request) or _alike(node, follower)):
             break
-        link = _link(node, follower, number)
+        link = _link(node, follower, fn if same else None, number)
         if link is None or link[1] in large:
             break
         behind.append(link)
@@ -75,16 +77,20 @@ def outcomes_of(parcel: Payload) -> list[LinkOutcome]:
     return outcomes
 
 
-def _link(node: Node, follower: Node, number: Callable[[Function], int]) -> Chained | None:
-    """The follower as a link; None where it had better go alone, if only to fail there with the right words."""
+def _link(node: Node, follower: Node, fn: int | None, number: Callable[[Function], int]) -> Chained | None:
+    """The follower as a link; None where it had better go alone, if only to fail there with the right words. `fn` is
+    the number of its function, where that is known.
+    """
     arguments = follower.arguments_before(node, PREVIOUS)
     if arguments is None:
         return None
     args, kwargs = arguments
-    if not UNFETCHED.isdisjoint(map(type, (*args, *kwargs.values()))):
+    # One alone is the value that is to come.
+    if len(args) + len(kwargs) > 1 and not UNFETCHED.isdisjoint(map(type, (*args, *kwargs.values()))):
         return None  # references are for jobs alone
     try:
-        fn = number(follower.function)
+        if fn is None:
+            fn = number(follower.function)
         data = dump_arguments_before(*arguments, what=follower.function.name)
     except Exception:  # noqa: BLE001 - whatever the user's objects raise, they raise it again when it goes alone
         return None
@@ -104,8 +110,6 @@ def follower_of(node: Node) -> Node | None:
 
 def _alike(node: Node, follower: Node) -> bool:
     ours, theirs = node.function, follower.function
-    if ours is theirs and node.request is follower.request:
-        return True  # what may chain is asked of the first
     return (
         follower.request == node.request
         and ours.is_async == theirs.is_async
