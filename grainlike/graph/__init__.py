@@ -22,9 +22,9 @@ from grainlike.graph._node import (
     Resolver,
     StreamNode,
     Template,
-    bare_arguments,
     current_resolver,
     fetched,
+    positional_arguments,
     register,
 )
 from grainlike.graph._pending import pending_nodes, unfinished_nodes
@@ -80,7 +80,6 @@ __all__ = [
     "Template",
     "ValueFetcher",
     "arguments_ahead",
-    "bare_arguments",
     "cancel",
     "current_resolver",
     "delayed",
@@ -98,6 +97,7 @@ __all__ = [
     "operators_before",
     "pending_nodes",
     "pieces_of",
+    "positional_arguments",
     "register",
     "remember_origins",
     "start",

@@ -33,9 +33,9 @@ __all__ = [
     "RetrievalObserver",
     "StreamNode",
     "Template",
-    "bare_arguments",
     "current_resolver",
     "fetched",
+    "positional_arguments",
     "register",
 ]
 
@@ -316,11 +316,15 @@ class Node(msgspec.Struct, eq=False):
         return True
 
 
-def bare_arguments(nodes: Sequence[Node]) -> list[tuple[Any, ...]] | None:
-    """The arguments of each of these nodes, if none has dependencies or keywords; else None."""
-    if any(map(_DEPS, nodes)) or any(map(_KEYWORDS, nodes)):
+def positional_arguments(nodes: Sequence[Node]) -> list[tuple[Any, ...]] | None:
+    """Return the arguments of each of these nodes, if none has keywords, with values in place of the dependencies, all
+    of which succeeded; else None. A container with nodes inside stays a `Template`.
+    """
+    if any(map(_KEYWORDS, nodes)):
         return None
-    return [node._args for node in nodes]
+    if not any(map(_DEPS, nodes)):
+        return [node._args for node in nodes]
+    return [tuple([item._outcome if type(item) is Node else item for item in node._args]) for node in nodes]
 
 
 def fetched(node: Node) -> Awaitable[Any]:

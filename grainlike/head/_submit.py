@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from grainlike.engine import Fetcher
-from grainlike.graph import Function, Node, RunsIn, bare_arguments
+from grainlike.graph import Function, Node, positional_arguments
 from grainlike.head._kept_calls import CALL_MOST
 from grainlike.head._shared_memory import ObjectStore, size_of
 from grainlike.head._state import HeadState
@@ -44,8 +44,7 @@ _FIRST_MOST = CALL_MOST - 4096
 """Most bytes of function and arguments of a chain's first call: with its name they are kept as arguments are."""
 
 _MARKED = MARK[:1]
-_REMOTE = RunsIn.REMOTE
-_FINISHED = attrgetter("finished")  # for `map`, without a Python call for each node
+_DEPS, _FINISHED = map(attrgetter, ("deps", "finished"))  # for `map`, without a Python call for each node
 
 
 class JobFactory:
@@ -152,15 +151,23 @@ class JobFactory:
         found = tuple([self.inputs.pop(job, ()) for job in jobs])
         return found if any(found) else ()
 
-    def make_alike(self, nodes: Sequence[Node]) -> list[Job] | None:
-        """The jobs of calls of one function, all at once; None where each had better be looked at by itself: some have
-        other arguments than numbers, text and bytes, or may take along who waits for them.
+    def make_alike(self, nodes: Sequence[Node]) -> tuple[list[Job], list[int]] | None:
+        """The jobs of calls of one function, all at once, and the numbers of the oldest jobs that these need, if they
+        need any; None where each had better be looked at by itself: some have other arguments than numbers, text and
+        bytes, or may take along who waits for them.
         """
         # Columns and built-in functions in place of `make` for each node: see `Head._submit_alike`.
-        waiting = {id(node.dependents): node.dependents for node in nodes}
-        if any(dependent.place is _REMOTE for dependents in waiting.values() for dependent in dependents or ()):
+        waiting = {id(node.dependents): node for node in nodes}
+        if any(map(follower_of, waiting.values())):
             return None
-        calls = bare_arguments(nodes)
+        has_inputs = any(map(_DEPS, nodes))
+        if has_inputs:
+            if self.own is not None:
+                for node in nodes:
+                    self.own.refer(node)
+            if self.fetcher is not None and self.fetcher.used:
+                return None  # some may be sent references
+        calls = positional_arguments(nodes)
         data = None if calls is None else dump_plain_columns(calls)
         if data is None:
             return None
@@ -173,19 +180,24 @@ class JobFactory:
             return None  # what the function holds has cancelled some
         first = state.last_job + 1
         state.last_job += len(nodes)
-        if len(data[0]) > LARGE:
+        largest = max(map(len, data))
+        if largest > LARGE:
             self.sizes.update(enumerate(map(len, data), first))
-        if len(data[0]) > BIG:
+        if largest > BIG:
             seen = RepeatedArguments()
-            for node, args in zip(nodes, calls or (), strict=True):
-                seen.see(node, args, {})
+            for node, args, stream in zip(nodes, calls or (), data, strict=True):
+                if len(stream) > BIG:
+                    seen.see(node, args, {})
         numbers = list(range(first, first + len(nodes)))  # one object for each, wherever it stands
         jobs = [Job(number, fn, node, (stream, ())) for number, node, stream in zip(numbers, nodes, data, strict=True)]
         state.jobs.update(zip(numbers, jobs, strict=True))
         for node, job in zip(nodes, jobs, strict=True):
             node.drop_arguments()
-            node.record, node.age = job, job.id  # it has no inputs
-        return jobs
+            node.record = job
+            if not node.age:
+                node.age = job.id
+        ages = [node.age for node in nodes] if has_inputs else numbers
+        return jobs, [] if ages == numbers else ages
 
     def end_batch(self) -> None:
         """Let go of what was kept for a batch of calls."""
