@@ -28,7 +28,7 @@ from grainlike.engine._interfaces import CallCache, CallRunner, JobRunner
 from grainlike.engine._left_to_jobs import becomes_job, is_for_jobs, is_for_one_job
 from grainlike.engine._unretrieved import log_if_unretrieved
 from grainlike.errors import GraphError
-from grainlike.eventloop import new_wakeup
+from grainlike.eventloop import Wakeup, new_wakeup
 from grainlike.graph import Node, RunsIn, State, fetched, pending_nodes, unfinished_nodes
 from grainlike.resources import Request
 
@@ -82,6 +82,8 @@ class Engine:
         self._owner = owner
         self._soon = soon
         self._fail_fast = fail_fast
+        self._wakeup: Callable[[], Wakeup] | None = None
+        """Factory of events for who waits; None before anybody has: all do in one loop."""
         self._ready: deque[tuple[Node, Context]] = deque()
         self._ended: deque[tuple[Node, bool, Any]] = deque()
         self._remote: deque[Node] = deque()
@@ -143,7 +145,9 @@ class Engine:
         self._want([node])
         self.pump()
         if not node.finished:
-            arrived = new_wakeup()()
+            if self._wakeup is None:
+                self._wakeup = new_wakeup()
+            arrived = self._wakeup()
             wake = arrived.set
             self.watch(node, wake)
             try:

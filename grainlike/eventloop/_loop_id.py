@@ -12,7 +12,16 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
 from typing import Any, NamedTuple
 
-__all__ = ["EventLoopId", "forget_the_loop", "here", "name_the_loop", "soon", "soon_from_anywhere", "spawn_detached"]
+__all__ = [
+    "EventLoopId",
+    "forget_the_loop",
+    "here",
+    "is_here",
+    "name_the_loop",
+    "soon",
+    "soon_from_anywhere",
+    "spawn_detached",
+]
 
 
 class EventLoopId(NamedTuple):
@@ -40,6 +49,14 @@ def here() -> EventLoopId | None:
         return _home("asyncio", asyncio.get_running_loop())
     except RuntimeError:
         return None
+
+
+def is_here(loop_id: EventLoopId | None) -> bool:
+    """Return whether `here()` is this one, which each await asks."""
+    if loop_id is not None and loop_id.backend == "asyncio" and "trio" not in sys.modules:
+        # A forked process has no running loop, so its number need not be asked for.
+        return asyncio._get_running_loop() is loop_id.loop and threading.get_ident() == loop_id.thread
+    return here() == loop_id
 
 
 def _home(backend: str, loop: object) -> EventLoopId:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Generator, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from os import PathLike
@@ -265,7 +265,7 @@ class Executor(ExecutorBase):
         """Return True if an `await` in its block uses it. One that is closing still does, and refuses the work."""
         return self._state in ("open", "closing")
 
-    async def wait(self, node: Node) -> Any:
+    def wait(self, node: Node) -> Coroutine[Any, Any, Any]:
         """Start what is not started, wait for the node, and return its value or raise its error.
 
         A cancelled wait cancels the node too, unless another awaiter, a dependent or `start` still needs it.
@@ -275,7 +275,7 @@ class Executor(ExecutorBase):
             Exception: what the call raised, as it is; `GraphError` for a node that another executor has started.
         """
         self._check_loop("awaited")
-        return await self._engine.wait(node)
+        return self._engine.wait(node)
 
     async def ready(self) -> None:
         """Wait until it has opened: an implicit one may be used before its worker is here.

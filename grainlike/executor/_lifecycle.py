@@ -13,7 +13,7 @@ import anyio
 from grainlike.cache import ResultCache
 from grainlike.context import GVAR, JobInfo
 from grainlike.engine import BaseResolver, Engine, Fetcher, LocalCalls
-from grainlike.eventloop import EventLoopId, Lifespan, here, soon
+from grainlike.eventloop import EventLoopId, Lifespan, here, is_here, soon
 from grainlike.executor._embedded import hooked_streams
 from grainlike.executor._forks import end_forked
 from grainlike.executor._interactive import is_notebook, is_prompt
@@ -148,10 +148,9 @@ class ExecutorBase(Lifespan, BaseResolver):
     def _check_loop(self, what: str, *, open_only: bool = True) -> None:
         if open_only and self._state != "open":
             raise RuntimeError(f"{self!r} is not open")
-        now = here()
-        if now != self._loop_id:
+        if not is_here(self._loop_id):
             raise RuntimeError(
-                f"this executor lives in the {self._loop_id}; it is {what} from {now or 'no event loop'}"
+                f"this executor lives in the {self._loop_id}; it is {what} from {here() or 'no event loop'}"
             )
 
     def _check_end(self, error: BaseException | None) -> None:

@@ -32,11 +32,13 @@ def ordered(roots: Iterable[Node], *, past_owned: bool = True) -> list[Node]:
 
     `past_owned`: also what nodes need that an executor has already.
     """
+    stack = list(roots)
+    if len(stack) == 1 and not stack[0].deps:  # as most that are awaited one after another
+        return stack
+    stack.reverse()
     order: list[Node] = []
     entered: set[Node] = set()
     left: set[Node] = set()
-    stack = list(roots)
-    stack.reverse()
     while stack:  # an explicit stack: graphs are deeper than Python's own
         node = stack[-1]
         if node not in entered:
