@@ -46,7 +46,7 @@ def ordered(roots: Iterable[Node], *, past_owned: bool = True) -> list[Node]:
             deps = node.deps if past_owned or node.owner is None else ()
             if deps and (below := [dep for dep in deps if dep not in entered]):
                 if any(map(_DEPS, below)):
-                    stack.extend(reversed(below))
+                    stack += below[::-1]
                     continue
                 entered.update(below)  # none needs anything: no need to come back for them
                 left.update(below)
