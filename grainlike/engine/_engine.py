@@ -265,29 +265,27 @@ class Engine:
             return
         self._pumping = True
         try:
-            self._run(time.monotonic() + _SLICE_S)
+            until = time.monotonic() + _SLICE_S
+            while self._ended or self._ready or self._remote or self._unsent:
+                if self._ended:
+                    late = self._finish_all(until)
+                elif self._ready:
+                    node, context = self._ready.popleft()
+                    self._begin(node, context)
+                    late = time.monotonic() > until  # an operator on arrays may take a whole slice
+                elif self._held or self._sent_enough:
+                    return  # what is to be sent waits
+                else:
+                    self._submit_some()
+                    self._sent_enough = bool(self._unsent)
+                    late = self._sent_enough or time.monotonic() > until  # what is sent leaves with this turn
+                if late:
+                    if not self._goes_on:
+                        self._goes_on = True
+                        self._soon(self._go_on)
+                    return
         finally:
             self._pumping = False
-
-    def _run(self, until: float) -> None:
-        while self._ended or self._ready or self._remote or self._unsent:
-            if self._ended:
-                late = self._finish_all(until)
-            elif self._ready:
-                node, context = self._ready.popleft()
-                self._begin(node, context)
-                late = time.monotonic() > until  # an operator on arrays may take a whole slice
-            elif self._held or self._sent_enough:
-                return  # what is to be sent waits
-            else:
-                self._submit_some()
-                self._sent_enough = bool(self._unsent)
-                late = self._sent_enough or time.monotonic() > until  # what is sent leaves with this turn
-            if late:
-                if not self._goes_on:
-                    self._goes_on = True
-                    self._soon(self._go_on)
-                return
 
     def _go_on(self) -> None:
         self._goes_on = self._sent_enough = False

@@ -1,6 +1,6 @@
 """Pending work of some nodes, in an order in which it can be done."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
 from grainlike.graph._node import Node
@@ -10,13 +10,16 @@ __all__ = ["ordered", "pending_nodes", "unfinished_nodes"]
 _DEPS = attrgetter("deps")
 
 
-def pending_nodes(roots: Iterable[Node]) -> tuple[list[Node], list[Node]]:
+def pending_nodes(roots: Sequence[Node]) -> tuple[list[Node], list[Node]]:
     """Walk from `roots` to everything they need that is not finished.
 
     Returns:
         The nodes that no executor has yet, each once, dependencies first, otherwise in the order of roots and
         arguments; and the unfinished ones that have an owner, at which the walk stopped.
     """
+    if len(roots) == 1 and not roots[0].deps:  # as most that are awaited one after another
+        found = [] if roots[0].finished else [*roots]
+        return (found, []) if roots[0].owner is None else ([], found)
     found = [node for node in ordered(roots, past_owned=False) if not node.finished]
     bound = [node for node in found if node.owner is not None]
     return [node for node in found if node.owner is None] if bound else found, bound
@@ -32,13 +35,11 @@ def ordered(roots: Iterable[Node], *, past_owned: bool = True) -> list[Node]:
 
     `past_owned`: also what nodes need that an executor has already.
     """
-    stack = list(roots)
-    if len(stack) == 1 and not stack[0].deps:  # as most that are awaited one after another
-        return stack
-    stack.reverse()
     order: list[Node] = []
     entered: set[Node] = set()
     left: set[Node] = set()
+    stack = list(roots)
+    stack.reverse()
     while stack:  # an explicit stack: graphs are deeper than Python's own
         node = stack[-1]
         if node not in entered:
