@@ -300,8 +300,7 @@ class Engine:
             if not good or node.function.options.cache is not None:
                 self._finish(node, good=good, outcome=outcome)
             elif node.succeed(outcome):
-                # By hand what `_finish`, `_close` and `_wake` do, for the end that most nodes have: through them a
-                # no-op job costs its caller 12.9 Python calls instead of 9.9.
+                # By hand what `_finish`, `_close` and `_wake` do, for the end that most nodes have: 3 calls less.
                 wanted.pop(node, None)
                 dependents = node.dependents
                 if dependents is not None:
@@ -582,9 +581,8 @@ def _take(calls: deque[Node], most: int, requests: set[Request | None]) -> list[
     last: Request | None = None
     for node in islice(calls, most):
         request = node.request
-        if (
-            request is not last and not node.finished
-        ):  # as most are that come together: to hash one for each call is dear
+        # As that of most is that come together: to hash one for each call is dear.
+        if request is not last and not node.finished:
             if request not in requests:
                 if len(requests) >= _REQUESTS:
                     break

@@ -91,7 +91,7 @@ class ResultHandler:
         """
         if completed.counts or completed.sizes or any(completed.codes):
             return 0
-        # One loop without a call of ours: through `_settle_each` a no-op job costs 12.9 Python calls instead of 8.9.
+        # One loop without a call of ours: through `_settle_each` a no-op job costs 12.9 Python calls instead of 9.9.
         jobs, numbers = self._state.jobs, completed.jobs
         ended = list(filter(None, map(jobs.get, numbers)))
         if len(ended) < len(numbers) or set(map(type, ended)) != {Job}:
