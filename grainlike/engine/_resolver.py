@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -56,7 +56,7 @@ class BaseResolver(ABC):
         """Raise unless the resolver is open and belongs to the running event loop; `what` is the verb of the error."""
 
     @abstractmethod
-    async def wait(self, node: Node) -> Any:
+    def wait(self, node: Node) -> Coroutine[Any, Any, Any]:
         """Start what is not started, wait for the node, and return its value or raise its error."""
 
     @abstractmethod

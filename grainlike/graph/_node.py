@@ -7,7 +7,7 @@ load one: there it is loaded, by name, when a placeholder is awaited.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from operator import attrgetter, getitem
@@ -375,8 +375,9 @@ class StreamNode(Node):
 class Resolver(Protocol):
     """Interface of an executor, as far as the graph uses it."""
 
-    async def wait(self, node: Node) -> Any:
+    def wait(self, node: Node) -> Coroutine[Any, Any, Any]:
         """Start what is not started, wait for the node, and return its value or raise its error."""
+        ...
 
     def start(self, nodes: Sequence[Node]) -> None:
         """Start the nodes and what they need, without waiting."""

@@ -24,9 +24,11 @@ __all__ = [
     "grow_later",
     "grow_soon",
     "job_and_cores",
+    "number_of",
     "plus_one",
     "plus_one_later",
     "size_of",
+    "unreadable",
 ]
 
 
@@ -96,3 +98,27 @@ def allow(seconds: float) -> None:
 
 async def divide_later(x: int, by: int) -> int:
     return x // by
+
+
+class Unreadable:
+    """Can be rebuilt in the process that made it alone."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuilt, (os.getpid(), self.number)
+
+
+def _rebuilt(process: int, number: int) -> Unreadable:
+    if process != os.getpid():
+        raise ValueError(f"{number} is from elsewhere")
+    return Unreadable(number)
+
+
+def unreadable(number: int) -> Unreadable:
+    return Unreadable(number)
+
+
+def number_of(value: Unreadable) -> int:
+    return value.number

@@ -17,9 +17,11 @@ from chain_calls import (
     grow_later,
     grow_soon,
     job_and_cores,
+    number_of,
     plus_one,
     plus_one_later,
     size_of,
+    unreadable,
 )
 
 from grainlike import (
@@ -27,6 +29,7 @@ from grainlike import (
     Executor,
     JobCancelledError,
     Memory,
+    SerializationError,
     WorkerLostError,
     cancel,
     delayed,
@@ -146,6 +149,25 @@ async def test_only_what_stands_behind_a_failing_link_fails(executor, jobs, pace
     assert await before == 3
     assert info(broken).state == "failed"
     assert [info(r_).state for r_ in (before, after)] == ["succeeded", "failed"]
+
+
+async def test_links_round_one_whose_value_cannot_be_read_here_have_theirs(executor, jobs, pace) -> None:
+    step, wrap, unwrap = (delayed(function) @ Cores(1) for function in (plus_one, unreadable, number_of))
+    before = step(step(1))
+    broken = wrap(before)
+    after = step(unwrap(broken))
+    jobs.clear()
+    assert await after == 4
+    assert jobs == [1]
+    assert await before == 3
+    with pytest.raises(SerializationError, match="3 is from elsewhere"):
+        await broken
+    *ended, _ = await executor.history()  # that of the fixture ended first
+    assert [job.name for job in ended] == ["plus_one", "number_of", "unreadable", "plus_one", "plus_one"]
+    assert [job.outcome for job in ended] == ["succeeded", "succeeded", "failed", "succeeded", "succeeded"]
+    assert [job.job for job in ended] == list(range(ended[0].job, ended[0].job - 5, -1))
+    assert {(job.slots, job.attempts, job.request) for job in ended} == {("cores=[0]", 1, "cores=1")}
+    assert executor.report().succeeded == 5  # with that of the fixture
 
 
 async def test_the_link_that_kills_its_process_is_the_one_to_blame(executor, jobs, pace) -> None:

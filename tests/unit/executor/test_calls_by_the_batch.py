@@ -20,7 +20,8 @@ def first(*args: Any) -> Any:
 
 
 one = delayed(first) @ Cores(1)
-other = delayed(lambda *args, **kwargs: (args, kwargs)) @ Cores(1)
+other = delayed(lambda *args: args) @ Cores(1)
+keyed = delayed(lambda leaf, key: (leaf, key)) @ Cores(1)
 
 
 def tree() -> Delayed[Any]:
@@ -48,7 +49,7 @@ def contained() -> Delayed[Any]:
 
 def named() -> Delayed[Any]:
     leaves = [one(number) for number in range(4)]
-    return gather([other(leaf, key=1) for leaf in leaves])
+    return gather([keyed(leaf, key=1) for leaf in leaves])
 
 
 class Bench:
