@@ -103,11 +103,11 @@ def test_the_relay_knows_a_runner_from_its_first_item_to_its_end() -> None:
     relay = StreamRelay(lambda message, buffers: sent.append((message, buffers)))
     message, buffers = items("a")
     credit = Credit(5, 2, 1, 1)
-    assert (relay.runner(credit), bool(relay)) == (None, False)
+    assert (relay.runner(credit), bool(relay.runners)) == (None, False)
     relay.up(3, message, buffers)
-    assert (relay.runner(credit), bool(relay), sent) == (3, True, [(message, buffers)])
+    assert (relay.runner(credit), bool(relay.runners), sent) == (3, True, [(message, buffers)])
     relay.forget([4, 5, 6])
-    assert (relay.runner(credit), bool(relay)) == (None, False)
+    assert (relay.runner(credit), bool(relay.runners)) == (None, False)
 
 
 class Program:
