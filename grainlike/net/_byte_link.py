@@ -51,11 +51,14 @@ class ByteLink(Link):
         self._flushing = False
         """True if a write is scheduled for the end of this turn."""
         self._reads = self._reads_seen = 0
+        self._row = 0
+        """Number of reads since the last message that was sent."""
         self._headway_seen: tuple[int, int] | None = None
 
     def push(self, pieces: Sequence[Buffer]) -> None:
         """Send an encoded frame, as the result of `encode_frame`; else as `post`."""
         if self.reason is None:
+            self._row = 0
             self._outbox.add(pieces)
             if not self._flushing:
                 self._write_soon()

@@ -32,6 +32,18 @@ _HEAVY = 32 * 1024
 _SLICE = 4
 """Number of messages that are passed on between two checks of whether the turn is over."""
 
+_ROW = 8
+"""Number of reads in a row, without a message of ours between them, after which their rate is looked at."""
+
+_ROW_S = 0.004
+"""Seconds within which so many reads are many, and come too often."""
+
+_SMALL = 16 * 1024
+"""Bytes of a read beyond which it is worth its turn, however often there is one."""
+
+_REST_S = 0.001
+"""Seconds that small reads that come too often are let gather."""
+
 
 class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
     """Frames over an asyncio transport, which it owns once connected; `adopt` and `connect` make these."""
@@ -47,6 +59,8 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._in_room = False
         self._full = False
         self._fairness = fairness_of(self._loop)
+        self._row_since = 0.0
+        """Moment (monotonic) at which the rate of reads was last looked at."""
         self._polling = polling_of(self._loop)
         self._rhythm = Rhythm()
         self._cost = 0.0
@@ -106,6 +120,9 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._rhythm.end()
         self._polling.stop()
+        self._row += 1
+        if self._row >= _ROW:
+            self._moderate(nbytes)
         if self._in_room:
             assert self._on_frames is not None
             self._receive(None, self._on_frames, nbytes)
@@ -125,6 +142,21 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             self._wait()
         else:
             self._take(received)
+
+    def _moderate(self, nbytes: int) -> None:
+        """Let what comes gather for a moment, where small reads come one upon the other and nothing of ours is asked.
+
+        As network cards moderate interrupts: a turn of the loop for each of a few thousand reports a second would take
+        longer than all that is in them. A peer that waits for us has a message of ours between two of its own.
+        """
+        now = time.monotonic()
+        often = now - self._row_since < _ROW_S
+        self._row_since = now
+        self._row = 0
+        if often and nbytes < _SMALL:
+            self._row = _ROW - 1  # the next is looked at again: it has what gathered
+            self._pause()
+            self._loop.call_later(_REST_S, self._read_on)
 
     def _take(self, data: Buffer) -> None:
         """Take a read, or continue one, and yield to others where that took long.
