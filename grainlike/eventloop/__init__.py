@@ -1,5 +1,6 @@
-"""Event loop of the running code, and what loops lack: wake-ups, alarms, fair turns, brief
-polling, cancellation that takes effect."""
+"""Event loop of the running code, and what loops lack: wake-ups, alarms, fair turns, brief polling, and cancellation
+that takes effect.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
         soon_from_anywhere,
         spawn_detached,
     )
-    from grainlike.eventloop._wakeup import Alarm, Rhythm, Wakeup, loop_options, new_wakeup, on_asyncio, polling_of
+    from grainlike.eventloop._rhythm import Rhythm
+    from grainlike.eventloop._wakeup import Alarm, Wakeup, loop_options, new_wakeup, on_asyncio, polling_of
 
 __all__ = [
     "Alarm",
@@ -61,7 +63,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "Lifespan": "_lifespan",
             "EventLoopId": "_loop_id",
             "RepeatedCancellation": "_cancellation",
-            "Rhythm": "_wakeup",
+            "Rhythm": "_rhythm",
             "new_wakeup": "_wakeup",
             "cancel_once": "_cancel_once",
             "forget_the_loop": "_loop_id",

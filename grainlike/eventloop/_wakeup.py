@@ -4,9 +4,7 @@ Alarm of a scheduler: the scheduler sets the time, and a single task waits for i
 
 Detection and choice of the event loop.
 
-Brief polling: a loop with an answer due within microseconds looks for it again and again, and does not sleep. A process
-that sleeps is woken by whoever writes to it. Where its processor has gone to sleep, too, that takes both sides some
-20 µs: a third of a round trip between two processes.
+Polling of an event loop with an answer due within microseconds (`_rhythm`).
 """
 
 from __future__ import annotations
@@ -21,25 +19,14 @@ from weakref import WeakKeyDictionary
 import anyio
 
 __all__ = [
-    "BRIEF_S",
     "Alarm",
     "BriefPolling",
-    "Rhythm",
     "Wakeup",
     "loop_options",
     "new_wakeup",
     "on_asyncio",
     "polling_of",
 ]
-
-BRIEF_S = 0.00015
-"""Longest wait that is polled through, in seconds: what that costs is of the order of what it costs to be woken."""
-
-_LONG_S = 8 * BRIEF_S
-"""Longer waits count as this one: after a pause of hours, nine brief waits are enough to poll again."""
-
-_WEIGHT = 0.25
-"""Weight of the last wait in the average."""
 
 
 def on_asyncio() -> bool:
@@ -134,42 +121,6 @@ class Alarm:
                 continue
             self._at = None
             self._ring()
-
-
-class Rhythm:
-    """Average of the waits for an answer on one link, in seconds, the last ones most.
-
-    Example::
-
-        rhythm.begin()              # something was sent
-        if rhythm.due:
-            polling.poll(rhythm.due)
-        ...
-        rhythm.end()                # something came
-    """
-
-    __slots__ = ("_average", "_since")
-
-    def __init__(self) -> None:
-        self._average = _LONG_S
-        self._since = 0.0
-
-    def begin(self) -> None:
-        """Begin a wait, unless one is under way."""
-        if not self._since:
-            self._since = time.monotonic()
-
-    def end(self) -> None:
-        """End the wait that is under way; no-op if none is."""
-        if self._since:
-            waited = min(time.monotonic() - self._since, _LONG_S)
-            self._average += _WEIGHT * (waited - self._average)
-            self._since = 0.0
-
-    @property
-    def due(self) -> float:
-        """Moment (monotonic) until which to poll for the end of this wait; 0 where waits are longer than that."""
-        return self._since + BRIEF_S if self._average < BRIEF_S else 0.0
 
 
 class BriefPolling:

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from grainlike.eventloop import Rhythm, _wakeup, polling_of
-from grainlike.eventloop._wakeup import BRIEF_S, BriefPolling
+from grainlike.eventloop import Rhythm, _rhythm, _wakeup, polling_of
+from grainlike.eventloop._rhythm import BRIEF_S
+from grainlike.eventloop._wakeup import BriefPolling
 from grainlike.net import ProtocolLink
 from grainlike.wire import Beat, encode_frame
 
@@ -35,6 +36,7 @@ class Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
+    monkeypatch.setattr(_rhythm, "time", clock)
     monkeypatch.setattr(_wakeup, "time", clock)
     monkeypatch.setattr(_wakeup, "os", clock)
     return clock

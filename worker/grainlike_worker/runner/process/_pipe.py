@@ -1,9 +1,12 @@
 """A runner's end of its socket, blocking: for a process that has no event loop and wants none."""
 
+import os
 import select
 import socket
+import time
 from collections.abc import Iterable, Sequence
 
+from grainlike.eventloop import Rhythm
 from grainlike.payload import stand_in
 from grainlike.wire import TRUSTED, Buffer, Frame, FrameDecoder, Message, encode_frame
 
@@ -20,7 +23,7 @@ class LinkEndedError(Exception):
 class Pipe:
     """Frames over a blocking socket that came with the process: the other end is its parent, and trusted."""
 
-    __slots__ = ("_decoder", "_incoming", "_poll", "_socket", "_watched", "look", "ready")
+    __slots__ = ("_decoder", "_incoming", "_poll", "_rhythm", "_socket", "_watched", "look", "ready")
 
     def __init__(self, sock: socket.socket) -> None:
         self._watched: set[int] = set()
@@ -28,6 +31,7 @@ class Pipe:
         """Those of the descriptors to `watch` that the last `poll` has found readable."""
         sock.setblocking(True)
         self._socket = sock
+        self._rhythm = Rhythm()
         self._decoder = FrameDecoder(TRUSTED, stand_in)
         self._incoming = memoryview(bytearray(_READ_SIZE))  # kept: the system would map and unmap it for every read
         self._poll = select.poll()
@@ -52,6 +56,17 @@ class Pipe:
 
     def receive(self) -> list[Frame]:
         """Wait for bytes; return the frames that they complete. `LinkEndedError` at the end of the stream."""
+        rhythm = self._rhythm
+        rhythm.begin()
+        due = rhythm.due
+        if due:
+            while not self.look(0) and time.monotonic() < due:
+                os.sched_yield()  # whoever has work for this processor goes first: it may be the worker itself
+        frames = self._read()
+        rhythm.end()
+        return frames
+
+    def _read(self) -> list[Frame]:
         room = self._decoder.room()
         try:
             count = self._socket.recv_into(self._incoming if room is None else room)
@@ -75,7 +90,7 @@ class Pipe:
     def take(self, found: Sequence[tuple[int, int]]) -> list[Frame]:
         """Return the frames that have come, and note in `ready` where else there is something; `found` is not empty."""
         self.ready = [fd for fd, _ in found if fd in self._watched]
-        return self.receive() if len(self.ready) < len(found) else []
+        return self._read() if len(self.ready) < len(found) else []
 
     def send(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         """Send a frame, and wait until the system has all of it. `LinkEndedError` if nobody will read it."""
