@@ -184,7 +184,7 @@ class LoopRunner:
             laps.restart()
         turn = laps.now
         receipt = None
-        disturbed = self.tasks.disturbance()
+        disturbed = self.tasks.disturbance(lease)
         while lease.index < lease.end:
             if lease.stopped and lease.current_is_stopped:
                 lease.skip()
@@ -285,9 +285,12 @@ class LoopRunner:
             if now - begun >= brief or now >= until or disturbed():
                 break
         words[JOB] = 0
-        first, wall, cpu = laps.lap()
-        busy = cpu / wall if wall > 0.0 else 0.0
-        lease.ran_well(values, first, ends, busy)
+        if isinstance(odd, SuspendedCoroutine) and not values:
+            busy = 0.0  # of no job: none has ended
+        else:
+            first, wall, cpu = laps.lap()
+            busy = cpu / wall if wall > 0.0 else 0.0
+            lease.ran_well(values, first, ends, busy)
         if isinstance(odd, SuspendedCoroutine):
             lease.arguments()
             odd.begun = begun

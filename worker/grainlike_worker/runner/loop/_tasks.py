@@ -36,8 +36,8 @@ class Tasks(ABC):
         """
 
     @abstractmethod
-    def disturbance(self) -> Callable[[], int]:
-        """Tells, from now on, whether somebody cancelled the current task: what waits next in it would be cancelled."""
+    def disturbance(self, lease: RunnerLease) -> Callable[[], int]:
+        """Tells, from now on, whether somebody cancelled the task of `lease`: what waits next there would be, too."""
 
     @abstractmethod
     async def pause(self) -> None:
@@ -78,10 +78,8 @@ class _AsyncioTasks(Tasks):
     def cancel(self, lease: RunnerLease, name: str, coroutine: object, reason: str | None) -> Cancellation:
         return RepeatedCancellation(self._tasks[lease], name, coroutine, reason)
 
-    def disturbance(self) -> Callable[[], int]:
-        task = asyncio.current_task()
-        assert task is not None
-        return task.cancelling
+    def disturbance(self, lease: RunnerLease) -> Callable[[], int]:
+        return self._tasks[lease].cancelling
 
     async def pause(self) -> None:
         # Only a job that had this task can have cancelled it; `disturbance` tells.
@@ -119,7 +117,7 @@ class _ScopedTasks(Tasks):
         self._scopes[lease].cancel(reason)
         return Cancellation(name, coroutine)
 
-    def disturbance(self) -> Callable[[], int]:
+    def disturbance(self, lease: RunnerLease) -> Callable[[], int]:  # noqa: ARG002 - each has a scope of its own
         return int
 
     async def pause(self) -> None:
