@@ -367,7 +367,10 @@ class LoopRunner:
         final = False
         try:
             value = await suspended
-            code, outcome = Code.SUCCEEDED, await self._told(value, function, lease.info(function.name))
+            outcome: bytes | Payload | Stays | None = function.plain(value)
+            if outcome is None:
+                outcome = await self._told(value, function, lease.info(function.name))
+            code = Code.SUCCEEDED
         except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
             if lease.current_is_stopped and is_cancellation(error):
                 code, outcome = Code.CANCELLED, NO_VALUE
