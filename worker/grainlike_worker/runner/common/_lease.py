@@ -122,6 +122,8 @@ class RunnerLease:
         run, index = self._run, self.index
         if self.stopped or self._late is not None or run.counts or run.memory or run.needs:
             return iter([(self.info(name), None)])
+        if index + 1 == len(self.jobs):
+            return iter([(self.info(name), self.parcels[index])])
         fns = self.fns[index:]
         alike = fns.count(fns[0])
         if alike < len(fns):
