@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from grainlike.errors import ResourceSpecError
 from grainlike.resources import Request, parse
@@ -19,8 +20,7 @@ _QUOTED_OR_COMMENT = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*"|(?<!\S)(?P<com
 _OF_SHELLS = re.compile(r"\||;|>|&&")
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(msgspec.Struct, frozen=True):
     """A program with its arguments, and what it asks for."""
 
     words: tuple[str, ...]

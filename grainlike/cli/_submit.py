@@ -9,11 +9,11 @@ import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
 import anyio
+import msgspec
 
 from grainlike.cli._commands import Command, read_commands, read_request
 from grainlike.cli._exits import FAILED, OK, REFUSED
@@ -141,8 +141,7 @@ def _variables(given: Sequence[str]) -> dict[str, str]:
     return variables
 
 
-@dataclass(slots=True)
-class _Submitted:
+class _Submitted(msgspec.Struct):
     """State of one command."""
 
     number: int
@@ -152,7 +151,7 @@ class _Submitted:
     """Last attempt that has started."""
     ended: bool = False
     error: Exception | None = None
-    last_lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES))
+    last_lines: deque[str] = msgspec.field(default_factory=lambda: deque(maxlen=_LAST_LINES))
     """Last lines that it wrote, on either stream."""
 
 

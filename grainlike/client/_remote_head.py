@@ -8,18 +8,18 @@ import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace as replaced
 
 from grainlike.client._connection import LOOK_S, HeadClient, first_link
 from grainlike.client._events import RemoteFeed, RemoteLeases
 from grainlike.client._introduction import RefusedQueryError, find_client_access, telling_of_death
-from grainlike.client._named_calls import info_of
 from grainlike.client._remote_fleet import RemoteFleet
 from grainlike.client._remote_jobs import RemoteJobs
 from grainlike.client._remote_values import RemoteValues
@@ -83,8 +83,7 @@ _numbers: set[int] = set()
 """Numbers of the connections of this process."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionSettings:
+class ConnectionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments of `connect`, checked. `head` is its `address`; `session` is empty without a session."""
 
     head: str | None = None
@@ -445,6 +444,8 @@ class RemoteHead:
 
     async def named_calls(self, session: str, names: tuple[str, ...]) -> dict[str, Info]:
         """Return the named calls of a session, or those with these names, by name."""
+        from grainlike.client._named_calls import info_of  # few programs look at names
+
         found: dict[str, Info] = {}
         for first in range(0, max(1, len(names)), _NAMES):
             asked = AskNamed(0, session, list(names[first : first + _NAMES]))

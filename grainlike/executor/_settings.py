@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from grainlike.executor._embedded import offer_for, store_limits_for
 from grainlike.resources import Allocation, Request
@@ -37,8 +38,7 @@ class NotGiven:
 NOT_GIVEN = NotGiven()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of `Executor`, checked. `offer` is what the embedded worker offers, with ids; None without one."""
 
     offer: Allocation | None

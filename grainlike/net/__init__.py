@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         publish_access,
         read_access,
         remove_left_behind,
-        state_directory,
         withdraw_access,
         write_access,
     )
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
         name_of,
     )
     from grainlike.net._dial import adopt, connect, shake_hands
-    from grainlike.net._guard import keep_watch, make_private_directory
+    from grainlike.net._guard import keep_watch, make_private_directory, state_directory
     from grainlike.net._link import Link, OnFrames
     from grainlike.net._listener import Handler, Listener, RateLimitedLog, listen, listen_tcp
     from grainlike.net._locator import HeadLocator
@@ -214,7 +213,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "remove_left_behind": "_access",
             "server_tls": "_tls",
             "shake_hands": "_dial",
-            "state_directory": "_access",
+            "state_directory": "_guard",
             "waits": "_reconnecting",
             "withdraw_access": "_access",
             "write_access": "_access",

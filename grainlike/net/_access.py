@@ -15,20 +15,21 @@ import contextlib
 import fcntl
 import json
 import os
-import pwd
 import re
 import socket
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
+
 from grainlike.errors import AuthenticationError, HeadLostError
 from grainlike.net._address import Address, parse_address
 from grainlike.net._certificates import ROLES, Credentials, Role
-from grainlike.net._guard import make_private_directory
+from grainlike.net._guard import make_private_directory, state_directory
 
 __all__ = [
     "Access",
@@ -47,7 +48,6 @@ __all__ = [
     "publish_access",
     "read_access",
     "remove_left_behind",
-    "state_directory",
     "withdraw_access",
     "write_access",
 ]
@@ -61,8 +61,7 @@ _LOCK = "head.lock"
 _CLUSTER = re.compile(r"(?!current$)[A-Za-z0-9]([A-Za-z0-9-]{0,38}[A-Za-z0-9])?")
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(msgspec.Struct, frozen=True):
     """Access of `role` to a cluster: the head's addresses, and the credentials of that role.
 
     `addresses` are all the same head's, in the order in which to try them; there are none before it has listened for
@@ -91,15 +90,6 @@ def accesses_for(
         publish_access(accesses_for("c1", (listener.address,), make_credentials("c1")))
     """
     return [Access(cluster, role, addresses, credentials[role] if credentials else None) for role in ROLES]
-
-
-def state_directory() -> Path:
-    """Return the directory of this user's access files: `$XDG_STATE_HOME/grainlike` or `~/.local/state/grainlike`."""
-    state = os.environ.get("XDG_STATE_HOME", "")
-    if state.startswith("/"):
-        return Path(state, "grainlike")
-    home = os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
-    return Path(home, ".local", "state", "grainlike")
 
 
 def publish_access(accesses: list[Access], *, beside: bool = False) -> Path:

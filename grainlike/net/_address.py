@@ -5,8 +5,9 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 __all__ = ["Address", "TcpAddress", "UnixAddress", "parse_address"]
 
@@ -16,8 +17,7 @@ _PATH_LIMIT = 107
 _HOST_AND_PORT = re.compile(r"(?:\[(?P<six>[^\]]*)\]|(?P<host>[^\[\]:/?#@\s]+)):(?P<port>[0-9]{1,5})")
 
 
-@dataclass(frozen=True, slots=True)
-class UnixAddress:
+class UnixAddress(msgspec.Struct, frozen=True):
     """A Unix socket by its absolute path."""
 
     path: Path
@@ -26,8 +26,7 @@ class UnixAddress:
         return f"unix://{self.path}"
 
 
-@dataclass(frozen=True, slots=True)
-class TcpAddress:
+class TcpAddress(msgspec.Struct, frozen=True):
     """A TCP port of a host; as something to listen on, port 0 means any free one."""
 
     host: str

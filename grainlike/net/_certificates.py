@@ -6,9 +6,10 @@ names its role and its cluster, and nothing of any machine, so it is valid where
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -31,8 +32,7 @@ _SERVES = bytes.fromhex("06082b06010505070301")
 """The purpose "TLS server", 1.3.6.1.5.5.7.3.1, as it stands in a certificate."""
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
+class Credentials(msgspec.Struct, frozen=True):
     """Credentials of one role: its certificate and key, and the certificate of the authority that made them, as PEM.
 
     The key is never shown by `repr`.
@@ -40,7 +40,10 @@ class Credentials:
 
     authority: str
     certificate: str
-    key: str = field(repr=False)
+    key: str
+
+    def __repr__(self) -> str:
+        return f"Credentials(authority={self.authority!r}, certificate={self.certificate!r})"
 
 
 def name_of(role: Role, cluster: str) -> str:

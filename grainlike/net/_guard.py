@@ -1,17 +1,21 @@
-"""Restrictions on connections: without TLS loopback only, and processes of one user."""
+"""Restrictions on connections: without TLS loopback only, and processes of one user. Directories of that user alone."""
 
 from __future__ import annotations
 
 import os
+import pwd
 import socket
 import struct
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grainlike._private import ANY_ACCESS, folder
 from grainlike.errors import AuthenticationError
-from grainlike.net._address import TcpAddress
 
-__all__ = ["check_loopback", "check_same_user", "keep_watch", "make_private_directory", "name_peer"]
+if TYPE_CHECKING:  # who only asks where files are loads no addresses
+    from grainlike.net._address import TcpAddress
+
+__all__ = ["check_loopback", "check_same_user", "keep_watch", "make_private_directory", "name_peer", "state_directory"]
 
 _CREDENTIALS = struct.Struct("3i")
 
@@ -40,6 +44,15 @@ def keep_watch(sock: socket.socket) -> None:
     for name, value in {**_KEEPALIVE, "TCP_USER_TIMEOUT": _USER_TIMEOUT_MS}.items():
         if hasattr(socket, name):  # not every system has all of them
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def state_directory() -> Path:
+    """Return the directory of this user's access files: `$XDG_STATE_HOME/grainlike` or `~/.local/state/grainlike`."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if state.startswith("/"):
+        return Path(state, "grainlike")
+    home = os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
+    return Path(home, ".local", "state", "grainlike")
 
 
 def make_private_directory(path: Path) -> None:

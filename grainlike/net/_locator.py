@@ -6,8 +6,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from grainlike.errors import HeadLostError
-from grainlike.net._access import Access, read_access, state_directory
+from grainlike.net._access import Access, read_access
 from grainlike.net._byte_link import ByteLink
+from grainlike.net._guard import state_directory
 from grainlike.net._reach import dial
 
 __all__ = ["HeadLocator"]

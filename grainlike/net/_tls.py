@@ -11,8 +11,9 @@ import ssl
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, cast
+
+import msgspec
 
 from grainlike.errors import AuthenticationError, ProtocolError
 from grainlike.net._certificates import ROLES, Credentials, Role, name_of
@@ -23,13 +24,15 @@ __all__ = ["Tls", "TlsSession", "client_tls", "role_of", "server_tls", "tls_cont
 ALPN = "grainlike/1"
 
 
-@dataclass(frozen=True, slots=True)
-class Tls:
+class Tls(msgspec.Struct, frozen=True):
     """TLS context of one side of a cluster's connections. `context` holds the key: it is never shown by `repr`."""
 
     cluster: str
     is_server: bool
-    context: ssl.SSLContext = field(repr=False)
+    context: ssl.SSLContext
+
+    def __repr__(self) -> str:
+        return f"Tls(cluster={self.cluster!r}, is_server={self.is_server!r})"
 
     def session(self) -> TlsSession:
         """Begin one connection."""

@@ -9,8 +9,9 @@ import os
 import socket
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from grainlike.net._address import UnixAddress
 from grainlike.net._guard import make_private_directory
@@ -18,8 +19,7 @@ from grainlike.net._guard import make_private_directory
 __all__ = ["UnixListener"]
 
 
-@dataclass(frozen=True, slots=True)
-class UnixListener:
+class UnixListener(msgspec.Struct, frozen=True):
     """A bound socket and the file that leads to it."""
 
     socket: socket.socket

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["SECTIONS", "Key"]
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """Key of the settings: the type of its value, its meaning, and the words that it may be, if only some."""
 
     type: type[str | bool | int | float]

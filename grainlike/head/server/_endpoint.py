@@ -6,9 +6,11 @@ import logging
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from grainlike.net import (
     ROLES,
@@ -41,8 +43,7 @@ _MOST_ADDRESSES = 16
 """Most addresses in an access file. Heads that moved leave old addresses behind; peers try them in turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """Open endpoint: `address` is where workers connect, with the access file `worker_access`. `withdraw` removes the
     access files.
 

@@ -7,11 +7,11 @@ import os
 import socket
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
 
 from grainlike._version import __version__
@@ -51,8 +51,7 @@ def _admit_all(label: str) -> None:  # noqa: ARG001 - the hook's signature
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeadOwner:
+class HeadOwner(msgspec.Struct, frozen=True, kw_only=True):
     """Callbacks of the program in which a head runs.
 
     Attributes:

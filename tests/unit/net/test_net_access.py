@@ -7,13 +7,13 @@ import json
 import os
 import re
 import traceback
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from grainlike.errors import AuthenticationError, HeadLostError
 from grainlike.net import (

@@ -1,7 +1,6 @@
 """Certificates and sessions without a socket: who is let in, and what never leaves the process."""
 
 import contextlib
-import dataclasses
 import os
 import socket
 import ssl
@@ -15,6 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from limits import LIMIT_S
+from msgspec.structs import replace
 
 from grainlike.errors import AuthenticationError, ProtocolError
 from grainlike.net import (
@@ -122,7 +122,7 @@ def test_the_head_of_another_cluster_is_not_ours_though_one_authority_made_both(
 
 
 def damaged(**changes: str) -> Credentials:
-    return dataclasses.replace(MADE["worker"], **changes)
+    return replace(MADE["worker"], **changes)
 
 
 ENCRYPTED = (
