@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
-from grainlike import DelayedFn, Request, ResourceSpecError, delayed, parse
 from grainlike.cli._exits import OK, REFUSED
-from grainlike.dryrun import Plan, dry_run_blocking
+from grainlike.dryrun import Plan, plan_equal_jobs
+from grainlike.errors import ResourceSpecError
+from grainlike.resources import Request, parse
 
 __all__ = ["simulate"]
 
@@ -21,12 +21,11 @@ def simulate(
     Raises:
         ResourceSpecError: `request` or `resources` is no request, or asks for nothing.
     """
-    job = _job() @ _wanted(request, "--request")
-    offers = [_wanted(resources, "--resources")] * workers
-    plan = dry_run_blocking([job() for _ in range(jobs)], offers, {job.function.name: seconds})
+    asked, offer = _wanted(request, "--request"), _wanted(resources, "--resources")
+    plan = plan_equal_jobs("job", asked, seconds, jobs=jobs, offer=offer, workers=workers)
     if picture is not None:
         _draw(plan, picture)
-    print(json.dumps(_facts(plan)) if as_json else plan)  # noqa: T201 - a command line speaks
+    print(_json(plan) if as_json else plan)  # noqa: T201 - a command line speaks
     return REFUSED if plan.unsatisfiable else OK
 
 
@@ -47,17 +46,11 @@ def _wanted(text: str, option: str) -> Request:
     return found
 
 
-def _job() -> DelayedFn[[], None]:
-    return delayed(_nothing, name="job")
+def _json(plan: Plan) -> str:
+    import json  # people are told in words
 
-
-def _nothing() -> None:
-    """Do nothing: never called."""
-
-
-def _facts(plan: Plan) -> dict[str, object]:
     queued = [job.queued_s for job in plan.jobs]
-    return {
+    facts = {
         "jobs": len(plan.jobs),
         "workers": len(plan.workers),
         "makespan_s": plan.makespan_s,
@@ -66,3 +59,4 @@ def _facts(plan: Plan) -> dict[str, object]:
         "longest_queued_s": max(queued, default=0.0),
         "unsatisfiable": [{"name": one.name, "jobs": one.jobs, "why": one.why} for one in plan.unsatisfiable],
     }
+    return json.dumps(facts)

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
-    from grainlike.dryrun._dry_run import dry_run, dry_run_blocking, rehearse, roots_of
+    from grainlike.dryrun._dry_run import dry_run, rehearse, roots_of
     from grainlike.dryrun._plan import Plan, PlannedJob, Unsatisfiable
+    from grainlike.dryrun._planning import plan_equal_jobs
     from grainlike.dryrun._workload import rehearsed
 
 __all__ = [
@@ -14,7 +15,7 @@ __all__ = [
     "PlannedJob",
     "Unsatisfiable",
     "dry_run",
-    "dry_run_blocking",
+    "plan_equal_jobs",
     "rehearse",
     "rehearsed",
     "roots_of",
@@ -28,7 +29,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "PlannedJob": "_plan",
             "Unsatisfiable": "_plan",
             "dry_run": "_dry_run",
-            "dry_run_blocking": "_dry_run",
+            "plan_equal_jobs": "_planning",
             "rehearse": "_dry_run",
             "rehearsed": "_workload",
             "roots_of": "_dry_run",

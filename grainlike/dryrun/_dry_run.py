@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from grainlike.dryrun._plan import Plan, PlannedJob, Unsatisfiable
+from anyio.lowlevel import checkpoint
+
+from grainlike.dryrun._plan import Plan
 from grainlike.graph import Delayed, Node, excuse, node_of, unfinished_nodes
 from grainlike.resources import Allocation, Request, offer_of
 
 if TYPE_CHECKING:
-    from grainlike.dryrun._workload import DryRunWorkload, Durations
-    from grainlike.simulation import NodePlan, Rehearsal
+    from grainlike.dryrun._workload import Durations
+    from grainlike.simulation import NodePlan
 
-__all__ = ["dry_run", "dry_run_blocking", "rehearse", "roots_of"]
-
-_STEPS = 200
-"""Number of events between two yields to the event loop: some milliseconds' worth."""
-
-_CORE_SECOND = 10**9
-_HOUR_S = 3600.0
+__all__ = ["dry_run", "rehearse", "roots_of"]
 
 
 async def dry_run(
@@ -83,39 +79,14 @@ async def rehearse(
     sizes: Mapping[str, int] | None,
 ) -> Plan:
     """Return a plan of these nodes of a graph on workers that may come and go. Raises as `dry_run`."""
-    from anyio.lowlevel import checkpoint  # a command line that plans has no event loop
+    # A program that only runs its graphs never loads the simulation.
+    from grainlike.dryrun._planning import planned
+    from grainlike.dryrun._workload import rehearsed
 
-    planning = _planning(nodes, workers, durations, default, sizes)
+    planning = planned(rehearsed(nodes, durations, default, sizes), workers)
     while (plan := next(planning)) is None:
         await checkpoint()
     return plan
-
-
-def dry_run_blocking(placeholders: Iterable[Delayed[Any]], workers: Sequence[Request], durations: Durations) -> Plan:
-    """Return what `dry_run` returns, at once and without an event loop. Raises as it."""
-    nodes = unfinished_nodes(roots_of([placeholders]))
-    excuse(nodes)
-    planning = _planning(nodes, _offers(workers), durations, None, None)
-    return next(plan for plan in planning if plan is not None)
-
-
-def _planning(
-    nodes: Sequence[Node],
-    workers: Sequence[Allocation | NodePlan],
-    durations: Durations,
-    default: float | None,
-    sizes: Mapping[str, int] | None,
-) -> Iterator[Plan | None]:
-    """Yield None every few milliseconds, and in the end the plan."""
-    # A program that only runs its graphs never loads the simulation.
-    from grainlike.dryrun._workload import rehearsed
-    from grainlike.simulation import Rehearsal
-
-    graph = rehearsed(nodes, durations, default, sizes)
-    rehearsal = Rehearsal(graph.workload, workers)
-    while rehearsal.advance(_STEPS):
-        yield None
-    yield _plan(graph, rehearsal, [work if isinstance(work, Allocation) else work.offer for work in workers])
 
 
 def roots_of(placeholders: Sequence[Delayed[Any] | Iterable[Delayed[Any]]]) -> list[Node]:
@@ -135,53 +106,3 @@ def _offers(workers: Sequence[Request]) -> list[Allocation]:
     if not offers:
         raise ValueError("dry_run needs workers: give a list of offers, such as [Node(16, '64Gi')] * 4")
     return offers
-
-
-def _plan(graph: DryRunWorkload, rehearsal: Rehearsal, offers: Sequence[Allocation]) -> Plan:
-    makespan = rehearsal.makespan
-    busy = rehearsal.busy("cores") / _CORE_SECOND
-    cores = sum(len(offer.cores) for offer in offers)
-    return Plan(
-        makespan_s=makespan,
-        utilisation=busy / (cores * makespan) if cores and makespan else 0.0,
-        core_hours=busy / _HOUR_S,
-        jobs=_jobs(graph, rehearsal),
-        unsatisfiable=_unsatisfiable(graph, rehearsal),
-        skipped=_skipped(graph, rehearsal),
-        moved=rehearsal.moved,
-        workers={f"n{number}": offer for number, offer in enumerate(offers, 1)},
-    )
-
-
-def _jobs(graph: DryRunWorkload, rehearsal: Rehearsal) -> tuple[PlannedJob, ...]:
-    plans, names = graph.workload.jobs, graph.names
-    return tuple(
-        PlannedJob(
-            name=names[at],
-            request=plans[at].request,
-            worker=f"n{run.worker}",
-            allocation=run.allocation,
-            nodes=tuple((f"n{worker}", allocation) for worker, allocation in run.nodes),
-            start_s=run.began,
-            end_s=run.ended,
-            queued_s=run.began - run.ready,
-            attempt=run.attempt,
-            status=run.status,
-        )
-        for at, run in rehearsal.runs()
-    )
-
-
-def _unsatisfiable(graph: DryRunWorkload, rehearsal: Rehearsal) -> tuple[Unsatisfiable, ...]:
-    found: dict[tuple[str, Request], tuple[int, str]] = {}
-    for at, why in rehearsal.stuck().items():
-        key = (graph.names[at], graph.workload.jobs[at].request)
-        count, first = found.get(key, (0, why))
-        found[key] = count + 1, first
-    return tuple(Unsatisfiable(*key, *told) for key, told in found.items())
-
-
-def _skipped(graph: DryRunWorkload, rehearsal: Rehearsal) -> dict[str, int]:
-    skipped = graph.skipped.copy()
-    skipped.update(graph.names[at] for at in rehearsal.never_submitted())
-    return dict(skipped)

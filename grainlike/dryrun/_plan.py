@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from grainlike.observe import Lane, Span, Stretch, timeline, trace
+from grainlike import observe
 from grainlike.resources import Allocation, Request
 
 __all__ = ["Plan", "PlannedJob", "Unsatisfiable"]
@@ -98,11 +98,11 @@ class Plan:
             OSError: the file cannot be written.
         """
         stretches = (
-            Stretch(job.name, worker, allocation.cores, job.start_s, job.end_s, _details(job))
+            observe.Stretch(job.name, worker, allocation.cores, job.start_s, job.end_s, _details(job))
             for job in self.jobs
             for worker, allocation in job.places
         )
-        Path(path).write_text(trace(stretches), encoding="utf-8")
+        Path(path).write_text(observe.trace(stretches), encoding="utf-8")
 
     def picture(self, path: str | PathLike[str]) -> None:
         """Draw the plan as an SVG file: a row for each core of each worker, a bar for each job.
@@ -112,8 +112,8 @@ class Plan:
             OSError: the file cannot be written.
         """
         spans = [
-            Span(
-                tuple(Lane(worker, core) for worker, allocation in job.places for core in allocation.cores),
+            observe.Span(
+                tuple(observe.Lane(worker, core) for worker, allocation in job.places for core in allocation.cores),
                 job.start_s,
                 job.end_s,
                 job.name,
@@ -124,8 +124,8 @@ class Plan:
         ]
         if not spans:
             raise ValueError("there is nothing to draw: no job of the plan holds cores")
-        lanes = [Lane(name, core) for name, offer in self.workers.items() for core in offer.cores]
-        drawn = timeline(spans, title="Dry run", subtitle=self._headline(), lanes=lanes)
+        lanes = [observe.Lane(name, core) for name, offer in self.workers.items() for core in offer.cores]
+        drawn = observe.timeline(spans, title="Dry run", subtitle=self._headline(), lanes=lanes)
         Path(path).write_text(drawn, encoding="utf-8")
 
     def __repr__(self) -> str:

@@ -6,40 +6,24 @@ them still comes after what they needed.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
-from math import isfinite
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from grainlike.dryrun._planning import DryRunWorkload, checked_seconds
 from grainlike.errors import GraphError, JobTimeoutError
 from grainlike.graph import Function, Node, Retry, RunsIn
 from grainlike.payload import STAY_BYTES
 from grainlike.resources import EMPTY, Request
 from grainlike.simulation import FunctionPlan, JobPlan, Workload
 
-__all__ = ["DryRunWorkload", "Durations", "rehearsed"]
+__all__ = ["Durations", "rehearsed"]
 
 Durations: TypeAlias = Mapping[str, float] | Callable[[str, Request], float]
 
 _Kind: TypeAlias = "tuple[int, str, float | None, Retry]"
-
-
-class DryRunWorkload:
-    """A graph made ready to be tried out.
-
-    Attributes:
-        workload: the calls that can be tried, and the joints between them.
-        names: of each job of the workload, what its function is called.
-        skipped: number of calls of a function whose inputs will never be there.
-    """
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.skipped: Counter[str] = Counter()
-        self.workload: Workload = Workload("dry run", (), ())
 
 
 def rehearsed(
@@ -145,12 +129,14 @@ class _Seconds:
         self._ask = durations if callable(durations) else None
         self._known: dict[str, float] = {}
         if isinstance(durations, Mapping):
-            self._known = {name: _checked(seconds, f"durations[{name!r}]") for name, seconds in durations.items()}
+            self._known = {
+                name: checked_seconds(seconds, f"durations[{name!r}]") for name, seconds in durations.items()
+            }
         elif self._ask is None:
             raise TypeError(
                 f"durations is a mapping from function names to seconds, or a function, not {type(durations).__name__}"
             )
-        self._default = None if default is None else _checked(default, "default")
+        self._default = None if default is None else checked_seconds(default, "default")
         names = dict.fromkeys(node.function.name for node in nodes if node.place is RunsIn.REMOTE)
         unknown = [name for name in names if name not in self._known]
         if unknown and self._ask is None and self._default is None:
@@ -161,15 +147,7 @@ class _Seconds:
 
     def __call__(self, name: str, request: Request) -> float:
         if self._ask is not None:
-            return _checked(self._ask(name, request), f"what durations gave for {name}")
+            return checked_seconds(self._ask(name, request), f"what durations gave for {name}")
         known = self._known.get(name, self._default)
         assert known is not None
         return known
-
-
-def _checked(seconds: object, where: str) -> float:
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise TypeError(f"{where} is a number of seconds, not {type(seconds).__name__}")
-    if seconds < 0 or not isfinite(seconds):
-        raise ValueError(f"{where} is {seconds!r}: seconds are finite and not negative")
-    return float(seconds)
