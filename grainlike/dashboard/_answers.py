@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
+from grainlike import observe
 from grainlike.client import RefusedQueryError
 from grainlike.dashboard._feed import HeadFeed
 from grainlike.dashboard._picture import ranges
 from grainlike.dashboard._tables import as_object
 from grainlike.errors import HeadLostError
 from grainlike.jobs import allocation_of
-from grainlike.observe import Depth, failures_by_reason, spans_from_history, spans_from_rows, trace, usage_by_function
 from grainlike.wire import (
     OUTCOMES,
     PATTERN_CHARS,
@@ -106,7 +106,7 @@ class HeadAnswers:
         """
         asked = replace(_search(request, _MOST_BARS), outcomes=["failed", "timed_out"])
         found = await self._ended(asked)
-        rows = [asdict(group) for group in failures_by_reason(found.jobs)[:_MOST_ROWS]]
+        rows = [asdict(group) for group in observe.failures_by_reason(found.jobs)[:_MOST_ROWS]]
         counts = {"jobs": len(found.jobs), "more": bool(found.before), "kept": found.kept}
         return _json({"rows": rows, **counts})
 
@@ -158,7 +158,7 @@ class HeadAnswers:
     async def usage(self, request: Request) -> Response:
         """Answer with what the latest ended jobs asked for and used, by function; `name` as in `AskHistory`."""
         found = await self._ended(AskHistory(0, _MOST_BARS, _pattern(request)))
-        rows = [asdict(each) for each in usage_by_function(found.jobs)]
+        rows = [asdict(each) for each in observe.usage_by_function(found.jobs)]
         return _json({"rows": rows[:_MOST_ROWS], "jobs": len(found.jobs)})
 
     async def timeline(self, request: Request) -> Response:
@@ -190,16 +190,16 @@ class HeadAnswers:
         """Answer with a trace for Perfetto: what the head has recorded, else what its history says."""
         client = self._feed.client
         rows: list[SpanRow] = []
-        depths: list[Depth] = []
+        depths: list[observe.Depth] = []
         try:
             async with aclosing(client.trace()) as pieces:
                 async for piece in pieces:
                     rows.extend(piece.spans)
-                    depths.extend(Depth(*depth) for depth in piece.depths)
-            spans = list(spans_from_rows(rows))
+                    depths.extend(observe.Depth(*depth) for depth in piece.depths)
+            spans = list(observe.spans_from_rows(rows))
         except RefusedQueryError:  # it records nothing
-            spans = list(spans_from_history([job async for job in self._all_ended()]))
-        text = await anyio.to_thread.run_sync(trace, spans, depths)
+            spans = list(observe.spans_from_history([job async for job in self._all_ended()]))
+        text = await anyio.to_thread.run_sync(observe.trace, spans, depths)
         name = 'attachment; filename="grainlike-trace.json"'
         return Response(text, media_type="application/json", headers={"Content-Disposition": name})
 

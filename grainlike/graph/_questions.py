@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from grainlike.graph._delayed import Delayed
 from grainlike.graph._node import current_resolver
 from grainlike.graph._remote_value import RemoteValue
 from grainlike.graph._stream import Stream, node_behind
-from grainlike.resources import Allocation, Receipt, Usage
+
+if TYPE_CHECKING:
+    from grainlike.resources import Allocation, Receipt, Usage
 
 __all__ = ["Info", "cancel", "info", "start"]
 

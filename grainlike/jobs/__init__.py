@@ -6,6 +6,7 @@ from grainlike._later import later
 
 if TYPE_CHECKING:
     from grainlike.jobs._ahead import pack_ahead
+    from grainlike.jobs._answers import LogLine, ended_jobs
     from grainlike.jobs._call_graph import CallGraph, GraphCall
     from grainlike.jobs._chains import CHAIN_MOST, LinkOutcome, chained_after, follower_of, outcomes_of
     from grainlike.jobs._events import Event, Events, Feed, WorkersFeed, start_of
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
         Job,
         JobCounters,
         Placement,
-        allocation_of,
         close_all,
         nbytes_of,
         note_of,
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from grainlike.jobs._own_arguments import OwnArguments
     from grainlike.jobs._own_values import OwnValueStore
     from grainlike.jobs._pools import Fleet, until_gone
-    from grainlike.jobs._records import LogLine, WorkerInfo
+    from grainlike.jobs._records import WorkerInfo
     from grainlike.jobs._repeated import BIG, LARGE, RepeatedArguments, is_big
-    from grainlike.jobs._rows import ended_jobs, explanation_of, job_is, worker_info, worker_row
+    from grainlike.jobs._rows import explanation_of, job_is, worker_info, worker_row
     from grainlike.jobs._shipped import Shipped
-    from grainlike.jobs._slots import slots_of
+    from grainlike.jobs._slots import allocation_of, slots_of
     from grainlike.jobs._submission import (
         JobCall,
         outcome_alone,
@@ -127,14 +127,14 @@ if not TYPE_CHECKING:  # else any name would be there
             "Shipped": "_shipped",
             "JobCounters": "_job",
             "Worker": "_interfaces",
-            "LogLine": "_records",
+            "LogLine": "_answers",
             "WorkerInfo": "_records",
             "WorkersFeed": "_events",
             "start_of": "_events",
-            "allocation_of": "_job",
+            "allocation_of": "_slots",
             "close_all": "_job",
             "nbytes_of": "_job",
-            "ended_jobs": "_rows",
+            "ended_jobs": "_answers",
             "explanation_of": "_rows",
             "job_is": "_rows",
             "note_of": "_job",

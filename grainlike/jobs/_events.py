@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 import anyio
 
-from grainlike.jobs._job import Job, allocation_of
-from grainlike.jobs._slots import slots_of
+from grainlike.jobs._job import Job
+from grainlike.jobs._slots import allocation_of, slots_of
 from grainlike.wire import Code
 
 if TYPE_CHECKING:

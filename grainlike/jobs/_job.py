@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from grainlike.graph import Node, Record, RunsIn, State
+from grainlike.jobs._slots import allocation_of
 from grainlike.payload import MARK, drop, dump_arguments, load_arguments, plain_arguments
-from grainlike.resources import Allocation, Receipt, Usage, parse_allocation
 from grainlike.wire import Parcel, ReceiptSpec, Totals
+
+if TYPE_CHECKING:
+    from grainlike.resources import Allocation, Receipt, Usage
 
 __all__ = [
     "NO_PARCEL",
@@ -20,7 +22,6 @@ __all__ = [
     "Job",
     "JobCounters",
     "Placement",
-    "allocation_of",
     "close_all",
     "nbytes_of",
     "note_of",
@@ -30,9 +31,6 @@ NO_PARCEL: Parcel = (b"", ())
 """An empty payload."""
 
 _MARKED = MARK[:1]
-
-allocation_of: Callable[[str], Allocation] = lru_cache(maxsize=1024)(parse_allocation)
-"""Slots as a worker writes them, made readable; most are written again and again."""
 
 
 def note_of(name: str, job: int, worker: str | None, slots: object, attempt: int) -> str:
@@ -223,6 +221,8 @@ class Job(Record):
         spec = None if self.placement is None else self.placement.receipt
         if spec is None:
             return None
+        from grainlike.resources import Receipt  # few look at one, and a program that runs its jobs loads less
+
         return Receipt(tuple(spec.affinity), dict(spec.threads), tuple(spec.devices), spec.memory_tier)
 
     @property
@@ -231,6 +231,8 @@ class Job(Record):
         used = None if self.placement is None else self.placement.used
         if used is None:
             return None
+        from grainlike.resources import Usage  # as above
+
         wall, cpu, rss = used
         return Usage(wall, cpu, rss, cpu / wall if wall > 0 else 0.0)
 

@@ -1,13 +1,12 @@
-"""Records that programs are shown: of workers, and of the lines that jobs print."""
+"""Record of a worker that programs are shown."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
 
 from grainlike.resources import Allocation
 
-__all__ = ["LogLine", "WorkerInfo"]
+__all__ = ["WorkerInfo"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +44,3 @@ class WorkerInfo:
     scratch_lost: str = ""
     store: int = -1
     scratch: int = 0
-
-
-class LogLine(str):
-    """Line of a job's output, without its end: a string with its origin.
-
-    Attributes:
-        attempt: of the attempts to run the job, the one that wrote it.
-        stream: `"stdout"` or `"stderr"`; `"log"` for records of `logging`; `"traceback"` for the exception that has
-            ended the attempt, with the arguments of the call where these are plain data; `"note"` for grainlike's
-            remarks on the output, such as how much of it is left out.
-    """
-
-    __slots__ = ("attempt", "stream")
-
-    attempt: int
-    stream: str
-
-    def __new__(cls, text: str, attempt: int, stream: str) -> Self:
-        line = super().__new__(cls, text)
-        line.attempt = attempt
-        line.stream = stream
-        return line

@@ -1,4 +1,4 @@
-"""Workers, explanations and ended jobs as rows of messages, and back: what a head answers, and what clients make of it.
+"""Workers and explanations as rows of messages, and back: what a head answers, and what clients make of it.
 
 A row has fields of the same names as what it stands for. Plain data go as they are; how the others go, and come back,
 stands in one table for each kind of row.
@@ -6,17 +6,15 @@ stands in one table for each kind of row.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-
-from msgspec.structs import replace
 
 from grainlike.jobs._records import WorkerInfo
 from grainlike.resources import Request, parse, parse_allocation
 from grainlike.scheduler import Explanation
-from grainlike.wire import AskHistory, EndedJob, HistoryIs, JobIs, WorkerRow
+from grainlike.wire import JobIs, WorkerRow
 
-__all__ = ["ended_jobs", "explanation_of", "job_is", "worker_info", "worker_row"]
+__all__ = ["explanation_of", "job_is", "worker_info", "worker_row"]
 
 _Way = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 """Encoder and decoder of a field."""
@@ -76,16 +74,3 @@ def _unpacked(row: object, fields: Iterable[str], ways: Mapping[str, _Way]) -> d
 
 def _read(thing: object, fields: Iterable[str]) -> Iterable[tuple[str, Any]]:
     return ((name, getattr(thing, name)) for name in fields)
-
-
-async def ended_jobs(page: Callable[[AskHistory], Awaitable[HistoryIs]], asked: AskHistory) -> list[EndedJob]:
-    """Return the jobs that `asked` means, the latest first: as many of them as it says, from as many pages as that
-    takes.
-    """
-    found: list[EndedJob] = []
-    while True:
-        told = await page(replace(asked, most=asked.most - len(found)))
-        found += told.jobs
-        if not told.before or len(found) >= asked.most:
-            return found
-        asked = replace(asked, before=told.before)

@@ -1,11 +1,18 @@
-"""Slots of the jobs of one lease: those of the lease, with the memory that each job asked for."""
+"""Slots of jobs: as a worker writes them, and those of the jobs of one lease, with the memory that each asked for.
 
-from collections.abc import Iterator
+Viewers of a head read slots, and have no jobs: no graph is loaded here.
+"""
 
-from grainlike.resources import with_memory_text
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+from grainlike.resources import Allocation, parse_allocation, with_memory_text
 from grainlike.wire import LeaseStart
 
-__all__ = ["slots_of"]
+__all__ = ["allocation_of", "slots_of"]
+
+allocation_of: Callable[[str], Allocation] = lru_cache(maxsize=1024)(parse_allocation)
+"""Slots as a worker writes them, made readable; most are written again and again."""
 
 
 def slots_of(start: LeaseStart) -> Iterator[tuple[int, int, str]]:

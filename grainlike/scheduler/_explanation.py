@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from grainlike.resources import Missing, Request, amount_texts, quantity
+from grainlike.resources import Request, amount_texts, quantity
 
 if TYPE_CHECKING:
-    from grainlike.resources import Amount
+    from grainlike.resources import Amount, Missing
 
 __all__ = ["MOST_NAMED", "Explanation", "Shortage"]
 

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Self
 import anyio
 from anyio.abc import TaskGroup
 
+from grainlike import telemetry
 from grainlike.errors import GrainlikeError
 from grainlike.eventloop import Lifespan, here
-from grainlike.graph import Node
-from grainlike.head import MOST, Head, Recorder
-from grainlike.head.durable._storage import JournalStorage
-from grainlike.head.durable._store import NoListener
+from grainlike.head.durable._no_listener import NoListener
 from grainlike.head.server import HeadOwner, HeadService, NoStorage
 from grainlike.jobs import WorkerInfo
 from grainlike.subprocesses import reserve_standard_descriptors
-from grainlike.telemetry import EventFile, MetricsServer, parse_endpoint
 from grainlike.wire import MetricsAre, Totals
 
 if TYPE_CHECKING:  # heads without viewers do without
     from grainlike.client import HeadClient
+    from grainlike.graph import Node
+    from grainlike.head import Head
+    from grainlike.head.durable._storage import JournalStorage
 
 __all__ = ["HeadDaemon"]
 
@@ -101,11 +101,14 @@ class HeadDaemon(Lifespan):
         self._run_once = run_once
         self._record = record
         self._events = events
-        self._metrics = None if metrics is None else parse_endpoint(metrics)
+        self._metrics = None if metrics is None else telemetry.parse_endpoint(metrics)
         self.metrics_address: str | None = None
         """Address at which metrics are served; None where they are not."""
         self._journal: JournalStorage | None = None
         if journal is not None:
+            # Without a journal, nothing is loaded that writes one.
+            from grainlike.head.durable._storage import JournalStorage
+
             self._journal = JournalStorage(Path(journal).expanduser().absolute(), salvage=salvage, keep=keep)
         self._storage = NoStorage(keep) if self._journal is None else self._journal
         self._service: HeadService | None = None
@@ -135,9 +138,9 @@ class HeadDaemon(Lifespan):
         async with anyio.create_task_group() as monitors:
             # First: where these cannot be, no journal is opened, and no access file is written.
             if self._metrics is not None:
-                self.metrics_address = str(await MetricsServer(self._metrics, self._figures).start(monitors))
+                self.metrics_address = str(await telemetry.MetricsServer(self._metrics, self._figures).start(monitors))
             with ExitStack() as unused:
-                file = None if self._events is None else EventFile(self._events)
+                file = None if self._events is None else telemetry.EventFile(self._events)
                 if file is not None:
                     unused.callback(file.close)
                 self._service = service = self._make_service()
@@ -165,6 +168,8 @@ class HeadDaemon(Lifespan):
             no_launch=self._no_launch,
         )
         if self._record:
+            from grainlike.head import MOST, Recorder  # and here, nothing that records
+
             view = service.head.view
             service.record(Recorder(view.job, view.assembles, MOST, service.head.now))
         return service
@@ -173,7 +178,7 @@ class HeadDaemon(Lifespan):
         assert self._service is not None
         return self._service.metrics()
 
-    async def _serve_peers(self, service: HeadService, file: EventFile | None, unused: ExitStack) -> None:
+    async def _serve_peers(self, service: HeadService, file: telemetry.EventFile | None, unused: ExitStack) -> None:
         async with anyio.create_task_group() as tasks:
             service.start(tasks)
             if file is not None:

@@ -16,10 +16,10 @@ from pathlib import Path
 import anyio
 
 from grainlike.errors import JournalError
-from grainlike.graph import Node
 from grainlike.head.durable._clients import DurableClients
 from grainlike.head.durable._clock import PersistentClock
 from grainlike.head.durable._head import DurableHead
+from grainlike.head.durable._no_listener import NoListener
 from grainlike.head.durable._records import HeadBegan, RecordsMissing, WrittenBy, pack_input, unpack_input
 from grainlike.head.durable._schema import SCHEMA, check_schema, conversions_from
 from grainlike.head.durable._snapshot import (
@@ -34,7 +34,7 @@ from grainlike.journal import Journal, Recovered, commit_image
 from grainlike.subprocesses import die_with_parent
 from grainlike.wire import Buffer, JobRow
 
-__all__ = ["HeadStore", "NoListener", "exported"]
+__all__ = ["HeadStore", "exported"]
 
 
 logger = logging.getLogger("grainlike")
@@ -340,22 +340,6 @@ def _exit_code(child: int) -> int | None:
     """Return the exit code of a child; None while it runs."""
     ended, status = os.waitpid(child, os.WNOHANG)
     return os.waitstatus_to_exitcode(status) if ended else None
-
-
-class NoListener:
-    """Receiver of outcomes where no job is the program's own."""
-
-    def succeeded(self, node: Node, value: object) -> None:
-        """A job gave a value."""
-
-    def all_succeeded(self, nodes: Sequence[Node], values: Sequence[object]) -> None:
-        """As many jobs gave values."""
-
-    def stayed(self, node: Node, job: int, size: int) -> None:
-        """A job gave a value that stays at workers."""
-
-    def failed(self, node: Node, error: BaseException) -> None:
-        """A job will give no value."""
 
 
 def exported(directory: Path) -> list[JobRow]:

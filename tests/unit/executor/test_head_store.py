@@ -6,9 +6,10 @@ import pytest
 from grainlike.head.durable import _store
 from grainlike.head.durable._clients import DurableClients
 from grainlike.head.durable._head import DurableHead
+from grainlike.head.durable._no_listener import NoListener
 from grainlike.head.durable._records import StartsHeld, pack_input
 from grainlike.head.durable._snapshot import began_here
-from grainlike.head.durable._store import HeadStore, NoListener
+from grainlike.head.durable._store import HeadStore
 from grainlike.journal import Journal
 
 pytestmark = pytest.mark.anyio
