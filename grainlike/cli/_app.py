@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import typer
+from typer.models import TyperInfo
 
 from grainlike.cli._exits import OK, UNREAD, USAGE
-from grainlike.cli._root import MODULES, app, whole_app
-from grainlike.cli.help import contents_of, draw_light
+from grainlike.cli._root import HELP_OPTIONS, MODULES, app, whole_app
+from grainlike.cli.help import contents_of, draw_light, explain_light
 from grainlike.errors import SettingsError
 from grainlike.subprocesses import reserve_standard_descriptors
 
@@ -59,13 +60,30 @@ def _program(words: list[str]) -> Any:
         import_module(f"grainlike.cli.{module}")
     typed = copy(app)
     typed.registered_commands = [command for command in app.registered_commands if command.name == word]
-    typed.registered_groups = [group for group in app.registered_groups if group.name == word]
+    typed.registered_groups = [_typed(group, words) for group in app.registered_groups if group.name == word]
     return _converting(typed)
+
+
+def _typed(group: TyperInfo, words: list[str]) -> TyperInfo:
+    """Return a group with those of its commands alone that are among the words, as the value of an option may be called
+    like one; with all, where none is, or the help of the group is asked for.
+    """
+    commands = group.typer_instance
+    assert commands is not None
+    named = [command for command in commands.registered_commands if command.name in words]
+    first = min((words.index(str(command.name)) for command in named), default=0)
+    if not named or any(word in HELP_OPTIONS for word in words[:first]):
+        return group
+    alone, found = copy(group), copy(commands)
+    found.registered_commands = named
+    alone.typer_instance = found
+    return alone
 
 
 def _converting(typed: typer.Typer) -> Any:
     program = typer.main.get_command(typed)
     _lighten(program)
+    explain_light(program)
     return program
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from grainlike.cli._exits import NO_HEAD, epilog
+from grainlike.cli._exits import NO_HEAD, USAGE, epilog
 from grainlike.cli._root import (
     Head,
     Insecure,
@@ -247,9 +249,20 @@ def _top(
     insecure: Insecure = False,
 ) -> None:
     """Show a head on the whole terminal: which core runs what, what waits and why, functions, failures, and any job."""
-    from grainlike.cli.screens._top import show_top
+    exit_with(lambda: _shown_on_the_terminal(head, insecure, every))
 
-    exit_with(lambda: show_top(head, insecure, every))
+
+def _shown_on_the_terminal(head: str | None, insecure: bool, every_s: float) -> int:
+    if find_spec("textual") is None:
+        print("grainlike: top needs textual: pip install 'grainlike[top]'", file=sys.stderr)  # noqa: T201
+        return USAGE
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        words = "top needs a terminal; `grainlike jobs --watch` writes to anything"
+        print(f"grainlike: {words}", file=sys.stderr)  # noqa: T201 - a command line speaks
+        return USAGE
+    from grainlike.cli.screens._top import show_top  # textual takes longer than all else that commands load
+
+    return show_top(head, insecure, every_s)
 
 
 @app.command("explain", epilog=_EXPLAIN_EXAMPLES, rich_help_panel="Look at a cluster")

@@ -11,6 +11,7 @@ from grainlike.cli._root import Head, Insecure, Json, Watch, app, blocks_app, ex
 
 if TYPE_CHECKING:
     from grainlike.client import Asker, BlockingClient
+    from grainlike.launch import WorkerPool
 
 __all__: list[str] = []
 
@@ -93,8 +94,7 @@ def _up(
     Flags go over the settings. The same name again changes the pool: of one that the settings do not have, what is not
     said again stays as it is.
     """
-    from grainlike.cli._ask import asking
-    from grainlike.cli._pools import bring_up, keys_at_head, pool_for, show_dry
+    from grainlike.cli.pools._choice import pool_for, show_dry
 
     if count is not None and (most is not None or least is not None):
         raise typer.BadParameter("-n says both --min and --max: leave those out")
@@ -112,14 +112,21 @@ def _up(
         "via": via,
         "native": native or None,
     }
-    is_up = None if dry else keys_at_head(head, insecure, name)
-    try:
-        pool = pool_for(name, {key: value for key, value in said.items() if value is not None}, is_up)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+    given = {key: value for key, value in said.items() if value is not None}
+
+    def pool_over(is_up: dict[str, Any] | None) -> WorkerPool:
+        try:
+            return pool_for(name, given, is_up)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+
     if dry:
-        exit_with(lambda: show_dry(pool, as_json=as_json))
-    changed = is_up is not None
+        exit_with(lambda: show_dry(pool_over(None), as_json=as_json))
+    from grainlike.cli._ask import asking
+    from grainlike.cli.pools._pools import bring_up, keys_at_head
+
+    is_up = keys_at_head(head, insecure, name)
+    pool, changed = pool_over(is_up), is_up is not None
 
     async def ask(caller: BlockingClient) -> int:
         return await bring_up(caller, name, pool, changed=changed, wait=wait, as_json=as_json)
@@ -149,7 +156,7 @@ def _scale(
 ) -> None:
     """Change how many workers a pool has; without a name, the only one that is up."""
     from grainlike.cli._ask import asking
-    from grainlike.cli._pools import numbers_of, scale_pool
+    from grainlike.cli.pools._pools import numbers_of, scale_pool
 
     if len(what) > 2:
         raise typer.BadParameter("a pool and a number, as: grainlike scale cpu 0..16")
@@ -172,7 +179,7 @@ def _down(
 ) -> None:
     """Take pools down: workers end when their jobs have, and pending blocks leave the batch queue."""
     from grainlike.cli._ask import asking
-    from grainlike.cli._pools import take_down
+    from grainlike.cli.pools._pools import take_down
 
     exit_with(lambda: asking(head, insecure, lambda caller: take_down(caller, names or (), now=now)))
 
@@ -182,7 +189,7 @@ def _pools(
     context: typer.Context, head: Head = None, watch: Watch = None, as_json: Json = False, insecure: Insecure = False
 ) -> None:
     """List the pools of workers of a head."""
-    from grainlike.cli._pools import list_pools
+    from grainlike.cli.pools._pools import list_pools
     from grainlike.cli.screens._watch import list_or_watch
 
     async def listing(caller: Asker, room: int | None) -> int:
@@ -196,7 +203,7 @@ def _pools(
 def _pools_pause(name: PoolName, head: Head = None, insecure: Insecure = False) -> None:
     """Submit no more blocks of a pool, until it is resumed."""
     from grainlike.cli._ask import asking
-    from grainlike.cli._pools import pause_pool
+    from grainlike.cli.pools._pools import pause_pool
 
     exit_with(lambda: asking(head, insecure, lambda caller: pause_pool(caller, name, on=True)))
 
@@ -205,7 +212,7 @@ def _pools_pause(name: PoolName, head: Head = None, insecure: Insecure = False) 
 def _pools_resume(name: PoolName, head: Head = None, insecure: Insecure = False) -> None:
     """Go on with a pool that was paused, by hand or by failures."""
     from grainlike.cli._ask import asking
-    from grainlike.cli._pools import pause_pool
+    from grainlike.cli.pools._pools import pause_pool
 
     exit_with(lambda: asking(head, insecure, lambda caller: pause_pool(caller, name, on=False)))
 
@@ -220,7 +227,7 @@ def _blocks(
     insecure: Insecure = False,
 ) -> None:
     """List the blocks of workers: where each stands in its batch system, and why."""
-    from grainlike.cli._pools import list_blocks
+    from grainlike.cli.pools._pools import list_blocks
     from grainlike.cli.screens._watch import list_or_watch
 
     async def listing(caller: Asker, room: int | None) -> int:
@@ -239,7 +246,7 @@ def _blocks_log(
 ) -> None:
     """Print the log of a block: what its script and its workers wrote."""
     from grainlike.cli._ask import asking
-    from grainlike.cli._pools import follow_log
+    from grainlike.cli.pools._pools import follow_log
 
     exit_with(lambda: asking(head, insecure, lambda caller: follow_log(caller, label, follow=follow)))
 
@@ -248,7 +255,7 @@ def _blocks_log(
 def _blocks_script(label: Label, head: Head = None, insecure: Insecure = False) -> None:
     """Print the script of a block, as it was submitted."""
     from grainlike.cli._ask import asking
-    from grainlike.cli._pools import print_script
+    from grainlike.cli.pools._pools import print_script
 
     exit_with(lambda: asking(head, insecure, lambda caller: print_script(caller, label)))
 
@@ -262,6 +269,6 @@ def _blocks_end(
 ) -> None:
     """End a block; its pool submits another one if jobs want it."""
     from grainlike.cli._ask import asking
-    from grainlike.cli._pools import end_block
+    from grainlike.cli.pools._pools import end_block
 
     exit_with(lambda: asking(head, insecure, lambda caller: end_block(caller, label, now=now)))

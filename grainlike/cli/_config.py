@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 
+from grainlike import launch
 from grainlike.cli._exits import OK, USAGE
 from grainlike.cli._words import escaped, print_json
 from grainlike.errors import SettingsError
-from grainlike.launch import pool_from
 from grainlike.settings import SECTIONS, Setting, read_settings
 
 __all__ = ["show_settings"]
@@ -44,7 +44,7 @@ def _tables() -> dict[str, dict[str, Setting]]:
     tables = {name: dict(settings.sections[name]) for name in SECTIONS if settings.sections.get(name)}
     for name in settings.pools:
         pool = settings.pool(name)
-        pool_from({key: setting.value for key, setting in pool.items()}, name)
+        launch.pool_from({key: setting.value for key, setting in pool.items()}, name)
         tables[f"pool.{name}"] = pool
     return tables
 

@@ -16,6 +16,7 @@ from grainlike import __version__
 from grainlike.cli._exits import FAILED, INTERRUPTED, UNREAD
 
 __all__ = [
+    "HELP_OPTIONS",
     "MODULES",
     "Head",
     "Insecure",
@@ -62,7 +63,9 @@ grainlike worker start
 "grainlike COMMAND --help" shows more.
 """
 
-_SETTINGS = {"help_option_names": ["-h", "--help"]}
+HELP_OPTIONS = ("-h", "--help")
+
+_SETTINGS = {"help_option_names": list(HELP_OPTIONS)}
 
 app = typer.Typer(
     name="grainlike",

@@ -8,13 +8,15 @@ import shutil
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import Any
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from grainlike.cli.listings import table_lines
 from grainlike.resources import MEMORY, UNIT, amount_text, quantity
-from grainlike.wire import JobRow
+
+if TYPE_CHECKING:  # commands that ask nobody load no messages
+    import msgspec
+
+    from grainlike.wire import JobRow
 
 __all__ = [
     "amounts",
@@ -55,7 +57,7 @@ def as_plain(message: msgspec.Struct, *, without: Sequence[str] = ("ask",)) -> d
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, msgspec.Struct):
+    if hasattr(value, "__struct_fields__"):
         return as_plain(value)
     if isinstance(value, list):
         return [_plain(one) for one in value]

@@ -19,11 +19,14 @@ from typing import Any, TypeVar
 import typer
 from typer.models import CommandInfo, TyperInfo
 
-__all__ = ["contents_of", "draw_light"]
+__all__ = ["contents_of", "draw_light", "explain_light"]
 
 Command = TypeVar("Command", CommandInfo, TyperInfo)
 
 _UNDRAWN = ("rich.markdown", "rich.traceback")
+
+_UsageError: Any = typer.BadParameter.__base__
+"""Class of all that is said about wrong usage, which typer does not name."""
 
 
 def contents_of(program: typer.Typer) -> typer.Typer:
@@ -59,9 +62,27 @@ def draw_light(command: Any) -> None:
 
 
 def _draw(draw: Callable[[Any, Any], None], context: Any, formatter: Any) -> None:
-    with _loaded_late(*_UNDRAWN), suppress(ImportError):  # another release of typer may draw help in another module
-        import_module("typer.rich_utils")
+    _load_what_draws()
     draw(context, formatter)
+
+
+def explain_light(program: Any) -> None:
+    """Let the whole program of typer's explain wrong usage without libraries that draw none of it."""
+    program.make_context = partial(_explaining, program.make_context)
+    program.invoke = partial(_explaining, program.invoke)
+
+
+def _explaining(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    try:
+        return run(*args, **kwargs)
+    except _UsageError:
+        _load_what_draws()
+        raise
+
+
+def _load_what_draws() -> None:
+    with _loaded_late(*_UNDRAWN), suppress(ImportError):  # another release of typer may draw in another module
+        import_module("typer.rich_utils")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`grainlike top`: the screen of a head that stays open."""
+"""`grainlike top`: the screen of a head that stays open, and ends with its terminal."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import anyio
 
 from grainlike.cli._ask import with_reasons
-from grainlike.cli._exits import OK, USAGE
+from grainlike.cli._exits import OK
+from grainlike.cli._past import ended_words
 from grainlike.cli._words import amounts, escaped, moment_text, seconds
-
-if TYPE_CHECKING:
-    from grainlike.top import TopApp
+from grainlike.top import Texts, TopApp
 
 __all__ = ["LOOK_S", "show_top"]
 
@@ -25,19 +23,7 @@ LOOK_S = 1.0
 
 
 def show_top(head: str | None, insecure: bool, every_s: float) -> int:
-    """Show a head until a person quits; return the exit code: 2 without the extra, or without a terminal."""
-    try:
-        import textual  # noqa: F401 - is it there?
-    except ImportError:
-        print("grainlike: top needs textual: pip install 'grainlike[top]'", file=sys.stderr)  # noqa: T201
-        return USAGE
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        words = "top needs a terminal; `grainlike jobs --watch` writes to anything"
-        print(f"grainlike: {words}", file=sys.stderr)  # noqa: T201 - a command line speaks
-        return USAGE
-    from grainlike.cli._past import ended_words
-    from grainlike.top import Texts, TopApp
-
+    """Show a head until a person quits; return the exit code."""
     app = TopApp(head, Texts(escaped, amounts, seconds, moment_text, ended_words), insecure=insecure, every_s=every_s)
 
     async def main() -> int:

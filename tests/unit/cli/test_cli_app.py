@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import typer
+from typer.models import CommandInfo
 
 from grainlike import __version__
 from grainlike.cli import main
@@ -299,6 +301,38 @@ def test_help_loads_nothing_that_only_running_needs(line: str) -> None:
     loaded = set(done.stderr.split())
     assert "grainlike.cli._app" in loaded
     assert not loaded & {"anyio", "asyncio", "dill", "sklearn", "numpy", "grainlike.executor", "grainlike.graph"}
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("head --help", 0, "wanted"),
+        ("head --help start", 0, "wanted"),
+        ("head nosuch", 2, "No such command 'nosuch'"),
+        ("head stat", 2, "Did you mean"),
+        ("pools --head pause resume", 2, "Missing argument"),  # of `resume`: the head is called like a command
+        ("worker drain --help", 0, "get no more"),
+    ],
+)
+def test_a_group_has_the_commands_that_its_words_may_mean(
+    line: str, code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line.split()) == code
+    told = capsys.readouterr()
+    assert words in " ".join((told.out + told.err).replace("│", " ").split())
+
+
+def test_a_command_of_a_group_is_prepared_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared: list[str] = []
+    prepare = typer.main.get_command_from_info
+
+    def noted(command_info: CommandInfo, **rest: Any) -> Any:
+        prepared.append(str(command_info.name))
+        return prepare(command_info, **rest)
+
+    monkeypatch.setattr(typer.main, "get_command_from_info", noted)
+    assert main(["head", "start", "--help"]) == 0
+    assert prepared == ["start"]
 
 
 def test_python_m_grainlike_is_the_same_program() -> None:

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
-
-import anyio
+from typing import TYPE_CHECKING, Any
 
 from grainlike.cli._exits import FAILED, OK
 from grainlike.cli._words import amounts, as_plain, escaped, escaped_line, print_json, print_table, seconds
 from grainlike.client import Asker, BlockingClient, RefusedQueryError, call_blocking, completed
-from grainlike.errors import GrainlikeError, LaunchError, SettingsError
-from grainlike.launch import LAUNCHERS, WorkerPool, pool_from
-from grainlike.settings import read_settings
+from grainlike.errors import GrainlikeError, LaunchError
 from grainlike.wire import (
     AskBlockFile,
     AskDown,
@@ -37,6 +31,9 @@ from grainlike.wire import (
     UpIs,
 )
 
+if TYPE_CHECKING:
+    from grainlike.launch import WorkerPool
+
 __all__ = [
     "bring_up",
     "end_block",
@@ -46,10 +43,8 @@ __all__ = [
     "list_pools",
     "numbers_of",
     "pause_pool",
-    "pool_for",
     "print_script",
     "scale_pool",
-    "show_dry",
     "take_down",
 ]
 
@@ -63,35 +58,6 @@ LOOK_S = 0.5
 
 DOWN_S = 60.0
 """Seconds for which `down` waits until the batch system has nothing left."""
-
-
-def pool_for(name: str, flags: Mapping[str, object], is_up: Mapping[str, Any] | None = None) -> WorkerPool:
-    """Return the pool of the settings, or else of the head, or else a new one of the kind `name`, with the keys of
-    `flags` over it.
-
-    Args:
-        name: of the pool, or a kind.
-        flags: keys and values.
-        is_up: keys of the head's pool of this name; None if there is none, or nobody has asked.
-
-    Raises:
-        SettingsError: the settings are not right, or know no such pool.
-        ValueError: a key or value that cannot be.
-    """
-    settings = read_settings()
-    if name in settings.pools:
-        keys: dict[str, Any] = {key: one.value for key, one in settings.pool(name).items()}
-    elif is_up is not None:
-        keys = dict(is_up)
-    elif name in LAUNCHERS:
-        keys = {"kind": name}
-    else:
-        near = get_close_matches(name, [*settings.pools, *LAUNCHERS], 1)
-        hint = f"did you mean {near[0]}?" if near else f"kinds are {', '.join(LAUNCHERS)}"
-        raise SettingsError(f"{name!r} is neither a pool of the settings nor a kind of pools; {hint}")
-    usual = keys.get("native", []) if name in settings.pools else []  # those of a pool that is up are said anew
-    native = [*usual, *flags["native"]] if "native" in flags else None  # type: ignore[misc]
-    return pool_from({**keys, **flags, **({} if native is None else {"native": native})}, name)
 
 
 def keys_at_head(head: str | None, insecure: bool, name: str) -> dict[str, Any] | None:
@@ -124,26 +90,6 @@ def numbers_of(text: str) -> tuple[int, int]:
 
 
 # --- up --------------------------------------------------------------------------------------------------------------
-
-
-def show_dry(pool: WorkerPool, *, as_json: bool) -> int:
-    """Print the command and the script of a pool's blocks, and what the batch system says to them."""
-    try:
-        command, script = list(pool.command()), pool.script()
-    except ValueError as error:
-        print(f"grainlike: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
-        return FAILED
-    try:
-        words, taken = anyio.run(pool.check), True
-    except LaunchError as error:
-        words, taken = str(error), False
-    if as_json:
-        print_json({"command": command, "script": script, "taken": taken, "answer": words})
-    else:
-        print(f"$ {shlex.join(command)}\n{script}", end="")  # noqa: T201
-        sys.stdout.flush()
-        print("\n".join(map(escaped_line, words.splitlines())), file=sys.stdout if taken else sys.stderr)
-    return OK if taken else FAILED
 
 
 async def bring_up(
