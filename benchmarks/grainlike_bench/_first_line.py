@@ -22,6 +22,9 @@ PROGRAMS = {
     "version": ("`grainlike --version`", ("-m", "grainlike", "--version")),
     "help": ("`grainlike --help`", ("-m", "grainlike", "--help")),
     "ls": ("`grainlike ls` without a head", ("-m", "grainlike", "ls")),
+    "wrong": ("`grainlike` with a wrong word", ("-m", "grainlike", "nosuch")),
+    "up": ("`grainlike up local --dry`", ("-m", "grainlike", "up", "local", "--dry")),
+    "simulate": ("`grainlike simulate`", ("-m", "grainlike", "simulate")),
     "worker": ("`grainlike worker start --help`", ("-m", "grainlike", "worker", "start", "--help")),
 }
 """Of each program, what it is, and its arguments for Python."""

@@ -134,10 +134,13 @@ UNASKED = {
     "email",
     "cryptography",
     "dill",
+    "grainlike.dialects",
     "grainlike.head",
     "grainlike.executor",
     "grainlike.eventloop",
     "grainlike.graph",
+    "grainlike.jobs._records",
+    "grainlike.launch",
     "grainlike.observe",
     "grainlike.scheduler._records",
 }
@@ -157,7 +160,16 @@ def loaded_by_command(line: list[str], directory: Path) -> set[str]:
 @pytest.mark.parametrize(
     "line",
     [
-        *(["ls"], ["jobs"], ["pools"], ["head", "status"], ["completion", "values", "job"], ["explain", "1"]),
+        *(
+            ["ls"],
+            ["jobs"],
+            ["pools"],
+            ["blocks"],
+            ["scale", "4"],
+            ["head", "status"],
+            ["completion", "values", "job"],
+            ["explain", "1"],
+        ),
         *(["cancel", "1"], ["logs", "-f", "1"], ["jobs", "--most", "5", "--json"]),
         *(["jobs", "--failed"], ["report"], ["trace", "-o", "trace.json"]),
     ],
@@ -178,6 +190,54 @@ def test_a_simulation_loads_no_event_loop(tmp_path: Path) -> None:
     loaded = loaded_by_command(["simulate", "--jobs", "2"], tmp_path)
     assert "grainlike.simulation" in loaded
     assert loaded & {"asyncio", "anyio", "ssl", "grainlike.executor"} == set()
+    assert (
+        loaded & {"html", "json", "pickle", "grainlike.graph", "grainlike.observe._span", "grainlike.payload"} == set()
+    )
+
+
+UNPLANNED = {"asyncio", "msgspec", "ssl", "grainlike.client", "grainlike.net._access", "grainlike.wire"}
+"""Modules for which a command that only shows what it would submit has no use."""
+
+
+def test_a_dry_pool_is_shown_before_what_asks_the_batch_system_is_loaded(tmp_path: Path) -> None:
+    show = f"""
+import contextlib, io, os
+os.environ["XDG_STATE_HOME"] = {str(tmp_path)!r}
+sys.modules["anyio"] = None  # as if it were not installed
+from grainlike.cli.pools._choice import pool_for, show_dry
+with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(ModuleNotFoundError):
+    show_dry(pool_for("local", {{}}), as_json=False)
+assert shown.getvalue().startswith("$ ")
+"""
+    loaded = loaded_by(show)
+    assert "grainlike.launch._other_pools" in loaded
+    assert loaded & UNPLANNED == set()
+
+
+def test_settings_without_pools_load_nothing_of_pools(tmp_path: Path) -> None:
+    loaded = loaded_by_command(["config", "show"], tmp_path)
+    assert "grainlike.settings._merge" in loaded
+    assert loaded & {"grainlike.dialects", "grainlike.launch._registry", "msgspec"} == set()
+
+
+def test_what_shows_a_head_loads_no_graph() -> None:
+    for screen in ("grainlike.dashboard._server", "grainlike.top._app"):
+        loaded = loaded_by(f"import {screen}")
+        assert loaded & {"grainlike.graph", "grainlike.jobs._job", "grainlike.payload._values"} == set(), screen
+    assert "grainlike.observe._usage" not in loaded_by("import grainlike.dashboard._server")
+
+
+def test_a_screen_that_has_no_terminal_loads_nothing_that_draws_one(tmp_path: Path) -> None:
+    loaded = loaded_by_command(["top"], tmp_path)
+    assert "grainlike.cli._commands_look" in loaded
+    assert loaded & {"anyio", "textual", "msgspec", "grainlike.cli.screens", "grainlike.client"} == set()
+
+
+def test_a_head_without_a_journal_loads_nothing_that_writes_one() -> None:
+    loaded = loaded_by("from grainlike.head.durable import HeadDaemon\nHeadDaemon('tcp://127.0.0.1:0')")
+    assert "grainlike.head._head" in loaded
+    unused = {"grainlike.head._recorder", "grainlike.journal", "grainlike.observe", "grainlike.telemetry._metrics"}
+    assert loaded & unused == set()
 
 
 def test_a_list_of_what_can_be_measured_loads_nothing_that_runs_jobs() -> None:
@@ -191,8 +251,14 @@ UNDRAWN = {"attr", "markdown_it", "pygments", "rich.markdown", "rich.pretty", "r
 """Libraries that typer loads for help, and that draw none of ours."""
 
 
-@pytest.mark.parametrize("line", [[], ["--help"], ["head", "--help"], ["worker", "start", "--help"]])
-def test_help_loads_no_library_that_draws_none_of_it(line: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "line",
+    [
+        *([], ["--help"], ["head", "--help"], ["worker", "start", "--help"]),
+        *(["nosuch"], ["ls", "--nosuch"], ["up", "slurm", "--dry"], ["simulate", "--request", "x"]),
+    ],
+)
+def test_help_and_wrong_usage_load_no_library_that_draws_none_of_it(line: list[str], tmp_path: Path) -> None:
     loaded = loaded_by_command(line, tmp_path)
     assert {"rich.panel", "typer.rich_utils"} <= loaded
     assert loaded & UNDRAWN == set()
@@ -206,6 +272,8 @@ UNSUBMITTED = {
     "grainlike.cache._store",
     "grainlike.head",
     "grainlike.observe",
+    "grainlike.resources._missing",
+    "grainlike.resources._records",
     "grainlike.scheduler._records",
 }
 """Modules that a program connected to a head elsewhere has no use for: a head of its own, above all."""
@@ -243,6 +311,27 @@ for line in {EVERYDAY!r}:
     assert "pydantic" not in sys.modules, line
 """
     assert "grainlike.cli._ask" in loaded_by(run)
+
+
+OWN = {
+    "--version": 32,
+    "--help": 39,
+    "ls": 88,
+    "pools": 89,
+    "config show": 43,
+    "cache ls": 57,
+    "simulate --jobs 2": 157,
+    "submit -r cores=1 -- true": 214,
+    "worker start --resources cores=1": 210,
+}
+"""The most modules of ours that a command may load where no head is. Whoever lowers a number lowers it here."""
+
+
+@pytest.mark.parametrize("line", OWN)
+def test_a_command_loads_no_more_modules_of_ours_than_it_did(line: str, tmp_path: Path) -> None:
+    loaded = loaded_by_command(line.split(), tmp_path)
+    ours = [module for module in loaded if module.partition(".")[0] in {"grainlike", "grainlike_worker"}]
+    assert len(ours) <= OWN[line], sorted(ours)
 
 
 def test_a_key_that_is_pressed_loads_no_parser() -> None:
