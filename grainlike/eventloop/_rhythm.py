@@ -29,7 +29,8 @@ class Rhythm:
         if rhythm.due:
             polling.poll(rhythm.due)
         ...
-        rhythm.end()                # something came
+        if rhythm.end():            # something came
+            polling.stop()
     """
 
     __slots__ = ("_average", "_since")
@@ -43,12 +44,15 @@ class Rhythm:
         if not self._since:
             self._since = time.monotonic()
 
-    def end(self) -> None:
-        """End the wait that is under way; no-op if none is."""
-        if self._since:
-            waited = min(time.monotonic() - self._since, _LONG_S)
-            self._average += _WEIGHT * (waited - self._average)
-            self._since = 0.0
+    def end(self) -> bool:
+        """End the wait that is under way, if any is; return True if it was one to poll through."""
+        if not self._since:
+            return False
+        polled = self._average < BRIEF_S
+        waited = min(time.monotonic() - self._since, _LONG_S)
+        self._average += _WEIGHT * (waited - self._average)
+        self._since = 0.0
+        return polled
 
     @property
     def due(self) -> float:

@@ -61,7 +61,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._fairness = fairness_of(self._loop)
         self._row_since = 0.0
         """Moment (monotonic) at which the rate of reads was last looked at."""
-        self._polling = polling_of(self._loop)
+        # The polling is looked up where it is needed: with 30 attributes, those of a link take a kilobyte more.
         self._rhythm = Rhythm()
         self._cost = 0.0
         """Seconds that a read takes, as they do of late."""
@@ -118,8 +118,8 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         return _incoming.buffer if self._portion == READ_SIZE else _incoming.buffer[: self._portion]
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._rhythm.end()
-        self._polling.stop()
+        if self._rhythm.end():
+            polling_of(self._loop).stop()
         self._row += 1
         if self._row >= _ROW:
             self._moderate(nbytes)
@@ -281,7 +281,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         rhythm.begin()
         due = rhythm.due
         if due:
-            self._polling.poll(due)
+            polling_of(self._loop).poll(due)
 
     def waiting(self) -> int:
         return super().waiting() + self._headway()[1]
