@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from raw_runner import CORES, Runner, by_value, linux_only, needs_two_cores
@@ -127,8 +128,14 @@ def test_the_pools_of_a_warm_numpy_are_limited_again() -> None:
 def leave_a_thread(told: str) -> None:
     runners = threading.main_thread().ident or 0
 
+    def waits() -> bool:
+        frame: FrameType | None = sys._current_frames()[runners]
+        while frame is not None and frame.f_code.co_name != "receive":
+            frame = frame.f_back
+        return frame is not None
+
     def move() -> None:
-        while sys._current_frames()[runners].f_code.co_name != "receive":
+        while not waits():
             pass  # until the runner waits for its next lease, and has put back what it found
         os.chdir("/")
         os.environ["STRAY"] = "yes"
