@@ -82,6 +82,10 @@ class _File:
             raise PermissionError(f"{_path()} is not ours")
         self.pid = os.getpid()
         self.users: list[_Locks] = []
+        self.missed = 0
+        """The cores in use here whose lock another process had, as a mask: they are tried again at each look, as that
+        may let go of them long before we do.
+        """
 
     @classmethod
     def shared(cls) -> "_File":
@@ -139,19 +143,27 @@ class _Locks:
         others = self._held_beside()
         before, after = others | self.held, others | cores
         self.held = cores
-        for kind, changed in ((self._none, before & ~after), (self._write, after & ~before)):
-            if not changed:
+        for first, count in _runs(before & ~after):
+            self._file.set(self._none, first, count)
+        self._file.missed &= after
+        self._lock(after & ~before)
+
+    def _lock(self, cores: int) -> None:
+        self._file.missed &= ~cores
+        for first, count in _runs(cores):
+            if self._file.set(self._write, first, count):
                 continue
-            for first, count in _runs(changed):
-                if not self._file.set(kind, first, count) and count > 1:
-                    for core in range(first, first + count):  # another has some of them: lock the rest
-                        self._file.set(kind, core, 1)
+            for core in range(first, first + count):  # another has some of them: lock the rest
+                if not self._file.set(self._write, core, 1):
+                    self._file.missed |= 1 << core
 
     def others(self) -> int:
-        found = self._held_beside()
+        found = 0
         for _, first, end in self._file.held_by_others(0, self._end):
             found |= (1 << end) - (1 << first)
-        return found
+        if self._file.missed & ~found:
+            self._lock(self._file.missed & ~found)
+        return found | self._held_beside()
 
     def overlaps(self) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}

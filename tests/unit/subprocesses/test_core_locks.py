@@ -23,7 +23,7 @@ locks = open_core_locks(range(8))
 print("open", flush=True)
 for line in sys.stdin:
     locks.hold(int(line, 2))
-    print("held", flush=True)
+    print(f"{locks.others():b}", flush=True)
 """
 
 
@@ -37,11 +37,12 @@ class Other:
         )
         assert self._answer() == "open\n"
 
-    def uses(self, cores: int) -> None:
+    def uses(self, cores: int) -> int:
+        """Have it use just these cores; return those that it sees others use then."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{cores:b}\n")
         self.process.stdin.flush()
-        assert self._answer() == "held\n"
+        return int(self._answer(), 2)
 
     def end(self) -> None:
         self.process.kill()
@@ -97,6 +98,32 @@ def test_what_both_use_is_kept_by_who_came_first_and_the_rest_by_the_other(other
         other.uses(0b0000)
         with closing(open_core_locks(range(8))) as third:
             assert third.others() == 0b0111
+
+
+def test_a_core_that_another_lets_go_of_later_is_seen_to_be_used_by_who_goes_on_with_it(other: Other) -> None:
+    other.uses(0b0010)
+    with closing(open_core_locks(range(8))) as locks:
+        locks.hold(0b0111)
+        assert other.uses(0b0000) == 0b0101, "core 1 was the other's when it was to be locked"
+        assert locks.others() == 0
+        assert other.uses(0b1000) == 0b0111
+        locks.hold(0b0000)
+        assert other.uses(0b1000) == 0
+
+
+def test_a_core_that_two_workers_of_a_program_use_is_locked_until_the_last_ends(other: Other) -> None:
+    other.uses(0b0001)
+    with closing(open_core_locks(range(4))) as first, closing(open_core_locks(range(4))) as second:
+        first.hold(0b0001)
+        second.hold(0b0001)
+        first.hold(0b0000)
+        other.uses(0b0000)
+        assert second.others() == 0
+        assert other.uses(0b0000) == 0b0001
+        second.hold(0b0000)
+        other.uses(0b0001)
+        assert first.others() == second.others() == 0b0001
+        assert other.uses(0b0000) == 0, "what nobody uses any more is not locked at a look"
 
 
 def test_two_workers_of_one_program_see_each_other_and_end_alone(other: Other) -> None:
