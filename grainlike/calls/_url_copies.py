@@ -91,7 +91,7 @@ def check_url(url: str) -> None:
 
 def unescaped(url: str) -> str:
     """Return a URL with the path of a file as it is on the disk, as fsspec takes it: without the percent-escapes that
-    `Path.as_uri` makes. It is for the URL that a user writes; the result of it may have a percent sign of the path.
+    `Path.as_uri` makes. Only for a URL as a user writes it: in the result, a percent sign is one of the path.
 
     Raises:
         ValueError: the path is no UTF-8, or has the `::` by which fsspec chains file systems.

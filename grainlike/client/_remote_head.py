@@ -72,7 +72,6 @@ logger = logging.getLogger("grainlike")
 _AT_ONCE = 2
 """Number of outcomes that are fetched from the head's disk at the same time."""
 
-
 _NAMES = 100
 """Most names in one question: each may have 255 characters."""
 

@@ -69,9 +69,9 @@ def new_wakeup() -> Callable[[], Wakeup]:
 
     Example::
 
-        bell = bells()()
-        node.waiters = [bell.set]
-        await bell.wait()
+        arrived = new_wakeup()()
+        node.waiters = [arrived.set]
+        await arrived.wait()
     """
     return _Future if on_asyncio() else anyio.Event
 

@@ -297,8 +297,8 @@ class ResultHandler:
         nodes: Sequence[Node | None],
         outcomes: Sequence[LinkOutcome],
     ) -> int:
-        """Settle the links of a chain as a batch, where all of them gave values without buffers, as most do. How many
-        of them it has seen to: as of `_settle_plain`.
+        """Settle the links of a chain as a batch, where all of them gave values without buffers, as most do. Return how
+        many of them it has seen to, as `_settle_plain` does.
         """
         good, data, buffers, begun, wall, cpu = map(list, zip(*outcomes, strict=True))
         wanted = [node for node in nodes if node is not None]

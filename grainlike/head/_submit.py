@@ -152,9 +152,9 @@ class JobFactory:
         return found if any(found) else ()
 
     def make_alike(self, nodes: Sequence[Node]) -> tuple[list[Job], list[int]] | None:
-        """The jobs of calls of one function, all at once, and the numbers of the oldest jobs that these need, if they
-        need any; None where each had better be looked at by itself: some have other arguments than numbers, text and
-        bytes, or may take along who waits for them.
+        """Return the jobs of calls of one function, all at once, and the numbers of the oldest jobs that these need, if
+        they need any; None where each had better be looked at by itself: some have other arguments than numbers, text
+        and bytes, or may take along who waits for them.
         """
         # Columns and built-in functions in place of `make` for each node: see `Head._submit_alike`.
         waiting = {id(node.dependents): node for node in nodes}

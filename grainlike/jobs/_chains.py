@@ -78,8 +78,8 @@ def outcomes_of(parcel: Payload) -> list[LinkOutcome]:
 
 
 def _link(node: Node, follower: Node, fn: int | None, number: Callable[[Function], int]) -> Chained | None:
-    """The follower as a link; None where it had better go alone, if only to fail there with the right words. `fn` is
-    the number of its function, where that is known.
+    """Return the follower as a link; None where it had better go alone, if only to fail there with the right words.
+    `fn` is the number of its function, where that is known.
     """
     arguments = follower.arguments_before(node, PREVIOUS)
     if arguments is None:

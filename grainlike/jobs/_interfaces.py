@@ -64,7 +64,7 @@ class OutcomeListener(Protocol):
         """A job gave a value."""
 
     def all_succeeded(self, nodes: Sequence[Node], values: Sequence[object]) -> None:
-        """As many jobs gave these values, in this order."""
+        """The jobs of these nodes gave these values, in the same order."""
 
     def stayed(self, node: Node, job: int, size: int) -> None:
         """Job `job` gave a value of so many bytes that stays at workers."""

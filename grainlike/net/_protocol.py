@@ -144,7 +144,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             self._take(received)
 
     def _moderate(self, nbytes: int) -> None:
-        """Let what comes gather for a moment, where small reads come one upon the other and nothing of ours is asked.
+        """Let what comes gather for a moment, where small reads come one upon the other and we send nothing between.
 
         As network cards moderate interrupts: a turn of the loop for each of a few thousand reports a second would take
         longer than all that is in them. A peer that waits for us has a message of ours between two of its own.

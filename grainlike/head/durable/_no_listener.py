@@ -19,7 +19,7 @@ class NoListener:
         """A job gave a value."""
 
     def all_succeeded(self, nodes: Sequence[Node], values: Sequence[object]) -> None:
-        """As many jobs gave values."""
+        """The jobs of these nodes gave values."""
 
     def stayed(self, node: Node, job: int, size: int) -> None:
         """A job gave a value that stays at workers."""

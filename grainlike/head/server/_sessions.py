@@ -7,7 +7,7 @@ receive of its jobs. Nothing here waits, or reads a clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -174,10 +174,10 @@ class NamedSession:
                 assert not isinstance(call.outcome, KeptFile)
                 connection.post(*call.outcome)
 
-    def calls(self, names: Iterable[str] = ()) -> list[NamedCall]:
+    def calls(self, names: Collection[str] = ()) -> list[NamedCall]:
         """Return the calls with these names, or all that have one, in the order of their numbers."""
-        wanted = list(map(self._calls.get, set(names))) or list(self._calls.values())
-        return sorted((call for call in wanted if call is not None), key=lambda call: call.child)
+        wanted = filter(None, map(self._calls.get, set(names))) if names else self._calls.values()
+        return sorted(wanted, key=lambda call: call.child)
 
     def _told(self) -> Iterator[SessionIs]:
         calls = list(self._calls.values())

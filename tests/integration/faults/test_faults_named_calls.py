@@ -1,4 +1,4 @@
-"""What becomes of named calls, told to programs that have not their session, and to the next one that has."""
+"""Named calls, as they are told to programs that have not their session, and to the next one that has."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What a head refuses of a worker's report, as a whole, before anything follows from it."""
+"""Refusals of a worker's report: as a whole, before anything follows from it."""
 
 from math import inf, nan
 

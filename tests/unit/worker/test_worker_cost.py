@@ -1,4 +1,4 @@
-"""What a job costs the worker's daemon, counted in Python calls, without its links and its runners' processes.
+"""Cost of a job to the worker's daemon, counted in Python calls, without its links and its runners' processes.
 
 A bound here is what was counted when it was written and a tenth more, as in `test_cost_per_job`.
 """

@@ -15,8 +15,8 @@ __all__ = ["UsedCores", "core_locks"]
 logger = logging.getLogger("grainlike.worker")
 
 LINGER_S = 0.02
-"""Seconds for which a core stays locked that no lease uses any more: most often the next one does, and each change
-costs system calls.
+"""Seconds for which a core stays locked at the most that no lease uses any more: mostly the next one does, and each
+change costs system calls.
 """
 
 
@@ -39,7 +39,7 @@ class UsedCores:
         cores = UsedCores(locks, lingers=True)
         tasks.start_soon(cores.run)
         cores.use(0b11)
-        cores.use(0b01)    # core 1 is locked for `LINGER_S` more
+        cores.use(0b01)    # core 1 stays locked, for `LINGER_S` at the most
     """
 
     def __init__(self, locks: CoreLocks, *, lingers: bool) -> None:

@@ -36,19 +36,19 @@ class ReportDraft(msgspec.Struct):
     size: int = 0
     """About how many bytes it will have."""
     full: bool = False
-    """True if it has as much in it as goes well into one frame."""
+    """True if it has as much in it as goes well into one frame. No property, as every lease asks for it."""
 
     def __bool__(self) -> bool:
         return bool(self.started or self.completed or self.ended or self.waits)
 
     def add_started(self, start: LeaseStart) -> None:
-        """A lease began."""
+        """Add the start of a lease."""
         self.started.append(start)
         self.size += ROW_BYTES * len(start.jobs) + len(start.allocation)
         self.full = self.size > BATCH_BYTES
 
     def add_completed(self, completed: Completed, buffers: Sequence[Buffer]) -> None:
-        """Attempts ended; `buffers` are those of their payloads."""
+        """Add the ends of attempts; `buffers` are those of their payloads."""
         self.completed.append(completed)
         self.buffers.extend(buffers)
         rows = completed.data
@@ -78,10 +78,10 @@ class StreamRelay:
         self._post(message, buffers)
 
     def runner(self, message: Credit) -> int | None:
-        """The runner that the credit is for; None when the stream has ended."""
+        """Return the runner that the credit is for; None when the stream has ended."""
         return self.runners.get(message.job)
 
     def forget(self, jobs: Iterable[int]) -> None:
-        """These have ended."""
+        """Drop the streams of jobs that have ended."""
         for job in jobs:
             self.runners.pop(job, None)

@@ -348,16 +348,16 @@ class _FrameFilter:
 
     def hear(self, frames: list[Frame]) -> None:
         """Take one read."""
-        count = 0 if self.renewed else len(frames)
+        passed = 0 if self.renewed else len(frames)
         for at, (message, _) in enumerate(frames):
             if isinstance(message, Completed):
                 self._answered(message)
             elif isinstance(message, Renew):
-                count = min(count, at)
-        if count < len(frames):
-            self.hold([frame for frame in frames[count:] if not isinstance(frame[0], Renew)])
-        if count:
-            self._on_frames(frames[:count])
+                passed = min(passed, at)
+        if passed < len(frames):
+            self.hold([frame for frame in frames[passed:] if not isinstance(frame[0], Renew)])
+        if passed:
+            self._on_frames(frames[:passed])
 
     def hold(self, frames: list[Frame]) -> None:
         """These are its last, for when it is gone."""

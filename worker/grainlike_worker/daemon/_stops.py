@@ -84,10 +84,10 @@ class EndTimer:
 
 class IdleTimer:
     """Calls `expired` once the worker has been idle for `seconds` without a break. It is not before it is said to be:
-    while it connects to its head, nobody could send it a job. `clock` is the event loop's own.
+    while it connects to its head, nobody could send it a job. `clock` returns seconds, as the event loop counts them.
 
-    Jobs may come and go thousands of times a second. So nothing is woken by them: `run` sleeps for as long as it could
-    not be over, and looks then.
+    Jobs may come and go thousands of times a second. So they wake nothing: `run` sleeps for as long as the time cannot
+    be over, and looks then.
 
     Example::
 
@@ -120,5 +120,5 @@ class IdleTimer:
         self._expired()
 
     def _left_s(self) -> float:
-        """Return the seconds until it could be over at the earliest."""
+        """Return the seconds until the time can be over at the earliest."""
         return self._since + self._seconds - self._clock() if self._idle else self._seconds

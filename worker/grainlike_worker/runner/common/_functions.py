@@ -242,7 +242,10 @@ class LoadedFunctions:
 
 
 class _LoadedByNumber(dict[int, LoadedFunction]):
-    """Functions by their numbers; one of `unloaded` is loaded when it is asked for."""
+    """Functions by their numbers; one of `unloaded` is loaded when it is asked for.
+
+    A `dict`, as each job asks for its function: of one that is loaded, without a Python call.
+    """
 
     __slots__ = ("_edits", "_unloaded")
 

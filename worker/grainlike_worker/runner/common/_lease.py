@@ -47,7 +47,7 @@ class RunnerLease:
         self.gang = gang
         self._nodes = () if gang is None else _nodes(gang)
         self.parcels = unpack_parcels(run.data, run.counts, buffers)
-        """The arguments of each job, for `arguments` to give out; those of a job that has ended are gone."""
+        """The arguments of each job, until `arguments` has given them out or the job has ended."""
         self.jobs = run.jobs
         self.fns = run.fns
         """The numbers of their functions."""

@@ -119,7 +119,7 @@ class OutcomeBatch:
         return now >= self.due_at or bool(self._apart) or len(self._jobs) >= _ROWS
 
     def take(self, rss: int) -> tuple[Completed, list[Buffer]]:
-        """Everything so far as one message and its buffers; the columns are empty then."""
+        """Return everything so far as one message and its buffers; the columns are empty then."""
         data = self._data
         counts: list[int] = []
         buffers: list[Buffer] = []

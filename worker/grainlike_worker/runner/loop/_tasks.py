@@ -37,7 +37,9 @@ class Tasks(ABC):
 
     @abstractmethod
     def disturbance(self, lease: RunnerLease) -> Callable[[], int]:
-        """Tells, from now on, whether somebody cancelled the task of `lease`: what waits next there would be, too."""
+        """Return a function that tells, from now on, if the task of `lease` was cancelled: what waits next in it would
+        be, too.
+        """
 
     @abstractmethod
     async def pause(self) -> None:
