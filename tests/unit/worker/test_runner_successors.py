@@ -20,14 +20,15 @@ pytestmark = pytest.mark.anyio
 
 def runs(lease: int, *jobs: int, limit: float | None = None) -> Run:
     count = len(jobs)
-    columns = list(jobs), [1] * count, [4] * count, [None] * count, [b""] * count, [0] * count
-    return Run(lease, "cores=[0]", *columns, limit)
+    return Run(
+        lease, "cores=[0]", list(jobs), [1] * count, [4] * count, [None] * count, [b""] * count, [0] * count, limit
+    )
 
 
 def completed(lease: int, *jobs: int) -> Frame:
-    times = [[0.0] * len(jobs) for _ in range(3)]
-    ones = [1] * len(jobs)
-    return Frame(Completed(lease, list(jobs), ones, [0] * len(jobs), *times, ones, [b""] * len(jobs), [], 0.0), [])
+    count = len(jobs)
+    ones, zeros = [1] * count, [0.0] * count
+    return Frame(Completed(lease, list(jobs), ones, [0] * count, zeros, zeros, zeros, ones, [b""] * count, [], 0.0), [])
 
 
 class Pipes(OutputPipes):
