@@ -223,7 +223,8 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _read_on(self) -> None:
-        if self._transport is not None and self.reason is None:
+        # While something waits for its turn nothing is read: it might pass what waits, or end the link before that.
+        if self._transport is not None and self.reason is None and not (self._early or self._later):
             self._transport.resume_reading()
 
     def _receive(self, data: Buffer | None, on_frames: OnFrames, count: int = 0) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from grainlike.eventloop._fairness import CROWD, TURN_S, fairness_of
 from grainlike.net import ProtocolLink, _protocol
 from grainlike.net._protocol import _ROW, _ROW_S, _SMALL
 from grainlike.wire import Beat, Frame, Output, OutputStream, encode_frame
@@ -35,6 +36,9 @@ class Far:
         self.link.trust()
 
     def monotonic(self) -> float:
+        return self.now
+
+    def thread_time(self) -> float:
         return self.now
 
     def set_write_buffer_limits(self, high: int) -> None:
@@ -119,3 +123,20 @@ async def test_a_link_that_ends_while_reads_gather_stays_ended(far: Far) -> None
     far.link.close()
     far.rest()
     assert not far.reading
+
+
+async def test_nothing_more_is_read_while_a_read_waits_for_its_turn(far: Far) -> None:
+    # Else it would pass that read, if it is the rest of something large, or be the end of the link.
+    fairness = fairness_of(asyncio.get_running_loop())
+    fairness.enter(CROWD)
+    far.read(2 * _ROW - 1)
+    fairness.spend(TURN_S)
+    assert far.read(1) == 1
+    assert len(far.heard) == 2 * _ROW - 1
+    far.rest()
+    assert not far.reading
+    for _ in range(8):
+        await asyncio.sleep(0)
+    assert far.reading
+    assert len(far.heard) == 2 * _ROW
+    fairness.enter(-CROWD)
