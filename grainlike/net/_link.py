@@ -41,7 +41,7 @@ class Link(ABC):
         """Role of the peer by its certificate; None on links that have none, between processes of one user."""
         self.reason: str | None = None
         self.trusted: bool = False
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._ran = False
         self._emptied: anyio.Event | None = None
 
@@ -128,7 +128,7 @@ class Link(ABC):
             raise RuntimeError(f"{self!r} can be run only once")
         self._ran = True
 
-    def _end(self, reason: str, failure: Exception | None = None) -> None:
+    def _end(self, reason: str, failure: BaseException | None = None) -> None:
         """The one way out: the first reason stays, and `failure` is what `run` raises."""
         if self.reason is not None:
             return

@@ -89,17 +89,17 @@ class _MemoryLink(Link):
             self._soon()
 
     def _pass_on(self) -> None:
-        self._scheduled = False
-        frames, self._inbox = self._inbox, []
-        if self._on_frames is not None and self.reason is None and frames:
-            try:
+        try:
+            self._scheduled = False
+            frames, self._inbox = self._inbox, []
+            if self._on_frames is not None and self.reason is None and frames:
                 self._on_frames(frames)
-            except Exception as error:  # noqa: BLE001 - `run` raises it
-                self._end(f"failed here: {error!r}", error)
-            if self._far.closed:
-                self._notice()
-        elif self._far.closed:
-            self._end("closed by the peer")
+                if self._far.closed:
+                    self._notice()
+            elif self._far.closed:
+                self._end("closed by the peer")
+        except BaseException as error:  # noqa: BLE001 - `run` raises it: Ctrl-C too, which costs frames of this read
+            self._end(f"failed here: {error!r}", error)
         if self.reason is not None and self._gone is not None:
             self._gone.set()
 

@@ -350,6 +350,24 @@ async def test_what_the_callback_raises_leaves_run_bare_and_closes(kind: str, er
     assert far.reason == "closed by the peer"
 
 
+class Interrupt(BaseException):
+    """As `KeyboardInterrupt`, which pytest would take for its own."""
+
+
+async def test_an_interrupt_in_a_callback_of_a_memory_link_ends_it() -> None:
+    # What was left of its frames is lost: a link that went on would keep their receivers waiting for ever.
+    def interrupted(_: list[Frame]) -> None:
+        raise Interrupt
+
+    near, far = memory_pair()
+    near.post(Beat(1))
+    with anyio.fail_after(LIMIT_S), pytest.raises(Interrupt):
+        await far.run(interrupted)
+    assert far.closed
+    await near.run(Inbox())
+    assert near.reason == "closed by the peer"
+
+
 async def test_a_link_runs_only_once(kind: str) -> None:
     near, far = await pair(kind)
     async with anyio.create_task_group() as tasks:
