@@ -60,7 +60,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._full = False
         self._fairness = fairness_of(self._loop)
         self._row_since = 0.0
-        """Moment (monotonic) at which the rate of reads was last looked at."""
+        """Moment (monotonic) of the last look at the rate of reads; negative while small reads are let gather."""
         # The polling is looked up where it is needed: with 30 attributes, those of a link take a kilobyte more.
         self._rhythm = Rhythm()
         self._cost = 0.0
@@ -72,7 +72,13 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
 
     def _write_soon(self) -> None:
         self._flushing = True
-        self._loop.call_soon(self._flush)
+        if self._row_since < 0:
+            # What gathered is read before: a write to a peer that has gone meanwhile ends the link without it. The loop
+            # looks at its sockets after the calls of a turn.
+            self._end_rest()
+            self._loop.call_soon(self._loop.call_soon, self._flush)
+        else:
+            self._loop.call_soon(self._flush)
 
     def fileno(self) -> int:
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
@@ -150,13 +156,19 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         longer than all that is in them. A peer that waits for us has a message of ours between two of its own.
         """
         now = time.monotonic()
-        often = now - self._row_since < _ROW_S
+        often = now - abs(self._row_since) < _ROW_S
         self._row_since = now
         self._row = 0
         if often and nbytes < _SMALL:
             self._row = _ROW - 1  # the next is looked at again: it has what gathered
+            self._row_since = -now
             self._pause()
-            self._loop.call_later(_REST_S, self._read_on)
+            self._loop.call_later(_REST_S, self._end_rest)
+
+    def _end_rest(self) -> None:
+        if self._row_since < 0:
+            self._row_since = -self._row_since
+            self._read_on()
 
     def _take(self, data: Buffer) -> None:
         """Take a read, or continue one, and yield to others where that took long.

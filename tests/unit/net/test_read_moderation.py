@@ -26,6 +26,7 @@ class Far:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reading = True
+        self.writes = 0
         self.now = 1000.0
         self.heard: list[Frame] = []
         self.timers: list[Any] = []
@@ -45,7 +46,7 @@ class Far:
         """Nothing waits here."""
 
     def write(self, data: bytes) -> None:
-        """Nobody reads it."""
+        self.writes += 1
 
     def pause_reading(self) -> None:
         self.reading = False
@@ -111,6 +112,27 @@ async def test_answers_are_taken_as_they_come_however_often(far: Far) -> None:
         far.link.post(Beat(1))
         taken += far.read(2)
     assert taken == 200
+
+
+async def test_what_gathered_is_read_before_something_is_written(far: Far) -> None:
+    # A write to a peer that said its last and went would end the link without what it said.
+    far.read(100)
+    assert not far.reading
+    far.link.post(Beat(1))
+    asyncio.get_running_loop().call_soon(far.read, 1)  # as a loop does: sockets after the calls of a turn
+    assert far.reading
+    heard = len(far.heard)
+    await asyncio.sleep(0)
+    assert (far.writes, len(far.heard)) == (1, heard + 1)
+
+
+async def test_a_message_is_written_where_nothing_gathered(far: Far) -> None:
+    far.read(100)
+    far.link.post(Beat(1))
+    await asyncio.sleep(0)
+    assert not far.writes
+    await asyncio.sleep(0)
+    assert far.writes == 1
 
 
 async def test_large_reads_are_taken_as_they_come(far: Far) -> None:
