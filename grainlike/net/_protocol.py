@@ -45,6 +45,16 @@ _REST_S = 0.001
 """Seconds that small reads that come too often are let gather."""
 
 
+class _Gathering:
+    """Gathering of small reads: `on` while none is taken; how often they come was last `looked` at then (monotonic)."""
+
+    __slots__ = ("looked", "on")
+
+    def __init__(self) -> None:
+        self.looked = 0.0
+        self.on = False
+
+
 class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
     """Frames over an asyncio transport, which it owns once connected; `adopt` and `connect` make these."""
 
@@ -59,8 +69,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._in_room = False
         self._full = False
         self._fairness = fairness_of(self._loop)
-        self._row_since = 0.0
-        """Moment (monotonic) of the last look at the rate of reads; negative while small reads are let gather."""
+        self._gathering = _Gathering()
         # The polling is looked up where it is needed: with 30 attributes, those of a link take a kilobyte more.
         self._rhythm = Rhythm()
         self._cost = 0.0
@@ -72,7 +81,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
 
     def _write_soon(self) -> None:
         self._flushing = True
-        if self._row_since < 0:
+        if self._gathering.on:
             # What gathered is read before: a write to a peer that has gone meanwhile ends the link without it. The loop
             # looks at its sockets after the calls of a turn.
             self._end_rest()
@@ -155,19 +164,19 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         As network cards moderate interrupts: a turn of the loop for each of a few thousand reports a second would take
         longer than all that is in them. A peer that waits for us has a message of ours between two of its own.
         """
-        now = time.monotonic()
-        often = now - abs(self._row_since) < _ROW_S
-        self._row_since = now
+        gathering, now = self._gathering, time.monotonic()
+        often = now - gathering.looked < _ROW_S
+        gathering.looked = now
         self._row = 0
         if often and nbytes < _SMALL:
             self._row = _ROW - 1  # the next is looked at again: it has what gathered
-            self._row_since = -now
+            gathering.on = True
             self._pause()
             self._loop.call_later(_REST_S, self._end_rest)
 
     def _end_rest(self) -> None:
-        if self._row_since < 0:
-            self._row_since = -self._row_since
+        if self._gathering.on:
+            self._gathering.on = False
             self._read_on()
 
     def _take(self, data: Buffer) -> None:
