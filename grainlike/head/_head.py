@@ -22,6 +22,7 @@ from grainlike.engine import Fetcher
 from grainlike.errors import JobCancelledError, ProtocolError
 from grainlike.graph import Function, Node, Options
 from grainlike.head._actions import ActionExecutor
+from grainlike.head._cancellations import Cancellations
 from grainlike.head._event_log import EventLog
 from grainlike.head._history import JobHistory, calendar_ahead
 from grainlike.head._logs import LogRouter, last_words, tell_blocked
@@ -36,15 +37,7 @@ from grainlike.head._state import HeadState
 from grainlike.head._submit import JobFactory
 from grainlike.head._validation import check_frames
 from grainlike.head.values._mover import ValueMover
-from grainlike.jobs import (
-    FirstOfChain,
-    Job,
-    JobCounters,
-    Observer,
-    OutcomeListener,
-    OwnArguments,
-    RepeatedArguments,
-)
+from grainlike.jobs import FirstOfChain, JobCounters, Observer, OutcomeListener, OwnArguments, RepeatedArguments
 from grainlike.net import Link
 from grainlike.resources import Allocation, Request
 from grainlike.scheduler import (
@@ -135,6 +128,7 @@ class Head:
         self.view: HeadQueries = HeadQueries(self.state, self.logs, self.history, now, self.values)
         self.records: RecordRouter = RecordRouter(self.state)
         self.observers: list[Observer] = []
+        self._cancellations = Cancellations(self.state, self.history, self._tell)
         self._gathers = self._unplanned = False
         self._noted_until = -math.inf
         self.counted: Callable[[int], None] | None = None
@@ -295,18 +289,7 @@ class Head:
 
     def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
         """Stop the jobs of nodes that are wanted no more; their awaiters have their outcome already."""
-        numbers: list[int] = []
-        for node in nodes:
-            job = node.record
-            if isinstance(job, Job) and self.state.jobs.pop(job.id, None) is not None:
-                self.history.unwanted([job], skipped=skipped)
-                job.close()
-                numbers.append(job.id)
-                self.counters.unwanted(skipped=skipped and job.began is None, internal=node.function.internal)
-            elif job is None or (isinstance(job, Job) and job.node is not None):  # never sent, or along with another
-                self.counters.unwanted(skipped=skipped)
-        if numbers:
-            self._tell(JobsCancelled(numbers))
+        self._cancellations.cancel(nodes, skipped=skipped)
 
     def cancel_nested(self, number: int) -> bool:
         """Cancel a job that another job, or a client, submitted, and notify its submitter; return False where this is
@@ -505,14 +488,20 @@ class Head:
         ends = self._acting.ends
         ends.report, ends.parcels, ends.skew, ends.rows = report, parcels, skew, None
         event = WorkerReported(peer.number, report.started, report.completed, report.ended, report.waits)
-        for action in self.state.scheduler.handle(event, self._now()):
-            if type(action) is JobsSettled:  # not by `isinstance`, which takes long to say no
-                self._settling.settle(peer, action.completed, action.rows, parcels[id(action.completed)], skew)
-            elif type(action) is JobsStarted:
-                self._acting.started(action, skew)
-            else:
-                self._acting.act(action)
+        self._cancellations.held = True
+        try:
+            for action in self.state.scheduler.handle(event, self._now()):
+                if type(action) is JobsSettled:  # not by `isinstance`, which takes long to say no
+                    self._settling.settle(peer, action.completed, action.rows, parcels[id(action.completed)], skew)
+                elif type(action) is JobsStarted:
+                    self._acting.started(action, skew)
+                else:
+                    self._acting.act(action)
+        finally:
+            self._cancellations.held = False
         ends.report, ends.parcels, ends.rows = None, {}, None
+        if self._cancellations.put_off:
+            self._cancellations.release()
         if self.state.scheduler.late and not self.state.told_late:
             self.state.told_late = True
             logger.warning(
@@ -605,8 +594,15 @@ class Head:
                 self.history.listener.submitted(event, now)
             if self._gathers:
                 event, self._unplanned = replace(event, more=True), True
-        for action in self.state.scheduler.handle(event, now):
-            self._acting.act(action)
+        cancellations = self._cancellations
+        outer, cancellations.held = cancellations.held, True
+        try:
+            for action in self.state.scheduler.handle(event, now):
+                self._acting.act(action)
+        finally:
+            cancellations.held = outer
+        if cancellations.put_off and not outer:
+            cancellations.release()
         if self.state.nested.outbox:
             self.history.unwanted(self.state.nested.flush(), skipped=True)
         if self.values.answers:

@@ -102,22 +102,24 @@ class ResultHandler:
         sizes = map(len, completed.data)
         columns = zip(ended, completed.begun, completed.wall, completed.cpu, completed.rss, sizes, strict=False)
         for job, begun, wall, cpu, rss, size in columns:
-            if jobs.pop(job.id, None) is None:
-                continue  # what a value is rebuilt by may cancel others
-            placement = job.placement
+            node, placement = job.node, job.placement
+            assert node is not None
             assert placement is not None
+            if node.finished:
+                continue  # what a value is rebuilt by may cancel others, which are closed and kept then
+            del jobs[job.id]
             placement.used = (wall, cpu, rss)
             placement.size = size
             placement.receipt = receipt
             placement.began = began = begun + skew
             placement.ended = began + wall
-        count, nodes = len(ended), [job.node for job in ended if job.node is not None]
+        count, nodes = len(ended), [job.node for job in ended if job.node is not None and not job.node.finished]
         if len(nodes) == count:
             if nodes:
                 self._history.succeeded(peer.name, skew, ended, nodes, completed)
-        else:  # those that were cancelled are closed, and kept
-            values = [value for job, value in zip(ended, values, strict=True) if job.node is not None]
-            ended = [job for job in ended if job.node is not None]
+        else:
+            values = [value for job, value in zip(ended, values, strict=True) if job.id not in jobs]
+            ended = [job for job in ended if job.id not in jobs]
             for job in ended:
                 self._history.ended(job, "succeeded")
         internal = self._state.functions.internal
@@ -136,8 +138,10 @@ class ResultHandler:
         jobs, codes, walls, succeeded = self._state.jobs, completed.codes, completed.wall, self._outcomes.succeeded
         for row in rows:
             job = jobs.pop(completed.jobs[row], None)
+            if job is not None and job.node is not None and job.node.finished:
+                jobs[job.id], job = job, None  # what a value is rebuilt by may cancel others, which are closed then
             if job is None:
-                gone += 1  # what a value is rebuilt by may cancel others
+                gone += 1
                 if sizes and sizes[row]:
                     self._tell(ValuesReleased([completed.jobs[row]]))
                 continue

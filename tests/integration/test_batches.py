@@ -134,6 +134,23 @@ async def test_what_rebuilds_a_value_may_cancel_others_of_its_batch_and_is_run_o
         assert await job(7) == 7
 
 
+async def test_what_rebuilds_a_value_may_cancel_calls_that_the_head_assigns_as_that_came():
+    async with Executor(local=Cores(1)) as executor:
+        for at in range(1, 5):
+            made = [(watched @ Cores(1))(30 if x == 0 else x) for x in range(6)]
+            neighbours[:] = [None] * 31 + made[at : at + 2]
+            ended = await gather(made, return_exceptions=True)
+            cancelled = [x for x, value in enumerate(ended) if type(value) is JobCancelledError]
+            assert cancelled == [at, at + 1]
+            assert [value for x, value in enumerate(ended) if x not in cancelled] == [
+                30,
+                *(x for x in range(1, 6) if x not in cancelled),
+            ]
+        totals = executor.report()
+        assert (totals.succeeded, totals.failed, totals.cancelled) == (16, 0, 8)
+        neighbours.clear()
+
+
 calls: list[Any] = []
 
 

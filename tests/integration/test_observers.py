@@ -112,6 +112,35 @@ async def test_an_observer_learns_of_every_end():
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("nth", range(1, 7))
+async def test_an_observer_may_cancel_what_has_not_run_when_it_hears_of_an_end(nth):
+    """With this end, the head assigns the next of them."""
+
+    class Stops(Told):
+        def ended(self, call):
+            super().ended(call)
+            if call.call.number == nth:
+                for value_ in made:
+                    cancel(value_)
+
+    told = Stops()
+    made = [(square @ Cores(1))(i) for i in range(8)]
+    async with Executor(local=Cores(1), observers=[told]) as executor:
+        ended = await gather(made, return_exceptions=True)
+        assert await (square @ Cores(1))(9) == 81
+        totals = executor.report()
+        outcomes = [job.outcome for job in await executor.history()]
+    cancelled = [type(value) is JobCancelledError for value in ended]
+    assert cancelled[nth - 1]  # as its value was not there yet
+    assert [value for value, gone in zip(ended, cancelled, strict=True) if not gone] == [
+        i * i for i, gone in enumerate(cancelled) if not gone
+    ]
+    assert sorted(end.call.number for end in told.ends) == list(range(1, 10))
+    assert (totals.succeeded, totals.cancelled) == (outcomes.count("succeeded"), outcomes.count("cancelled"))
+    assert totals.succeeded + totals.cancelled == 9
+
+
+@pytest.mark.anyio
 async def test_moments_of_a_call_are_in_order_though_the_clock_is_set_back(monkeypatch):
     wall = time.time
 
