@@ -282,9 +282,13 @@ class ResultHandler:
             if good and (buffers or len(data) > STAY_BYTES) and nbytes_of((data, buffers)) > STAY_BYTES:
                 large.add(job.fn)
         links, outcomes = zip(*rows, strict=True)
+        for job in links:
+            if job.node is not None and job.node.finished:  # it was cancelled, and counted, while the chain ran
+                self._history.unwanted([job])
+                job.close()
         nodes = [job.node for job in links]
         close_all(links)
-        self._state.counters.succeeded += len(nodes) - nodes.count(None) - 1  # the first is counted with its batch
+        self._state.counters.succeeded += len(nodes) - 1 - nodes[1:].count(None)  # the first is counted with its batch
         settled = self._settle_plain_links(whole, skew, links, nodes, outcomes)
         for job, node, outcome in list(zip(links, nodes, outcomes, strict=True))[settled:]:
             if node is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grainlike import GVAR
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MARK",
+    "after_pipe",
     "allow",
     "append_to",
     "die_if",
@@ -33,6 +35,11 @@ __all__ = [
 
 
 MARK: contextvars.ContextVar[int] = contextvars.ContextVar("mark", default=0)
+
+
+def after_pipe(x: int, path: str) -> int:
+    Path(path).read_bytes()  # of a named pipe, until somebody has opened that, too, and closed it
+    return x
 
 
 def plus_one(x: int) -> int:

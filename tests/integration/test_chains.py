@@ -1,5 +1,7 @@
 """Chains of quick calls travel together, and nobody can tell but by the clock."""
 
+import os
+from asyncio import to_thread
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 from chain_calls import (
+    after_pipe,
     allow,
     append_to,
     die_if,
@@ -23,6 +26,7 @@ from chain_calls import (
     size_of,
     unreadable,
 )
+from waiting import until
 
 from grainlike import (
     Cores,
@@ -276,6 +280,30 @@ async def test_a_cancelled_link_takes_only_those_behind_it(executor, jobs, pace)
     assert await made[4] == 5
     with pytest.raises(JobCancelledError):
         await made[9]
+
+
+async def test_links_that_are_cancelled_while_the_chain_runs_are_counted_and_kept_once(
+    executor, jobs, pace, tmp_path
+) -> None:
+    step, opened = delayed(plus_one) @ Cores(1), tmp_path / "opened"
+    os.mkfifo(opened)
+    made = [(delayed(after_pipe) @ Cores(1))(0, str(opened))]
+    for _ in range(4):
+        made.append(step(made[-1]))
+    start(made[4])
+    start(made[2])
+    await until(lambda: info(made[0]).state == "running")
+    cancel(made[3])
+    await to_thread(opened.write_bytes, b"")
+    assert await made[2] == 2
+    with pytest.raises(JobCancelledError):
+        await made[4]
+    *ended, _ = await executor.history()  # that of the fixture ended first
+    assert {job.job: job.outcome for job in ended} == {
+        2: "succeeded", 3: "succeeded", 4: "succeeded", 5: "cancelled", 6: "cancelled"
+    }  # fmt: skip
+    totals = executor.report()
+    assert (totals.succeeded, totals.failed, totals.cancelled + totals.skipped) == (1 + 3, 0, 2)
 
 
 async def test_a_link_whose_argument_cannot_travel_fails_with_its_own_words(executor, jobs, pace) -> None:
