@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -136,12 +137,11 @@ def front(queue: deque[NodeJob]) -> NodeJob | None:
     return queue[0] if queue else None
 
 
+by_age: Callable[[NodeJob], tuple[int, int]] = attrgetter("age", "id")
+"""Sort key: the age, among jobs that are as old as one input the number. Each that is placed is compared with many."""
+
+
 def place(queue: deque[NodeJob], jobs: Sequence[NodeJob]) -> None:
     """Insert jobs at their places in a queue that goes by age."""
     for job in jobs:
         insort(queue, job, key=by_age)
-
-
-def by_age(job: NodeJob) -> tuple[int, int]:
-    """Return the sort key: the age, among jobs that are as old as one input the number."""
-    return job.age, job.id
