@@ -117,8 +117,7 @@ class Job(Record):
         """Record its assignment to a worker; state of an earlier attempt is reset."""
         earlier = () if self.placement is None else tuple(self.places())
         placement = self.placement = Placement(worker, attempt, earlier)
-        if self.node is not None:
-            self.node.state = State.PENDING
+        self._pend()
         return placement
 
     def waits_again(self, seconds: float | None = None) -> None:
@@ -129,7 +128,10 @@ class Job(Record):
         if placement is not None:
             placement.slots = placement.began = placement.ended = placement.blocks_since = None
             placement.again_at = None if seconds is None else time.monotonic() + seconds
-        if self.node is not None:
+        self._pend()
+
+    def _pend(self) -> None:
+        if self.node is not None and not self.node.finished:  # one that was cancelled may not have been stopped yet
             self.node.state = State.PENDING
 
     def begin(self, worker: str, attempt: int, slots: str, ran_s: float = 0.0) -> None:

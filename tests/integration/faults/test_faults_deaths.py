@@ -10,7 +10,20 @@ import sys
 import pytest
 from limits import LIMIT_S
 
-from grainlike import GVAR, Cores, Executor, WorkerLostError, delayed, gather, info, start
+from grainlike import (
+    GVAR,
+    Cores,
+    Executor,
+    JobCancelledError,
+    Retry,
+    WorkerLostError,
+    cancel,
+    delayed,
+    gather,
+    info,
+    start,
+)
+from grainlike.telemetry import CallObserver
 
 LISTEN = "tcp://127.0.0.1:0"
 
@@ -46,6 +59,32 @@ async def test_killed_runners_and_a_killed_worker_lose_no_job_of_200(gates, star
         assert again.pid != held.pid
         gate.release_all()
         assert await all_ == [number * 2 for number in range(1, 201)]
+
+
+async def test_an_observer_that_hears_of_a_loss_may_cancel_what_that_worker_ran_besides(gates, start_worker):
+    class Stops(CallObserver):
+        def ended(self, call):
+            if call.outcome == "failed":
+                cancel(again_)
+
+    async with (
+        asyncio.timeout(LIMIT_S),
+        gates() as gate,
+        Executor(listen=LISTEN, local=None, observers=[Stops()]) as executor,
+    ):
+        worker = start_worker(executor.address)
+        await executor.wait_for_workers(1)
+        once_ = start((delayed(retries=Retry(0, losses=0))(gate.visit) @ Cores(1))("once"))
+        again_ = start((delayed(gate.visit) @ Cores(1))("again"))
+        await gate.arrival()
+        await gate.arrival()
+        os.kill(worker.pid, signal.SIGKILL)
+        with pytest.raises(WorkerLostError):
+            await once_
+        with pytest.raises(JobCancelledError):
+            await again_
+        assert [info(value_).state for value_ in (once_, again_)] == ["failed", "cancelled"]
+        assert [(job.job, job.outcome) for job in await executor.history()] == [(2, "cancelled"), (1, "failed")]
 
 
 async def test_without_a_worker_jobs_wait_and_run_when_one_joins(gates, start_worker):
