@@ -321,6 +321,30 @@ async def test_a_job_stopped_before_it_began_never_begins() -> None:
     assert worker.batches[0].receipt is not None
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="tasks cannot begin before the next turn")
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_jobs_run_one_turn_later_in_a_loop_whose_tasks_begin_at_once() -> None:
+    async def quick() -> str:
+        return "quick"
+
+    async def slow() -> str:
+        import asyncio
+
+        await asyncio.sleep(0)
+        return "slow"
+
+    eager = vars(asyncio)["eager_task_factory"]
+    async with a_worker(quick, slow) as worker:
+        asyncio.get_running_loop().set_task_factory(eager)
+        worker.run({1: (0, ())})
+        worker.run({2: (1, ())})
+        worker.run({3: (0, ())})
+        worker.link.post(Stop([3]))
+        await worker.until(1, 2, 3)
+    assert worker.values == {1: "quick", 2: "slow"}
+    assert worker.codes[3] == Code.CANCELLED
+
+
 async def test_a_job_that_swallows_its_cancellation_has_succeeded() -> None:
     async def stubborn() -> str:
         import anyio

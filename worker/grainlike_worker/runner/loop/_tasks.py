@@ -75,7 +75,8 @@ class _AsyncioTasks(Tasks):
         self._tasks: dict[RunnerLease, asyncio.Task[None]] = {}
 
     def start(self, lease: RunnerLease) -> None:
-        self._tasks[lease] = self._loop.create_task(self._run(lease))
+        # Not by the loop's factory: that of a user's program may begin a task before this knows it, amid our messages.
+        self._tasks[lease] = asyncio.Task(self._run(lease), loop=self._loop)
 
     def cancel(self, lease: RunnerLease, name: str, coroutine: object, reason: str | None) -> Cancellation:
         return RepeatedCancellation(self._tasks[lease], name, coroutine, reason)
