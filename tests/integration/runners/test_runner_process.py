@@ -216,11 +216,14 @@ def begin_to_count() -> None:
         if event in told:
             told[event] += 1
 
+    from grainlike.eventloop import _rhythm
     from grainlike_worker.runner.common import _outcomes, _usage
     from grainlike_worker.runner.process import _reset
 
-    # By the clock, a slower machine would send more, and smaller, messages, and look more often at memory and children.
+    # By the clock, a slower machine would send more, and smaller, messages, and look more often at memory and children,
+    # and at its link while it waits.
     _outcomes.FLUSH_S = _reset._WEIGH_S = _usage._CHILD_S = 3600.0
+    _rhythm.BRIEF_S = 0.0
     gc.disable()
     sys.setprofile(count)
 
