@@ -13,7 +13,19 @@ import anyio
 
 from grainlike import delayed
 
-__all__ = ["coroutine_link", "fails", "fails_deeply", "fails_later", "inner", "link", "speaker", "talkative", "tiny"]
+__all__ = [
+    "begins_a_line",
+    "closes_its_output",
+    "coroutine_link",
+    "fails",
+    "fails_deeply",
+    "fails_later",
+    "inner",
+    "link",
+    "speaker",
+    "talkative",
+    "tiny",
+]
 
 
 @delayed
@@ -85,3 +97,19 @@ def link(n):
 async def coroutine_link(n):
     print("printed", n)
     return n + 1
+
+
+@delayed
+def closes_its_output(way):
+    print("closing")
+    if way == "close":
+        sys.stdout.close()
+    else:
+        sys.stdout.detach()
+    return os.getpid()
+
+
+@delayed
+def begins_a_line(n):
+    print(f"begun {n}", end="")
+    return os.getpid()

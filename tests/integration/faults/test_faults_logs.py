@@ -10,7 +10,18 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 from limits import LIMIT_S
-from speaking_calls import coroutine_link, fails, fails_deeply, fails_later, link, speaker, talkative, tiny
+from speaking_calls import (
+    begins_a_line,
+    closes_its_output,
+    coroutine_link,
+    fails,
+    fails_deeply,
+    fails_later,
+    link,
+    speaker,
+    talkative,
+    tiny,
+)
 
 from grainlike import (
     GVAR,
@@ -115,6 +126,17 @@ async def test_in_run_lists_too_each_has_its_own(opened):
         for n, r_ in enumerate(jobs):
             expected = [[("stdout", f"printed {n}")], [("stderr", f"written {n}")], []][n % 3]
             assert await lines(executor, r_) == expected
+
+
+@pytest.mark.parametrize("way", ["close", "detach"])
+@pytest.mark.asyncio
+async def test_what_jobs_print_in_a_process_in_which_one_has_closed_its_output_is_their_own(way):
+    async with Executor(local=Cores(1)) as executor:
+        process = await (closes_its_output @ Cores(1))(way)
+        first, second = (begins_a_line @ Cores(1))(1), (begins_a_line @ Cores(1))(2)
+        assert (await first, await second) == (process, process)
+        assert await lines(executor, first) == [("stdout", "begun 1")]
+        assert await lines(executor, second) == [("stdout", "begun 2")]
 
 
 @pytest.mark.asyncio

@@ -37,6 +37,13 @@ class ProcessOutput:
         """Return the descriptors to poll: there is something after a job that wrote anything, by whatever means."""
         return self._streams
 
+    def opened(self, fd: int) -> io.TextIOWrapper:
+        """Return a new standard stream of a descriptor in place of one that a job has closed."""
+        if fd and self._printers:
+            self._printers[fd - 1] = printer = _Printer(fd, self)
+            return printer
+        return open(fd, "w" if fd else "r", 1 if fd else -1, errors="backslashreplace", closefd=False)
+
     def flush(self) -> None:
         """Let all go out that Python holds back, also what was not printed, but written to what lies under a stream."""
         self.printed = False

@@ -110,7 +110,7 @@ class ProcessRunner:
         self._children = EndedChildren()
         self._laps = Laps(time.process_time, self._children)
         self._peak = PeakMemory(self._children)
-        self._standard_streams = StandardStreams()
+        self._standard_streams = StandardStreams(self._output.opened)
         self._interrupts = RunnerSignals(self._flush_current, self._told_to_end)
         self._uplink = WatchedUplink(self._post_for_job, pipe.fd, self._read_for_job)
         self._loop = IsolatedLoop(self._interrupts)

@@ -6,6 +6,7 @@ whatever is printed then would be written into that. One that sends it elsewhere
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -14,15 +15,17 @@ __all__ = ["StandardStreams"]
 _Kept = tuple[int, tuple[int, ...]]
 """A second descriptor of the same open file, and by what to know that file again."""
 
-_MODES = ("r", "w", "w")
-
 
 class StandardStreams:
-    """Descriptors 0 to 2 and `sys.stdin` to `sys.stderr` of the process, and the way back to them."""
+    """Descriptors 0 to 2 and `sys.stdin` to `sys.stderr` of the process, and the way back to them.
 
-    __slots__ = ("_kept", "_objects")
+    `opened` returns the stream of a descriptor in place of one that a job has closed.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_kept", "_objects", "_opened")
+
+    def __init__(self, opened: Callable[[int], object]) -> None:
+        self._opened = opened
         self._kept: list[_Kept | None] = []
         self.keep()
 
@@ -52,9 +55,7 @@ class StandardStreams:
             with suppress(OSError):
                 os.dup2(kept[0], fd)
         if _is_closed(self._objects[fd]):
-            buffering = 1 if fd else -1
-            again = open(fd, _MODES[fd], buffering, errors="backslashreplace", closefd=False)  # noqa: SIM115
-            self._objects[fd] = again
+            self._objects[fd] = self._opened(fd)
             sys.stdin, sys.stdout, sys.stderr = self._objects
 
 
