@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw_runner import Runner, by_value
+from raw_runner import Gate, Runner, by_value, quick, stop_at_gate
 
 from grainlike.context import GVAR
 from grainlike.errors import JobCancelledError, RemoteError, SerializationError
 from grainlike.payload import dump_arguments, dump_function
-from grainlike.wire import Code, Define, FunctionSpec, Run
+from grainlike.wire import Code, Define, FunctionSpec, Run, Undefine
 
 
 def test_a_fresh_process_says_once_that_it_is_ready_and_reckons_deadlines_from_then() -> None:
@@ -73,6 +73,24 @@ def test_a_run_list_of_2000_jobs_comes_back_whole_in_few_messages() -> None:
     assert len(runner.batches) < 200
     assert [batch.receipt is not None for batch in runner.batches].count(True) == 1
     assert runner.batches[0].receipt is not None
+
+
+def test_functions_may_be_dropped_while_a_run_list_is_under_way(gate: Gate) -> None:
+    with Runner(quick, stop_at_gate, by_value(lambda: "other")) as runner:
+        runner.run({1: (1, gate.args), 2: (2, ()), 3: (1, gate.args), 4: (0, ())})
+        gate.wait()
+        runner.send(Undefine([2], []))  # no lease is of it, once its job has ended
+        gate.open()
+        gate.wait()
+        gate.open()
+        runner.until(1, 2, 3, 4)
+        assert runner.values == {1: "through", 2: "other", 3: "through", 4: "quick"}
+        runner.run({5: (0, ()), 6: (1, gate.args)})
+        gate.wait()
+        runner.send(Undefine([0, 1], []))  # it comes when the last job has ended and nobody was told
+        gate.open()
+        runner.until(5, 6)
+        assert runner.values[6] == "through"
 
 
 def test_large_values_travel_beside_the_message_and_arguments_may_be_changed() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -30,9 +31,11 @@ from grainlike.wire import (
     Setup,
     Stop,
     StopReason,
+    Undefine,
     unpack_parcels,
 )
 from grainlike_worker.runner.common import _usage
+from grainlike_worker.runner.common._job_directories import JobDirectories
 from grainlike_worker.runner.loop import _runner
 from grainlike_worker.runner.loop._runner import serve_shared
 
@@ -343,6 +346,38 @@ async def test_jobs_run_one_turn_later_in_a_loop_whose_tasks_begin_at_once() -> 
         await worker.until(1, 2, 3)
     assert worker.values == {1: "quick", 2: "slow"}
     assert worker.codes[3] == Code.CANCELLED
+
+
+async def test_functions_may_be_dropped_while_directories_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def keep() -> str:
+        from grainlike import GVAR
+
+        GVAR.job.scratch.joinpath("file").touch()  # type: ignore[union-attr]
+        return "kept"
+
+    async def quick() -> str:
+        return "quick"
+
+    removing, dropped = threading.Event(), threading.Event()
+    remove = JobDirectories.remove
+
+    def remove_late(self: JobDirectories) -> None:
+        removing.set()
+        assert dropped.wait(LIMIT_S)
+        remove(self)
+
+    monkeypatch.setattr(JobDirectories, "remove", remove_late)
+    async with a_worker(keep, quick) as worker:
+        try:
+            worker.run({1: (0, ())})
+            await anyio.to_thread.run_sync(removing.wait, LIMIT_S)
+            worker.link.post(Undefine([0], []))
+            worker.run({2: (1, ())})
+            await worker.until(2)
+        finally:
+            dropped.set()
+        await worker.until(1)
+    assert worker.values == {1: "kept", 2: "quick"}
 
 
 async def test_a_job_that_swallows_its_cancellation_has_succeeded() -> None:

@@ -70,6 +70,11 @@ class RunnerLease:
         """The number of the function of the job at `index`."""
         return self.fns[self.index]
 
+    @property
+    def used(self) -> set[int]:
+        """The numbers of the functions of those jobs that have not ended."""
+        return set(self.fns[self.index : self.end])
+
     def may_begin(self, at: float) -> None:
         """The process was ready at that moment: if that is after the grant, the job's time is reckoned from then."""
         if self.limit is not None:

@@ -157,7 +157,7 @@ class LoopRunner:
                 case Define():
                     self._functions.define(message, buffers)
                 case Undefine(functions=functions):
-                    self._functions.undefine(functions, {lease.fn for lease in self._lease_of.values()})
+                    self._functions.undefine(functions, {fn for lease in self._lease_of.values() for fn in lease.used})
                 case Setup():
                     self._functions.set_up(message)
                 case _:

@@ -170,7 +170,7 @@ class ProcessRunner:
                 case Define():
                     self._functions.define(message, buffers)
                 case Undefine(functions=functions):
-                    self._functions.undefine(functions, {lease.fn for lease in self._leases})
+                    self._functions.undefine(functions, {fn for lease in self._leases for fn in lease.used})
                 case Setup():
                     self._functions.set_up(message)
                 case Credit():
