@@ -76,7 +76,7 @@ def test_items_of_what_is_no_stream_or_has_ended_reach_nobody() -> None:
     job.close()
     assert not take_items(peer, job, *items("late"))
     assert not take_items(peer, None, *items("late"))
-    plain = Job(5, 1, SimpleNamespace(state=None), (b"", ()))  # type: ignore[arg-type]
+    plain = Job(5, 1, SimpleNamespace(state=None, finished=False), (b"", ()))  # type: ignore[arg-type]
     plain.assigned("n1", 2)
     assert not take_items(peer, plain, *items("what"))
 
