@@ -16,13 +16,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 import psutil
 from histories import OVER, Record, note
 from limits import LIMIT_S
+from msgspec.structs import replace
 from ports import free_port
 from waiting import still_running, until_files
 from weather import Weather

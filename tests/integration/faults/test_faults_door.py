@@ -6,12 +6,12 @@ import logging
 import pickle
 import socket
 import struct
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 from limits import LIMIT_S
+from msgspec.structs import replace
 from waiting import logged
 
 from grainlike import Cores, Executor, delayed

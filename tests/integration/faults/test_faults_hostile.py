@@ -10,7 +10,7 @@ import ssl
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import intruders
 import pytest
 from intruders import ENDED_BY_TIME, MEMBERS, STRANGERS, Burglary, Canary, Intruder, Registry
 from limits import LIMIT_S
+from msgspec.structs import replace
 
 from grainlike import Cores, Executor
 from grainlike.net import _tls, dial, parse_address, read_access, write_access

@@ -12,11 +12,11 @@ import contextlib
 import socket
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from limits import LIMIT_S
+from msgspec.structs import replace
 
 from grainlike.net import TcpAddress, find_access, write_access
 

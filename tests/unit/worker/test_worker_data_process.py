@@ -5,12 +5,12 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 from data_ends import CREDENTIALS, LIMIT_S
+from msgspec.structs import replace
 from ports import free_port
 from replicas import at_once
 
