@@ -7,11 +7,11 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Generator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import anyio
+from msgspec.structs import replace
 
 from grainlike.client import call
 from grainlike.executor import Executor
