@@ -21,10 +21,12 @@ if TYPE_CHECKING:
         soon_from_anywhere,
         spawn_detached,
     )
-    from grainlike.eventloop._rhythm import Rhythm
+    from grainlike.eventloop._rhythm import LOOP_POLL_S, RUNNER_POLL_S, Rhythm
     from grainlike.eventloop._wakeup import Alarm, Wakeup, loop_options, new_wakeup, on_asyncio, polling_of
 
 __all__ = [
+    "LOOP_POLL_S",
+    "RUNNER_POLL_S",
     "Alarm",
     "Cancellation",
     "Changes",
@@ -64,6 +66,8 @@ if not TYPE_CHECKING:  # else any name would be there
             "EventLoopId": "_loop_id",
             "RepeatedCancellation": "_cancellation",
             "Rhythm": "_rhythm",
+            "LOOP_POLL_S": "_rhythm",
+            "RUNNER_POLL_S": "_rhythm",
             "new_wakeup": "_wakeup",
             "cancel_once": "_cancel_once",
             "forget_the_loop": "_loop_id",

@@ -134,15 +134,11 @@ class BriefPolling:
         self._until = 0.0
 
     def poll(self, until: float) -> None:
-        """Do not sleep until this moment (monotonic), or `stop`."""
+        """Do not sleep until this moment (monotonic), if none is given later."""
         self._until = until
         if not self._polls:
             self._polls = True
             asyncio.get_running_loop().call_soon(self._turn)
-
-    def stop(self) -> None:
-        """Sleep again from the next turn on."""
-        self._until = 0.0
 
     def _turn(self) -> None:
         self._polls = time.monotonic() < self._until

@@ -8,7 +8,7 @@ from typing import cast
 
 import anyio
 
-from grainlike.eventloop import Rhythm, fairness_of, polling_of
+from grainlike.eventloop import LOOP_POLL_S, Rhythm, fairness_of, polling_of
 from grainlike.net._byte_link import READ_SIZE, ByteLink, ReadBuffer
 from grainlike.net._link import OnFrames
 from grainlike.net._tls import TlsSession
@@ -71,7 +71,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._fairness = fairness_of(self._loop)
         self._gathering = _Gathering()
         # The polling is looked up where it is needed: with 30 attributes, those of a link take a kilobyte more.
-        self._rhythm = Rhythm()
+        self._rhythm = Rhythm(LOOP_POLL_S)
         self._cost = 0.0
         """Seconds that a read takes, as they do of late."""
         self._portion = READ_SIZE
@@ -133,8 +133,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         return _incoming.buffer if self._portion == READ_SIZE else _incoming.buffer[: self._portion]
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._rhythm.end():
-            polling_of(self._loop).stop()
+        self._poll(self._rhythm.next())
         self._row += 1
         if self._row >= _ROW:
             self._moderate(nbytes)
@@ -295,15 +294,12 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             if again and transport.is_closing():
                 return
             transport.write(data if self._tls is None else self._tls.seal(data))
-            self._await_answer()
+            self._poll(self._rhythm.begin())
             again = True
 
-    def _await_answer(self) -> None:
-        rhythm = self._rhythm
-        rhythm.begin()
-        due = rhythm.due
-        if due:
-            polling_of(self._loop).poll(due)
+    def _poll(self, until: float) -> None:
+        if until:
+            polling_of(self._loop).poll(until)
 
     def waiting(self) -> int:
         return super().waiting() + self._headway()[1]

@@ -241,7 +241,7 @@ def begin_to_count() -> None:
     # By the clock, a slower machine would send more, and smaller, messages, and look more often at memory and children,
     # and at its link while it waits.
     _outcomes.FLUSH_S = _reset._WEIGH_S = _usage._CHILD_S = 3600.0
-    _rhythm.BRIEF_S = 0.0
+    _rhythm._WEIGHT = 0.0
     gc.disable()
     sys.setprofile(count)
 

@@ -4,9 +4,7 @@ import asyncio
 
 import pytest
 
-from grainlike.eventloop import Rhythm, _rhythm, _wakeup, polling_of
-from grainlike.eventloop._rhythm import BRIEF_S
-from grainlike.eventloop._wakeup import BriefPolling
+from grainlike.eventloop import LOOP_POLL_S, Rhythm, _rhythm, _wakeup, polling_of
 from grainlike.net import ProtocolLink
 from grainlike.wire import Beat, encode_frame
 
@@ -42,58 +40,52 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def wait(rhythm: Rhythm, clock: Clock, seconds: float) -> None:
+def wait(rhythm: Rhythm, clock: Clock, seconds: float) -> float:
+    """Send, and take what comes so much later."""
     rhythm.begin()
     clock.now += seconds
-    rhythm.end()
+    return rhythm.next()
 
 
 async def test_after_some_brief_waits_the_next_is_polled_through(clock: Clock) -> None:
-    rhythm = Rhythm()
-    waits = 0
-    while not rhythm.due:
-        wait(rhythm, clock, 50e-6)
-        rhythm.begin()
+    rhythm, waits = Rhythm(LOOP_POLL_S), 1
+    while not wait(rhythm, clock, 50e-6):
         waits += 1
-    assert waits == 9
-    assert rhythm.due == clock.now + BRIEF_S
+    assert waits == 8
+    assert rhythm.begin() == clock.now + LOOP_POLL_S
 
 
-@pytest.mark.parametrize("pause", [3600.0, 2 * BRIEF_S])
+@pytest.mark.parametrize("pause", [3600.0, 2 * LOOP_POLL_S])
 async def test_long_waits_are_slept_through(clock: Clock, pause: float) -> None:
-    rhythm = Rhythm()
+    rhythm = Rhythm(LOOP_POLL_S)
     for _ in range(30):
         wait(rhythm, clock, 10e-6)
     for _ in range(30):
         wait(rhythm, clock, pause)
-    rhythm.begin()
-    assert rhythm.due == 0.0
+    assert rhythm.begin() == 0.0
 
 
 async def test_one_long_pause_is_forgotten_as_soon_as_the_longest(clock: Clock) -> None:
-    rhythm = Rhythm()
+    rhythm = Rhythm(LOOP_POLL_S)
     for _ in range(30):
         wait(rhythm, clock, 10e-6)
     wait(rhythm, clock, 3600.0)
     for _ in range(8):
         wait(rhythm, clock, 10e-6)
-    rhythm.begin()
-    assert rhythm.due > 0
+    assert rhythm.begin() > 0
 
 
-async def test_a_wait_is_counted_from_what_was_sent_first(clock: Clock) -> None:
-    rhythm = Rhythm()
+async def test_a_wait_is_counted_from_the_last_message_of_either_end(clock: Clock) -> None:
+    rhythm = Rhythm(LOOP_POLL_S)
     for _ in range(30):
-        wait(rhythm, clock, 10e-6)
-    rhythm.begin()
-    begun = clock.now
-    clock.now += 20e-6
-    rhythm.begin()
-    assert rhythm.due == begun + BRIEF_S
-    rhythm.end()
-    rhythm.end()  # without a wait
-    rhythm.begin()
-    assert rhythm.due == clock.now + BRIEF_S
+        rhythm.begin()
+        clock.now += 0.9 * LOOP_POLL_S
+        rhythm.begin()  # more is sent
+        clock.now += 0.9 * LOOP_POLL_S
+        rhythm.next()
+        clock.now += 0.9 * LOOP_POLL_S
+        polled = rhythm.next()  # and more comes
+    assert polled == clock.now + LOOP_POLL_S
 
 
 async def test_a_loop_polls_until_the_moment_and_sleeps_then(clock: Clock) -> None:
@@ -103,19 +95,6 @@ async def test_a_loop_polls_until_the_moment_and_sleeps_then(clock: Clock) -> No
     for _ in range(20):
         await asyncio.sleep(0)
     assert clock.yields == 6
-
-
-async def test_a_loop_that_is_told_to_stop_polls_no_more(clock: Clock) -> None:
-    polling = BriefPolling()
-    polling.poll(clock.now + 1)
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    polls = clock.yields
-    assert polls
-    polling.stop()
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert clock.yields == polls
 
 
 class Transport:
@@ -161,6 +140,8 @@ async def test_a_link_whose_answers_are_brief_keeps_its_loop_awake_until_the_ans
     polls = [await trip() for _ in range(12)]
     assert polls[0] == 0
     assert polls[-1] >= 5
+    clock.now += LOOP_POLL_S
+    await asyncio.sleep(0)
     at_rest = clock.yields
     for _ in range(8):
         await asyncio.sleep(0)

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from grainlike.eventloop import _rhythm
-from grainlike.eventloop._rhythm import BRIEF_S
+from grainlike.eventloop import RUNNER_POLL_S, _rhythm
 from grainlike.wire import Beat, encode_frame
 from grainlike_worker.runner.process import _pipe
 from grainlike_worker.runner.process._pipe import LinkEndedError, Pipe
@@ -74,9 +73,9 @@ def test_it_polls_for_no_longer_than_a_brief_wait(machine: Machine, ends: tuple[
     come_at_once(pipe, far, 20)
     begun = machine.now
     # The last yield before it would sleep brings what it would sleep for.
-    machine.at, machine.act = begun + BRIEF_S, lambda: far.sendall(BEAT)
+    machine.at, machine.act = begun + RUNNER_POLL_S, lambda: far.sendall(BEAT)
     pipe.receive()
-    assert machine.now == pytest.approx(begun + BRIEF_S, abs=2e-6)
+    assert machine.now == pytest.approx(begun + RUNNER_POLL_S, abs=2e-6)
 
 
 class LateSocket:
@@ -115,7 +114,7 @@ def test_what_comes_inside_a_lease_is_no_wait(machine: Machine, ends: tuple[Pipe
         assert pipe.poll()
     far.sendall(BEAT)
     pipe.receive()
-    assert not pipe._rhythm.due
+    assert pipe._rhythm.begin() == 0.0
 
 
 def test_the_end_of_the_link_ends_a_poll(machine: Machine, ends: tuple[Pipe, socket.socket]) -> None:

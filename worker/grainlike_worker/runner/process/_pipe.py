@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Iterable, Sequence
 
-from grainlike.eventloop import Rhythm
+from grainlike.eventloop import RUNNER_POLL_S, Rhythm
 from grainlike.payload import stand_in
 from grainlike.wire import TRUSTED, Buffer, Frame, FrameDecoder, Message, encode_frame
 
@@ -31,7 +31,7 @@ class Pipe:
         """Those of the descriptors to `watch` that the last `poll` has found readable."""
         sock.setblocking(True)
         self._socket = sock
-        self._rhythm = Rhythm()
+        self._rhythm = Rhythm(RUNNER_POLL_S)
         self._decoder = FrameDecoder(TRUSTED, stand_in)
         self._incoming = memoryview(bytearray(_READ_SIZE))  # kept: the system would map and unmap it for every read
         self._poll = select.poll()
@@ -56,14 +56,12 @@ class Pipe:
 
     def receive(self) -> list[Frame]:
         """Wait for bytes; return the frames that they complete. `LinkEndedError` at the end of the stream."""
-        rhythm = self._rhythm
-        rhythm.begin()
-        due = rhythm.due
-        if due:
-            while not self.look(0) and time.monotonic() < due:
-                os.sched_yield()  # whoever has work for this processor goes first: it may be the worker itself
+        until = self._rhythm.begin()
+        if until:
+            while not self.look(0) and time.monotonic() < until:
+                os.sched_yield()  # whoever has work for this processor goes first: it may be the daemon
         frames = self._read()
-        rhythm.end()
+        self._rhythm.next()
         return frames
 
     def _read(self) -> list[Frame]:
