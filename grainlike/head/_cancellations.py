@@ -27,7 +27,7 @@ class Cancellations:
         self.held: bool = False
         """True while actions are performed."""
         self.put_off: list[tuple[list[Node], bool]] = []
-        """What was cancelled meanwhile."""
+        """Nodes that were cancelled meanwhile, and whether they were skipped, in their order."""
 
     def cancel(self, nodes: Iterable[Node], *, skipped: bool) -> None:
         """Stop the jobs of nodes."""

@@ -110,10 +110,10 @@ class Transport:
         self.written += len(data)
 
     def resume_reading(self) -> None:
-        """It never stops."""
+        """Reading is never paused here."""
 
     def abort(self) -> None:
-        """It is gone."""
+        """Nothing is left to drop."""
 
 
 async def test_a_link_whose_answers_are_brief_keeps_its_loop_awake_until_the_answer(clock: Clock) -> None:
