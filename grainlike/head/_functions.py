@@ -25,7 +25,7 @@ from grainlike.graph import Function
 from grainlike.joblogging import ProgramLevels
 from grainlike.jobs import FirstOfChain, Job, retry_spec
 from grainlike.payload import dump_function, name_function
-from grainlike.scheduler import FunctionDefined, HeadJob
+from grainlike.scheduler import AHEAD_QUICK_S, FunctionDefined, HeadJob
 from grainlike.wire import Buffer, FunctionSpec, RetrySpec, SubmittedFunction
 
 __all__ = ["FunctionTable", "Owner"]
@@ -89,6 +89,8 @@ class FunctionTable:
         self._specs: dict[int, tuple[FunctionSpec, bytes]] = {}
         self._blobs: dict[bytes, _Blob] = {}
         self._last = 0
+        self.quick_s: float = AHEAD_QUICK_S
+        """Mean run time in seconds up to which jobs of functions that are defined from now on are sent ahead."""
         self.large: set[int] = set()
         """Functions that have given values which stayed at workers."""
         self._known: dict[ref[Function], tuple[bytes, int, bytes]] = {}
@@ -104,6 +106,10 @@ class FunctionTable:
         """Number of live jobs at the last sweep, and the highest number of a job then."""
         self.dropped_bytes: int = 0
         """Bytes of functions that were dropped in all."""
+
+    def decide_as(self, schema: int) -> None:
+        """Decide as heads whose journals have that schema: only so the replay of a log leads to the state of before."""
+        self.quick_s = AHEAD_QUICK_S if schema >= 5 else 0.1
 
     @property
     def count(self) -> int:
@@ -249,7 +255,7 @@ class FunctionTable:
         self._specs[fn] = spec, blob.data
         if _is_internal(whole):
             self.internal.add(fn)
-        self._define(FunctionDefined(fn, retry.times, retry.losses, retry.backoff, retry.on_timeout))
+        self._define(FunctionDefined(fn, retry.times, retry.losses, retry.backoff, retry.on_timeout, self.quick_s))
         return fn
 
     # --- the end of functions ----------------------------------------------------------------------------------------

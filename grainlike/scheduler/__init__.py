@@ -16,6 +16,7 @@ from grainlike._later import later
 
 if TYPE_CHECKING:
     from grainlike.scheduler._events import (
+        AHEAD_QUICK_S,
         MAX_LOSSES,
         AssembleGang,
         AssignJobs,
@@ -127,31 +128,32 @@ if TYPE_CHECKING:
     from grainlike.scheduler.node._scheduler import NodeScheduler
 
 __all__ = [
-    "GRACE_S", "MAX_LOSSES", "PROGRAM", "AssembleGang", "AssignJobs", "BarrierHeld", "CancelJobs", "CopiesLost",
-    "CopyMade", "CoresTaken", "Deadlock", "Explanation", "FetchReplicas", "FunctionDefined", "FunctionTimed",
-    "FunctionsDropped", "GiveValues", "HeadAction", "HeadEvent", "HeadJob", "HeadScheduler", "Holder", "InputsLost",
-    "InputsTravel", "InputsUnfit", "JobAwaits", "JobGoesOn", "JobState", "JobsBackedOff", "JobsCancelled",
-    "JobsCommitted", "JobsDeadlocked", "JobsLost", "JobsMoved", "JobsOrphaned", "JobsPending", "JobsRequeued",
-    "JobsRevived", "JobsSettled", "JobsStarted", "JobsSubmitted", "JobsUnsatisfiable", "KillRunner", "LineageDropped",
-    "NodeAction", "NodeEvent", "NodeScheduler", "NodeStopped", "OutputsUnfit", "OwnValuesAdded", "OwnValuesFreed",
-    "OwnValuesLost", "PoolOffer", "RaiseBarrier", "ReleaseWorker", "ReplicasArrived", "ReplicasDropped",
-    "ReplicasFailed", "ReplicasGone", "ReplicasSpared", "ReplicasUnfit", "ReplicationAsked", "ReplicationReached",
-    "ResumeJob", "RetractJobs", "RunTimes", "RunnerAnswered", "RunnerCompleted", "RunnerGone", "RunnerKind",
-    "RunnerReady", "RunnerRenewed", "RunnerRetired", "ShapesForgotten", "Shortage", "SpawnRunner", "StartApart",
-    "StartLease", "StartsPaused", "StopJobs", "TellCompleted", "TellEnded", "TellHeld", "TellStarted", "TellWaits",
-    "TerminateRunner", "Ticked", "Trials", "ValuesForgotten", "ValuesGiven", "ValuesLost", "ValuesReleased",
-    "ValuesWanted", "WakeAt", "WorkerDrained", "WorkerHeard", "WorkerJoined", "WorkerLeaving", "WorkerLost",
-    "WorkerQuarantined", "WorkerReleased", "WorkerReported", "WorkerState", "WorkerStored", "WorkerSuspected",
-    "WorkerTimed", "lacks", "transition_table", "wanted_in_pools",
+    "AHEAD_QUICK_S", "GRACE_S", "MAX_LOSSES", "PROGRAM", "AssembleGang", "AssignJobs", "BarrierHeld", "CancelJobs",
+    "CopiesLost", "CopyMade", "CoresTaken", "Deadlock", "Explanation", "FetchReplicas", "FunctionDefined",
+    "FunctionTimed", "FunctionsDropped", "GiveValues", "HeadAction", "HeadEvent", "HeadJob", "HeadScheduler",
+    "Holder", "InputsLost", "InputsTravel", "InputsUnfit", "JobAwaits", "JobGoesOn", "JobState", "JobsBackedOff",
+    "JobsCancelled", "JobsCommitted", "JobsDeadlocked", "JobsLost", "JobsMoved", "JobsOrphaned", "JobsPending",
+    "JobsRequeued", "JobsRevived", "JobsSettled", "JobsStarted", "JobsSubmitted", "JobsUnsatisfiable", "KillRunner",
+    "LineageDropped", "NodeAction", "NodeEvent", "NodeScheduler", "NodeStopped", "OutputsUnfit", "OwnValuesAdded",
+    "OwnValuesFreed", "OwnValuesLost", "PoolOffer", "RaiseBarrier", "ReleaseWorker", "ReplicasArrived",
+    "ReplicasDropped", "ReplicasFailed", "ReplicasGone", "ReplicasSpared", "ReplicasUnfit", "ReplicationAsked",
+    "ReplicationReached", "ResumeJob", "RetractJobs", "RunTimes", "RunnerAnswered", "RunnerCompleted", "RunnerGone",
+    "RunnerKind", "RunnerReady", "RunnerRenewed", "RunnerRetired", "ShapesForgotten", "Shortage", "SpawnRunner",
+    "StartApart", "StartLease", "StartsPaused", "StopJobs", "TellCompleted", "TellEnded", "TellHeld", "TellStarted",
+    "TellWaits", "TerminateRunner", "Ticked", "Trials", "ValuesForgotten", "ValuesGiven", "ValuesLost",
+    "ValuesReleased", "ValuesWanted", "WakeAt", "WorkerDrained", "WorkerHeard", "WorkerJoined", "WorkerLeaving",
+    "WorkerLost", "WorkerQuarantined", "WorkerReleased", "WorkerReported", "WorkerState", "WorkerStored",
+    "WorkerSuspected", "WorkerTimed", "lacks", "transition_table", "wanted_in_pools",
 ]  # fmt: skip
 
 _NAMES = {
     "_events": """
-        MAX_LOSSES AssembleGang AssignJobs CancelJobs Deadlock FunctionDefined FunctionsDropped FunctionTimed HeadAction
-        HeadEvent Holder JobsBackedOff JobsCancelled JobsCommitted JobsDeadlocked JobsLost JobsMoved JobsOrphaned
-        JobsPending JobsRequeued JobsSettled JobsStarted JobsSubmitted JobsUnsatisfiable ReleaseWorker RetractJobs
-        ShapesForgotten StartsPaused Ticked WakeAt WorkerDrained WorkerHeard WorkerJoined WorkerLeaving WorkerLost
-        WorkerQuarantined WorkerReleased WorkerReported WorkerStored WorkerSuspected WorkerTimed
+        AHEAD_QUICK_S MAX_LOSSES AssembleGang AssignJobs CancelJobs Deadlock FunctionDefined FunctionsDropped
+        FunctionTimed HeadAction HeadEvent Holder JobsBackedOff JobsCancelled JobsCommitted JobsDeadlocked JobsLost
+        JobsMoved JobsOrphaned JobsPending JobsRequeued JobsSettled JobsStarted JobsSubmitted JobsUnsatisfiable
+        ReleaseWorker RetractJobs ShapesForgotten StartsPaused Ticked WakeAt WorkerDrained WorkerHeard WorkerJoined
+        WorkerLeaving WorkerLost WorkerQuarantined WorkerReleased WorkerReported WorkerStored WorkerSuspected
+        WorkerTimed
     """,
     "_explanation": "Explanation Shortage",
     "_head": "HeadScheduler",

@@ -26,6 +26,7 @@ from grainlike.scheduler._value_events import (
 from grainlike.wire import Completed, LeaseStart, LeaseWait, Need
 
 __all__ = [
+    "AHEAD_QUICK_S",
     "MAX_LOSSES",
     "AssembleGang",
     "AssignJobs",
@@ -70,6 +71,11 @@ __all__ = [
 ]
 
 
+AHEAD_QUICK_S = 0.25
+"""Mean run time in seconds above which a function's jobs are not sent ahead: a round trip is negligible for them, also
+one that waits behind those of a hundred other slots.
+"""
+
 MAX_LOSSES = 3
 """Deaths of its runner or worker after which a running job is given up, if its function sets no other number."""
 
@@ -92,7 +98,8 @@ class FunctionDefined(msgspec.Struct, frozen=True, gc=False):
 
     `retries`: how many times a failed job is tried again; `on_timeout`: whether also after a timeout. `losses`: how
     many deaths of its runner or worker a job survives. `backoff`: how long a job waits before the next attempt: first
-    seconds, factor, most.
+    seconds, factor, most. `quick_s`: mean run time in seconds up to which its jobs are sent ahead; for those that take
+    longer, a round trip is negligible.
     """
 
     fn: int
@@ -100,6 +107,7 @@ class FunctionDefined(msgspec.Struct, frozen=True, gc=False):
     losses: int = MAX_LOSSES - 1
     backoff: tuple[float, float, float] | None = None
     on_timeout: bool = True
+    quick_s: float = AHEAD_QUICK_S
 
 
 class FunctionsDropped(msgspec.Struct, frozen=True, gc=False):

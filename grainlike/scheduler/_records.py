@@ -39,9 +39,6 @@ __all__ = [
 
 _UNIT = 10**9
 
-AHEAD_QUICK_S = 0.1
-"""Mean run time above which a function's jobs are not sent ahead: a round trip is negligible for them."""
-
 ANYWHERE = -1
 """Place of jobs that need values and prefer no worker (`RequestClass.near`)."""
 
@@ -51,7 +48,7 @@ _QUEUED = JobState.QUEUED
 class HeadFunction:
     """Record of a function: how long its jobs take, and when a failed or lost one is tried again."""
 
-    __slots__ = ("backoff", "gives", "id", "losses", "on_timeout", "retries", "times")
+    __slots__ = ("backoff", "gives", "id", "losses", "on_timeout", "quick_s", "retries", "times")
 
     def __init__(self, told: FunctionDefined) -> None:
         self.id: int = told.fn
@@ -59,6 +56,7 @@ class HeadFunction:
         self.losses: int = told.losses
         self.backoff: tuple[float, float, float] | None = told.backoff
         self.on_timeout: bool = told.on_timeout
+        self.quick_s: float = told.quick_s
         self.times: RunTimes = RunTimes()
         self.gives: int = 0
         """Bytes of the largest of its values that stayed at a worker, or could have stayed at one."""
@@ -66,7 +64,7 @@ class HeadFunction:
     @property
     def is_quick(self) -> bool:
         """True if its jobs are known to be so short that a round trip matters."""
-        return self.times.known and self.times.mean <= AHEAD_QUICK_S
+        return self.times.known and self.times.mean <= self.quick_s
 
 
 class HeadJob:

@@ -122,6 +122,7 @@ class DurableHead(Head):
             opened=began.now,
             object_store=ObjectStore(share=False),  # what is in memory is not there for the next head
         )
+        self.decide_as(began.schema)
         self._clock = clock
         self.calendar: float = time.time() - clock()
         """Seconds by which the calendar is ahead of the clock, for what is told of ended jobs."""
@@ -135,6 +136,10 @@ class DurableHead(Head):
 
     def _at(self) -> float:
         return self._clock() if self._moment is None else self._moment
+
+    def decide_as(self, schema: int | str) -> None:
+        """Decide by the rules of a release whose journals have that schema, from now on."""
+        self.state.functions.decide_as(schema if isinstance(schema, int) else 0)
 
     def set_calendar(self, ahead: float) -> None:
         """Go by the calendar as so many seconds ahead of the clock from now on."""
@@ -209,6 +214,7 @@ class DurableHead(Head):
             case StartsHeld():
                 self.hold_starts(what.why)
             case WrittenBy():
+                self.decide_as(what.schema)
                 if what.calendar:
                     self.set_calendar(what.calendar)
             case _:

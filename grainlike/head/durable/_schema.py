@@ -8,6 +8,7 @@ Raise `SCHEMA`, and tell how to convert what was written before, when
 - a class that may be in an image gains, loses or renames a field: `RECORDS` of `_schema_scheduler` or `_schema_head`;
 - an input (`_records`), or a message inside one, changes otherwise than by a last field with a default;
 - a head decides otherwise than before from the same inputs, so a replay of the log would not lead to the same state.
+  What was written before is replayed by the rule of before (`DurableHead.decide_as`).
 
 Rename classes, attributes and methods in the code as you like: in the line of a class its place in the code stands
 behind its record's name, and `field=attribute` is a field that the code calls otherwise::
@@ -37,7 +38,7 @@ from grainlike.scheduler.values._primaries import Primaries
 
 __all__ = ["CONVERSIONS", "METHODS", "SCHEMA", "SchemaConversion", "check_schema", "conversions_from", "records"]
 
-SCHEMA = 4
+SCHEMA = 5
 
 
 def _as_it_is(record: bytes) -> bytes:
@@ -173,10 +174,14 @@ _MOVES = Conversion(
 came before had no data server.
 """
 
+_RULES = Conversion(fields=dict.fromkeys(["FunctionDefined", "FunctionTable", "HeadFunction"], _put(quick_s=0.1)))
+"""Schema 5: a head decides by the rules of who wrote its journal, and functions that it knows keep them."""
+
 CONVERSIONS: dict[int, SchemaConversion] = {
     1: SchemaConversion(image=_AGES),
     2: SchemaConversion(image=_VALUES),
     3: SchemaConversion(image=_MOVES),
+    4: SchemaConversion(image=_RULES),
 }
 """Steps to the next schema, by the schema that each begins with."""
 

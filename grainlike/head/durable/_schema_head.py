@@ -80,7 +80,7 @@ Debt wire._window.Debt: _items _size
 Connection head._peers.Connection: number name link hello session taken_over heard
 Blob head._functions._Blob: data keys owners
 FunctionTable head._functions.FunctionTable: _define _numbers _specs _blobs _last _known _collected _by_client
-    _by_job _unowned _unowned_bytes _swept_jobs _swept_at dropped_bytes large
+    _by_job _unowned _unowned_bytes _swept_jobs _swept_at dropped_bytes large quick_s
 KeptCalls head._kept_calls.KeptCalls: _functions _calls _readers nbytes
 RevivedJob head._kept_calls.RevivedJob: fn id node placement travels former name request timeout
 RelayedJob head._nested.RelayedJob: fn id node placement travels attempt_of child finished name reply_to request

@@ -35,7 +35,7 @@ Simulation scheduler._deadlock._Simulation: queued stranded waiting _free _worke
 DeadlockWatch scheduler._deadlock_watch.DeadlockWatch: _books=_state _closed _look_at _stuck_since wake
 Ticked scheduler._events.Ticked:
 WakeAt scheduler._events.WakeAt: at
-FunctionDefined scheduler._events.FunctionDefined: fn retries losses backoff on_timeout
+FunctionDefined scheduler._events.FunctionDefined: fn retries losses backoff on_timeout quick_s
 FunctionsDropped scheduler._events.FunctionsDropped: fns
 FunctionTimed scheduler._events.FunctionTimed: fn walls
 JobsSubmitted scheduler._events.JobsSubmitted: request jobs fns priority isolate client parent more
@@ -108,7 +108,7 @@ DeepestFirst scheduler._records.DeepestFirst: _heap
 RequestClass scheduler._records.RequestClass: aged blocked_job blocked_since claim client could_since deferred early
     entry id in_order is_simple isolate kind may_be_ahead names near needs passed_since place priority queue request
     root shapes timed visits warned wide_on
-HeadFunction scheduler._records.HeadFunction: backoff gives id losses on_timeout retries times
+HeadFunction scheduler._records.HeadFunction: backoff gives id losses on_timeout quick_s retries times
 HeadJob scheduler._records.HeadJob: age attempt cancelled cls fn id own rare sent shape state worker
 ExtraState scheduler._records.ExtraState: again_at cancelled_at committed data depth failures family losses parent
     root size tree_age tried

@@ -146,6 +146,7 @@ class HeadStore:
         ahead = time.time() - self.clock()
         if again or not self._head.dated or abs(ahead - self._head.calendar) > CALENDAR_S:
             append(pack_input(WrittenBy(self.clock(), self.began.version, SCHEMA, ahead)))
+            self._head.decide_as(SCHEMA)
             self._head.set_calendar(ahead)
 
     def _of_this_schema(self, records: Iterator[bytes]) -> Iterator[bytes]:

@@ -14,6 +14,7 @@ from grainlike.head.durable._schema import SCHEMA
 from grainlike.head.durable._snapshot import began_here
 from grainlike.head.durable._store import HeadStore
 from grainlike.journal import Journal, commit_image
+from grainlike.net import ClosedLink
 
 KEPT = Path(__file__).parents[2] / "data" / "journals"
 
@@ -93,6 +94,37 @@ def test_a_log_of_another_release_with_this_schema_is_read_and_goes_on(tmp_path)
     journal, recovered = Journal.open(directory)
     journal.close()
     assert len(recovered.records) == 2
+
+
+def test_a_log_is_replayed_by_the_rules_of_its_writer_and_the_next_head_decides_by_its_own(tmp_path):
+    """Jobs of 0.1 to 0.25 s are sent ahead since schema 5: the replay of an older log must not say that some were."""
+    store = HeadStore(tmp_path / "today", began_here(7))
+    head, clients = make.a_head(store)
+    store.restore(head, clients)
+    clients.hear(clients.join(make.hello("client", "c"), ClosedLink("c", "here"), None), [make.submit(1, 2, here=True)])
+    store.close()
+    journal, recovered = Journal.open(tmp_path / "today")
+    _, *inputs = recovered.records
+    journal.close()
+    assert quick(tmp_path / "today") == ([0.25], 0.25)
+    before = msgspec.structs.replace(began_here(7), schema=4)
+    journal, _ = Journal.open(tmp_path / "before")
+    for record in (pack_input(before), *([record] for record in inputs)):
+        if not isinstance(unpack_input(b"".join(record))[0], WrittenBy):
+            journal.append(record)
+    journal.close()
+    assert quick(tmp_path / "before") == ([0.1], 0.25)
+
+
+def quick(directory):
+    """Mean seconds up to which jobs are sent ahead: of the functions that a head finds, and of those that come."""
+    store = HeadStore(directory, began_here(2))
+    try:
+        head, clients = make.a_head(store)
+        store.restore(head, clients)
+        return [fn.quick_s for fn in head.state.scheduler._functions.values()], head.state.functions.quick_s
+    finally:
+        store.close()
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ class Cluster:
         self.free_at_work[worker] = dict(offer_of(offer, own_cores=range(64)).units)
         self.tell(WorkerJoined(worker, f"n{worker}", offer_of(offer, own_cores=range(64)), **known))
 
-    def function(self, fn, known_s=None):
-        self.tell(FunctionDefined(fn))
+    def function(self, fn, known_s=None, **policy):
+        self.tell(FunctionDefined(fn, **policy))
         if known_s is not None:
             self.head._functions[fn].times.add([known_s] * 8)
 

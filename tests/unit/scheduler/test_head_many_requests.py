@@ -155,9 +155,8 @@ def test_a_look_at_everything_finds_no_more_than_what_was_found(seed: int, monke
     dice = random.Random(seed)
     offers = [Cores(dice.randint(1, 6)) & Memory(dice.randint(4, 12)) for _ in range(3)]
     cluster = Cluster(*offers)
-    cluster.function(1)
-    cluster.function(2, 0.05)
-    cluster.function(3, 3.0)
+    for fn, known_s in (1, None), (2, 0.05), (3, 3.0):
+        cluster.function(fn, known_s, quick_s=0.1)  # most jobs of these histories are longer
     for _ in range(60):
         _do_something(cluster, dice)
         tell_all(cluster)

@@ -208,6 +208,14 @@ def test_quick_jobs_are_sent_ahead_and_taken_back_for_a_reservation():
     assert sorted(taken.jobs) == sorted(job for action in ahead for job in action.jobs)
 
 
+@pytest.mark.parametrize(("seconds", "is_sent"), [(0.2, True), (0.25, True), (0.3, False)])
+def test_jobs_are_sent_ahead_whose_function_takes_a_quarter_of_a_second_at_most(seconds, is_sent):
+    cluster = Cluster(Cores(1))
+    cluster.function(1, known_s=seconds)
+    cluster.submit(Cores(1), seconds, n=3)
+    assert any(action.ahead for action in cluster.told(AssignJobs)) == is_sent
+
+
 def test_nothing_is_sent_ahead_of_a_function_that_nobody_knows():
     cluster = Cluster(Cores(2))
     cluster.function(1)
