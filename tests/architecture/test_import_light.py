@@ -68,15 +68,48 @@ def test_import_grainlike_binds_no_other_room() -> None:
     assert rooms <= {"_later", "_version", "context", "errors", "resources"}
 
 
-def test_only_who_makes_certificates_loads_cryptography() -> None:
-    embedded = "import grainlike as g, grainlike_worker.__main__\ng.run(lambda: g.delayed(abs)(1), local=g.Cores(1))"
-    statement = f"sys.path.append({str(ROOT / 'worker')!r})\n{embedded}"
-    loaded = loaded_by(statement)
+UNREQUIRED = {"cryptography", "pydantic", "rich", "typer"}
+"""Libraries that are installed with grainlike, and that a first job does not load (docs/start/install.md)."""
+
+FIRST_JOBS = {
+    "process": f"""
+def loaded():
+    return set(sys.modules)
+in_runner = g.run(lambda: (g.delayed(loaded) @ g.Cores(1))(), local=g.Cores(1))
+assert "grainlike_worker.runner.process._runner" in in_runner
+assert in_runner.isdisjoint({UNREQUIRED!r}), in_runner
+""",
+    "coroutine": """
+async def loaded():
+    return set(sys.modules)
+in_loop = g.run(lambda: (g.delayed(loaded) @ g.Cores(1))(), local=g.Cores(1))
+assert "grainlike_worker.runner.loop._runner" in in_loop
+""",
+}
+"""Programs of one job of a function of theirs: in a process of its own, or a coroutine in the embedded worker."""
+
+
+def loaded_by_program(program: str) -> set[str]:
+    """The modules that a program loads, with those of the worker's daemon, which is embedded."""
+    imports = "import grainlike as g, grainlike_worker.__main__"
+    return loaded_by(f"sys.path.append({str(ROOT / 'worker')!r})\n{imports}\n{program}")
+
+
+def test_a_call_without_resources_loads_little() -> None:
+    loaded = loaded_by_program("g.run(lambda: g.delayed(abs)(1), local=g.Cores(1))")
     assert "grainlike.net._tls" in loaded
-    assert loaded.isdisjoint(SELDOM)
-    assert loaded.isdisjoint({"cryptography", "pydantic", "rich", "typer"})
-    certificates = "from grainlike.net import make_credentials\nmake_credentials('c1')"
-    assert "cryptography" in loaded_by(certificates)
+    assert loaded.isdisjoint(SELDOM | UNREQUIRED)
+
+
+@pytest.mark.parametrize("kind", FIRST_JOBS)
+def test_a_first_job_loads_no_library_that_only_commands_and_certificates_need(kind: str) -> None:
+    loaded = loaded_by_program(FIRST_JOBS[kind])
+    assert "grainlike.payload" in loaded
+    assert loaded.isdisjoint(SELDOM | UNREQUIRED)
+
+
+def test_who_makes_certificates_loads_cryptography() -> None:
+    assert "cryptography" in loaded_by("from grainlike.net import make_credentials\nmake_credentials('c1')")
 
 
 def test_a_worker_loads_nothing_of_the_side_of_a_head() -> None:
