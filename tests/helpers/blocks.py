@@ -39,6 +39,7 @@ class Block:
     body: str
     output: str = ""
     title: str = ""
+    has_output: bool = False
 
 
 def blocks_of(text: str) -> list[Block]:
@@ -48,7 +49,7 @@ def blocks_of(text: str) -> list[Block]:
     for match in _BLOCK.finditer(text):
         kind, between = match["kind"], text[end : match.start()]
         if kind == "text" and found and not between.strip() and found[-1].kind in ("python", "py", "bash"):
-            found[-1].output = match["body"]
+            found[-1].output, found[-1].has_output = match["body"], True
         else:
             found.append(Block(kind, text.count("\n", 0, match.start()) + 1, match["body"], title=match["title"] or ""))
         end = match.end()

@@ -30,9 +30,6 @@ SCRIPTS = [
     for block in blocks_of(page.read_text())
     if block.kind == "bash"
 ]
-_KINDS = {"python", "py", "bash", "sh", "text", "toml"}
-"""Kinds of blocks; `sh` is for commands that need a cluster or install something, and is not run."""
-
 needs_two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="the examples are for two cores or more")
 
 
@@ -96,11 +93,6 @@ def test_a_script_prints_what_the_page_shows(page: Path, block: Block, tmp_path:
         if not is_whole:  # a head that it has started would go on
             subprocess.run(["grainlike", "head", "stop"], env=environment, check=False, timeout=LIMIT_S)
     _compare(block.output, ended.stdout)
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
-def test_blocks_are_of_kinds_that_are_known(page: Path) -> None:
-    assert {block.kind for block in blocks_of(page.read_text())} <= _KINDS
 
 
 def test_pages_and_scripts_are_found() -> None:
