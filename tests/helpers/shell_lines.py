@@ -73,6 +73,8 @@ def parse_own(words: list[str]) -> None:
     context = _parsed(command, "grainlike", words, None)
     while hasattr(command, "commands") and context is not None:
         rest = [*context._protected_args, *context.args]
+        if not rest:  # a group that does something without a command of its own
+            return
         name, command, rest = command.resolve_command(context, rest)
         context = _parsed(command, name, rest, context)
 

@@ -155,9 +155,31 @@ def test_our_commands_in_a_tutorial_have_these_options(path: Path) -> None:
             parse_own(words)
 
 
+_OF_TODAY = [path for path in (*PAGES, *TUTORIALS) if path.name != "CHANGELOG.md"]
+"""Texts about commands as they are; a change log tells how they were, too."""
+
+
+@pytest.mark.parametrize("path", _OF_TODAY, ids=lambda path: str(path.relative_to(ROOT)))
+def test_our_commands_within_a_sentence_have_these_options(path: Path) -> None:
+    """They may be incomplete, and have `NAME`, `...` or `[--option]` in place of what is typed."""
+    for span in re.findall(r"`(grainlike [^`\n]*)`", path.read_text()):
+        if not re.search(r"grainlike [A-Z]", span):
+            for words in own_commands(re.sub(r"[][]", "", span)):
+                _parse_known([re.sub(r"^[A-Z]+$|^\.\.\.$", "1", word) for word in words])
+
+
+def _parse_known(words: list[str]) -> None:
+    """Parse a command line, which may lack values; fail for a command or an option that does not exist."""
+    try:
+        parse_own(words)
+    except Exception as error:
+        if "No such" in str(error):
+            raise
+
+
 def test_a_command_that_does_not_exist_is_refused() -> None:
     for line in ("nosuch", "head nosuch", "ls --nosuch", "head start --nosuch", "simulate --jobs many"):
-        with pytest.raises(Exception, match=r"nosuch|integer"):
+        with pytest.raises(Exception, match=r"No such .*nosuch|integer"):
             parse_own(line.split())
 
 
