@@ -110,6 +110,12 @@ def test_a_shell_understands_what_is_typed(page: Path, block: Block) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@_of("bash")
+def test_a_script_is_on_a_page_whose_scripts_are_run(page: Path, block: Block) -> None:
+    folder = page.relative_to(ROOT / "docs").parts[0]
+    assert folder in ("start", "concepts", "how-to", "why", "launching", "launching.md"), "no test runs it: `sh`?"
+
+
 @_of("sh", "bash", "console")
 def test_our_commands_have_these_options(page: Path, block: Block, tmp_path: Path) -> None:
     (tmp_path / "journal").mkdir()  # commands that read one look whether it is there
