@@ -1,12 +1,12 @@
 """Cells of the pages, `py` blocks, which await at the top: in a real Jupyter kernel, and typed at the prompt of
 `python -m asyncio`. Of a page they run in order; what each shows is the `text` block after it.
 
-Programs, which are complete, are run as files: tests/integration/test_docs.py and tests/site/test_pages.py.
+Programs, which are complete, are run as files, and typed at the prompt of Python: tests/integration/test_docs.py,
+tests/site/test_pages.py, and test_page_programs.py here.
 """
 
 from __future__ import annotations
 
-import ast
 import doctest
 import os
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from blocks import blocks_of
 from notebooks import Kernel
+from pasting import statements_of
 from prompts import ASYNCIO, at_prompt
 
 ROOT = Path(__file__).parents[3]
@@ -39,7 +40,7 @@ def test_cells_of_a_notebook_show_what_the_page_shows(page: Path, kernel: Kernel
 def test_statements_at_a_prompt_show_what_the_page_shows(page: Path, tmp_path: Path) -> None:
     with at_prompt(ASYNCIO, tmp_path) as prompt:
         for block in CELLS[page]:
-            written = "".join(prompt.run(statement) for statement in _statements(block.body))
+            written = "".join(prompt.run("\r".join(lines)) for lines in statements_of(block.body))
             _compare(block.output, written.replace("... ", ""))
         assert prompt.end() == 0
 
@@ -48,16 +49,6 @@ def test_a_page_with_cells_shows_what_they_do() -> None:
     assert len(CELLS) >= 2
     for page, cells in CELLS.items():
         assert any(block.output for block in cells), page
-
-
-def _statements(cell: str) -> list[str]:
-    """Return the statements of a cell as they are typed: an empty line ends one that has a body."""
-    lines, found = cell.splitlines(), []
-    for node in ast.parse(cell).body:
-        first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
-        typed = lines[first - 1 : node.end_lineno]
-        found.append("\r".join([*typed, ""] if hasattr(node, "body") else typed))
-    return found
 
 
 def _compare(expected: str, actual: str) -> None:
