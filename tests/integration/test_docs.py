@@ -11,6 +11,7 @@ import ast
 import json
 import os
 import re
+import shutil
 import sys
 import textwrap
 from contextlib import ExitStack
@@ -109,6 +110,39 @@ def test_a_head_listens_with_access_files_that_were_made_beforehand(tmp_path: Pa
                 finish(one)
     found = json.loads((tmp_path / "cluster" / "worker.json").read_text())["addresses"]
     assert {f"tcp://login1:{port}", f"tcp://127.0.0.1:{port}"} <= set(found)
+
+
+_FAILS = """
+import anyio
+from grainlike import Cores, Executor, delayed, gather
+
+
+@delayed
+def fails(seed):
+    raise ArithmeticError(f"seed {seed} diverged")
+
+
+async def main():
+    async with Executor(local=Cores(1), events="events.jsonl"):
+        await gather([(fails @ Cores(1))(seed) for seed in (1, 2, 2)], return_exceptions=True)
+
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="it is a question for jq")
+def test_an_event_log_answers_which_functions_fail(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "monitoring.md").read_text()
+    (question,) = (block.body for block in blocks_of(page) if block.body.startswith("jq "))
+    environment = environment_of(tmp_path)
+    with nothing_left(tmp_path):
+        with Program([sys.executable, "-c", _FAILS], tmp_path, environment) as program:
+            finish(program)
+        with Program(["bash", "-c", question], tmp_path, environment) as asked:
+            rows = [line.strip() for line in sorted(finish(asked).splitlines())]
+    told = "fails\tlocal\tArithmeticError: seed"
+    assert rows == [f"1 {told} 1 diverged", f"2 {told} 2 diverged"]
 
 
 _STANDS_STILL = """

@@ -1,5 +1,6 @@
 """What is said to Slurm, and what is understood of it, said to a real one: scripts, listings, checks, ends."""
 
+import ast
 import asyncio
 import itertools
 import os
@@ -10,6 +11,7 @@ import sys
 import pytest
 import pytest_asyncio
 from limits import LIMIT_S
+from pages import blocks
 from waiting import until, until_files
 
 from grainlike import GVAR, Cores, Executor, LaunchError, Nodes, WallTime, cancel, delayed, info, run_process, start
@@ -128,6 +130,15 @@ async def test_a_check_of_what_slurm_refuses_has_slurms_words(slurm, change, wor
         await Slurm(keys.pop("resources"), **keys).check()
     assert caught.value.command == ("sbatch", "--test-only")
     assert known(slurm) <= before
+
+
+async def test_a_refusal_reads_as_the_page_shows(slurm):
+    (shown,) = blocks("docs/launching.md", "pycon")
+    typed, _, refusal = shown.partition("\n")
+    question = compile(typed.removeprefix(">>> "), "page", "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    with pytest.raises(LaunchError) as caught:
+        await eval(question, {"Slurm": Slurm})
+    assert f"grainlike.errors.LaunchError: {caught.value}\n" == refusal
 
 
 async def test_without_a_controller_the_answer_is_no_refusal(slurm, tmp_path, monkeypatch):
