@@ -43,6 +43,8 @@ SHORT = [path for path in PAGES if path.parent.name in ("start", "concepts", "ho
 MOST_WORDS = 32
 """Words in a sentence of the pages that a newcomer reads."""
 
+_END = re.compile(r"(?:(?<=[.:;?])|(?<=[.:;?]\*\*))\s")
+"""Where a sentence ends: also after one in bold type, with which an item of a list begins."""
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]*`|\]\([^)]*\)|<[^>]*>", re.MULTILINE | re.DOTALL)
 
 
@@ -55,7 +57,7 @@ def sentences(text: str) -> list[str]:
     """Return what a page says in paragraphs and lists; headings and tables are no sentences."""
     lines = [line for line in prose(text).splitlines() if not re.match(r"\s*(#|\||x$)", line)]
     blocks = re.split(r"\n\s*\n|^\s*(?:-|\d+\.) ", "\n".join(lines), flags=re.MULTILINE)
-    return [" ".join(part.split()) for block in blocks for part in re.split(r"(?<=[.:;?])\s", block) if part.strip()]
+    return [" ".join(part.split()) for block in blocks for part in _END.split(block) if part.strip()]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
