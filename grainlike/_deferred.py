@@ -74,7 +74,7 @@ class DeferredRecords(Generic[T]):
 
 
 class RecordTable(dict[int, T]):
-    """Records by number. Whoever asks for one, or for all in order, gets those too that were deferred."""
+    """Records by number. A look-up of one, or of all in order, also finds those that were deferred."""
 
     __slots__ = ("_in_order", "_tails", "_unmade")
 

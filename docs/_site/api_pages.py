@@ -1,8 +1,14 @@
 """Pages of the API reference: a directive of mkdocstrings for each public name, by subject."""
 
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
 import grainlike
 
-__all__ = ["api_pages", "public_names", "shown_members"]
+__all__ = ["api_pages", "public_names", "shown_members", "shown_objects"]
 
 _SUBJECTS: dict[str, tuple[str, str, str]] = {
     "calls": (
@@ -134,3 +140,23 @@ def _directive(name: str) -> str:
 
 def _page(title: str, about: str, names: list[str]) -> str:
     return f"# {title}\n\n{about}\n\n" + "\n".join(map(_directive, names))
+
+
+def shown_objects() -> Iterator[tuple[str, Any]]:
+    """Iterate over what the pages show, with names below `grainlike`: functions, classes, methods and properties.
+
+    Raises:
+        AttributeError: a page names something that is not there.
+    """
+    text = "\n".join(api_pages().values())
+    for name in re.findall(r"^::: grainlike\.(\S+)", text, re.MULTILINE):
+        room, _, last = name.rpartition(".")
+        owner = importlib.import_module(f"grainlike.{room}") if room else grainlike
+        found = getattr(owner, last)
+        yield name, found
+        if isinstance(found, type) and not issubclass(found, BaseException):
+            for member in shown_members(name, found):
+                value = inspect.getattr_static(found, member)
+                value = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+                if inspect.isfunction(value) or isinstance(value, property):
+                    yield f"{name}.{member}", value

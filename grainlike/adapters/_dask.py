@@ -56,7 +56,7 @@ def dask_get(
         head: the address of a running head, or the path of its `client.json`: tasks run on its workers.
 
     `Callback`s of Dask, its `ProgressBar` among them, are called in this thread; with them all values come to this
-    process. Warnings of tasks come to the caller when the values do, and heed its filters; those of a task that fails
+    process. Warnings of tasks come to the caller when the values do, under its filters; those of a task that fails
     are shown as they are raised.
 
     Returns:

@@ -215,7 +215,7 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         """End the batches that have not ended.
 
         A `Parallel` that is called again forgets that the call before has failed, and only then gives itself another
-        id: an end that it heard of in between would be that of a batch of its own.
+        id: an end that was reported in between would be that of a batch of its own.
         """
         with self.parallel._lock:
             self._call = object()

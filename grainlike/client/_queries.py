@@ -98,7 +98,7 @@ class LogSubscription(PendingQuery):
 
 
 class LiveSubscription(PendingQuery):
-    """Subscription to a live view: resent it begins anew, with all that is so then.
+    """Subscription to a live view: resent it starts again, with the full state.
 
     `behind` is True once more updates waited for their reader than are kept: it takes a new subscription to go on.
     """

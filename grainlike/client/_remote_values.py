@@ -186,7 +186,7 @@ class RemoteValues:
         return self._directory.path if self._directory is not None and self._is_near else None
 
     def close(self) -> None:
-        """Remove the files of own values, because the head is gone, or nobody needs them."""
+        """Remove the files of own values, because the head is gone, or nothing needs them."""
         if self._directory is not None:
             self._directory.remove()
 
@@ -271,7 +271,7 @@ class RemoteValues:
             del self._sends[order.transfer % GENERATION]
 
     def _fail(self, send: _OwnSend) -> None:
-        """Tell the head that an own value is gone: the head has said that nobody needs it, or its file is gone."""
+        """Tell the head that an own value is gone: the head has said that nothing needs it, or its file is gone."""
         del self._sends[send.order.transfer % GENERATION]
         self._link.post(Unsent(send.order.transfer, "the program has it no more", gone=True))
 

@@ -25,7 +25,7 @@ async def view(
 ) -> R:
     """Call `use` with a connection to a head, and again with a new one whenever that was lost, until it returns.
 
-    `head` is found anew each time, as `call` does: another head that has taken the place is as good. `lost` is told
+    `head` is found again each time, as `call` does: another head that has taken the place is as good. `lost` is told
     why there is none, after each attempt.
 
     Raises:

@@ -1,7 +1,7 @@
 """Connections of a dashboard's server: how many there may be, and how long one may be open without asking.
 
-Whoever reaches the address may open connections, without a token, too: each is a descriptor of this process, which may
-be the head's, or a program's.
+Any program that reaches the address may open connections, without a token, too: each is a descriptor of this process,
+which may be the head's, or a program's.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class LogTail:
         self._begins = True
 
     def begin(self) -> None:
-        """Begin anew: what follows is the log from its beginning, as when the head was away meanwhile."""
+        """Start again: what follows is the log from its beginning, as when the head was away meanwhile."""
         self._lines.clear()
         self._dropped = 0
         self._begins, self._ended, self._over = True, False, False
@@ -77,7 +77,7 @@ class LogTail:
         return told
 
     async def follow(self, feed: HeadFeed) -> None:
-        """Take the job's lines from the head until the log has ended; anew when a lost head is back."""
+        """Take the job's lines from the head until the log has ended; again when a lost head is back."""
         while True:
             try:
                 async with aclosing(feed.client.logs(self._job, follow=True)) as lines:

@@ -23,10 +23,10 @@ _CHUNK = 256
 """Slots of one piece."""
 
 _MOST_NAMES = 2_000
-"""Names of functions that have numbers; with more, all begins anew with those that run."""
+"""Names of functions that have numbers; with more, the picture starts again with those that run."""
 
 _MOST_GONE = 1_000
-"""Workers that have left of which pages are told; one that has missed more begins anew."""
+"""Workers that have left of which pages are told; one that has missed more starts again."""
 
 _SHARE = 0.01
 """Largest share of this process's time that goes into drawing up changes."""
@@ -64,7 +64,7 @@ class ClusterPicture:
 
     Attributes:
         state: what is so by these updates.
-        epoch: counts how often all began anew, with versions from 1 on.
+        epoch: counts how often the picture started again, with versions from 1 on.
         gone: version up to which it is forgotten which workers have left.
     """
 

@@ -209,7 +209,7 @@ def _launch(block: BlockRequest, style: ScriptStyle) -> list[str]:
 
 
 def _each_node_anew(block: BlockRequest, spread: Spread) -> list[str]:
-    """Lines that run the kept script anew on each node, where nothing of this shell would arrive."""
+    """Lines that run the kept script again on each node, where nothing of this shell would arrive."""
     again = f"bash -l {shlex.quote(block.kept)} node"
     if not spread.hosts:
         lines = [f"{spread.command} {again}"]

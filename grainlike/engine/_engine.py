@@ -50,7 +50,7 @@ _MOST_ABOVE = 1000
 """Number of nodes at which the search for callers ends."""
 
 _Caller = tuple[int, Context]
-"""A number, higher for whoever came later, and a context."""
+"""A number, higher for later callers, and a context."""
 
 _NOBODY_LEFT = "was cancelled: the last who awaited it left; start() keeps a call going"
 
@@ -95,11 +95,11 @@ class Engine:
         self.keeps_contexts = False
         """True if calls with resources run in the contexts of their callers: where they run in this process."""
         self.keeps_callers = False
-        """True if `caller_of` is asked: where what a job prints is shown to whoever awaits it."""
+        """True if `caller_of` is asked: where the output of a job is shown to its awaiter."""
         self._wants = count()
         self._wanted: dict[Node, _Caller | None] = {}
         """The roots: what has not finished is among these, or is needed by one of them. With `keeps_callers`, each with
-        whoever wanted it last.
+        its last caller.
         """
         self._pumping = False
         self._goes_on = False

@@ -1,4 +1,4 @@
-"""Bring values that stay at workers into the program: the one way by which whoever needs their bytes there gets them.
+"""Bring values that stay at workers into the program: the one way to get their bytes there.
 Replicas are waited for likewise.
 
 Each value is fetched once at a time, for all who wait for it, and given up when none is left.
@@ -229,7 +229,7 @@ class Fetcher:
         self._replicating: dict[int, list[tuple[RemoteValue, Fetch]]] = {}
         """Values of which more replicas are to come, and who waits for that."""
         self._unreached: set[int] = set()
-        """Those of which the source has not answered, whoever still waits."""
+        """Values for which the source has not answered, with waiters or without."""
         self._released: deque[int] = deque()
         self._drains = False
         self._closed = _CLOSED
@@ -383,7 +383,7 @@ class Fetcher:
     # --- from the source ---------------------------------------------------------------------------------------------
 
     def given(self, value: int, payload: Payload) -> None:
-        """Pass the bytes of a wanted value to whoever waits for it."""
+        """Pass the bytes of a wanted value to its waiters."""
         known = self._waiting.pop(value, None)
         if known is None:
             return

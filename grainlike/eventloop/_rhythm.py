@@ -1,7 +1,7 @@
 """Brief polling: who has something due within microseconds looks for it again and again, and does not sleep.
 
-A process that sleeps is woken by whoever writes to it. Where its processor has gone to sleep, too, that takes both
-sides some 20 µs: of a round trip between three processes a quarter of the time.
+A process that sleeps is woken by the process that writes to it. Where its processor has gone to sleep, too, that takes
+both sides some 20 µs: of a round trip between three processes a quarter of the time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Rhythm:
         self._since = 0.0
 
     def begin(self) -> float:
-        """Begin a wait, anew if one is under way; return until when (monotonic) to poll for its end, 0 to sleep."""
+        """Begin a wait, or begin it again; return until when (monotonic) to poll for its end, 0 to sleep."""
         self._since = now = time.monotonic()
         return now + self._brief_s if self._average < self._brief_s else 0.0
 

@@ -74,7 +74,7 @@ class TerminalDisplay(Display):
     """Bars below all that the program writes.
 
     While it is open, whole lines that are written to the terminal go above the bars; the beginning of a line waits for
-    its end. Both streams are caught at their `write`, so whoever took one earlier, as a handler of `logging` has, is
+    its end. Both streams are caught at their `write`, so code that took one earlier, as a handler of `logging` has, is
     caught too. The cursor stays visible and at the left: a program that is killed leaves the terminal as it should be.
     """
 

@@ -215,7 +215,7 @@ class CallsUnderWay:
         return group
 
     def count(self) -> Iterator[None]:
-        """Count anew what has not ended; yields now and then, for others to get a turn."""
+        """Count again what has not ended; yields now and then, for others to get a turn."""
         for name, group in list(self._groups.items()):
             yield from group.count()
             self.counts[name] = group.counts

@@ -18,7 +18,7 @@ origins: dict[int, tuple[str, int]] = {}
 """Files and lines of the calls of nodes, by their `id`, once `remember_origins` was called."""
 
 _USED = -1
-"""Number of missing inputs of a lazy node of which nothing is to be said. Whoever starts it counts them anew."""
+"""Number of missing inputs of a lazy node of which nothing is to be said. A start counts them again."""
 
 
 def remember_origins() -> None:

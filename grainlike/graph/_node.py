@@ -165,7 +165,7 @@ class Node:
         return self._failure()[0] if self.state > _SUCCEEDED else None
 
     def result(self) -> Any:
-        """The value, or the exception raised anew, with the traceback it first came with.
+        """The value, or the exception raised again, with the traceback it first came with.
 
         Raises:
             RuntimeError: the node has not finished, or its value was not fetched.

@@ -26,7 +26,7 @@ def pending_nodes(roots: Sequence[Node]) -> tuple[list[Node], list[Node]]:
 
 
 def unfinished_nodes(roots: Iterable[Node]) -> list[Node]:
-    """Return the unfinished nodes that `roots` need, whoever runs them: each once, dependencies first."""
+    """Return the unfinished nodes that `roots` need, whatever runs them: each once, dependencies first."""
     return [node for node in ordered(roots) if not node.finished]
 
 

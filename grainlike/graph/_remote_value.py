@@ -53,7 +53,7 @@ class ValueFetcher(Protocol):
 class RemoteValue:
     """Value of job `id` that stays at workers: `size` bytes, which `fetcher` brings here when they are needed.
 
-    Once they were, it is `fetched`: whoever needs it in the program has `value`, and jobs still have the reference.
+    Once they were, it is `fetched`: callers in the program have `value`, and jobs still have the reference.
     When the program refers to it no more, its workers may drop it. `copy` is the URL to which the program had a copy
     written last.
     """

@@ -97,7 +97,7 @@ __all__ = ["Head", "OutcomeListener"]
 logger = logging.getLogger("grainlike")
 
 FAREWELL_S = 1.0
-"""Seconds for which a closing head tries to say goodbye."""
+"""Seconds for which a closing head tries to send `Goodbye`."""
 
 
 class Head:
@@ -384,7 +384,7 @@ class Head:
         self.peers[worker].post(TimeLeft(left_s, grace_s))
 
     async def farewell(self) -> None:
-        """Send goodbye to all workers: no more messages come, and reconnecting is of no use."""
+        """Send `Goodbye` to all workers: no more messages come, and reconnecting is of no use."""
         for peer in self.peers.values():
             peer.say_goodbye("it has closed")
         with anyio.move_on_after(FAREWELL_S):

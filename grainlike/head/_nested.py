@@ -257,7 +257,7 @@ class RelayedJobs:
         self.unpin(peer)
 
     def _fail(self, graph: CallGraph, call: GraphCall, why: Exception | Parcel) -> list[RelayedJob]:
-        """Fail a call that waits; return jobs that are cancelled, as nobody needs them now."""
+        """Fail a call that waits; return jobs that are cancelled, as nothing needs them now."""
         job = call.job
         assert isinstance(job, RelayedJob)
         if isinstance(why, Exception):
@@ -269,7 +269,7 @@ class RelayedJobs:
         return self._drop(graph, graph.fail(call))
 
     def _drop(self, graph: CallGraph, calls: list[GraphCall]) -> list[RelayedJob]:
-        """Cancel calls that nobody needs, and what only they need; return those that were jobs."""
+        """Cancel calls that nothing needs, and what only they need; return those that were jobs."""
         gone: list[RelayedJob] = []
         while calls:
             call = calls.pop()
@@ -287,7 +287,7 @@ class RelayedJobs:
         return gone
 
     def _settle(self, peer: ReplyTo, graph: CallGraph, rows: list[_Ended]) -> list[RelayedJob]:
-        """Pass on how calls of a graph have ended; return jobs that are cancelled, as nobody needs them now."""
+        """Pass on how calls of a graph have ended; return jobs that are cancelled, as nothing needs them now."""
         ready: list[GraphCall] = []
         gone: list[RelayedJob] = []
         for job, good, parcel in rows:
@@ -469,7 +469,7 @@ class RelayedJobs:
 
     def flush(self) -> list[RelayedJob]:
         """Send the outcomes that are buffered, and begin what waited for them; return jobs that were cancelled, as
-        nobody needs them now.
+        nothing needs them now.
         """
         gone: list[RelayedJob] = []
         while self.outbox:

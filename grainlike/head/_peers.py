@@ -59,7 +59,7 @@ class Connection:
 
     @property
     def over(self) -> bool:
-        """True if the remote end has said goodbye."""
+        """True if the remote end has sent `Goodbye`."""
         return self.session is not None and self.session.over is not None
 
     @property

@@ -125,7 +125,7 @@ class ProgramValues:
                 self.fetcher.replicated(value)
 
     def freed(self, values: Sequence[int]) -> None:
-        """Let programs drop values of their own that nobody needs."""
+        """Let programs drop values of their own that nothing needs."""
         self._mover.freed(values)
         self.own.free(self.clients.freed(values))
 

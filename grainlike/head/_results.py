@@ -222,7 +222,7 @@ class ResultHandler:
                 self._history.tried(number, made)
 
     def forget(self, values: Iterable[int]) -> None:
-        """Let go of calls whose values nobody needs any more, nor will."""
+        """Let go of calls whose values nothing needs any more, nor will."""
         self._state.kept.release(values)
         for number in values:
             if type(self._state.jobs.get(number)) is RevivedJob:

@@ -46,7 +46,7 @@ class HeadState:
         self.begun: dict[tuple[int, int, int], int] = {}
         """Bytes that a worker has of a value's attempt from direct copies that failed."""
         self.origins: dict[int, Connection] = {}
-        """Clients that have values of their own, by value, until nobody needs them."""
+        """Clients that have values of their own, by value, until nothing needs them."""
         self.last_transfer = 0
         self.told_late = False
         """True if it was logged that late answers are dropped."""

@@ -1,7 +1,7 @@
 """Calls of a session's graphs: which wait for which, and the outcomes that others are to be given.
 
-A call is known from its submission until it has ended, no other waits for it, and its program has heard of the end. All
-of it follows from messages. Nothing here waits, and no byte is loaded.
+A call is known from its submission until it has ended, no other waits for it, and its program has acknowledged the end.
+All of it follows from messages. Nothing here waits, and no byte is loaded.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class GraphCall:
         self.users: dict[int, None] = {}
         """Calls that wait for it."""
         self.held: bool = True
-        """True until its program has heard of its end, or gone."""
+        """True until its program has acknowledged its end, or left."""
         self.outcome: Outcome | None = None
         self.good: bool = False
 
@@ -154,7 +154,7 @@ class CallGraph:
             self._look_at(call)
 
     def withdraw(self, children: Iterable[int]) -> tuple[list[GraphCall], list[GraphCall]]:
-        """Remove calls. Return others that needed one of these, which are to fail, and unended calls that nobody needs
+        """Remove calls. Return others that needed one of these, which are to fail, and unended calls that nothing needs
         now.
         """
         gone = [call for call in map(self.calls.get, children) if call is not None]
@@ -177,7 +177,7 @@ class CallGraph:
         return list(users.values()), [call for number, call in idle.items() if number not in left]
 
     def fail(self, call: GraphCall) -> list[GraphCall]:
-        """Record that a call is to fail; return unended calls that nobody needs now, if these are to end with it."""
+        """Record that a call is to fail; return unended calls that nothing needs now, if these are to end with it."""
         idle = self._leave(call)
         return [] if call.goes_on else list(idle.values())
 
@@ -191,7 +191,7 @@ class CallGraph:
         return {call.job.fn for call in self.calls.values() if call.job is not None and not call.job.id}
 
     def _leave(self, call: GraphCall) -> dict[int, GraphCall]:
-        """Take back what a call needs; return those without a name that have not ended, and that nobody needs now."""
+        """Take back what a call needs; return those without a name that have not ended, and that nothing needs now."""
         needs, call.needs = call.needs, ()
         self.unpinned += call.inputs
         call.inputs = ()
@@ -207,7 +207,7 @@ class CallGraph:
         return idle
 
     def _look_at(self, call: GraphCall) -> None:
-        """Forget a call that has ended if nobody needs its outcome."""
+        """Forget a call that has ended if nothing needs its outcome."""
         if call.outcome is None or call.users or call.held or call.child not in self.calls:
             return
         del self.calls[call.child]

@@ -97,7 +97,7 @@ class Events(AsyncIterator[Event]):
         return await self._feed.next()
 
     async def aclose(self) -> None:
-        """End the reader: no more events come to it, and whoever waits for one gets `StopAsyncIteration`.
+        """End the reader: no more events come to it, and a task that waits for one gets `StopAsyncIteration`.
 
         Example::
 

@@ -1,4 +1,4 @@
-"""Own values of a program: their bytes, which stay in this process until nobody needs them."""
+"""Own values of a program: their bytes, which stay in this process until nothing needs them."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class OwnValueStore:
         return source.read(begin, end)
 
     def free(self, values: Iterable[int]) -> None:
-        """Drop values that nobody needs any more; processes that have mapped a file keep its bytes."""
+        """Drop values that nothing needs any more; processes that have mapped a file keep its bytes."""
         for value in values:
             self.sizes.pop(value, None)
             self._copies.pop(value, None)

@@ -141,7 +141,7 @@ def lock_directory(disk: Disk, directory: Path) -> int:
 
 
 def check_lock(disk: Disk, directory: Path, lock: int) -> None:
-    """Raise `JournalError` unless the lock is where it was: whoever moves or removes it lets another head in there."""
+    """Raise `JournalError` unless the lock is where it was: after a move or removal another head can lock there."""
     check_is_at(disk, lock, directory / _LOCK)
 
 

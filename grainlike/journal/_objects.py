@@ -1,7 +1,7 @@
 """An image of plain objects: what they hold and how they refer to each other, without a word of code.
 
-Not a pickle: only classes that whoever reads names himself are made, by putting values into their fields. No
-constructor runs, nothing is imported, and nothing is called but what he gives.
+Not a pickle: only classes that the reader names itself are made, by putting values into their fields. No
+constructor runs, nothing is imported, and nothing is called but what the reader gives.
 
 An image is a series of messages in msgpack, each a list. Objects are numbered in the order in which they are made. A
 value in a list is itself where it is a number, a string, bytes, True, False or None; `[n]` is object n::
@@ -45,7 +45,7 @@ _PLAIN = frozenset({int, float, str, bytes, bool, type(None)})
 _CHUNK = 256 * 1024
 
 Made = Callable[[Any], tuple[str, Sequence[object]] | None]
-"""How whoever reads can make an object that has no image: by a name, of these; None for all others."""
+"""How a reader can make an object that has no image: by a name, of these; None for all others."""
 
 
 def _nothing(_: Any) -> None:

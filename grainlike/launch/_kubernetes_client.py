@@ -141,7 +141,7 @@ class KubernetesClient:
     async def listing(self) -> Listing:
         """Return the blocks that Kubernetes knows, of whichever cluster, but for those whose submission is under way.
 
-        A Job without its Secret may still be refused, and whoever submits it has its answer before a listing has.
+        A Job without its Secret may still be refused, and its submitter has the answer before a listing has.
         """
         try:
             return await within_time(*self._place, self._list)

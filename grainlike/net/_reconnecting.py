@@ -42,7 +42,7 @@ class ReconnectingLink(Link):
     message, or, of a head that announces that it returns, `return_s`.
 
     What is posted before the welcome belongs to `first` alone; if that breaks there is no session to resume. `reason`
-    is why it ended: the head said goodbye, was found dead, or did not answer for that long. What belongs to the link
+    is why it ended: the head sent `Goodbye`, was found dead, or did not answer for that long. What belongs to the link
     alone, as queries do, is lost with it: `returned` is called when there is another.
 
     Raises, from `run`:

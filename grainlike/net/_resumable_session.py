@@ -44,7 +44,7 @@ class ResumableSession:
     brings.
 
     Attributes:
-        over: reason of the other end's goodbye, once it has sent one; it will not come back.
+        over: reason in the other end's `Goodbye`, once it has sent one; it will not return.
         tells: True if received messages are acknowledged from here; if not, by `tell`.
     """
 

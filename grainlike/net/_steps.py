@@ -1,4 +1,4 @@
-"""Connecting to an address, step by step: what a step waits for is yielded, and whoever drives the steps waits.
+"""Connecting to an address, step by step: what a step waits for is yielded, and the caller that drives the steps waits.
 
 So an event loop and a program without one connect, shake hands and fail in the same way.
 """

@@ -100,7 +100,7 @@ def _dill_pickler() -> Any:
         """dill's, but with what dill does badly left to cloudpickle.
 
         By itself, dill copies classes without identity, a user's modules with all their state (which would
-        overwrite the receiver's), and the marks by which dataclasses know their fields as strangers.
+        overwrite the receiver's), and the marks by which dataclasses know their fields as other objects.
         """
 
         def __init__(self, file: io.BytesIO) -> None:

@@ -1,8 +1,8 @@
 """Files of replicas, in shared memory or on disk: allocated before a byte is written, opened, and removed.
 
 A replica on disk, in *scratch*, still has its name in shared memory: a symbolic link to the file on disk. The link
-replaces the file in memory in one step, so whoever opens the name gets one or the other. The name of the file on disk
-ends with the CRC-32 of its bytes, which is checked before they are used.
+replaces the file in memory in one step, so a process that opens the name gets one or the other. The name of the file on
+disk ends with the CRC-32 of its bytes, which is checked before they are used.
 
 If the file system of shared memory is too small, a process holds the memory of replicas for others. Each is a `memfd`
 of a worker's daemon, opened as `/proc/PID/fd/N`, and the replica's name is a link to that path. The same path may later

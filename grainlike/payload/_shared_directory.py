@@ -98,7 +98,7 @@ class SharedDirectory:
 
 
 class SpareFiles:
-    """Files in shared memory that nobody needs, kept for the next files of about their sizes: writing over a file takes
+    """Unneeded files in shared memory, kept for the next files of about their sizes: writing over a file takes
     half the time of removing it and making another.
 
     A file may still be mapped when it is kept. A lease on the file shows that it is not: the system grants a lease only

@@ -55,7 +55,7 @@ class Ledger:
     NUMA nodes.
 
     Of a request's terms, its packing decides which ids are given; its tokens and its time must be in the offer. Limits
-    and rates are not a node's business: whoever asks holds them already.
+    and rates are not counted by nodes: the caller holds them already.
 
     Args:
         offer: all there is, with ids for every core and device, as `offer_of` makes it.

@@ -36,7 +36,7 @@ def program_environment(
     """Return the variables for programs on this allocation; those that are None must not be set.
 
     `GRAINLIKE_CORES` and `GRAINLIKE_GPUS` are the allocated ids, `GRAINLIKE_MEMORY` is in bytes; other kinds of the
-    table have a variable each. Open MPI binds its processes by itself and heeds no affinity that it inherits, so it is
+    table have a variable each. Open MPI binds its processes by itself and ignores affinity that it inherits, so it is
     given the list of cores; where its numbers of cores are not the system's (`counted_in_order` is false), it is told
     not to bind. MPICH's Hydra inherits the affinity by default. `OMP_PLACES` names the cores one by one, for programs
     that bind their threads: `keep_unbound`.

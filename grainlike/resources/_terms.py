@@ -25,7 +25,7 @@ class Growth(NamedTuple):
 class Terms(NamedTuple):
     """Everything in a request that is no amount; amounts and times in it are nano-units.
 
-    Only `NO_TERMS` is equal to `NO_TERMS`: whoever makes terms that may be empty passes them through `settled`,
+    Only `NO_TERMS` is equal to `NO_TERMS`: code that makes terms that may be empty passes them through `settled`,
     so that the many requests without any are told by `is`.
     """
 

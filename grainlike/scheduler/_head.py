@@ -339,7 +339,7 @@ class HeadScheduler:
             self._job_tree.adopt(parent, jobs)
 
     def _settle_values(self, out: list[HeadAction]) -> None:
-        """Draw what follows for values; cancel the jobs that make again what nobody needs."""
+        """Draw what follows for values; cancel the jobs that make again what nothing needs."""
         while self._state.values.unsettled:
             self._cancelled(self._values.settle(self._now, out, closed=self.closed), out)
             if self.closed and self._values.revived:

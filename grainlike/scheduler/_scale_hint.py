@@ -1,4 +1,4 @@
-"""Scale hint: how many more workers of a kind would help, for whoever can start some, by hand or from a batch
+"""Scale hint: how many more workers of a kind would help, for those who can start some, by hand or from a batch
 system.
 
 Jobs are counted that wait and could run on an empty worker of that kind. Jobs known to be short do not each want a

@@ -209,7 +209,7 @@ class SchedulerState:
                 self.planner.waiting.touch(job.cls)
 
     def _awaken(self, cls: RequestClass) -> None:
-        """Have a class of jobs that need values looked at for what may be sent ahead; start its clocks anew."""
+        """Have a class of jobs that need values looked at for what may be sent ahead; restart its clocks."""
         self.planner.ahead.fresh.add(cls.id)
         if cls.head() is None:
             cls.blocked_since, cls.could_since = self.planner.near.now, None

@@ -1,7 +1,7 @@
 """Events and actions of the head scheduler about values that stay at workers.
 
 A value is named by the number of the job that made it. It comes into being with a row of `Completed.sizes`, wanted by
-whoever submitted the job until `ValuesReleased`; jobs name the values that they need in `JobsSubmitted.inputs`.
+the submitter of the job until `ValuesReleased`; jobs name the values that they need in `JobsSubmitted.inputs`.
 
 A value of a program's *own* was made by no job: it comes into being by `OwnValuesAdded`, under a number that no job
 has. That program is its *origin*: a source of it while no worker has it.
@@ -50,7 +50,7 @@ PROGRAM = -1
 
 
 class ValuesReleased(msgspec.Struct, frozen=True, gc=False):
-    """Whoever submitted the jobs that made these values refers to them no more. Unknown values are ignored."""
+    """The submitter of the jobs that made these values refers to them no more. Unknown values are ignored."""
 
     values: list[int]
 
@@ -177,7 +177,7 @@ class GiveValues(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReplicasDropped(msgspec.Struct, frozen=True, gc=False):
-    """Have a worker remove these replicas: nobody needs them, or their attempt does not count."""
+    """Have a worker remove these replicas: nothing needs them, or their attempt does not count."""
 
     worker: int
     values: list[int]
@@ -219,7 +219,7 @@ class ValuesLost(msgspec.Struct, frozen=True, gc=False):
 
 
 class ValuesForgotten(msgspec.Struct, frozen=True, gc=False):
-    """Nobody needs these values, nor what could be made of them again: the calls that made them need not be kept. One
+    """Nothing needs these values, nor what could be made of them again: the calls that made them need not be kept. One
     that is just being made again is cancelled.
     """
 
@@ -227,7 +227,7 @@ class ValuesForgotten(msgspec.Struct, frozen=True, gc=False):
 
 
 class OwnValuesFreed(msgspec.Struct, frozen=True, gc=False):
-    """Nobody needs these values, and their programs need not keep them. What is under way from there is given up."""
+    """Nothing needs these values, and their programs need not keep them. What is under way from there is given up."""
 
     values: list[int]
 

@@ -209,7 +209,7 @@ class Client:
                         stack.append((dependent, True))
 
     def _count_values(self, position: int, *, ok: bool) -> None:
-        """Count the value of a job as here, if others need it, and its inputs as gone that nobody else needs."""
+        """Count the value of a job as here, if others need it, and its inputs as gone that nothing else needs."""
         wanted_by = self._wanted_by
         for before in dict.fromkeys(self._plans[position].after):
             if before in wanted_by:

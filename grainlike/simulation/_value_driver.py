@@ -70,8 +70,8 @@ class _Transfer(NamedTuple):
 
 
 class ValueDriver:
-    """Performs the scheduler's actions about values. What is heard of a copy that has ended for the head, as another
-    has brought its replica or its source was lost, is told only if it has brought the replica.
+    """Performs the scheduler's actions about values. A report of a copy that has ended for the head, as another
+    has brought its replica or its source was lost, is passed on only if it has brought the replica.
     """
 
     def __init__(self, head: _ValueHead, seed: int, network: Network, faults: Faults) -> None:

@@ -244,7 +244,7 @@ class Witness:
         return self.plans[value].size if own is None else own
 
     def own_freed(self, value: int) -> None:
-        """The client hears that nobody needs a value of its own."""
+        """The client hears that nothing needs a value of its own."""
         self.seen["own freed"] += 1
 
     def sparing(self, action: ReplicasSpared) -> None:

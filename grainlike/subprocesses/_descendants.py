@@ -48,7 +48,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def reap() -> bool:
-    """Bury the children that have died; whether any lives on."""
+    """Reap the children that have died; return True if any is alive."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

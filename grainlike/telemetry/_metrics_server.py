@@ -74,7 +74,7 @@ def parse_endpoint(text: str) -> Endpoint:
 class MetricsServer:
     """Server of `facts` at `endpoint`, from `start` on.
 
-    Whoever reaches it may read: it is meant for loopback, or for a network that only monitoring can reach. A name in
+    All who reach it may read: it is meant for loopback, or for a network that only monitoring can reach. A name in
     the Host header that is not this machine's is refused, so that no page in a browser reads it under another name.
 
     Its failures are logged, and end nothing else in the task group. Out of file descriptors, accepting pauses, and

@@ -108,7 +108,7 @@ class CallObserver:
 
 
 def find_observers(asked: Iterable[CallObserver | str]) -> tuple[CallObserver, ...]:
-    """Return the observers that are asked for, and those that `GRAINLIKE_OBSERVERS` names; made anew for each name.
+    """Return the observers that are asked for, and those that `GRAINLIKE_OBSERVERS` names; a new one for each name.
 
     Raises:
         ValueError: there is no entry point of a name.

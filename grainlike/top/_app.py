@@ -289,7 +289,7 @@ class TopApp(App[None]):
         self.push_screen(JobScreen(event.job, self, self._every_s, self._texts))
 
     def on_resize(self) -> None:
-        """Draw anew once the parts have their places."""
+        """Draw again once the parts have their places."""
         self.call_after_refresh(self._draw)
 
 

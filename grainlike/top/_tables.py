@@ -19,7 +19,7 @@ MOST_ROWS = 200
 
 
 class Texts(NamedTuple):
-    """Writers of text of others, amounts and times: as in the listings of whoever opens the screen.
+    """Writers of text of others, amounts and times: as in the listings of the user who opens the screen.
 
     Attributes:
         escaped: text with its control characters as escapes.

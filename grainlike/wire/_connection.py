@@ -18,7 +18,7 @@ class Hello(BaseMessage, frozen=True, tag=1, forbid_unknown_fields=False):
 
     `host` is the name of the worker's host. A worker that a launcher has started names its `block` there, and `node` is
     its number in it. `left_s`: seconds in which it can still run jobs; negative if it knows of no end. `replicas`: its
-    directory of values that stay, of use to whoever has the same `memory`; empty without one. `data`: the address at
+    directory of values that stay, of use to peers with the same `memory`; empty without one. `data`: the address at
     which other workers get its values from its data server, `tcp://HOST:PORT`; empty without one. `data_key`: the
     secret from which the names of its replicas follow there; see `replica_name`. `store` and `scratch`: bytes of values
     that it may keep in shared memory and on disk; a negative `store` if it does not say.

@@ -184,7 +184,7 @@ class AskSessions(BaseMessage, frozen=True, tag=115):
 
 
 class EndSessions(BaseMessage, frozen=True, tag=116):
-    """Cancel the jobs of these sessions, whoever uses them, and drop what is kept in them. Not answered."""
+    """Cancel the jobs of these sessions, attached or not, and drop what is kept in them. Not answered."""
 
     sessions: list[str]
 

@@ -1,7 +1,7 @@
 """Messages about values that stay at workers: which replicas a worker is to send, receive and drop.
 
 A value is named by the number of the job that made it, and a replica of it by the attempt too: a value that is made
-again is another replica, with the same bytes in the eyes of whoever uses it. `transfer` is a number that the head gives
+again is another replica, with the same bytes for its users. `transfer` is a number that the head gives
 to each copy of a replica on its way.
 """
 
@@ -197,7 +197,7 @@ class DurableCopy(BaseMessage, frozen=True, tag=198):
 class OwnValues(BaseMessage, frozen=True, tag=185):
     """Client to head: it has these values of its own, of so many bytes, which its jobs may need. They have numbers from
     `Welcome.own_values` on, each a new one. It keeps them until `DropOwnValues`, and sends them when it is asked to
-    (`SendReplica`). `directory`: where files of them are, of use to whoever has the same memory; empty without.
+    (`SendReplica`). `directory`: where files of them are, of use to peers with the same memory; empty without.
     """
 
     values: list[_Number]
@@ -206,7 +206,7 @@ class OwnValues(BaseMessage, frozen=True, tag=185):
 
 
 class DropOwnValues(BaseMessage, frozen=True, tag=186):
-    """Head to client: nobody needs these values of its own any more, and it need not keep them."""
+    """Head to client: nothing needs these values of its own any more, and it need not keep them."""
 
     values: list[int]
 

@@ -1,51 +1,63 @@
-"""Plain technical English on the pages of the site: the project's terms, and sentences that are read once.
+"""Plain technical English where users read: the project's terms, and sentences that are read once.
 
-The terms are those of the table in docs/architecture.md. `INSTEAD` has what was said in other words before.
+That is the pages of the site, the tutorials, the changelog, the docstrings of the reference and of all errors, and the
+help of the commands. Other docstrings are held to fewer words. The terms are those of the table in
+docs/architecture.md; `INSTEAD` has what was said in other words before.
 """
 
+import ast
+import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import house
 import pytest
+import typer
+from api_pages import shown_objects
 from stage import ROOT
 
-INSTEAD = {
+from grainlike import errors
+from grainlike.cli._root import whole_app
+
+METAPHORS = {
     r"anew": "again",
-    r"books?": "records, or tables",
+    r"births?|born": "start, or what a process was started with",
+    r"bur(y|ies|ied|ials?)": "reap",
     r"dial(s|ed|led|ing|ling)?": "connect",
     r"dice": "random numbers",
-    r"elders?": "a job that goes first",
+    r"elders?": "a job that goes first, a blocked job",
+    r"farewells?|goodbyes?": "the message `Goodbye`, or leave",
     r"gossip|whisper": "send, report",
+    r"guests?(?! mode)": "client",
     r"heard of": "reported",
-    r"heed(s|ed)?": "respected",
-    r"just|simply|obviously|easily|of course": "nothing: leave it out",
-    r"leverag(e|es|ing)|utili[sz](e|es|ing)": "use",
-    r"in order to": "to",
-    r"master|slave|blacklist|whitelist": "head, worker, refused, allowed",
+    r"heed(s|ed)?": "respect, obey",
     r"minds?": "scheduler",
+    r"nobody (else )?needs?": "nothing needs",
     r"strangers?": "others, or unauthenticated peers",
+    r"who does not|who do not": "a noun",
     r"whoever|whosoever": "a noun",
 }
-"""Words that a page does not use, as patterns, and what to write."""
+"""Private words that no docstring uses, as patterns, and what to write."""
 
-INSIDE = {"architecture.md", "internals.md"}
-"""Pages about the source tree, in which the names of its files are words."""
-ELSEWHERE = {"scheduling.md"}
-"""Pages that are not rewritten yet."""
+INSTEAD = METAPHORS | {
+    r"books?": "records, or tables",
+    r"in order to": "to",
+    r"just|simply|obviously|easily|of course": "nothing: leave it out",
+    r"leverag(e|es|ing)|utili[sz](e|es|ing)": "use",
+    r"master|slave|blacklist|whitelist": "head, worker, refused, allowed",
+}
+"""Words that no text for users has."""
 
-PAGES = [
-    path
-    for pattern in ("docs/**/*.md", "README.md", "worker/README.md", "tutorials/README.md")
-    for path in sorted(ROOT.glob(pattern))
-    if path.name not in INSIDE | ELSEWHERE
-]
-SHORT = [path for path in PAGES if path.parent.name in ("start", "concepts", "how-to", "why")]
 MOST_WORDS = 32
-"""Words in a sentence of the pages that a newcomer reads."""
+"""Words in a sentence for users."""
 
 _END = re.compile(r"(?:(?<=[.:;?])|(?<=[.:;?]\*\*))\s")
 """Where a sentence ends: also after one in bold type, with which an item of a list begins."""
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]*`|\]\([^)]*\)|<[^>]*>", re.MULTILINE | re.DOTALL)
+_INDENTED = re.compile(r"(?<=::)\n((?:\n|[ ]*\n)*)((?P<margin>[ ]+)\S.*(?:\n(?P=margin).*|\n[ ]*(?=\n|$))*)")
+_RULE = re.compile(r"^\s*=+(\s+=+)*\s*$", re.MULTILINE)
 
 
 def prose(text: str) -> str:
@@ -53,35 +65,124 @@ def prose(text: str) -> str:
     return _CODE.sub(lambda match: "x" + "\n" * match[0].count("\n"), text)
 
 
+def plain(doc: str) -> str:
+    """Return a docstring without the code in it, which is indented after two colons or an example's prompt."""
+    doc = _INDENTED.sub(lambda match: "\n" * match[0].count("\n"), doc)
+    return re.sub(r"^\s*(>>>|\.\.\.) .*$", "", doc, flags=re.MULTILINE)
+
+
 def sentences(text: str) -> list[str]:
-    """Return what a page says in paragraphs and lists; headings and tables are no sentences."""
+    """Return what a text says in paragraphs and lists; headings and tables are no sentences."""
     lines = [line for line in prose(text).splitlines() if not re.match(r"\s*(#|\||x$)", line)]
     blocks = re.split(r"\n\s*\n|^\s*(?:-|\d+\.) ", "\n".join(lines), flags=re.MULTILINE)
     return [" ".join(part.split()) for block in blocks for part in _END.split(block) if part.strip()]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_uses_the_words_of_the_project(page: Path) -> None:
-    found = [
-        f"{page.relative_to(ROOT)}:{number}: {match[0]!r}: write {instead}"
-        for number, line in enumerate(prose(page.read_text()).splitlines(), 1)
-        for pattern, instead in INSTEAD.items()
+def faults(text: str, words: dict[str, str] = INSTEAD, first: int = 1) -> list[str]:
+    """Return the words in a text that it should not have, by line, and what to write."""
+    return [
+        f"{number}: {match[0]!r}: write {instead}"
+        for number, line in enumerate(prose(text).splitlines(), first)
+        for pattern, instead in words.items()
         for match in re.finditer(rf"\b({pattern})\b", line, re.IGNORECASE)
+    ]
+
+
+def _docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    """Iterate over the docstrings of a file, those behind attributes too, with their lines."""
+    for node in house.nodes(path):
+        for one in getattr(node, "body", None) or [] if not isinstance(node, ast.Lambda | ast.IfExp) else []:
+            if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str):
+                yield one.lineno, one.value.value
+
+
+def _pages() -> Iterator[tuple[str, str]]:
+    patterns = ("docs/**/*.md", "README.md", "worker/README.md", "tutorials/README.md", "CHANGELOG.md")
+    for path in (path for pattern in patterns for path in sorted(ROOT.glob(pattern))):
+        yield str(path.relative_to(ROOT)), path.read_text()
+
+
+def _tutorials() -> Iterator[tuple[str, str]]:
+    for path in sorted((ROOT / "tutorials").glob("*.py")):
+        text = "\n\n".join(plain(_without_tables(doc)) for _, doc in _docstrings(path))
+        yield str(path.relative_to(ROOT)), text
+
+
+def _without_tables(doc: str) -> str:
+    parts = _RULE.split(doc)
+    return doc if len(parts) < 3 else ""
+
+
+def _reference() -> Iterator[tuple[str, str]]:
+    for name, found in shown_objects():
+        yield name, plain(inspect.getdoc(found) or "")
+    for name, found in vars(errors).items():
+        if isinstance(found, type) and issubclass(found, BaseException):
+            yield f"errors.{name}", plain(inspect.getdoc(found) or "")
+
+
+def _commands(command: Any, path: str) -> Iterator[tuple[str, str]]:
+    context = command.make_context(path, [], resilient_parsing=True)
+    helps = [getattr(one, "help", None) or "" for one in command.get_params(context)]
+    yield path, "\n\n".join([command.help or "", *helps])
+    for name, one in getattr(command, "commands", {}).items():
+        yield from _commands(one, f"{path} {name}")
+
+
+TEXTS = dict(_pages()) | dict(_tutorials()) | dict(_reference())
+TEXTS |= dict(_commands(typer.main.get_command(whole_app()), "grainlike"))
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_text_for_users_has_the_words_of_the_project(name: str) -> None:
+    found = [f"{name}:{fault}" for fault in faults(TEXTS[name])]
+    assert found == [], "\n".join(found)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_sentence_for_users_is_short(name: str) -> None:
+    long = [one for one in sentences(TEXTS[name]) if len(one.split()) > MOST_WORDS]
+    assert long == [], "\n".join(long)
+
+
+@pytest.mark.parametrize("package", house.SOURCES)
+def test_no_docstring_has_private_words(package: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{fault}"
+        for path in house.modules().values()
+        if path.is_relative_to(house.SOURCES[package])
+        for line, doc in _docstrings(path)
+        for fault in faults(plain(doc), METAPHORS, line)
     ]
     assert found == [], "\n".join(found)
 
 
-@pytest.mark.parametrize("page", SHORT, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_sentence_for_newcomers_is_short(page: Path) -> None:
-    long = [one for one in sentences(page.read_text()) if len(one.split()) > MOST_WORDS]
-    assert long == [], "\n".join(long)
-
-
 def test_words_and_sentences_are_told_from_code() -> None:
-    text = "# Mind\n\nA `mind` is [here](mind.md): it runs. It\nends.\n\n```py\nmind\n```\n\n- One.\n- Two; three.\n"
+    text = "# Mind\n\nA `mind` is [here](mind.md): it runs. It\nends.\n\n```py\nmind\n```\n"
+    text += "\n- One.\n- **Two.** Three; four.\n"
     assert "mind" not in prose(text)
     assert prose(text).count("\n") == text.count("\n")
-    assert sentences(text) == ["A x is [herex:", "it runs.", "It ends.", "One.", "Two;", "three."]
+    assert sentences(text) == ["A x is [herex:", "it runs.", "It ends.", "One.", "**Two.**", "Three;", "four."]
+
+
+def test_a_docstring_is_told_from_its_code() -> None:
+    doc = "Runs it.\n\nIt prints::\n\n    mind\n      dice\n\nThen it ends.\n\nExample::\n\n    >>> elder\n"
+    assert plain(doc).split() == ["Runs", "it.", "It", "prints::", "Then", "it", "ends.", "Example::"]
+    assert plain(doc).count("\n") == doc.count("\n")
+
+
+def test_words_of_other_times_are_found() -> None:
+    assert faults("One.\nThe elders heed `heed` anew.") == [
+        "2: 'anew': write again",
+        "2: 'elders': write a job that goes first, a blocked job",
+        "2: 'heed': write respect, obey",
+    ]
+
+
+def test_all_kinds_of_texts_are_there() -> None:
+    wanted = {"docs/scheduling.md", "tutorials/06_streams.py", "Executor.up", "errors.StoreFullError", "CHANGELOG.md"}
+    assert wanted | {"grainlike head start"} <= set(TEXTS)
+    assert "job" in TEXTS["grainlike cancel"]
 
 
 def test_every_term_is_in_the_table_of_words() -> None:

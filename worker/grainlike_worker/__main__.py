@@ -1,4 +1,4 @@
-"""`python -m grainlike_worker`: one worker, in the foreground, until its head says goodbye.
+"""`python -m grainlike_worker`: one worker, in the foreground, until its head sends `Goodbye`.
 
 Exit code 0 when the head closed, we were asked to stop, or our block has ended; 2 for wrong usage, 3 for no head, one
 that was away for too long, or refused.
@@ -182,7 +182,7 @@ async def _serve_heads(
 ) -> None:
     """Serve as one incarnation after another, each of which ends when its head gives it up; until the head closes.
 
-    A head that returns may be away when we begin anew, so it is waited for then, too.
+    A head that returns may be away when we start again, so it is waited for then, too.
 
     Raises:
         HeadLostError: it was away for too long, or did not let us in.

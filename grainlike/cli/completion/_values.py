@@ -27,7 +27,7 @@ from grainlike.wire import (
 __all__ = ["KINDS_OF_VALUES", "print_values"]
 
 LIMIT_S = 1.0
-"""Seconds for which a head is waited for: whoever pressed a key waits, too."""
+"""Seconds for which a head is waited for, while the user waits after a key."""
 
 _MOST = 200
 """Number of jobs that are offered at most."""

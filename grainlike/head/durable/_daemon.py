@@ -52,7 +52,7 @@ class HeadDaemon(Lifespan):
     With `no_launch`, clients may have no pools of workers started here. With `events`, a path or `-`, all events are
     appended there as JSON lines, and at `metrics`, as `127.0.0.1:9464`, it answers Prometheus: docs/monitoring.md.
 
-    With `ends_process`, its process ends with it: whoever stops it waits for that.
+    With `ends_process`, its process ends with it: a caller that stops it waits for that.
 
     Raises, besides what `Executor` does:
         OSError: `events` cannot be opened, or the port of `metrics` is in use.

@@ -54,7 +54,7 @@ class SchemaConversion:
 
 
 def _put(**values: object) -> Callable[[dict[str, Any]], object]:
-    """Return what adds fields with these values to an object, a list or a dict anew for each."""
+    """Return what adds fields with these values to an object, a list or a dict of its own for each."""
     return lambda fields: fields.update(deepcopy(values))
 
 

@@ -127,7 +127,7 @@ GangEvents scheduler._gang_events.GangEvents: _attempts _books=_state _gangs
 JobState scheduler._states.JobState: 0 1 2 3 4 5
 RunTimes scheduler._statistics.RunTimes: awaits count mean memory variance
 AheadPlanner scheduler.planning._ahead.AheadPlanner: fresh left _workers _classes _waiting _reserving _shares near
-    consumers _room _holders _heeded
+    consumers _room _holders _heeded=_looked_at
 Candidates scheduler.planning._candidates.Candidates: _admits _epoch _heap _log _read _shape _workers
 PlacedGang scheduler.planning._gangs.PlacedGang: assembled broken holds job lost since
 Gangs scheduler.planning._gangs.Gangs: _shares _gangs assembling

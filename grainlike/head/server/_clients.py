@@ -269,7 +269,7 @@ class ClientRegistry:
             self._head.withdraw_all(reply_to)
 
     async def farewell(self) -> None:
-        """Send goodbye to all clients: no more messages come, and reconnecting is of no use."""
+        """Send `Goodbye` to all clients: no more messages come, and reconnecting is of no use."""
         clients = list(self.here.values())
         for connection in clients:
             if connection.session is not None:

@@ -120,7 +120,7 @@ class ClientValues:
         self._state.nested.hand_back(job)
 
     def freed(self, values: Iterable[int]) -> list[int]:
-        """Let clients drop own values that nobody needs; return the values that belong to no client."""
+        """Let clients drop own values that nothing needs; return the values that belong to no client."""
         others: list[int] = []
         theirs: dict[Connection, list[int]] = {}
         for value in values:

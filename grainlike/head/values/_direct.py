@@ -102,7 +102,7 @@ class DirectCopies:
         self._remove([key for key in self._state.begun if key[1:] in dropped])
 
     def forget(self, values: Iterable[int]) -> None:
-        """Let workers remove the unfinished files of values that nobody needs."""
+        """Let workers remove the unfinished files of values that nothing needs."""
         values = set(values)
         self._remove([key for key in self._state.begun if key[1] in values])
 

@@ -137,7 +137,7 @@ class LinkCopies:
             self._answer(ReplicasFailed(transfer.target, [transfer.value], [transfer.attempt], why))
 
     def freed(self, values: Iterable[int]) -> None:
-        """Give up transfers of own values that nobody needs."""
+        """Give up transfers of own values that nothing needs."""
         gone = set(values)
         for transfer in [one for one in self._state.transfers.values() if one.value in gone]:
             if transfer.sender is not None or transfer.source == PROGRAM:

@@ -225,14 +225,14 @@ class ValueMover:
         return 0 if transfer is None else transfer.written
 
     def forget(self, values: Sequence[int]) -> None:
-        """Let workers remove the bytes of unfinished copies of values that nobody needs."""
+        """Let workers remove the bytes of unfinished copies of values that nothing needs."""
         for value in values if self.failures else ():
             self.failures.pop(value, None)
         if self._state.begun:
             self.direct.forget(values)
 
     def freed(self, values: Sequence[int]) -> None:
-        """Give up transfers of own values that nobody needs."""
+        """Give up transfers of own values that nothing needs."""
         for value in values:
             self._own_files.pop(value, None)
         self.links.freed(values)

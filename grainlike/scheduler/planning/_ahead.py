@@ -79,7 +79,7 @@ class AheadPlanner:
         self._room = 0
         self._holders: dict[int, dict[int, WorkerState]] = {}
         """Workers that hold jobs of a shape ahead; some may hold none any more."""
-        self._heeded: dict[int, HeadJob] = {}
+        self._looked_at: dict[int, HeadJob] = {}
         """The first job of each blocked class for which all that was sent ahead has been looked at."""
 
     def spread(
@@ -227,10 +227,10 @@ class AheadPlanner:
         if first is None:
             return
         workers: Iterable[WorkerState] = changed
-        if self._heeded.get(blocked_class.id) is not first:
-            if len(self._heeded) > 2 * len(self._classes) + 64:
-                self._heeded = {number: job for number, job in self._heeded.items() if number in self._classes}
-            self._heeded[blocked_class.id] = first
+        if self._looked_at.get(blocked_class.id) is not first:
+            if len(self._looked_at) > 2 * len(self._classes) + 64:
+                self._looked_at = {number: job for number, job in self._looked_at.items() if number in self._classes}
+            self._looked_at[blocked_class.id] = first
             workers = dict.fromkeys(worker for holders in self._holders.values() for worker in holders.values())
         for worker in workers:
             if not blocked_class.aged and len(worker.ahead) == worker.ahead_in.get(blocked_class.id, 0):

@@ -40,7 +40,7 @@ class Consumers:
         self._active: bool | None = None
 
     def begin_pass(self) -> None:
-        """Look anew, when that is first asked for, whether a consumer runs or could start."""
+        """Look again, when that is first asked for, whether a consumer runs or could start."""
         self._active = None
 
     def may_start(self, worker: WorkerState, job: HeadJob, now: float) -> bool:
@@ -54,8 +54,8 @@ class Consumers:
             self._active = self._is_any_active(now)
         return not self._active
 
-    def heeded_by(self, job: HeadJob, reservations: Iterable[Reservation]) -> list[Reservation]:
-        """Return the reservations of a crowded worker that a job heeds: a consumer those of consumers."""
+    def binding(self, job: HeadJob, reservations: Iterable[Reservation]) -> list[Reservation]:
+        """Return the reservations of a crowded worker that bind a job: a consumer is bound by those of consumers."""
         return [held for held in reservations if self._goes_on(held.job) or not self._goes_on(job)]
 
     def where_room_is(self, worker: WorkerState, job: HeadJob) -> WorkerState | None:

@@ -46,7 +46,7 @@ class Patience:
         self._is_first = is_first
         self.unpassed: dict[int, list[_Blocked]] = {}
         """Blocked jobs that nobody has passed over, by client: heaps by order. Entries of jobs that have left stay
-        until they come first. While it is empty, nobody need call `started`.
+        until they come first. While it is empty, nothing need call `started`.
         """
         self.passed: list[RequestClass] = []
         """Classes near a worker that were passed over since the last pass looked, while they are in the index."""

@@ -335,7 +335,7 @@ class Planner:
             return False
         reservations = self.reserving.by_worker.get(worker.id)
         if reservations is not None and worker.crowded:
-            reservations = self.consumers.heeded_by(job, reservations)
+            reservations = self.consumers.binding(job, reservations)
         if reservations is not None and not all(held.admits(job, shape, now) for held in reservations):
             return False
         has_tried = job.rare is not None and job.rare.tried is not None

@@ -40,9 +40,8 @@ PATIENCE_S = 5.0
 PATIENCE_RUNS = 25
 
 RESERVATIONS_MOST = 4
-"""The most blocked classes for which one worker is reserved. Usually that is one, as each keeps others from starting;
-but a queue of jobs that each ask for a whole device holds its reservation for as long as it lasts, and a job that wants
-all cores would be overtaken by all others meanwhile.
+"""The most blocked classes for which one worker is reserved. Usually one, since each blocks others. More than one, so
+that a long queue for all of a device does not starve a job that needs all cores.
 """
 
 CONSIDERED = 16

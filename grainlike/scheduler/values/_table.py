@@ -1,6 +1,6 @@
-"""Table of the values that stay at workers: births, interest, drops, and which values are to be made again.
+"""Table of the values that stay at workers: creation, interest, drops, and which values are to be made again.
 
-A value whose bytes nobody needs loses its replicas at the end of the turn and not before: within the turn, a job that
+A value whose bytes nothing needs loses its replicas at the end of the turn and not before: within the turn, a job that
 makes another value again may come to need it. A value is forgotten when no known value has it in its lineage either.
 The table keeps sums, so a step costs only what it changes.
 """
@@ -29,7 +29,7 @@ class ValueTable:
         ended: jobs with inputs, or that made a value again, which have ended since the last `settle`.
         unavailable: values that have lost their last replica, or are wanted without one: to be made again, or given up.
         idle: values that nobody needed when they were looked at since the last `settle`.
-        unwanted: jobs that make a value again which nobody needs any more.
+        unwanted: jobs that make a value again which nothing needs any more.
         placed: values whose replicas have changed since the last pass.
         filled: workers that may have less room than in the last pass.
         moved: values with several replicas, now or before, whose replicas have changed since the last `settle`.
@@ -211,7 +211,7 @@ class ValueTable:
             self.look_at(value)
 
     def look_at(self, value: ValueState) -> None:
-        """Mark a value as idle if nobody needs it, and stop making it again if only its owner needs it."""
+        """Mark a value as idle if nothing needs it, and stop making it again if only its owner needs it."""
         if not value.is_needed:
             self.unavailable.pop(value.id, None)
             self.idle[value.id] = value
@@ -221,7 +221,7 @@ class ValueTable:
             self.unsettled = True
 
     def let_go(self) -> None:
-        """Remove all replicas of idle values that nobody needs, and forget the values that no lineage needs either."""
+        """Remove all replicas of idle values that nothing needs, and forget the values that no lineage needs either."""
         while self.idle:
             value = self.idle.pop(next(iter(self.idle)))
             if value.is_needed:
@@ -246,7 +246,7 @@ class ValueTable:
                 stack += self._inherit_less(gone)
 
     def _inherit_less(self, value: ValueState) -> list[ValueState]:
-        """Take a value off the dependents of its inputs; return the inputs that nobody needs any more."""
+        """Take a value off the dependents of its inputs; return the inputs that nothing needs any more."""
         free: list[ValueState] = []
         for number in value.inputs:
             before = self.values[number]
@@ -273,7 +273,7 @@ class ValueTable:
         self._place(value, tuple(worker for worker in value.replicas if worker not in gone))
 
     def drop_stale(self, worker: int, number: int, attempt: int) -> None:
-        """Let a worker remove a replica that does not count, or that nobody needs."""
+        """Let a worker remove a replica that does not count, or that nothing needs."""
         self.drops.setdefault(worker, []).append((number, attempt))
         self.unsettled = True
 

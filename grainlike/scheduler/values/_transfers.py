@@ -149,7 +149,7 @@ class Transfers:
         return list({job.id: job for transfer in bound for job in transfer.jobs.values()}.values())
 
     def forget_copies(self) -> None:
-        """Give up copies that have not begun, for which no job waits, and whose values nobody needs."""
+        """Give up copies that have not begun, for which no job waits, and whose values nothing needs."""
         for transfer in list(self.known.values()):
             if not (transfer.jobs or transfer.source or transfer.value.is_needed):
                 self._forget(transfer)

@@ -1,7 +1,7 @@
 """Values of one head: events about them, which values are made again, and which are given up.
 
 `_replication` decides how many replicas there are. `settle` ends a turn, by worklist: jobs that have ended lose their
-interest, values that are needed and have no replica are made again or given up, and values that nobody needs are
+interest, values that are needed and have no replica are made again or given up, and values that nothing needs are
 removed. A value is made again by its own job, under the same number, as the job's next attempt. The function's `losses`
 must allow that, and the lineage must be kept.
 """
@@ -403,8 +403,8 @@ class Values:
         self.room_wake = now + ROUND_S
 
     def settle(self, now: float, out: list[HeadAction], *, closed: bool) -> list[int]:
-        """Settle all that follows from the events of a turn. Return the jobs to cancel, because nobody needs the values
-        that they make again; settle again after that.
+        """Settle all that follows from the events of a turn. Return the jobs to cancel, because the values that
+        they make again are not needed; settle again after that.
         """
         table = self._table
         if self._transfers.rooms.misfits:
@@ -491,7 +491,7 @@ class Values:
         self._state.requeue([job], out)
 
     def _is_lacking(self, value: ValueState) -> bool:
-        """Return True if a value has no replica, nobody makes it, and somebody needs it who does not have it yet."""
+        """Return True if a value has no replica, no job makes it, and it is needed where it is not yet."""
         if value.replicas or value.origin or value.maker is not None:
             return False
         here = self._state.jobs

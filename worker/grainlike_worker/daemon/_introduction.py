@@ -27,7 +27,7 @@ def check_introduction(name: str, offer: Allocation) -> None:
     """Check that a head will read the introduction of a worker with this offer.
 
     Raises:
-        ResourceSpecError: the offer is too long, so the link would break at every dial.
+        ResourceSpecError: the offer is too long, so each new connection would break.
     """
     size = len(b"".join(map(bytes, encode_frame(introduction(name, offer, lasting=True)))))
     most = FROM_STRANGER.header - _HELLO_GROWS

@@ -47,7 +47,7 @@ class KeeperClient:
         self._held = -1
         """The end to write to of a pipe, by which the kernel resumes a stopped process when we die; -1 for none."""
         self._statuses: dict[socket.socket, subprocess.Popen[bytes]] = {}
-        """Where the births and ends of runners are awaited, and of which process."""
+        """Where starts and ends of runners are awaited, and of which process."""
         self._watching: list[anyio.CancelScope] = []
         self._unwatched = anyio.Event()
         """Set when the last watch that was begun has ended."""
@@ -85,7 +85,7 @@ class KeeperClient:
     def hold(self, link: int) -> None:
         """Let the process behind it hold our connection to the head too, from now on this one.
 
-        When we are killed, it ends the stream in order once nothing of ours is left. One that was started anew holds
+        When we are killed, it ends the stream in order once nothing of ours is left. One that was started again holds
         none until there is another.
         """
         self._hand_over(link if link >= 0 else None)
@@ -204,7 +204,7 @@ class KeeperClient:
             self._begun = True
 
     def start(self) -> None:
-        """Start the process behind it, anew if there was one. `OSError` when the system has none left."""
+        """Start the process behind it, or start it again. `OSError` when the system has none left."""
         self._hang_up()
         if self._process is not None:
             with suppress(subprocess.TimeoutExpired):  # its socket is closed, so it is all but gone

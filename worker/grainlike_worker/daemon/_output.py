@@ -179,7 +179,7 @@ class Outputs:
         return self._pulsing
 
     def _tell_rest(self, job: int) -> None:
-        """Tell followers of a long output what they have not heard of yet."""
+        """Send followers of a long output what they have not received yet."""
         followed, record = self._followed.get(job), self.open.get(job)
         if followed is not None and followed.late is not None and record is not None:
             self._tell(record, followed.late.take())

@@ -35,7 +35,7 @@ _Place = tuple[int, int, int]
 class Spool:
     """Bytes on disk, the last of them: of two nameless files the older is dropped when the newer is full.
 
-    A disk that is full, or gone, loses what is written, and whoever reads it is told.
+    A disk that is full, or gone, loses what is written, and its readers are told.
     """
 
     def __init__(self, size: int = 128 << 20) -> None:
@@ -115,7 +115,7 @@ class PieceRing:
         return [*left_out(self.cut), *self._pieces]
 
     def take(self) -> list[Piece]:
-        """The same, and begin anew."""
+        """The same, and start again."""
         taken = self.pieces()
         self._pieces.clear()
         self._size = self.cut = 0

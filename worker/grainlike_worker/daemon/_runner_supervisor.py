@@ -331,14 +331,14 @@ class _SentLease:
         self._gang = gang
 
     def frames(self) -> Iterator[Frame]:
-        """Return what a process must hear to begin it."""
+        """Return the frames that a process needs to begin it."""
         if self._gang is not None:
             yield Frame(self._gang, [])
         yield Frame(self.run, list(self._buffers))
 
 
 class _FrameFilter:
-    """Passes on what one process says; holds back what it says after `Renew`."""
+    """Forwards frames of one process; holds those after `Renew` until it has exited."""
 
     def __init__(self, on_frames: OnFrames, answered: Callable[[Completed], None]) -> None:
         self.renewed = False

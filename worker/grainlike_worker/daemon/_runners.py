@@ -39,7 +39,7 @@ class RunnerBody(Protocol):
     """The functions that it was told of."""
 
     never_ran: bool
-    """Whether it has never done anything: said a word, or begun a job."""
+    """Whether it has never done anything: sent a message, or begun a job."""
 
     never_spawned: bool
     """Whether there never was a process of it."""
@@ -51,7 +51,7 @@ class RunnerBody(Protocol):
         """Send it a message; it may not be up yet."""
 
     async def run(self, on_frames: OnFrames) -> str:
-        """Be it until it ends; return how it ended. Cancelled, it ends it and leaves nothing behind."""
+        """Run the runner until it exits; return how it exited. Cancellation kills it and waits for its end."""
         ...
 
     def started(self) -> int:

@@ -46,7 +46,7 @@ async def serve_daemon(
     access: Access | None = None,
     data: str = OFF,
 ) -> None:
-    """Be a worker at the other end of `link`, with all jobs in processes of their own, until the head says goodbye.
+    """Be a worker at the other end of `link`, with all jobs in processes of their own, until the head sends `Goodbye`.
 
     When `stop` is set, it takes no more jobs, ends those it has as a cancellation would, hands them back, and returns.
     What jobs write is kept for those who ask; with `echo`, this process's own streams show it too. `context` names a

@@ -83,8 +83,8 @@ class Receiver:
     def receive(
         self, pull: Pull, part: PartFile, address: str, connection: ssl.SSLSocket | None
     ) -> ssl.SSLSocket | None:
-        """Get what is missing of a replica; return the connection if it can serve another. One that breaks is made anew
-        as long as that brings bytes.
+        """Get what is missing of a replica; return the connection if it can serve another. One that breaks is made
+        again as long as that brings bytes.
 
         Raises:
             OSError, ProtocolError: nothing came for too long, or what came was none of a data server's.

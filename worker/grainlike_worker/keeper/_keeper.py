@@ -1,6 +1,6 @@
 """The keeper's process: `python -m grainlike_worker.keeper --fd N --parent PID ...`. The parent of a worker's runners.
 
-It forks them, which takes a few milliseconds where a new interpreter takes a hundred; it buries them, and whatever
+It forks them, which takes a few milliseconds where a new interpreter takes a hundred; it reaps them, and whatever
 they leave behind: it adopts their orphans, daemons in sessions of their own too, and tells of a runner's end only when
 all of those are gone. It imports nothing of the user's and runs none of it. When the worker ends, in whatever way, it
 ends what is left, and itself.

@@ -63,7 +63,7 @@ logger = logging.getLogger("grainlike.worker")
 UNLIMITED = StoreLimits(1 << 62)
 
 SPARE_S = 1.0
-"""Seconds for which a file that nobody needs is kept for the next value."""
+"""Seconds for which a file that nothing needs is kept for the next value."""
 
 _UNWANTED = "nobody waits for it any more"
 
@@ -474,4 +474,4 @@ def _nowhere(*_: object) -> None:
 
 
 def _unheard(_: Replica) -> None:
-    """Ignore an eviction that nobody needs to know."""
+    """Ignore an eviction that nothing needs to know."""

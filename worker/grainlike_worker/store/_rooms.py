@@ -71,7 +71,7 @@ class RoomFiles:
         self._directory = directory
         self._held = held
         self.spare = spare
-        """Files that nobody needs any more, kept for the next values; None if none are kept."""
+        """Files that nothing needs any more, kept for the next values; None if none are kept."""
         self._place = place
         self._scratch = scratch
         self._threads: anyio.CapacityLimiter | None = None

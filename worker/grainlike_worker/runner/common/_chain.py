@@ -2,7 +2,7 @@
 
 A chain is one job to the schedulers: a function of this module, called with the functions and arguments of its links.
 Each link still runs in a context of its own, sees its own job, and has its own outcome, times included. What the chain
-does not get to comes back as not run, and the head sends it anew: behind a link that fails or waits, or gives a large
+does not get to comes back as not run, and the head sends it again: behind a link that fails or waits, or gives a large
 value, when the links turn out long, and on a second attempt, so that a link that kills its process is soon the first
 one and alone to blame. A large value of the first link is the job's own, and stays at the worker (`first_value`).
 """

@@ -1,4 +1,4 @@
-"""A coroutine driven step by step inside a context of its own, whoever's task does the driving."""
+"""A coroutine driven step by step inside a context of its own, whatever task drives it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SuspendedCoroutine:
         self._job = job
         self._slow = slow
         self.begun = 0.0
-        """When its first step began; for whoever sets it."""
+        """When its first step began; set by its user."""
 
     def __await__(self) -> Generator[Any, Any, Any]:
         run, coroutine = self.context.run, self.coroutine

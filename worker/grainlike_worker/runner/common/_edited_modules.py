@@ -1,7 +1,7 @@
 """Modules whose files were edited after this process had imported them: its jobs go on with the old code.
 
-A worker outlives programs. Whoever edits a module and starts the program again expects the new code, and processes that
-have imported the module run the old one.
+A worker outlives programs. A user who edits a module and starts the program again expects the new code, and processes
+that have imported the module run the old one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _Version = tuple[int, int]
 class _Imported(NamedTuple):
     path: str
     spec: Any
-    """`__spec__` of the module, which each import and `importlib.reload` makes anew."""
+    """`__spec__` of the module, which each import and `importlib.reload` makes again."""
     version: _Version
     checksum: int | None
     """That of the contents; None for a file that was not read."""

@@ -25,8 +25,8 @@ _environment: dict[bytes, bytes] = vars(os.environ)["_data"]
 class Enforcer:
     """Holds the calling process to one allocation after another. Made before any job could move the process.
 
-    Ids outside the cores that the process was born with are logical: they were allocated, but there is nothing to pin
-    to. An allocation without a single real core leaves the process on all that it was born with.
+    Ids outside the cores that the process was started with are logical: they were allocated, but there is nothing to
+    pin to. An allocation without a single real core leaves the process on all that it was started with.
     """
 
     __slots__ = (

@@ -45,7 +45,7 @@ class NoRoomError(StoreFullError):
         self.size = size
 
     def told(self) -> StoreFullError:
-        """Return the exception as whoever awaits the job has it."""
+        """Return the exception as awaiters of the job get it."""
         return StoreFullError(str(self)).with_traceback(self.__traceback__)
 
 
@@ -59,7 +59,7 @@ def failure(error: BaseException) -> Payload:
     """The payload of a job that failed with `error`, whatever it is; never raises.
 
     A job that raises the event loop's cancellation though nobody cancelled it has failed: sent on as it is, it would
-    pose as a cancellation of whoever awaits the job. It becomes a `JobCancelledError`, caused by what was raised. So
+    pose as a cancellation of the job's awaiter. It becomes a `JobCancelledError`, caused by what was raised. So
     does what ends an iterator or a generator become a `RuntimeError`, as it would in any coroutine that awaits the job.
     """
     if issubclass(type(error), (StopIteration, GeneratorExit)):

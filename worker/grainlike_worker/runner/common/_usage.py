@@ -75,7 +75,7 @@ class Laps:
 class PeakMemory:
     """The most resident memory at one time, in bytes: of the process's life, or since the last `restart`.
 
-    The kernel's `ru_maxrss` has a trap: a process is born with its parent's, because the old memory is counted when
+    The kernel's `ru_maxrss` has a trap: a process starts with its parent's, because the old memory is counted when
     `exec` replaces it, so a runner of a large program would seem as large. What does not rise above that floor is read
     from `/proc`, which is right but slower.
     """

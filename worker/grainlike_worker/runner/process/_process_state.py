@@ -1,7 +1,7 @@
 """State that a job may leave in its process besides files and variables, put back for the next: timers, the umask,
 signals' handlers and which of them are blocked, resource limits, and priority.
 
-All of it is asked for anew after each lease, by a handful of system calls; but handlers and limits, of which there are
+All of it is asked for again after each lease, by a handful of system calls; but handlers and limits, of which there are
 many, where somebody has called what sets them.
 """
 
