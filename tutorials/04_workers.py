@@ -16,9 +16,9 @@ safe to repeat. When the program closes its executor, the workers end by themsel
 A job may have slots on several workers at the same time: `Nodes(2, each=Cores(8))` gets eight cores on each of two
 workers, or waits until it can. It runs on one of them, in a process of its own; the other keeps its cores free for
 what the job starts there. `GVAR.job.nodes` tells the name, the host and the slots of each. A program that the job
-starts finds the path of a host file in `GRAINLIKE_HOSTFILE`, with a line `HOST slots=CORES` for each host, that of a
-rank file in `GRAINLIKE_RANKFILE`, with a line for each core, and the number of nodes in `GRAINLIKE_NODES`. So where MPI
-is installed, this is a job on two nodes, with a rank on each of its cores::
+starts finds the path of a host file in `GRAINLIKE_HOSTFILE`, with a line `HOST slots=CORES` for each host. The path of
+a rank file is in `GRAINLIKE_RANKFILE`, with a line for each core, and the number of nodes in `GRAINLIKE_NODES`. So
+where MPI is installed, this is a job on two nodes, with a rank on each of its cores::
 
     @delayed
     def solve(case: str) -> None:

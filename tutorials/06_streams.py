@@ -1,18 +1,18 @@
 """Streams: values that come one after another, from a job and through jobs.
 
 An `async def` with `yield` becomes a stream when it is delayed. `async for` reads it: the generator runs where its
-request says, and its items come here as they are made. It runs at most 16 items (or 4 MiB) ahead, so a slow reader
-slows it down, and nothing piles up in between. It holds its slots until it has ended.
+request says, and its items are sent here as they are made. It runs at most 16 items (or 4 MiB) ahead, so a slow reader
+slows it down, and items do not pile up in between. It holds its slots until it has ended.
 
-Whoever stops reading ends it: by `break`, by an exception, by cancellation. The generator's `finally` runs where the
-generator is. What it raises is raised here, after the items before it.
+A reader that stops reading ends the stream: by `break`, by an exception, by cancellation. The generator's `finally`
+runs where the generator is. An exception in the generator is raised here, after the items before it.
 
-`amap` is the way through jobs: it calls a function for each item of a source, which may be a list, a generator, a
-stream or another `amap`, and may be endless. At most `in_flight` items are taken and not given on. So memory stays flat
-for any number of them. Calls that take microseconds travel many in one job without being asked to.
+`amap` sends the items of a source through jobs: it calls a function for each. The source may be a list, a generator, a
+stream or another `amap`, and may be endless. At most `in_flight` items are taken and not yet given on. So memory stays
+flat for any number of them. Calls that take microseconds are sent together, many in one job.
 
-A stream is read once, and nothing of it is kept. It is tried again, by `retries` or because its worker was lost, only
-while no item has come. After that a loss is a `WorkerLostError`.
+A stream is read once, and no item of it is kept. It is tried again, by `retries` or because its worker was lost, only
+while no item has arrived. After that a loss is a `WorkerLostError`.
 
 It prints::
 
@@ -42,7 +42,7 @@ def close(log: str) -> None:
 
 @delayed
 async def sensor(log: str, first: int) -> AsyncIterator[int]:
-    """An endless stream. What it holds open is closed by its `finally`, also when nobody reads on."""
+    """An endless stream. Its `finally` closes what it holds open, also when the reader stops."""
     reading = first
     try:
         while True:

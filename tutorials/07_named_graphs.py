@@ -1,23 +1,23 @@
-"""Named graphs: steps with names, what became of each, and what happens when one fails.
+"""Named graphs: steps with names, the outcome of each, and what happens when one fails.
 
-Placeholders and operators are how to write down an expression. Some programs are rather a list of steps: load this,
-then fit those, then tell somebody. A `Dag` is a mapping of names to placeholders to which such steps are added:
+Placeholders and operators write down an expression. Some programs are rather a list of steps: load this, then fit
+those, then send a message. A `Dag` is a mapping of names to placeholders to which such steps are added:
 
 - `dag.add(name, fn, *args, request=..., cost=..., timeout=..., after=[...])` takes any callable. A placeholder among
   the arguments, as `dag["load"]`, is a step that must come first and whose value is passed; `after=` names steps that
   must come first, and passes nothing. A step without `request=` runs in the program's own process.
-- `Dag.from_edges(functions, edges)` takes functions that are called with nothing, and the order alone.
-- A name that is given twice, one that is unknown, and a cycle are refused where they are written.
+- `Dag.from_edges(functions, edges)` takes functions without arguments, and the order alone.
+- A name that is given twice, one that is unknown, and a cycle raise an error where they are written.
 
-`report = await dag.run()` runs all of it, and does not raise when a step fails: `report["fit"]` tells how that step
+`report = await dag.run()` runs all of it, and does not raise when a step fails: `report["fit"]` has how that step
 ended (`succeeded`, `failed`, `skipped`, `timed_out` or `cancelled`), with its value or error, worker, slots and times.
-Where a step fails, `on_failure="fail_fast"`, the default, ends the whole run; `"continue"` skips only what needs it.
+When a step fails, `on_failure="fail_fast"`, the default, ends the whole run; `"continue"` skips only what needs it.
 From a plain script, `run(dag.run, local=Cores(4))` is the whole program.
 
 Of the steps that could start, those with the most work behind them go first, by their `cost=`, in any unit you like.
 
 A placeholder runs at most once. So does a graph: run a second time, it reports the same outcomes. Build it in a
-function, as here, to run it anew.
+function, as here, to run it again.
 
 It prints::
 
@@ -53,7 +53,7 @@ PACKAGES = {"json": 1.0, "email": 4.0, "asyncio": 6.0}
 
 
 def list_files(packages: list[str]) -> dict[str, list[str]]:
-    """Where the source of each package is: real data that every Python has."""
+    """Return the source files of each package: real data that every Python has."""
     found = {}
     for package in packages:
         spec = importlib.util.find_spec(package)
@@ -64,7 +64,7 @@ def list_files(packages: list[str]) -> dict[str, list[str]]:
 
 
 def count_names(files: list[str]) -> Counter[str]:
-    """How often each name is used; this is the work."""
+    """Count how often each name is used; this is the work."""
     names: Counter[str] = Counter()
     for file in files:
         source = Path(file).read_text(encoding="utf-8")
@@ -74,7 +74,7 @@ def count_names(files: list[str]) -> Counter[str]:
 
 
 def count_broken(files: list[str]) -> Counter[str]:
-    """As it would be with a file that is no text."""
+    """Fails as it would with a file that is no text."""
     b"\xff".decode("utf-8")
     return count_names(files)
 

@@ -1,25 +1,25 @@
 """Jobs that await jobs: the graph grows where the work is.
 
-Inside a job, `await` works as it does in your program: on calls with resources, which go to the head and to whatever
-worker has room, and on calls without, which run in the job's own process. So a job can look at what came out and
-decide what to do next, and a recursion is written as one.
+Inside a job, `await` works as it does in your program. Calls with resources go to the head, and to any worker that has
+room. Calls without resources run in the job's own process. So a job can look at results and decide what to do next, and
+a recursion is written as one.
 
-While a job awaits jobs, it has nothing to do on its cores. They are *lent* to others, first of all to those that it
-waits for, and it has them back before it goes on: perhaps others than before, which `GVAR.res` then shows. So a
-recursion with one core a level needs one core, however deep it is. What else a job has been given, memory or devices
-say, it holds on to, for its data is in them. `keep=True` makes a function hold on to its cores as well.
+While a job awaits jobs, it does not use its cores. They are *lent* to other jobs, first of all to those that it waits
+for. The job gets cores back before it resumes: perhaps others than before, which `GVAR.res` then shows. So a recursion
+with one core for each level needs one core, however deep it is. The job keeps its other resources, such as memory or
+devices, because its data is in them. A function with `keep=True` keeps its cores as well.
 
-That can go wrong: jobs that hold what others need, and wait for those, would wait for ever. The youngest of them gets
-an error that says who holds what, and who waits for whom.
+This can lead to a deadlock: jobs that hold what others need, and wait for those, would wait for ever. The youngest of
+them gets an error that names what each job holds, and for which jobs it waits.
 
 A job's own jobs end with it: when it is cancelled, when it fails, or when it returns and has not awaited them.
 
 It prints::
 
     fib(10) with one core a level, on one core: 55
-    lent meanwhile: the core of its elder is its own: True
+    lent meanwhile: the job that it awaits runs on its core: True
     found 1.4142 after 8 rounds of 3 jobs each
-    it comes as itself: ValueError('-1 is below zero')
+    the error has its own type: ValueError('-1 is below zero')
     they hold what they wait for: keeper (job 3) asks for cores=1 and can never start
 """
 
@@ -28,7 +28,7 @@ from grainlike import GVAR, Cores, UnsatisfiableError, delayed, gather, run
 
 @delayed
 async def fib(n: int) -> int:
-    """Two jobs at each level, and a core that goes from one to the other."""
+    """Two jobs at each level, on a core that one lends to the other."""
     if n < 2:
         return n
     level = fib @ Cores(1)
@@ -45,7 +45,7 @@ def square(x: float) -> float:
 
 @delayed
 async def search(target: float) -> tuple[float, int]:
-    """What to try next depends on what came out: no graph could be made of it beforehand."""
+    """The next step depends on results: no graph could be made of it beforehand."""
     low, high, rounds = 0.0, target, 0
     while high - low > 1e-4:
         step = (high - low) / 4
@@ -62,7 +62,7 @@ async def where() -> tuple[int, ...]:
 
 
 @delayed
-async def blocked_class() -> bool:
+async def lends() -> bool:
     mine = GVAR.res.cores
     return await (where @ Cores(1))() == mine
 
@@ -79,19 +79,19 @@ async def careful() -> str:
 
 @delayed(keep=True)
 async def keeper(depth: int) -> int:
-    """Keeps its core while it waits for one that needs a core too, and so on."""
+    """Keeps its core while it waits for a job that needs a core too, and so on."""
     return await (keeper @ Cores(1))(depth - 1) if depth else 0
 
 
 async def alone() -> None:
     print("fib(10) with one core a level, on one core:", await (fib @ Cores(1))(10))
-    print("lent meanwhile: the core of its elder is its own:", await (blocked_class @ Cores(1))())
+    print("lent meanwhile: the job that it awaits runs on its core:", await (lends @ Cores(1))())
 
 
 async def together() -> None:
     root, rounds = await (search @ Cores(1))(2.0)
     print(f"found {root:.4f} after {rounds} rounds of 3 jobs each")
-    print("it comes as itself:", await (careful @ Cores(1))())
+    print("the error has its own type:", await (careful @ Cores(1))())
 
 
 async def in_a_circle() -> None:

@@ -1,7 +1,7 @@
 """One head for all: several programs, and you at a terminal, use the same workers.
 
-Until here the program was the head: it had the queue, and when it ended, so did everything. A *head daemon* is a
-process that is only that::
+Until here the program was the head: it had the queue, and when it ended, its workers and jobs did, too. A *head daemon*
+is a process that is only a head::
 
     grainlike head start --detach
     grainlike worker start --resources "cores=16"
@@ -10,13 +10,14 @@ Programs connect to it with `async with connect() as ex:`, and use it as they wo
 address: the head has written access files that only you can read, and `connect()`, workers and the commands below look
 there. From another machine without your home directory, copy `client.json` and write `connect("client.json")`.
 
-Whoever uses least of the workers goes first, so a program with two jobs does not wait behind one with ten thousand.
+The program that uses least of the workers goes first, so one with two jobs does not wait behind one with ten thousand.
 When a program ends, or dies, its jobs end too, unless they belong to a session, see tutorial 14. When the head is lost,
-what waits for it fails with `HeadLostError`.
+awaits of its jobs fail with `HeadLostError`.
 
-The commands ask any head, also a program with `Executor(listen=...)`: `grainlike ls`, `jobs`, `explain JOB`,
-`logs JOB`, `cancel JOB`, `head status`. With `--json` they are for programs. `grainlike report` counts how the jobs of
-all programs ended; `grainlike trace -o trace.json` draws them, if the head was started with `--record`.
+The commands work with any head, also a program with `Executor(listen=...)`: `grainlike ls`, `jobs`,
+`explain JOB`, `logs JOB`, `cancel JOB`, `head status`. With `--json` their output is for programs. `grainlike report`
+counts how the jobs of all programs ended; `grainlike trace -o trace.json` draws them, if the head was started with
+`--record`.
 
 It prints::
 
@@ -48,7 +49,7 @@ async def sleep_long() -> None:
 
 
 async def typed(*words: str) -> str:
-    """What `grainlike WORDS...` prints in a terminal."""
+    """Return what `grainlike WORDS...` prints in a terminal."""
     return (await anyio.run_process([sys.executable, "-m", "grainlike", *words])).stdout.decode()
 
 
@@ -71,7 +72,7 @@ async def first_program() -> None:
 
 
 async def second_program() -> None:
-    """In life, another process."""
+    """In practice, another process."""
     async with connect() as ex:
         print(f"the second program uses {ex.workers()[0].name} as well:", await (square @ Cores(1))(7))
 

@@ -1,13 +1,13 @@
 """From Grain: the older front end, and what each of its names is called here.
 
 Programs for the older Grain run with another import: `from grainlike.combine import open_waitgroup, exec1,
-run_combine`. Jobs and subtasks inside a wait-group run side by side; the block ends when all of them have. An error of
-any of them comes out of the block as itself, and ends the rest.
+run_combine`. Jobs and subtasks inside a wait-group run side by side; the block ends when all of them have. The block
+raises an error of any of them, with its own type, and ends the rest.
 
 ===============================================  ====================================================================
 older Grain                                      here
 ===============================================  ====================================================================
-`run_combine(main, [...], Node(N=4))`            `run_combine(main, [], Node(4))`; workers dial in, with `listen=` and
+`run_combine(main, [...], Node(N=4))`            `run_combine(main, [], Node(4))`; workers connect, with `listen=` and
                                                  `grainlike worker start`
 `wg.submit(Cores(4), fn, x)`                     the same, or `start((delayed(fn) @ Cores(4))(x))`
 `wg.start_subtask(frame, i)`                     the same, or a task of any task group
@@ -20,14 +20,14 @@ older Grain                                      here
 `trio.run` underneath                            asyncio; `run_combine(..., backend="trio")` for programs that use trio
 ===============================================  ====================================================================
 
-Delayed calls start when they are made in the older Grain, and here when somebody awaits or starts them. So a loop that
-is parallel there is serial here, one call after the other::
+Delayed calls start when they are made in the older Grain, and here when they are awaited or started. So a loop that is
+parallel there is serial here, one call after the other::
 
     placeholders = [(delayed(fn) @ Cores(1))(x) for x in data]
     values = [await r_ for r_ in placeholders]
 
-The first such loop of a program is warned of. Write `await gather(placeholders)`, or `start(...)` around each call,
-which then begins there and then.
+The first such loop of a program causes a warning. Write `await gather(placeholders)`, or `start(...)` around each call,
+which then starts at once.
 
 It prints::
 

@@ -144,7 +144,7 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         self,
         n_jobs: int = 1,
         parallel: Any = None,
-        prefer: Any = None,  # noqa: ARG002 - a hint for whoever chooses a backend, and this one is chosen
+        prefer: Any = None,  # noqa: ARG002 - a hint for the choice of a backend, and this one is chosen
         require: Any = None,  # noqa: ARG002 - likewise
         max_nbytes: int | None = None,
         mmap_mode: str | None = None,

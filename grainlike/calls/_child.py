@@ -88,7 +88,7 @@ class CallProcess:
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
         with suppress(OSError):
-            self._ours.shutdown(socket.SHUT_RDWR)  # whoever asks hears of it
+            self._ours.shutdown(socket.SHUT_RDWR)  # the caller that waits is woken by it
         return self._process.returncode if code is None else code
 
     def close(self) -> None:

@@ -220,7 +220,7 @@ def _jobs(
     from grainlike.cli._past import list_ended, list_reasons, selection
     from grainlike.wire import KEPT_JOBS
 
-    def asked(room: int) -> AskHistory:  # each time anew: `--since 2h` moves on
+    def asked(room: int) -> AskHistory:  # each time again: `--since 2h` moves on
         return selection(name, since, most=min(most, room), failed=failed, error=error, worker=worker)
 
     try:

@@ -159,7 +159,7 @@ def exit_with(run: Callable[[], int]) -> NoReturn:
     try:
         code = run()
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output has had enough, as `head` has
+    except BrokenPipeError:  # the reader of our output has had enough, as `head` has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it ends
         code = UNREAD
     except OSError as error:  # a full disk, for one; what was asked of a head has its own errors

@@ -74,7 +74,7 @@ class LogSubscription(PendingQuery):
         self._skip = self._told.copy()
         if self._size > KEPT:
             self._skip.clear()
-            words = "[the link to the head broke: what is kept of its output follows anew]"
+            words = "[the link to the head broke: what is kept of its output follows again]"
             super().take(LogsAre(0, [words], [max(self._told)[0]], ["note"], False))
         return self.question
 

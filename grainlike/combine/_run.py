@@ -43,7 +43,7 @@ def run_combine(
     """
     if workers:
         raise ValueError(
-            f"workers are not dialled but dial in: leave {list(workers)!r} out, give listen=, and run "
+            f"workers connect by themselves: leave {list(workers)!r} out, give listen=, and run "
             "`grainlike worker start` on each of them"
         )
     offer: dict[str, Any] = {} if resources is None else {"local": resources}

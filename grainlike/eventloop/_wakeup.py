@@ -143,7 +143,7 @@ class BriefPolling:
     def _turn(self) -> None:
         self._polls = time.monotonic() < self._until
         if self._polls:
-            os.sched_yield()  # whoever has work for this processor goes first: it may be the one that is waited for
+            os.sched_yield()  # others with work for this processor go first: it may be the one that is waited for
             asyncio.get_running_loop().call_soon(self._turn)
 
 

@@ -157,7 +157,7 @@ def _check_endpoint(listen: str | None, access: str | PathLike[str] | None, *, i
     if listen is not None and not isinstance(listen, str):
         raise TypeError(f"listen= is an address such as 'tcp://127.0.0.1:0', not {listen!r}")
     if listen is None and (access is not None or insecure):
-        raise ValueError("access= and insecure= say how workers dial in: they go with listen=")
+        raise ValueError("access= and insecure= say how workers connect: they go with listen=")
     if access is not None and insecure:
         raise ValueError("access= brings certificates, and insecure= does without: leave one of them out")
 

@@ -136,7 +136,7 @@ def _pool_set(turn: Turn, event: PoolSet) -> None:
         state.workers = None
         state.going = state.at_once = False
         state.forget_failures()
-    records.system(pool.system).ask_anew(turn.now)  # whoever sets a pool is told whether it answers now
+    records.system(pool.system).ask_anew(turn.now)  # the answer to setting a pool says whether it answers now
     records.version += 1
 
 

@@ -92,7 +92,7 @@ class Connection:
         assert self.session is not None
         self.session.go_on(link, received)
         self.link, old = link, self.link
-        old.close("it has dialled anew")
+        old.close("it has connected again")
         self.taken_over.set()
         self.taken_over = anyio.Event()
 

@@ -382,10 +382,10 @@ class ResultHandler:
 
     def _fail(self, job: Job, error: Exception) -> None:
         node = job.node
-        if type(job) is RevivedJob:  # whoever needs its value is told of that by another action
+        if type(job) is RevivedJob:  # those that need its value are told by another action
             self._history.ended(job, "failed", text_of(error))
             return
-        if job.worker is not None and not isinstance(job, RelayedJob):  # whoever hears of that one adds it
+        if job.worker is not None and not isinstance(job, RelayedJob):  # the receiver of that one adds it
             error.add_note(job.note(name_of(job)))
         if job.last_words is not None:
             error.add_note(job.last_words)

@@ -59,8 +59,8 @@ def check_hello(hello: Hello) -> None:
     """
     if hello.received < 0:
         raise ProtocolError(
-            f"worker {hello.name!r} cannot dial anew (received={hello.received}), and this head keeps a journal: it "
-            "takes workers alone that can go on with the next head"
+            f"worker {hello.name!r} cannot connect again (received={hello.received}), and this head keeps a journal: "
+            "it takes only workers that can resume with the next head"
         )
 
 

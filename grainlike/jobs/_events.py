@@ -236,7 +236,7 @@ class WorkersFeed(Feed):
         return event
 
     def _end(self, began: Event, at: float, code: Code) -> None:
-        # Clocks are compared anew with each report: an end may look a moment earlier than its beginning.
+        # Clocks are compared again with each report: an end may look a moment earlier than its beginning.
         outcome = code.name.lower()
         self._add(replace(began, number=self._number(), kind="job_ended", at=max(began.at, at), outcome=outcome))
 

@@ -45,12 +45,12 @@ async def replicate(
     program, after a fetch of the whole. Ask for replicas of the whole instead, or begin a job that needs the part
     before. Of `gather`, the values in it are meant.
 
-    With `to` a job of one core (or, where its request has none, of the request of the call that made the value) writes
-    the value to a file below that URL, by fsspec, and another reads it back; it returns when what was read is right. No
-    byte passes the head. From then on a value that is lost with all its workers is read from there by a job, for
-    whoever needs it, and its function does not run again; if that fails, what holds without a copy does. Every worker
-    should reach the URL, and have `grainlike[fsspec]`, as the program has. The file stays when the value is needed no
-    more: the place is yours, so remove it when the program has ended.
+    With `to` a job writes the value to a file below that URL, by fsspec, and another reads it back. Each has one core,
+    or, where the request of the call that made the value has none, that request. `replicate` returns when what was read
+    is right. No byte passes the head. From then on a value that is lost with all its workers is read from there by a
+    job when it is needed, and its function does not run again; if that fails, what holds without a copy does. Every
+    worker should reach the URL, and have `grainlike[fsspec]`, as the program has. The file stays when the value is
+    needed no more: the place is yours, so remove it when the program has ended.
 
     Being cancelled in it cancels calls that nothing else awaits, as with `wait`; values that are there stay as they
     are, and replicas that were asked for are made.

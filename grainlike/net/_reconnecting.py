@@ -130,7 +130,7 @@ class ReconnectingLink(Link):
                 self._end(why)
                 return None
             if not told:
-                logger.warning("the link to %s has broken (%s); dialling anew", self.peer, self._link.reason)
+                logger.warning("the link to %s has broken (%s); connecting again", self.peer, self._link.reason)
                 told = True
             await anyio.sleep(next(self._waits))
             try:
@@ -140,7 +140,7 @@ class ReconnectingLink(Link):
                 self._end(f"what answers there is not our head any more: {error}")
                 return None
             except (OSError, GrainlikeError, ValueError) as error:
-                logger.debug("dialling %s anew: %s", self.peer, error)
+                logger.debug("connecting to %s again: %s", self.peer, error)
             else:
                 assert self._hello is not None
                 assert self._session is not None
@@ -210,7 +210,7 @@ class ReconnectingLink(Link):
         return None
 
     def give_up(self, reason: str) -> None:
-        if not self._link.closed and time.monotonic() - self._heard >= self._patience_s:  # or it was made anew
+        if not self._link.closed and time.monotonic() - self._heard >= self._patience_s:  # or it was made again
             logger.warning("giving up the link to %s: %s", self.peer, reason)
             self._silent = True
             self._link.close(reason)

@@ -157,7 +157,7 @@ def _reach(sock: socket.socket, target: str | tuple[str, int]) -> Steps[None]:
     if code == errno.EINPROGRESS:
         yield Writable(sock)
         code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    # Dialling a free port of our own machine may get that very port for our end, and reach itself.
+    # Connecting to a free port of our own machine may get that very port for our end, and reach itself.
     if code == 0 and sock.family != socket.AF_UNIX and sock.getsockname() == sock.getpeername():
         code = errno.ECONNREFUSED
     if code:

@@ -74,7 +74,7 @@ def tls_context(protocol: int, credentials: Credentials, alpn: str) -> ssl.SSLCo
         _load_key(context, credentials)
     except (ssl.SSLError, ValueError, OSError):
         # Without the cause: nothing of a key may reach a traceback.
-        raise ValueError("the certificates in this access file are damaged; have it written anew") from None
+        raise ValueError("the certificates in this access file are damaged; have it written again") from None
     return context
 
 

@@ -287,8 +287,8 @@ class ResourcePool:
         """Register `callback`, an async function without arguments that returns how much of what is reserved is in
         use, by any program.
 
-        The next call that waits asks all callbacks and counts the sum of what they return, mappings of names to
-        amounts (names that the pool does not have are passed over), in place of what was counted before; `reserve`
+        The next call that waits asks all callbacks, and counts the sum of what they return in place of what was counted
+        before. They return mappings of names to amounts; names that the pool does not have are passed over. `reserve`
         and `relinquish` count on from there until the next `flush`. What was acquired the pool counts itself, on top:
         callbacks leave it out. An error in a callback is raised by the call that made it run; nothing is taken then,
         and the next call asks again.

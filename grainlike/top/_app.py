@@ -154,7 +154,7 @@ class TopApp(App[None]):
     async def _run(self) -> None:
         try:
             await view(self._head, self._follow, insecure=self._insecure, lost=self._lose)
-        except Exception as error:  # noqa: BLE001 - told by whoever runs the application
+        except Exception as error:  # noqa: BLE001 - told by the code that runs the application
             self.failure = error
             self.exit()
 
@@ -214,12 +214,12 @@ class TopApp(App[None]):
         by_worker = len(state.workers) > DETAILED if self._by_worker is None else self._by_worker
         cores = self.query_one(CoreMap)
         title = "1 · workers" if by_worker else "1 · cores"
-        if title != cores.border_title:  # to set it draws all of it anew
+        if title != cores.border_title:  # to set it draws all of it again
             cores.border_title = title
         names = list(dict.fromkeys(job.name for job in state.all_running() if wanted(job.name)))
         cores.show(state, by_worker=by_worker, wanted=wanted, legend=names)
         height = max(4, min(cores.virtual_size.height + 2, int(self.size.height * _MAP)))
-        if height != cores.outer_size.height:  # to set it arranges all anew
+        if height != cores.outer_size.height:  # to set it arranges all again
             cores.styles.height = height
 
     def _words(self, now: float) -> str:

@@ -117,7 +117,7 @@ class JobScreen(Screen[None]):
                 self._fresh.append(f"[{error}]")
                 return
             except HeadLostError:
-                self._fresh.append("[no head; what is kept of its output follows anew when there is one]")
+                self._fresh.append("[no head; what is kept of its output follows again when there is one]")
 
     async def _client(self) -> HeadClient:
         while self._head.client is None:

@@ -417,7 +417,7 @@ BUGS: tuple[Bug, ...] = (
         (_RESERVATION, "or ends_by(job.fn, shape, now) <= self.start:", "or ends_by(job.fn, shape, now) > self.start:"),
     ),
     _bug(
-        "send_ahead_past_an_elder",
+        "send_ahead_past_a_blocked_job",
         HEAD,
         "quick jobs hand their slots on past a more urgent one",
         "waits",

@@ -89,7 +89,7 @@ VALUE_BUGS: tuple[Bug, ...] = (
     ),
     _bug(
         "recompute_what_may_not_run_again",
-        "losses=0 is not heeded for values",
+        "losses=0 is ignored for values",
         (
             _VALUES,
             '        if not value.fn.losses:\n            return "its function',

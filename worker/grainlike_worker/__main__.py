@@ -204,7 +204,7 @@ async def _serve_heads(
         except HeadLostError as error:
             if stop.is_set() or not (lasting.joined or within):
                 raise
-            logger.warning("worker %s begins anew: %s", name, error)
+            logger.warning("worker %s starts again: %s", name, error)
             within = max(within, patience if lasting.returns else 0.0)
             pauses = waits() if lasting.joined else pauses
             with anyio.move_on_after(next(pauses)):

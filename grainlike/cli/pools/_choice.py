@@ -41,7 +41,7 @@ def pool_for(name: str, flags: Mapping[str, object], is_up: Mapping[str, Any] | 
         near = get_close_matches(name, [*settings.pools, *LAUNCHERS], 1)
         hint = f"did you mean {near[0]}?" if near else f"kinds are {', '.join(LAUNCHERS)}"
         raise SettingsError(f"{name!r} is neither a pool of the settings nor a kind of pools; {hint}")
-    usual = keys.get("native", []) if name in settings.pools else []  # those of a pool that is up are said anew
+    usual = keys.get("native", []) if name in settings.pools else []  # those of a pool that is up are said again
     native = [*usual, *flags["native"]] if "native" in flags else None  # type: ignore[misc]
     return pool_from({**keys, **flags, **({} if native is None else {"native": native})}, name)
 

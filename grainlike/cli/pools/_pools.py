@@ -67,7 +67,7 @@ def keys_at_head(head: str | None, insecure: bool, name: str) -> dict[str, Any] 
         with call_blocking(head, insecure=insecure) as caller:
             found = completed(caller.ask(AskFleet(0, ended=False), FleetIs))
     except (GrainlikeError, OSError, ValueError):
-        return None  # whoever asks for more of the head says what is wrong
+        return None  # the next question to the head says what is wrong
     row = next((row for row in found.pools if row.pool == name and row.settings), None)
     return None if row is None else json.loads(row.settings)
 

@@ -32,7 +32,7 @@ async def show_logs(caller: BlockingClient, job: int, *, follow: bool, as_json: 
                     _show(headings.before(line.attempt))
                     to = sys.stdout if line.stream == "stdout" else sys.stderr
                     print(escaped_line(line), file=to, flush=True)
-            except BrokenPipeError:  # whoever reads has had enough, as `head` has
+            except BrokenPipeError:  # the reader has had enough, as `head` has
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 return OK
     if headings is not None:

@@ -370,5 +370,5 @@ class DurableHead(Head):
 
 
 def _session(peer: WorkerConnection) -> ResumableSession:
-    assert peer.session is not None, "a worker that cannot dial anew joined a head that writes a journal"
+    assert peer.session is not None, "a worker that cannot connect again joined a head that writes a journal"
     return peer.session

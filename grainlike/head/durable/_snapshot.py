@@ -127,8 +127,8 @@ def read_head(chunks: Iterable[bytes], head: DurableHead, clients: ClientRegistr
     head.values.restore()
     clients.here, clients.sessions = here, sessions
     for connection in clients.here.values():
-        connection.listening = {}  # it asks anew
-    # The clock of this process may have begun anew with its machine.
+        connection.listening = {}  # it asks again
+    # The clock of this process may have started again with its machine.
     now = time.monotonic()
     for member in [*head.peers.values(), *clients.here.values()]:
         member.heard = now

@@ -226,7 +226,7 @@ class ConnectionHandler:
         why_not = connection.session.why_not(hello.received)
         if why_not is not None or not isinstance(self._link, ByteLink):
             why_not = why_not or "this link cannot take the place of another"
-            self._acceptor.give_up(connection, f"when it dialled anew, {why_not}")
+            self._acceptor.give_up(connection, f"when it connected again, {why_not}")
             who = f"{hello.role} {connection.name}"
             raise HeadLostError(f"the head cannot go on with {who}: {why_not}; it may join as somebody new")
         limits = FROM_WORKER if hello.role == "worker" else FROM_CLIENT

@@ -145,7 +145,7 @@ def _listen_again(where: Address, own: Access) -> AbstractContextManager[Listene
             try:
                 return listen(replace(where, port=port), tls=tls)
             except OSError as error:
-                words = "this head listened at port %d (%s): who has copies of its access files needs them anew"
+                words = "this head listened at port %d (%s): who has copies of its access files needs new ones"
                 logger.warning(words, port, error)
     return listen(where, tls=tls)
 

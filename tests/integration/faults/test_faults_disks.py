@@ -93,7 +93,7 @@ async def test_a_head_whose_port_is_taken_meanwhile_says_so_and_listens_at_anoth
             async with connect() as client:
                 assert client.address == again.address
         assert f"this head listened at port {port}" in caplog.text
-        assert "needs them anew" in caplog.text
+        assert "needs new ones" in caplog.text
         with pytest.raises(OSError, match=f"cannot listen at tcp://127.0.0.1:{port}: Address already in use"):
             async with HeadDaemon(daemon.address, journal=journal):
                 pass

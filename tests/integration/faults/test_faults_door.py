@@ -308,7 +308,7 @@ async def test_a_head_with_a_journal_takes_no_worker_that_cannot_dial_anew(tmp_p
     journal = tmp_path / "journal"
     async with HeadDaemon(LISTEN, insecure=True, journal=journal) as daemon:
         daemon.leaves = True
-        assert b"cannot dial anew" in await knock(daemon, frame(hello(received=-1)))
+        assert b"cannot connect again" in await knock(daemon, frame(hello(received=-1)))
         assert not daemon.head.peers
     async with HeadDaemon(LISTEN, insecure=True, journal=journal) as daemon:
         assert not daemon.head.peers

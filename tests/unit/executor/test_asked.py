@@ -48,4 +48,4 @@ async def test_of_long_output_it_is_said_that_it_comes_again(monkeypatch: pytest
     asked.take(lines("long"))
     first, note, again = await told(asked, 3)
     assert (first, again) == ("long", "long")
-    assert "follows anew" in note
+    assert "follows again" in note

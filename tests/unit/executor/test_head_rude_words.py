@@ -447,7 +447,7 @@ def test_a_worker_that_cannot_dial_anew_is_refused_by_a_head_with_a_journal():
     life = Life()
     life.head.keep(life.log)
     hello = Hello("worker", 1, 1, "3.11", {}, "n1", "i1", 1, "", [], received=-1)
-    with pytest.raises(ProtocolError, match=r"cannot dial anew \(received=-1\)"):
+    with pytest.raises(ProtocolError, match=r"cannot connect again \(received=-1\)"):
         life.head.join(hello, offer_of(Cores([0]), own_cores=(0,)), "n1", ClosedLink("n1", "here"))
     assert not life.head.peers
     assert not life.log.records

@@ -94,7 +94,7 @@ class IdleTimer:
         timer = IdleTimer(300.0, stop.set)
         tasks.start_soon(timer.run)
         timer.look(idle=True)       # it has joined
-        timer.look(idle=False)      # a job has come: the time begins anew when the last one has ended
+        timer.look(idle=False)      # a job has come: the time begins again when the last one has ended
     """
 
     def __init__(

@@ -86,7 +86,7 @@ def failure_texts(
     """Iterate over the jobs that an exception has ended, with their attempts and their `failure_text`."""
     if not any(map(completed.codes.__contains__, _RAISED)):
         return
-    with suppress(ProtocolError):  # from a process of user code; whoever takes the outcome refuses it
+    with suppress(ProtocolError):  # from a process of user code; the receiver of the outcome refuses it
         parcels = unpack_parcels(completed.data, completed.counts, buffers)
         rows = zip(completed.jobs, completed.attempts, completed.codes, parcels, strict=True)
         for job, attempt, code, (error, _) in rows:

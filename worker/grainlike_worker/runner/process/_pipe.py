@@ -59,7 +59,7 @@ class Pipe:
         until = self._rhythm.begin()
         if until:
             while not self.look(0) and time.monotonic() < until:
-                os.sched_yield()  # whoever has work for this processor goes first: it may be the daemon
+                os.sched_yield()  # others with work for this processor go first: it may be the daemon
         frames = self._read()
         self._rhythm.next()
         return frames
