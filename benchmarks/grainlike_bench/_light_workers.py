@@ -128,7 +128,7 @@ class LightRunner:
     """A runner that calls nothing; see `RunnerBody`."""
 
     never_ran = never_spawned = False
-    farewell_s = 0.0
+    leave_s = 0.0
 
     def __init__(self, crowd: Crowd, value: Parcel) -> None:
         self.defined: set[int] = set()

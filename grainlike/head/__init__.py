@@ -16,7 +16,7 @@ from grainlike._later import later
 if TYPE_CHECKING:
     from grainlike.head._event_log import EventLog
     from grainlike.head._functions import FunctionTable
-    from grainlike.head._head import FAREWELL_S, Head
+    from grainlike.head._head import GOODBYE_S, Head
     from grainlike.head._live import LiveView, limits_are, queue_is
     from grainlike.head._logs import LogFollower
     from grainlike.head._nested import ReplyTo
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from grainlike.head._validation import check_data, check_hello, refusal_of_question
 
 __all__ = [
-    "FAREWELL_S",
+    "GOODBYE_S",
     "HERE",
     "MOST",
     "Connection",
@@ -54,7 +54,7 @@ if not TYPE_CHECKING:  # else any name would be there
         {
             "ObjectStore": "_shared_memory",
             "EventLog": "_event_log",
-            "FAREWELL_S": "_head",
+            "GOODBYE_S": "_head",
             "FunctionTable": "_functions",
             "HERE": "_recorder",
             "Head": "_head",

@@ -96,7 +96,7 @@ __all__ = ["Head", "OutcomeListener"]
 
 logger = logging.getLogger("grainlike")
 
-FAREWELL_S = 1.0
+GOODBYE_S = 1.0
 """Seconds for which a closing head tries to send `Goodbye`."""
 
 
@@ -383,11 +383,11 @@ class Head:
         self._tell(WorkerTimed(worker, left_s))
         self.peers[worker].post(TimeLeft(left_s, grace_s))
 
-    async def farewell(self) -> None:
+    async def send_goodbye(self) -> None:
         """Send `Goodbye` to all workers: no more messages come, and reconnecting is of no use."""
         for peer in self.peers.values():
             peer.say_goodbye("it has closed")
-        with anyio.move_on_after(FAREWELL_S):
+        with anyio.move_on_after(GOODBYE_S):
             for peer in list(self.peers.values()):
                 await peer.link.drain()
 

@@ -57,8 +57,8 @@ def listen(address: Address | str, *, tls: Tls | None = None) -> Listener:
     """
     address = parse_address(address) if isinstance(address, str) else address
     if isinstance(address, UnixAddress):
-        door = UnixListener.open(address, _BACKLOG)
-        return Listener(door.socket, address, door.remove)
+        unix = UnixListener.open(address, _BACKLOG)
+        return Listener(unix.socket, address, unix.remove)
     if tls is None:
         check_loopback(address)
     sock = listen_tcp(address)
@@ -136,7 +136,7 @@ class Listener:
     async def _accept(self) -> socket.socket | None:
         while not self._closed:
             try:
-                if not _somebody_knocks(self._socket):  # else many may come in one turn of a busy loop
+                if not _is_awaited(self._socket):  # else many may come in one turn of a busy loop
                     await anyio.wait_readable(self._socket)
                 await self._pending.room()
                 sock, _ = self._socket.accept()
@@ -186,10 +186,10 @@ class Listener:
         raise ConnectionAbortedError(f"no TLS handshake within {_HANDSHAKE_S:g} s")
 
 
-def _somebody_knocks(door: socket.socket) -> bool:
+def _is_awaited(sock: socket.socket) -> bool:
     """Return True if a connection waits to be accepted."""
     look = select.poll()
-    look.register(door, select.POLLIN)
+    look.register(sock, select.POLLIN)
     return bool(look.poll(0))
 
 

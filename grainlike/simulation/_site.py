@@ -17,7 +17,7 @@ from grainlike.wire import HEARTBEAT_S, LOST_S, SUSPECT_S
 
 __all__ = ["Site"]
 
-FAREWELL_S = 1.0
+GOODBYE_S = 1.0
 """Seconds beyond the grace time that a worker that stops takes at most."""
 
 
@@ -81,7 +81,7 @@ class Site:
         peer = None if daemon is None else self._stage.head.peers.get(daemon.worker)
         if daemon is None or peer is None:
             return
-        ending = (daemon.lose_head, self._end, GRACE_S + FAREWELL_S)
+        ending = (daemon.lose_head, self._end, GRACE_S + GOODBYE_S)
         if silent:
             peer.down.cut()
             self._clock.after(self._silence() / self.plan.rate, *ending)
@@ -177,7 +177,7 @@ class Site:
         if daemon is None:
             return
         self.steady = False
-        patience = GRACE_S + FAREWELL_S
+        patience = GRACE_S + GOODBYE_S
         if self._stage.dice.chance(0.2):
             patience = max(0.001, self._stage.dice.between(-GRACE_S, GRACE_S))  # often at once
         self._clock.after(patience, self._end, daemon)
@@ -192,13 +192,13 @@ class Site:
     def _depart(self, daemon: Daemon) -> None:
         if self.daemon is daemon:
             self.steady = False
-            self._clock.after(GRACE_S + FAREWELL_S, self._end, daemon)
+            self._clock.after(GRACE_S + GOODBYE_S, self._end, daemon)
             daemon.stop(self._end)
 
     def _time_is_up(self, daemon: Daemon) -> None:
         if self.daemon is daemon:
             self.stop()
-            self._clock.after(GRACE_S + FAREWELL_S, self._end, daemon)  # whatever other fault it has
+            self._clock.after(GRACE_S + GOODBYE_S, self._end, daemon)  # whatever other fault it has
 
     def reset(self) -> None:
         """Reset the connection (RST): nothing more goes through, and either end notices it soon."""
@@ -235,7 +235,7 @@ class Site:
         self.steady = True
         peer = self._stage.head.peers.get(daemon.worker)
         if peer is None:  # the head has died: the connection is refused
-            daemon.lose_head(self._end, GRACE_S + FAREWELL_S)
+            daemon.lose_head(self._end, GRACE_S + GOODBYE_S)
             return
         go_on(daemon.up, peer.down)
         self._stage.head.heard(daemon.worker)

@@ -57,7 +57,7 @@ from grainlike.wire._flows import (
 )
 from grainlike.wire._frames import (
     FROM_CLIENT,
-    FROM_STRANGER,
+    FROM_UNAUTHENTICATED,
     FROM_WORKER,
     TRUSTED,
     Frame,
@@ -241,7 +241,7 @@ __all__ = [
     "BATCH_BYTES",
     "EMPTY_GAP",
     "FROM_CLIENT",
-    "FROM_STRANGER",
+    "FROM_UNAUTHENTICATED",
     "FROM_WORKER",
     "GENERATION",
     "HEARTBEAT_S",

@@ -30,7 +30,7 @@ from grainlike.wire._messages import Message
 
 __all__ = [
     "FROM_CLIENT",
-    "FROM_STRANGER",
+    "FROM_UNAUTHENTICATED",
     "FROM_WORKER",
     "TRUSTED",
     "Frame",
@@ -97,7 +97,7 @@ class FrameLimits(NamedTuple):
     total: int
 
 
-FROM_STRANGER = FrameLimits(header=64 * 1024, buffers=0, total=0)
+FROM_UNAUTHENTICATED = FrameLimits(header=64 * 1024, buffers=0, total=0)
 """For a peer before its `Welcome`: a handshake message, which may list some thousand ids, and no more."""
 
 _ANY = 2**63
@@ -165,7 +165,7 @@ class FrameDecoder:
         "filling",
     )
 
-    def __init__(self, limits: FrameLimits = FROM_STRANGER, stand_in: StandIn = _refuse) -> None:
+    def __init__(self, limits: FrameLimits = FROM_UNAUTHENTICATED, stand_in: StandIn = _refuse) -> None:
         self._limits = limits
         self._stand_in = stand_in
         self._instead: bytes | None = None

@@ -28,7 +28,7 @@ _SOON_S = 0.5
 message.
 """
 
-_FAREWELL_S = GRACE_S * (1 + _DRIFT) + 1.0 + _SOON_S
+_GOODBYE_S = GRACE_S * (1 + _DRIFT) + 1.0 + _SOON_S
 """The most seconds in which a worker that has noticed ends all its jobs."""
 
 
@@ -66,7 +66,7 @@ class Aftermath:
         """Check that a job has ended in time."""
         if self._died is None:
             return
-        last = self._noticed.get(worker, self._known_by(worker)) + _FAREWELL_S
+        last = self._noticed.get(worker, self._known_by(worker)) + _GOODBYE_S
         late = self._clock.now - last
         assert late <= 0.0, f"job {job} ran on worker {worker} for {late:.3f} s longer than a job without a head may"
 

@@ -612,7 +612,7 @@ BUGS: tuple[Bug, ...] = (
         NODE,
         "the start of a process is taken from the time of its first job",
         "machine",
-        (_RUNNERS, "lease.limit_s + (0.0 if lease.runner.ready else BIRTH_S)", "lease.limit_s"),
+        (_RUNNERS, "lease.limit_s + (0.0 if lease.runner.ready else START_S)", "lease.limit_s"),
     ),
     _bug(
         "forget_when_it_was_ready",

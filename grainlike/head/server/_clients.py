@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from grainlike._version import __version__
 from grainlike.errors import GrainlikeError, ProtocolError, SessionError
-from grainlike.head import FAREWELL_S, Head, LiveView, ReplyTo, limits_are, queue_is, refusal_of_question
+from grainlike.head import GOODBYE_S, Head, LiveView, ReplyTo, limits_are, queue_is, refusal_of_question
 from grainlike.head.server._client import ClientConnection
 from grainlike.head.server._live_updates import send_updates
 from grainlike.head.server._metrics import metrics_are
@@ -268,13 +268,13 @@ class ClientRegistry:
         for reply_to in (*self.here.values(), *self.sessions):
             self._head.withdraw_all(reply_to)
 
-    async def farewell(self) -> None:
+    async def send_goodbye(self) -> None:
         """Send `Goodbye` to all clients: no more messages come, and reconnecting is of no use."""
         clients = list(self.here.values())
         for connection in clients:
             if connection.session is not None:
                 connection.post(Goodbye("it has closed"))
-        with anyio.move_on_after(FAREWELL_S):
+        with anyio.move_on_after(GOODBYE_S):
             for connection in clients:
                 await connection.link.drain()
 

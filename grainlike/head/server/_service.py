@@ -268,8 +268,8 @@ class HeadService:
         if self._fleet is not None:
             await self._fleet.close()
         self._withdraw()
-        await self.head.farewell()
-        await self._clients.farewell()
+        await self.head.send_goodbye()
+        await self._clients.send_goodbye()
         await self._storage.record_end(self._clients)
 
     @property

@@ -2,7 +2,7 @@
 
 There is at most one *shared* runner that takes leases, for coroutines, and as many processes for one lease at a time as
 there are such leases; they are kept for the next. The time limit of a job begins when its process can begin it: the
-start of a process does not count, but may not last for ever (`BIRTH_S`). The slots of a runner that is *terminating*
+start of a process does not count, but may not last for ever (`START_S`). The slots of a runner that is *terminating*
 are not free until it is gone. A shared one in which a job ignores that it was stopped is *retired*: it keeps the jobs
 that it has, and another takes its place.
 """
@@ -30,7 +30,7 @@ __all__ = ["GRACE_S", "Runners"]
 GRACE_S = 5.0
 """Seconds from SIGTERM to SIGKILL."""
 
-BIRTH_S = 60.0
+START_S = 60.0
 """Seconds added to a job's time limit while its process has not reported that it can begin it."""
 
 SOFT_STOP_S = 0.05
@@ -81,9 +81,9 @@ class Runners:
             self._all[number].answers = True
 
     def limit(self, lease: NodeLease, now: float) -> None:
-        """Start the time limit of a lease now, with `BIRTH_S` more if its process is not known to be up."""
+        """Start the time limit of a lease now, with `START_S` more if its process is not known to be up."""
         assert lease.limit_s is not None
-        lease.due = now + lease.limit_s + (0.0 if lease.runner.ready else BIRTH_S)
+        lease.due = now + lease.limit_s + (0.0 if lease.runner.ready else START_S)
         self._timers.add(lease.due, lease.id, "timeout")
 
     def clock(self, number: int, now: float, *, ready: bool) -> None:

@@ -113,7 +113,7 @@ class ValueTable:
         """Return True if each of these values can be had."""
         return all(self.can_be_had(self.values[number]) for number in inputs)
 
-    # --- births and interest -----------------------------------------------------------------------------------------
+    # --- creation and interest ---------------------------------------------------------------------------------------
 
     def born(self, job: HeadJob, attempt: int, size: int, worker: int) -> ValueState:
         """Record that a job has succeeded, and that its value stays at its worker."""

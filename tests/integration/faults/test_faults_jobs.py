@@ -182,7 +182,7 @@ async def test_nor_is_the_start_of_one_that_takes_the_place_of_another(gates, tm
 
 async def test_a_limit_holds_for_what_hangs_in_unpickling_where_others_run(gates, start_worker):
     """A process in which a coroutine waits is up, though nobody in it has ended yet."""
-    first = "from grainlike.scheduler.node import _runners as r; r.BIRTH_S = 1000.0; r.GRACE_S = 0.1"
+    first = "from grainlike.scheduler.node import _runners as r; r.START_S = 1000.0; r.GRACE_S = 0.1"
     async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen="tcp://127.0.0.1:0") as executor:
         visit = gate.visit
         hangs = Unpickled(time.sleep, 1000.0)

@@ -151,7 +151,7 @@ def test_lent_cores_go_to_its_own_and_to_those_that_end_soon():
     assert child in town.place
     town.waits(child)
     grandchild = town.submit(Cores(1), parent=child)
-    assert grandchild in town.place, "its elders' cores are open to it, whoever of them lent them"
+    assert grandchild in town.place, "the cores of its parents are open to it, whichever of them lent them"
 
 
 def test_its_own_go_before_strangers_that_end_soon():

@@ -301,7 +301,7 @@ def test_a_reservation_goes_over_to_a_job_that_goes_first():
     assert cluster.begun[wide] <= 1.4
 
 
-def test_a_job_that_waited_long_gets_a_reservation_beside_that_of_its_elders():
+def test_a_job_that_waited_long_gets_a_reservation_beside_those_of_jobs_that_go_first():
     """The jobs of the queue for the device all go before the wide one, and hold the reservation while they wait."""
     cluster = Cluster(Cores(4) & Resource("device", 1))
     cluster.function(1)

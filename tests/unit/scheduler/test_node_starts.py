@@ -17,7 +17,7 @@ from grainlike.scheduler import (
     Ticked,
     WakeAt,
 )
-from grainlike.scheduler.node._runners import BIRTH_S
+from grainlike.scheduler.node._runners import START_S
 from grainlike.wire import Assign, ClassSpec, Code, Completed, Define, FunctionSpec
 
 LIMIT_S = 0.1
@@ -61,8 +61,8 @@ def test_the_start_of_a_process_is_no_time_of_its_job(scheduler: NodeScheduler) 
 
 def test_a_process_that_never_says_that_it_is_ready_is_ended_all_the_same(scheduler: NodeScheduler) -> None:
     assign(scheduler, 1, LIMITED, 0.0)
-    assert not ends(scheduler.handle(Ticked(), BIRTH_S))
-    assert ends(scheduler.handle(Ticked(), BIRTH_S + LIMIT_S))
+    assert not ends(scheduler.handle(Ticked(), START_S))
+    assert ends(scheduler.handle(Ticked(), START_S + LIMIT_S))
 
 
 def test_a_process_that_has_run_something_needs_to_say_nothing(scheduler: NodeScheduler) -> None:

@@ -19,7 +19,7 @@ from grainlike.errors import ProtocolError
 from grainlike.wire import (
     BATCH_BYTES,
     FROM_CLIENT,
-    FROM_STRANGER,
+    FROM_UNAUTHENTICATED,
     FROM_WORKER,
     TRUSTED,
     AskHistory,
@@ -95,7 +95,7 @@ def test_idle_tells_a_clean_end_from_a_torn_frame():
 )
 def test_garbage_is_refused(garbage, words):
     with pytest.raises(ProtocolError, match=words):
-        FrameDecoder(FROM_STRANGER).feed(garbage)
+        FrameDecoder(FROM_UNAUTHENTICATED).feed(garbage)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_what_is_only_declared_costs_no_memory():
 @settings(max_examples=300, deadline=None)
 @given(
     pieces=st.lists(st.binary(max_size=200) | st.sampled_from([flat(*frame) for frame in STREAM[:2] + STREAM[3:]])),
-    limits=st.sampled_from([FROM_STRANGER, FROM_WORKER, TRUSTED]),
+    limits=st.sampled_from([FROM_UNAUTHENTICATED, FROM_WORKER, TRUSTED]),
 )
 def test_any_bytes_are_frames_or_a_protocol_error(pieces, limits):
     decoder = FrameDecoder(limits)
@@ -189,11 +189,11 @@ def test_columns_that_do_not_go_with_the_buffers_are_refused(counts):
 
 def test_who_sent_it_decides_how_much_it_may_hold():
     big = Assign(1, False, [], [], [], [bytes(FROM_WORKER.header)], [])
-    for limits in (FROM_STRANGER, FROM_WORKER, FROM_CLIENT):
+    for limits in (FROM_UNAUTHENTICATED, FROM_WORKER, FROM_CLIENT):
         with pytest.raises(ProtocolError, match=f"is over the limit of {limits.header}"):
             FrameDecoder(limits).feed(flat(big))
     assert FrameDecoder(TRUSTED).feed(flat(big))[0].message == big
-    assert FROM_STRANGER < FROM_WORKER <= TRUSTED
+    assert FROM_UNAUTHENTICATED < FROM_WORKER <= TRUSTED
     with pytest.raises(ProtocolError, match="buffers are over the limit"):
         FrameDecoder(FROM_CLIENT).feed(struct.pack("<II", 3, FROM_CLIENT.buffers + 1))
 

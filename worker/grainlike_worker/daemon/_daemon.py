@@ -145,7 +145,7 @@ LOOK_S = 0.01
 _MANAGERS = "multiprocessing.managers"
 """Where this is loaded there may be managers whose proxies go to jobs."""
 
-FAREWELL_S = 1.0
+GOODBYE_S = 1.0
 """How long a worker that stops tries to get its last words out."""
 
 
@@ -276,9 +276,9 @@ class _Daemon:
             self._tell(NodeStopped(grace_s, StopReason.UNSAID if over is None else StopReason.WALLTIME))
             self._flush()
             # The scheduler kills what does not end within its grace time; this only bounds what nobody foresaw.
-            with anyio.move_on_after(grace_s + FAREWELL_S):
+            with anyio.move_on_after(grace_s + GOODBYE_S):
                 await idle.wait()
-            await self._link.drain(FAREWELL_S)
+            await self._link.drain(GOODBYE_S)
         self._link.close("told to stop")
 
     # --- what is heard -----------------------------------------------------------------------------------------------
@@ -546,7 +546,7 @@ class _Daemon:
         runner = self._make_runner(action.kind, lambda pid: logger.debug("runner %d is process %d", number, pid), tap)
         self._runners[number] = runner
         runner.post(self._setup(self._welcome))
-        runner.farewell_s = GRACE_S if self._context else 0.0
+        runner.leave_s = GRACE_S if self._context else 0.0
         self._tasks.start_soon(self._tend, number, runner, action.kind, tap)
 
     def _setup(self, welcome: Welcome) -> Setup:

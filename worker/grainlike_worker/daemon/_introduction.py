@@ -12,7 +12,7 @@ from grainlike.net import process_id
 from grainlike.payload import memory_id, serializer_versions
 from grainlike.resources import Allocation
 from grainlike.system import block_label, node_rank
-from grainlike.wire import FROM_STRANGER, PROTOCOL, Hello, encode_frame
+from grainlike.wire import FROM_UNAUTHENTICATED, PROTOCOL, Hello, encode_frame
 from grainlike_worker.daemon._probe import logical_in
 
 __all__ = ["check_introduction", "introduction"]
@@ -30,7 +30,7 @@ def check_introduction(name: str, offer: Allocation) -> None:
         ResourceSpecError: the offer is too long, so each new connection would break.
     """
     size = len(b"".join(map(bytes, encode_frame(introduction(name, offer, lasting=True)))))
-    most = FROM_STRANGER.header - _HELLO_GROWS
+    most = FROM_UNAUTHENTICATED.header - _HELLO_GROWS
     if size > most:
         raise ResourceSpecError(
             f"what worker {name} offers takes {size} bytes to say, and a head reads {most} of an introduction: the "

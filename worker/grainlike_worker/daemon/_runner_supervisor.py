@@ -59,7 +59,7 @@ class RunnerSupervisor:
         self, spawn: Callable[[], Awaitable[RunnerProcess]], named: Callable[[int], None], tap: Tap, *, own: bool
     ) -> None:
         self.defined: set[int] = set()
-        self.farewell_s = 0.0
+        self.leave_s = 0.0
         self.never_ran = self.never_spawned = True
         self._tap = tap
         self._spawn = spawn
@@ -137,7 +137,7 @@ class RunnerSupervisor:
                 tasks.start_soon(process.output.run, self._tap)
                 rubbish = await self._listen(process, frame_filter)
                 # The link ends first: a process that closed it and lives on is of no more use.
-                with anyio.move_on_after(self.farewell_s or 1.0):
+                with anyio.move_on_after(self.leave_s or 1.0):
                     await process.wait()
                 process.kill()
                 how = (self._unsent or rubbish or describe_exit(await process.wait())) + _kept(process.scratch)
@@ -146,8 +146,8 @@ class RunnerSupervisor:
                 frame_filter.hold(self._out_of_memory(process.claims))
             return how
         finally:
-            if self.farewell_s:
-                with anyio.CancelScope(shield=True), anyio.move_on_after(self.farewell_s):
+            if self.leave_s:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(self.leave_s):
                     process.terminate()
                     await process.wait()
             self._take_leave(process)

@@ -44,7 +44,7 @@ class RunnerBody(Protocol):
     never_spawned: bool
     """Whether there never was a process of it."""
 
-    farewell_s: float
+    leave_s: float
     """How long it may take to leave the worker's context, when it is cancelled."""
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
@@ -133,7 +133,7 @@ def runner_at_home(
 class _LoopRunner:
     """The shared runner in the daemon's own loop. It cannot crash alone, so most of the protocol has nothing to do."""
 
-    farewell_s = 0.0
+    leave_s = 0.0
     never_ran = never_spawned = False
 
     def __init__(self, tap: Tap, show: Show | None) -> None:

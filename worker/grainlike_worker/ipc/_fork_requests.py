@@ -38,7 +38,7 @@ __all__ = [
 MOST_FDS = 16
 
 _NUMBER = struct.Struct("<i")
-_BIRTH, _LINK = b"b", b"l"
+_FORK, _LINK = b"b", b"l"
 
 PING = b"p"
 """A message that asks for an answer, and the answer."""
@@ -74,7 +74,7 @@ def ask(control: socket.socket, spawn_request: SpawnRequest, status: socket.sock
     try:
         # Not through a file object: only the bytes matter. Surrogates of names that are no text survive JSON's escapes.
         os.write(told, json.dumps(rest).encode())
-        _send(control, _BIRTH, [told, status.fileno(), *spawn_request.fds.values()])
+        _send(control, _FORK, [told, status.fileno(), *spawn_request.fds.values()])
     finally:
         os.close(told)
 

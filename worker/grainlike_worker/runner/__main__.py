@@ -16,7 +16,7 @@ from grainlike_worker.linux._lifeline import adopt_orphans, die_with_parent, die
 
 __all__ = ["forget_added_paths", "main"]
 
-_BROKEN_FAREWELL_S = 2
+_BROKEN_LEAVE_S = 2
 """How long what jobs registered for the end of their process may take, once the process is broken."""
 
 
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> NoReturn:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0
     except BaseException as error:  # noqa: BLE001 - the last chance to say why
-        end_within(_BROKEN_FAREWELL_S)
+        end_within(_BROKEN_LEAVE_S)
         sys.excepthook(type(error), error, error.__traceback__)
     finally:
         _leave(code)

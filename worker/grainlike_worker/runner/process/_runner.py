@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ProcessRunner"]
 
-_FAREWELL_S = 5
+_LEAVE_S = 5
 """How long what jobs registered for the end of their process may take, once the process is used up."""
 
 
@@ -130,7 +130,7 @@ class ProcessRunner:
             while True:
                 while self._leases:
                     if not self._run(self._leases[0]):
-                        end_within(_FAREWELL_S)
+                        end_within(_LEAVE_S)
                         return
                     self._leases.popleft()
                 self._handle(self._wait())
@@ -148,7 +148,7 @@ class ProcessRunner:
         try:
             return self._pipe.receive()
         finally:
-            interrupts.exposed = False  # at the end too: a signal must not cut the farewell short
+            interrupts.exposed = False  # at the end too: a signal must not cut the end short
 
     def _handle(self, frames: Sequence[Frame]) -> None:
         for message, buffers in frames:
