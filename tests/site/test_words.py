@@ -57,7 +57,7 @@ _END = re.compile(r"(?:(?<=[.:;?])|(?<=[.:;?]\*\*))\s")
 """Where a sentence ends: also after one in bold type, with which an item of a list begins."""
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]*`|\]\([^)]*\)|<[^>]*>", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?<=::)\n((?:\n|[ ]*\n)*)((?P<margin>[ ]+)\S.*(?:\n(?P=margin).*|\n[ ]*(?=\n|$))*)")
-_RULE = re.compile(r"^\s*=+(\s+=+)*\s*$", re.MULTILINE)
+_TABLE = re.compile(r"^=+(?: +=+)+\n(?:\S.*\n|\s+\S.*\n)*=+(?: +=+)+$", re.MULTILINE)
 
 
 def prose(text: str) -> str:
@@ -80,9 +80,12 @@ def sentences(text: str) -> list[str]:
 
 def faults(text: str, words: dict[str, str] = INSTEAD, first: int = 1) -> list[str]:
     """Return the words in a text that it should not have, by line, and what to write."""
+    text = prose(text)
+    if not re.search(rf"\b(?:{'|'.join(words)})\b", text, re.IGNORECASE):
+        return []
     return [
         f"{number}: {match[0]!r}: write {instead}"
-        for number, line in enumerate(prose(text).splitlines(), first)
+        for number, line in enumerate(text.splitlines(), first)
         for pattern, instead in words.items()
         for match in re.finditer(rf"\b({pattern})\b", line, re.IGNORECASE)
     ]
@@ -90,27 +93,36 @@ def faults(text: str, words: dict[str, str] = INSTEAD, first: int = 1) -> list[s
 
 def _docstrings(path: Path) -> Iterator[tuple[int, str]]:
     """Iterate over the docstrings of a file, those behind attributes too, with their lines."""
-    for node in house.nodes(path):
-        for one in getattr(node, "body", None) or [] if not isinstance(node, ast.Lambda | ast.IfExp) else []:
+    left: list[ast.AST] = [ast.parse(path.read_text())]  # to walk through all nodes takes much longer
+    while left:
+        for one in getattr(left.pop(), "body", []):
             if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str):
                 yield one.lineno, one.value.value
+            left.append(one)
 
 
 def _pages() -> Iterator[tuple[str, str]]:
-    patterns = ("docs/**/*.md", "README.md", "worker/README.md", "tutorials/README.md", "CHANGELOG.md")
+    patterns = (
+        "docs/**/*.md",
+        "README.md",
+        "worker/README.md",
+        "tutorials/README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+    )
     for path in (path for pattern in patterns for path in sorted(ROOT.glob(pattern))):
         yield str(path.relative_to(ROOT)), path.read_text()
 
 
 def _tutorials() -> Iterator[tuple[str, str]]:
     for path in sorted((ROOT / "tutorials").glob("*.py")):
-        text = "\n\n".join(plain(_without_tables(doc)) for _, doc in _docstrings(path))
+        text = "\n\n".join(plain(_with_rows(doc)) for _, doc in _docstrings(path))
         yield str(path.relative_to(ROOT)), text
 
 
-def _without_tables(doc: str) -> str:
-    parts = _RULE.split(doc)
-    return doc if len(parts) < 3 else ""
+def _with_rows(doc: str) -> str:
+    """Return a docstring with the rows of its tables as those of a page, which are no sentences."""
+    return _TABLE.sub(lambda match: "\n".join(f"| {row}" for row in match[0].splitlines()), doc)
 
 
 def _reference() -> Iterator[tuple[str, str]]:
