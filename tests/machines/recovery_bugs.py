@@ -60,6 +60,6 @@ RECOVERY_BUGS: tuple[Bug, ...] = (
         "keep_readers_in_an_image",
         "a client that was reading a log cannot come back",
         "again",
-        (_IMAGE, "        connection.listening = {}  # it asks anew\n", "        pass\n"),
+        (_IMAGE, "        connection.listening = {}  # it asks again\n", "        pass\n"),
     ),
 )
