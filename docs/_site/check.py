@@ -10,18 +10,29 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import yaml
+from api_pages import signed_classes
 
 __all__ = ["finish", "mistakes"]
 
 _SHIM = "https://unpkg.com/iframe-worker/shim"
 _OWN_SHIM = "assets/javascripts/iframe-worker.js"
 _LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
+
+
+_UNSIGNED = re.compile(
+    r'<div class="doc doc-object doc-class">\s*<h\d id="(?P<name>[^"]+)"'
+    r'(?:(?!</h\d>).)*</h\d>(?!\s*<div class="doc-signature)',
+    re.DOTALL,
+)
+"""Heading of a class without a signature after it."""
+_DEFAULT = re.compile(r"= ?(?P<name>_?[A-Z][A-Z0-9_]+)\b")
 
 
 class _Page(HTMLParser):
@@ -64,11 +75,23 @@ def mistakes(config: dict[str, Any], sources: Path, site: Path) -> Iterator[str]
         if name.name == "404.html":  # its links are for the root of a server
             continue
         yield from (f"{name} links to {link}" for link in page.links + page.loads if not _leads(path, link, pages))
-        if "Example::" in path.read_text() or "<p>Example:" in path.read_text():
-            yield f"{name} shows an example as text"
+        yield from (f"{name} {words}" for words in _of_reference(path.read_text()))
     for path in site.rglob("*.css"):
         for address in re.findall(r"url\(['\"]?((?:https?:)?//[^)]*)\)", path.read_text()):
             yield f"{path.relative_to(site)} loads {address}"
+
+
+def _of_reference(text: str) -> Iterator[str]:
+    """Give what a page of the reference has left as it stands in a docstring or in the source."""
+    if "Example::" in text or "<p>Example:" in text:
+        yield "shows an example as text"
+    signed = signed_classes()
+    yield from (f"has {one} without a signature" for one in _UNSIGNED.findall(text) if one in signed)
+    if "doc-object" in text:
+        yield from (f"names {page} and does not lead there" for page in re.findall(r"\bdocs/[\w/\-]+\.md\b", text))
+    for signature in re.findall(r'<div class="doc-signature.*?</div>', text, re.DOTALL):
+        plain = unescape(re.sub(r"<[^>]*>", "", signature))
+        yield from (f"shows the default {one}, and not its value" for one in _DEFAULT.findall(plain) if one != "PIPE")
 
 
 def _named(nav: Any) -> Iterator[str]:

@@ -17,6 +17,7 @@ from grainlike.graph import register
 if TYPE_CHECKING:
     from grainlike.executor._blocking import result
     from grainlike.executor._connected import ConnectedExecutor, connect
+    from grainlike.executor._pools import LaunchedPool
     from grainlike.executor._progress import Progress, progress
     from grainlike.executor._settings import NOT_GIVEN
 
@@ -24,6 +25,7 @@ __all__ = [
     "NOT_GIVEN",
     "ConnectedExecutor",
     "Executor",
+    "LaunchedPool",
     "Progress",
     "connect",
     "find",
@@ -38,6 +40,7 @@ if not TYPE_CHECKING:  # else any name would be there
         {
             "NOT_GIVEN": "_settings",
             "ConnectedExecutor": "_connected",
+            "LaunchedPool": "_pools",
             "Progress": "_progress",
             "progress": "_progress",
             "connect": "_connected",

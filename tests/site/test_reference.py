@@ -1,16 +1,35 @@
 """Completeness of what the reference shows: a summary, the errors that it raises, cancellation, an example."""
 
 import ast
+import importlib
 import inspect
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from api_pages import shown_members, shown_objects
+from api_pages import api_pages, shown_members
 
-SHOWN = dict(shown_objects())
+import grainlike
+
+
+def _shown() -> Iterator[tuple[str, Any]]:
+    text = "\n".join(api_pages().values())
+    for name in re.findall(r"^::: grainlike\.(\S+)", text, re.MULTILINE):
+        room, _, last = name.rpartition(".")
+        owner = importlib.import_module(f"grainlike.{room}") if room else grainlike
+        found = getattr(owner, last)
+        yield name, found
+        if isinstance(found, type) and not issubclass(found, BaseException):
+            for member in shown_members(name, found):
+                value = inspect.getattr_static(found, member)
+                value = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+                if inspect.isfunction(value) or isinstance(value, property):
+                    yield f"{name}.{member}", value
+
+
+SHOWN = dict(_shown())
 FUNCTIONS = {name: found for name, found in SHOWN.items() if inspect.isfunction(found)}
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from api_pages import signed_classes
 from check import finish, mistakes
 from stage import ROOT, stage
 
@@ -56,7 +57,12 @@ def test_what_is_wrong_with_a_site_is_told(tmp_path: Path) -> None:
         '<a href="c.html">4</a><a href="https://elsewhere.test">5</a>'
         '<script src="https://unpkg.com/iframe-worker/shim"></script><script src="//elsewhere.test/x.js"></script>'
     )
-    (site / "b.html").write_text('<p id="there">Example::</p>')
+    (site / "b.html").write_text(
+        '<p id="there">Example::</p><p>see <code>docs/data.md</code></p>'
+        '<div class="doc doc-object doc-class"><h2 id="grainlike.launch.Slurm">Slurm</h2>\n<p>Workers.</p></div>'
+        '<div class="doc doc-object doc-class"><h2 id="grainlike.wire.Totals">Totals</h2>\n'
+        '<div class="doc-signature"><pre>Totals(<a>x</a>: int <b>=</b> LOSSES, y=PIPE)</pre></div></div>'
+    )
     (site / "own.css").write_text("a { background: url(https://elsewhere.test/x.png) }")
     finish(site)
     assert list(mistakes({"nav": [{"A": ["missing.md"]}]}, sources, site)) == [
@@ -66,5 +72,14 @@ def test_what_is_wrong_with_a_site_is_told(tmp_path: Path) -> None:
         "a.html links to #nowhere",
         "a.html links to c.html",
         "b.html shows an example as text",
+        "b.html has grainlike.launch.Slurm without a signature",
+        "b.html names docs/data.md and does not lead there",
+        "b.html shows the default LOSSES, and not its value",
         "own.css loads https://elsewhere.test/x.png",
     ]
+
+
+def test_a_class_has_a_signature_unless_nothing_is_given_to_it() -> None:
+    signed = signed_classes()
+    assert {"grainlike.launch.Slurm", "grainlike.wire.EndedJob", "grainlike.context.JobNode"} <= signed
+    assert not {"grainlike.graph.State", "grainlike.graph.Stream", "grainlike.GraphError"} & signed

@@ -15,7 +15,7 @@ from typing import Any
 import house
 import pytest
 import typer
-from api_pages import shown_objects
+from reference import SHOWN
 from stage import ROOT
 
 from grainlike import errors
@@ -126,7 +126,7 @@ def _with_rows(doc: str) -> str:
 
 
 def _reference() -> Iterator[tuple[str, str]]:
-    for name, found in shown_objects():
+    for name, found in SHOWN.items():
         yield name, plain(inspect.getdoc(found) or "")
     for name, found in vars(errors).items():
         if isinstance(found, type) and issubclass(found, BaseException):
