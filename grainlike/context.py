@@ -36,7 +36,13 @@ __all__ = [
 
 
 class JobNode(NamedTuple):
-    """Node of a job that has several (`Nodes`): the worker's name, its host's address, and the slots it gives there."""
+    """Node of a job that has several (`Nodes`).
+
+    Attributes:
+        name: the worker's name.
+        host: address of its host.
+        allocation: the slots that it gives there.
+    """
 
     name: str
     host: str
@@ -228,6 +234,20 @@ class _GVar:
 
 
 GVAR = _GVar()
+"""The running job's view of itself, in every task and thread that the job starts.
+
+Attributes:
+    res (Allocation): slots that the job was given, with ids; empty outside a job and in calls without resources.
+    instance (str | None): the name of the worker; None outside a job.
+    job (JobInfo | None): id, name, attempt, deadline, nodes and scratch directory of the job; None outside a job.
+    context (Any): value that the worker's context module yielded; None without one.
+
+Example::
+
+    @delayed
+    def which():
+        return GVAR.res.cores, GVAR.job.id
+"""
 
 
 def enter_job(

@@ -8,7 +8,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from griffe import Extension, Function, Module, Object
+from griffe import Attribute, ExprCall, Extension, Function, Module, Object
 
 sys.path.insert(0, str(Path(__file__).parent))  # griffe loads this file by its path
 
@@ -44,6 +44,8 @@ def _walk(owner: Object) -> None:
             show_defaults(member)
             for overloaded in getattr(owner, "overloads", {}).get(member.name, ()):
                 show_defaults(overloaded)
+        elif isinstance(member, Attribute) and member.docstring is not None and isinstance(member.value, ExprCall):
+            member.value = None  # how an attribute is made is nobody's concern
         elif isinstance(member, Object) and not member.is_alias:
             _walk(member)
 

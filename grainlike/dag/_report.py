@@ -82,7 +82,8 @@ class DagReport(Totals, Mapping[str, JobReport]):
     Example::
 
         report = await dag.run()
-        report.succeeded, report["fit"].status, report["fit"].run_s
+        report.succeeded, [(name, job.status, job.run_s) for name, job in report.items()]
+        report.write_trace("trace.json")
     """
 
     backend: str

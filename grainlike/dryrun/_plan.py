@@ -25,8 +25,8 @@ class PlannedJob:
         request: its request.
         worker: its worker: `"n1"` is the first of the workers that were given.
         allocation: the ids and amounts that it gets.
-        start_s: when it starts.
-        end_s: when it ends.
+        start_s: when it starts, in seconds since the beginning.
+        end_s: when it ends, in seconds since the beginning.
         queued_s: seconds that it waited for slots: since its inputs were there, or the attempt before it had ended.
         attempt: 1, and more for a function with retries that runs past its timeout.
         status: `"succeeded"`, or `"timed_out"`.
@@ -53,7 +53,14 @@ class PlannedJob:
 
 @dataclass(frozen=True, slots=True)
 class Unsatisfiable:
-    """Calls that would never run: how many, of which function with which request, and why."""
+    """Calls that would never run.
+
+    Attributes:
+        name: the name of their function.
+        request: their request.
+        jobs: how many calls they are.
+        why: why they never run.
+    """
 
     name: str
     request: Request
@@ -96,6 +103,11 @@ class Plan:
 
         Raises:
             OSError: the file cannot be written.
+
+        Example::
+
+            plan = await dry_run((fit @ Cores(4))(1), workers=[Cores(4)], durations={"fit": 40.0})
+            plan.trace("plan.json")
         """
         stretches = (
             observe.Stretch(job.name, worker, allocation.cores, job.start_s, job.end_s, _details(job))

@@ -103,7 +103,24 @@ def connect(
 
 
 class ConnectedExecutor(Executor):
-    """Executor whose jobs run at a head that `connect` has reached."""
+    """Executor whose jobs run at a head that `connect` has reached.
+
+    Args:
+        head: the head's address, or the path of its `client.json`; None for the current head of this user.
+        insecure: as for `connect`.
+        on_failure: as for `Executor`.
+        session: name of a session to which the jobs belong; None for this program's own jobs.
+        patience: seconds for which a head with a journal may be away.
+        wait: seconds for which the program waits for a head that is not there yet.
+        reconnect: continue with the next head when this one is lost.
+        logging: as for `Executor`.
+        observers: as for `Executor`.
+
+    Example::
+
+        async with connect() as ex:
+            print(type(ex).__name__, ex.address)
+    """
 
     _made_by = "connect(...)"
 

@@ -54,7 +54,11 @@ class LocalFleet:
 
 
 class LaunchedPool:
-    """Pool that is up: what `Executor.up` and `Executor.pool` return."""
+    """Pool that is up: what `Executor.up` and `Executor.pool` return.
+
+    Attributes:
+        name: its name.
+    """
 
     def __init__(self, name: str, fleet: Fleet) -> None:
         self.name = name
@@ -69,6 +73,8 @@ class LaunchedPool:
         Raises:
             ValueError: the numbers do not go together, or are not in whole blocks.
             LookupError: the pool is down.
+
+        Cancelled, it still has that number; nobody waits until the head has it.
 
         Example::
 
@@ -86,6 +92,10 @@ class LaunchedPool:
 
         Raises:
             LaunchError: after 60 s the batch system still has blocks of it; it says which.
+
+        Example::
+
+            await executor.pool("slurm").down()
         """
         await self._fleet.down(self.name, now=now)
 

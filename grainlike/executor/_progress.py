@@ -74,7 +74,11 @@ def progress(*, lines_every: float | None = None) -> Progress:
 
 
 class Progress:
-    """Context manager, for `with` and `async with`, that shows the progress of calls; made by `progress`."""
+    """Context manager, for `with` and `async with`, that shows the progress of calls; made by `progress`.
+
+    Args:
+        lines_every: seconds between two lines of text, if there is neither terminal nor notebook; None for no lines.
+    """
 
     def __init__(self, lines_every: float | None = None) -> None:
         if lines_every is not None and not lines_every > 0:

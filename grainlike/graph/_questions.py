@@ -22,18 +22,34 @@ T = TypeVar("T")
 class Info:
     """State of a placeholder at one moment.
 
-    `state` is lazy, pending, running, succeeded, failed or cancelled. `worker`, `allocation`, `attempt` (0
-    until there is one), `receipt` and `usage` are filled in as the job goes on; calls without resources have
-    none. `began` and `ended` are when the job itself ran, in seconds as `time.monotonic()` of this process; for a job
-    elsewhere they are as exact as its worker's clock could be set against this one. `job` is the number of its job, as
-    `grainlike explain` and `grainlike logs` take it: 0 until it has one, and for calls that are no jobs. A job that
-    asks about jobs of its own hears neither that nor where and when they run before they have ended: until then they
-    are pending.
+    A job that asks about jobs of its own hears neither their state nor where and when they run before they have ended:
+    until then they are pending. Calls without resources are no jobs, and have none of what comes from a worker.
 
-    `size` is how many bytes the value has as it travels: None before the job has ended, and for calls that are no jobs,
-    but for an item of a `gather` that stays at workers.
-    `where` are the names of the workers that have a whole replica of it, sorted; `()` where only the program has it.
-    `recomputed` is how often the call ran again because its value was lost with a worker.
+    Attributes:
+        name: the name of the function.
+        state: lazy, pending, running, succeeded, failed or cancelled.
+        worker: the worker that has it, or had it last; None until there is one.
+        allocation: the slots that it has there, or had.
+        attempt: number of the attempt; 0 until there is one.
+        error: the exception with which it has failed; else None.
+        receipt: what was enforced on the job, as its process read it back.
+        usage: what the job used; None before it has ended.
+        began: when the job itself began, in seconds as `time.monotonic()` of this process; for a job elsewhere as exact
+            as its worker's clock could be set against this one.
+        ended: when it ended, on the same clock, in seconds.
+        job: the number of its job, as `grainlike explain` and `grainlike logs` take it; 0 until it has one.
+        size: how many bytes the value has as it travels: None before the job has ended, and for calls that are no jobs,
+            but for an item of a `gather` that stays at workers.
+        where: the names of the workers that have a whole replica of the value, sorted; `()` where only the program has
+            it.
+        recomputed: how often the call ran again because its value was lost with a worker.
+
+    Example::
+
+        r_ = (half @ Cores(1))(2)
+        assert info(r_).state == "lazy"
+        await r_
+        print(info(r_).worker, info(r_).usage)
     """
 
     name: str

@@ -10,7 +10,11 @@ Status: TypeAlias = Literal["succeeded", "failed", "skipped", "timed_out", "canc
 
 
 class State(IntEnum):
-    """State of a node. Everything from `SUCCEEDED` on is final."""
+    """State of a node. Everything from `SUCCEEDED` on is final.
+
+    A call is `LAZY` until it is awaited or started, `PENDING` until it runs, and `RUNNING` then; it ends as
+    `SUCCEEDED`, `FAILED` or `CANCELLED`.
+    """
 
     LAZY = 0
     PENDING = 1

@@ -98,6 +98,7 @@ class Events(AsyncIterator[Event]):
 
     async def aclose(self) -> None:
         """End the reader: no more events come to it, and a task that waits for one gets `StopAsyncIteration`.
+        It does not wait, so there is nothing to cancel in it.
 
         Example::
 

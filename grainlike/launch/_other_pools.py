@@ -40,6 +40,9 @@ class SSH(WorkerPool):
         hosts: the machines; `node[1-4]` stands for four.
         tunnel: forward the head's port to the machines, if they cannot connect to the head.
 
+    Raises:
+        ValueError: there are no `hosts`, one is none, or `max` is above their number.
+
     Example::
 
         >>> SSH("cores=8", hosts=["node[1-2]", "gpu1"], max=3).machines
@@ -137,7 +140,10 @@ class Kubernetes(WorkerPool):
         namespace: namespace of the Jobs; empty for the context's own.
         context: context of the user's configuration; empty for the current one.
         pod: mapping that is merged over the pod's spec.
-        nodes: pods in one block.
+        nodes: number of pods in one block.
+
+    Raises:
+        ValueError: there is no `image`, the offer has no cores, or `via` is given.
 
     Example::
 

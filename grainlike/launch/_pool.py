@@ -111,9 +111,10 @@ class WorkerPool:
 
     Attributes:
         resources: offer of each worker, as text or as a request; None for everything that the worker is granted.
-        walltime: duration of a block: `"4:00:00"`, or seconds; None if it lasts until it is ended.
-        min: least workers.
-        max: most workers; by default those of one block.
+        walltime: duration of a block: `"4:00:00"` (hours, minutes and seconds), or a number of seconds; None if it
+            lasts until it is ended. A batch system needs one.
+        min: number of workers at least.
+        max: number of workers at most; by default those of one block.
         native: flags of the batch system itself.
         setup: shell lines before the worker; lines that begin with `defer` run after it, the last one first.
         python: interpreter of the workers; empty for the head's own.
@@ -121,15 +122,23 @@ class WorkerPool:
         scratch: where each block makes a temporary directory, removed at its end; `$USER` is filled in there.
         wrap: shell words before the worker's command.
         own_script: path of the user's own script with `{{holes}}`, by the key `script`; empty for the usual script.
-        idle: how long a block may be without jobs.
-        join: how long after its start the first worker of a block may take to join.
+        idle: how long a block may be without jobs: `"0:05:00"`, or a number of seconds.
+        join: how long after its start the first worker of a block may take to join: `"0:05:00"`, or a number of
+            seconds.
         pending: most blocks in the batch queue.
-        margin: how long before its block's end a worker leaves.
-        budget: most core-hours for the life of the pool.
+        margin: how long before its block's end a worker leaves: `"0:01:00"`, or a number of seconds. Of a short block
+            it is a fifth of `walltime` at most, unless it is given.
+        budget: most core-hours for the life of the pool; it needs `walltime`. None for no bound.
         via: a command before every native command, such as `ssh login1`.
 
     Raises:
-        ValueError: an impossible value; the error names the key.
+        ValueError: an impossible value, or keys that do not fit together; the error names the key.
+
+    Example::
+
+        >>> from grainlike.launch import WorkerPool, Local
+        >>> isinstance(Local("cores=2"), WorkerPool)
+        True
     """
 
     kind: ClassVar[str]
@@ -256,6 +265,12 @@ class WorkerPool:
 
         Raises:
             ValueError: the numbers do not fit together, or are not in whole blocks.
+
+        Example::
+
+            >>> from grainlike.launch import Local
+            >>> Local("cores=2", max=4).scaled(0, 8)
+            Local('cores=2', max=8)
         """
         return replace(self, min=least, max=most)
 
@@ -394,6 +409,8 @@ class WorkerPool:
                 the script.
             ValueError: as `script`.
 
+        Cancelling it withdraws the question.
+
         Example::
 
             print(await Slurm("cores=16", walltime="4:00:00", queue="long").check())
@@ -460,10 +477,13 @@ class BatchPool(WorkerPool):
     """`WorkerPool` of a batch system: blocks of several nodes, queues and accounts.
 
     Attributes:
-        nodes: workers in one block, each on a node of its own.
+        nodes: number of workers in one block, each on a node of its own.
         queue: partition, or queue.
         account: account, or project.
         spread: command that starts one worker on each node; empty for the system's own way.
+
+    Raises:
+        ValueError: there is no `walltime`, the offer names ids, or `spread` is unknown to the batch system.
     """
 
     nodes: int = field(default=1, kw_only=True)

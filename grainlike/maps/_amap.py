@@ -102,7 +102,14 @@ class MapIterator(OnlyAsync, AsyncIterator[T], Generic[T]):
         return value
 
     async def aclose(self) -> None:
-        """Cancel what is left. Does not wait until that has ended."""
+        """Cancel what is left. Does not wait until that has ended, so there is nothing to cancel in it.
+
+        Example::
+
+            async with aclosing(amap(fetch @ Cores(1), urls)) as pages:
+                async for page in pages:
+                    break
+        """
         self._flight.stop()
 
     def __del__(self) -> None:

@@ -19,7 +19,13 @@ _NODES = "nodes"
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """Resource of which everybody who has it has too little; amounts are nano-units."""
+    """Resource of which everybody who has it has too little.
+
+    Attributes:
+        name: the resource.
+        asked: the amount that was asked for, in billionths of the resource's unit (cores, bytes, seconds).
+        best: the most that anybody has, in billionths of that unit.
+    """
 
     name: str
     asked: int

@@ -85,7 +85,7 @@ def Memory(size: Amount, *, grow: "Amount | None" = None, max: "Amount | None" =
     """Ask for memory, in bytes: `Memory("8Gi")`, `Memory("500M")`, `Memory(2**30)`.
 
     Args:
-        size: how much.
+        size: how many bytes, as a number or as text with a unit.
         grow: after a memory error, multiply by this, and try again.
         max: how far to grow; without it, there is no end.
 

@@ -22,7 +22,14 @@ _TIME_UNITS = (("h", 3600.0, 7200.0), ("min", 60.0, 120.0), ("s", 1.0, 0.1), ("m
 
 
 class Shortage(msgspec.Struct, frozen=True):
-    """A resource of which the nearest worker has too little free; amounts in its own unit (cores, bytes, ...)."""
+    """A resource of which the nearest worker has too little free; amounts in its own unit (cores, bytes, ...).
+
+    Attributes:
+        name: the resource.
+        asked: the amount that the job asks for.
+        free: the amount that is free there.
+        capacity: the amount that the worker has.
+    """
 
     name: str
     asked: object
@@ -38,31 +45,42 @@ class Shortage(msgspec.Struct, frozen=True):
 class Explanation(msgspec.Struct, frozen=True):
     """State of a job and what it waits for. `str` gives it in a sentence or two.
 
-    `state` is queued, moving, planned, ahead or leased; for a placeholder that is no job (yet) it is lazy, inputs,
-    local, unsent, or the state in which it ended, and `job` is 0. `inputs` names what it still needs.
-
-    `reason` is one word for what holds a queued job up: `"turn"` (others of its class are before it), `"room"`,
-    `"reservation"` (the room is kept for an older wide job), `"walltime"` (no worker lives long enough), `"limit"` or
-    `"rate"`, `"lent"` (what is free belongs to jobs that await jobs of their own), `"workers"` (none is here),
-    `"never"` (no worker here could ever run it), `"suspect"` and `"quarantine"` (`nearest` gets no jobs for now, and
-    `why`), `"moving"` (its inputs are on their way to `nearest`, or made again: `why`), `"preferred"` (`nearest` has
-    most of its inputs and is full; elsewhere it may start in `starts_in_s`), `"store"` (there is no room for its
-    inputs, now or at all, or little for what it may give: `why`), `"paused"` (the head starts nothing for now, and
-    `why`), `"backoff"` (it is tried again in `starts_in_s`, as attempt `attempt` of `attempts` at most), and `""` for a
-    job that waits for nothing. A leased job may wait, too: for `"jobs"` of its own, or for `"cores"` that it lent to
-    others meanwhile. `holders`
-    are the numbers of jobs that hold what is short on `nearest`, or of those that a job waits for. `starts_in_s` is an
-    estimate from declared and learned run times, None where that is not known. `would_start_with` is a smaller request
-    that would start now. `blocked_s` says of a coroutine for how long it has
-    blocked the event loop that it shares with others.
-
-    Of a gang (`Nodes`), `members` are the workers on which it has its slots, the leader first; while it waits for
-    room, those that could take part now. `lacking` is how many more it needs, `nearest` the nearest of the others.
-
-    `kept` says of a call with `cache=` whether its result was kept from another time, and why it runs if it does.
-    `tried` says at which workers its value found no room when it ran there.
-    `pools` says which pool of workers would help a job that waits, and what its blocks wait for.
-    `words` is what a head elsewhere says of its job, instead of the words that the rest would give.
+    Attributes:
+        job: its number; 0 for a placeholder that is no job (yet).
+        state: queued, moving, planned, ahead or leased; for a placeholder that is no job (yet) lazy, inputs, local,
+            unsent, or the state in which it ended.
+        attempt: number of its attempt.
+        request: what it asks for.
+        reason: one word for what holds a queued job up: `"turn"` (others of its class are before it), `"room"`,
+            `"reservation"` (the room is kept for an older wide job), `"walltime"` (no worker lives long enough),
+            `"limit"` or `"rate"`, `"lent"` (what is free belongs to jobs that await jobs of their own), `"workers"`
+            (none is here), `"never"` (no worker here could ever run it), `"suspect"` and `"quarantine"` (`nearest` gets
+            no jobs for now, and `why`), `"moving"` (its inputs are on their way to `nearest`, or made again: `why`),
+            `"preferred"` (`nearest` has most of its inputs and is full; elsewhere it may start in `starts_in_s`),
+            `"store"` (there is no room for its inputs, now or at all, or little for what it may give: `why`),
+            `"paused"` (the head starts nothing for now, and `why`), `"backoff"` (it is tried again in `starts_in_s`),
+            and `""` for a job that waits for nothing. A leased job may wait, too: for `"jobs"` of its own, or for
+            `"cores"` that it lent to others meanwhile.
+        worker: the worker that has it; None without one.
+        before: number of jobs that go first.
+        nearest: the worker that comes nearest; of a gang, the nearest of those that are not in `members`.
+        short: of what `nearest` has too little free.
+        holders: numbers of the jobs that hold what is short on `nearest`, or of those that a job waits for.
+        ration: the limit or the rate that it waits for.
+        starts_in_s: seconds until it may start, an estimate from declared and learned run times; None if not known.
+        would_start_with: a smaller request that would start now; None if there is none.
+        missing: why nobody here can ever run it; None if somebody can.
+        members: of a gang (`Nodes`), the workers on which it has its slots, the leader first; while it waits for room,
+            those that could take part now.
+        lacking: how many more workers a gang needs.
+        inputs: names of the calls whose values it still needs.
+        words: what a head elsewhere says of its job, instead of the words that the rest would give.
+        attempts: most attempts that it may have.
+        why: the reason in words, where one word does not say it.
+        blocked_s: seconds for which a coroutine has blocked the event loop that it shares with others; else None.
+        kept: of a call with `cache=`, whether its result was kept from another time, and why it runs if it does.
+        pools: which pool of workers would help a job that waits, and what its blocks wait for.
+        tried: at which workers its value found no room when it ran there.
     """
 
     job: int

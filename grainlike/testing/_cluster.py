@@ -232,7 +232,7 @@ class Cluster:
 
         Args:
             name: name of the worker.
-            seconds: time on the way, in each direction.
+            seconds: time on the way, in seconds, in each direction.
 
         Raises:
             KeyError: there is no worker of that name.

@@ -56,6 +56,9 @@ def executor(request: pytest.FixtureRequest) -> Executor:
 def cluster(request: pytest.FixtureRequest) -> Callable[..., Awaitable[Cluster]]:
     """Return a function whose result, awaited, is an open `grainlike.testing.Cluster`, which is closed after the test.
 
+    What awaits it may be cancelled: the workers that it has started are ended then. At the end of the test what still
+    runs in a cluster is cancelled, and its workers are ended.
+
     Example::
 
         @pytest.mark.anyio

@@ -94,7 +94,7 @@ class BlockFileIs(BaseMessage, frozen=True, tag=156):
 
 
 class PoolRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A pool.
+    """A pool of workers, as its head has it.
 
     Attributes:
         pool: its name.
@@ -106,7 +106,7 @@ class PoolRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
         pending: workers of blocks in the batch queue.
         up: connected workers.
         paused: why nothing is submitted until somebody says otherwise; else empty.
-        spent_core_hours: of the blocks that have ended.
+        spent_core_hours: core-hours that the blocks which have ended have taken.
         why: why nothing is submitted now; empty: nothing keeps it from that.
         settings: its keys as JSON, those that are not as by default.
     """

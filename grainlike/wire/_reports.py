@@ -201,10 +201,10 @@ class Totals:
         skipped: jobs that never started, for what they needed did not succeed, or their graph had failed.
         timed_out: jobs that were ended because they ran past a limit.
         cancelled: jobs that were cancelled or had no awaiter left, and those that ran when their graph failed.
-        total_seconds: from beginning to end; of a head with a journal, from its first start.
-        run_seconds: the times that all jobs ran, internal ones too, added up.
+        total_seconds: seconds from beginning to end; of a head with a journal, from its first start.
+        run_seconds: seconds that all jobs ran, internal ones too, added up.
         moved: bytes of values that were copied from worker to worker.
-        relayed: those of them that passed through the head.
+        relayed: bytes of them that passed through the head.
         sent: bytes of arguments that went from programs to workers, other than through shared memory.
         fetched: bytes of values that stayed at workers, and came to programs later.
         recomputed: jobs that ran again because their values were lost.

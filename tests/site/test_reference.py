@@ -1,35 +1,16 @@
 """Completeness of what the reference shows: a summary, the errors that it raises, cancellation, an example."""
 
 import ast
-import importlib
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from api_pages import api_pages, shown_members
+from api_pages import shown_members
+from reference import SHOWN, examples_of
 
-import grainlike
-
-
-def _shown() -> Iterator[tuple[str, Any]]:
-    text = "\n".join(api_pages().values())
-    for name in re.findall(r"^::: grainlike\.(\S+)", text, re.MULTILINE):
-        room, _, last = name.rpartition(".")
-        owner = importlib.import_module(f"grainlike.{room}") if room else grainlike
-        found = getattr(owner, last)
-        yield name, found
-        if isinstance(found, type) and not issubclass(found, BaseException):
-            for member in shown_members(name, found):
-                value = inspect.getattr_static(found, member)
-                value = value.__func__ if isinstance(value, classmethod | staticmethod) else value
-                if inspect.isfunction(value) or isinstance(value, property):
-                    yield f"{name}.{member}", value
-
-
-SHOWN = dict(_shown())
 FUNCTIONS = {name: found for name, found in SHOWN.items() if inspect.isfunction(found)}
 
 
@@ -47,6 +28,24 @@ def test_a_function_shows_an_example(name: str) -> None:
     is_overridden = owner == "telemetry.CallObserver"  # its example shows how
     is_called = f".{last}(" in of_class.partition("Example")[2]
     assert is_overridden or is_called or re.search(r"Example|>>>", inspect.getdoc(FUNCTIONS[name]) or "")
+
+
+@pytest.mark.parametrize("name", [name for name in SHOWN if name.endswith("Error")])
+def test_an_error_says_what_to_do_and_shows_how_it_is_met(name: str) -> None:
+    when, _, rest = (inspect.getdoc(SHOWN[name]) or "").partition("Example")
+    assert re.match(r"Raised (when|for|in) |Base of ", when)
+    assert rest
+    assert 2 <= sum(len(one.code.splitlines()) for one in examples_of(name)) <= 8
+    assert name == "ResourceSpecError" or len(re.split(r"\.\s", when.partition("Attributes:")[0])) >= 3, when
+
+
+@pytest.mark.parametrize("name", ["graph.Info", "executor.ConnectedExecutor", "GVAR"])
+def test_a_class_beside_the_exported_ones_shows_an_example(name: str) -> None:
+    assert examples_of(name)
+
+
+def test_a_fixture_says_what_cancellation_does() -> None:
+    assert "cancelled" in (inspect.getdoc(SHOWN["testing.plugin.cluster"]) or "")
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

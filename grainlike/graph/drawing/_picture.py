@@ -25,7 +25,14 @@ _MOST_DRAWN = 2000
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """Node of a drawn graph. `request` is its text, empty for none; `place` says who does the work."""
+    """Node of a drawn graph.
+
+    Attributes:
+        name: the name of the function.
+        state: its state when it was drawn.
+        place: where its work is done.
+        request: its request as text; empty for none.
+    """
 
     name: str
     state: State
@@ -34,10 +41,18 @@ class GraphNode:
 
 
 class Graph:
-    """A snapshot of a placeholder and all that it stands on, dependencies first.
+    """A snapshot of a placeholder and all that it stands on, dependencies first. `len()` counts nodes.
 
-    `nodes` are the nodes, `edges` pairs of positions in it, (dependency, dependant). `len()` counts nodes. A
-    node that has finished has let go of its dependencies: draw before you run.
+    A node that has finished has let go of its dependencies: draw before you run.
+
+    Attributes:
+        nodes: the nodes.
+        edges: pairs of positions in `nodes`: (dependency, dependant).
+
+    Example::
+
+        drawn = graph((half @ Cores(1))(2))
+        print(drawn.mermaid(), len(drawn.svg()))
     """
 
     __slots__ = ("edges", "nodes")
