@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, get_args, get_origin
 
 import pytest
-from api_pages import parameters_of, shown_members, shown_objects
+from api_pages import parameters_of, shown_members, shown_objects, signed_classes
 from reference import SHOWN, entries_of
 
 OBJECTS = shown_objects()
@@ -21,17 +21,10 @@ INTERNAL = {
     "Backend": "docs/engines.md has the interface of an engine",
     "BaseResolver": "what executors have in common, for other rooms",
     "Dialect": "a pool's batch system, for other rooms",
-    "Fleet": "what a pool that is up is held by",
     "Function": "what `delayed` keeps of a function",
     "HeadClient": "what `async with call()` gives, to be handed on",
-    "LateFile": "a file of a report's own",
-    "MapState": "what `amap` keeps",
-    "Node": "what is behind a placeholder",
-    "StreamNode": "what is behind a stream",
     "Terms": "parts of a request that are no amounts, for other rooms",
-    "_GVar": "the class of `GVAR`, which has its own entry",
     "NotGiven": "stands for an argument that is not given",
-    "Stretch": "rows of a trace",
     "EndedJobState": "what a report keeps of a job",
 }
 """Classes that public annotations mention and that have no page, with the reason."""
@@ -79,6 +72,8 @@ def _mentioned(name: str) -> Iterator[type]:
             annotations = {key: text for key, text in inspect.get_annotations(kind).items() if not key.startswith("_")}
             for annotation in [*annotations.values(), *getattr(kind, "__orig_bases__", ())]:
                 yield from _classes_in(annotation, module)
+    if f"grainlike.{name}" in signed_classes() and inspect.isfunction(vars(found).get("__init__")):
+        yield from _of_function(found.__init__)
     for member in shown_members(name, found):
         value = SHOWN.get(f"{name}.{member}")
         value = value.fget if isinstance(value, property) else value
@@ -95,6 +90,7 @@ def test_what_a_signature_mentions_is_on_a_page(name: str) -> None:
 
 def test_records_are_found_from_annotations() -> None:
     found = {kind.__name__ for name in OBJECTS for kind in _mentioned(name)}
+    assert set(INTERNAL) <= found, set(INTERNAL) - found
     assert {"Plan", "PlannedJob", "JobReport", "Receipt", "JobInfo", "CallEnded", "LogLine", "BlockRow"} <= found
 
 
