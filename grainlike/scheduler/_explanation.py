@@ -51,15 +51,15 @@ class Explanation(msgspec.Struct, frozen=True):
             unsent, or the state in which it ended.
         attempt: number of its attempt.
         request: what it asks for.
-        reason: one word for what holds a queued job up: `"turn"` (others of its class are before it), `"room"`,
-            `"reservation"` (the room is kept for an older wide job), `"walltime"` (no worker lives long enough),
-            `"limit"` or `"rate"`, `"lent"` (what is free belongs to jobs that await jobs of their own), `"workers"`
-            (none is here), `"never"` (no worker here could ever run it), `"suspect"` and `"quarantine"` (`nearest` gets
-            no jobs for now, and `why`), `"moving"` (its inputs are on their way to `nearest`, or made again: `why`),
-            `"preferred"` (`nearest` has most of its inputs and is full; elsewhere it may start in `starts_in_s`),
-            `"store"` (there is no room for its inputs, now or at all, or little for what it may give: `why`),
-            `"paused"` (the head starts nothing for now, and `why`), `"backoff"` (it is tried again in `starts_in_s`),
-            and `""` for a job that waits for nothing. A leased job may wait, too: for `"jobs"` of its own, or for
+        reason: one word for what holds a queued job up; `""` for a job that waits for nothing. `"turn"`: others of its
+            class are before it. `"room"`: too little is free. `"reservation"`: the room is kept for an older wide job.
+            `"walltime"`: no worker lives long enough. `"limit"`, `"rate"`: a limit or a rate is used up. `"lent"`: what
+            is free belongs to jobs that await jobs of their own. `"workers"`: none is here. `"never"`: no worker here
+            could ever run it. `"suspect"`, `"quarantine"`: `nearest` gets no jobs for now, and `why`. `"moving"`: its
+            inputs are on their way to `nearest`, or made again (`why`). `"preferred"`: `nearest` has most of its inputs
+            and is full; elsewhere it may start in `starts_in_s`. `"store"`: there is no room for its inputs, now or at
+            all, or little for what it may give (`why`). `"paused"`: the head starts nothing for now, and `why`.
+            `"backoff"`: it is tried again in `starts_in_s`. A leased job may wait, too: for `"jobs"` of its own, or for
             `"cores"` that it lent to others meanwhile.
         worker: the worker that has it; None without one.
         before: number of jobs that go first.

@@ -23,7 +23,7 @@ VARIABLE = "GRAINLIKE_OBSERVERS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSubmitted:
-    """A call with resources that its executor has just submitted as a job, for its inputs are there.
+    """A call with resources that its executor has submitted as a job, for its inputs are there.
 
     Attributes:
         number: its number among the calls of this executor: 1, 2, 3, ...
