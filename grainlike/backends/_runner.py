@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
 from functools import partial
@@ -154,7 +154,7 @@ class BackendRunner:
         assert found is not None
         return found
 
-    def logs(self, node: Node) -> AsyncIterator[LogLine]:  # noqa: ARG002 - of no call
+    def logs(self, node: Node) -> AsyncGenerator[LogLine, None]:  # noqa: ARG002 - of no call
         """Raise `RuntimeError`: the backend keeps what its jobs print."""
         raise RuntimeError(f"what jobs on {self.name!r} print is in its own logs")
 

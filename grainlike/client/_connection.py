@@ -100,6 +100,8 @@ class HeadClient:
         self._failure: GrainlikeError | None = None
         self._lost: HeadLostError | None = None
         self._leaving = False
+        self.beat: Callable[[], object] | None = None
+        """Called every `HEARTBEAT_S` seconds while the link is served."""
         if isinstance(link, ReconnectingLink):
             link.returned = self._ask_again
 
@@ -120,7 +122,9 @@ class HeadClient:
             return self._lost
         if self._failure is not None:
             return HeadLostError(f"the connection to the head at {self._link.peer} is lost: {self._failure}")
-        return HeadLostError(f"the head at {self._link.peer} is gone: {self._link.reason}")
+        why = self._link.reason or "closed"  # that of a link that reconnects is a sentence about the head
+        named = self._link.peer in why
+        return HeadLostError(why if named else f"the head at {self._link.peer} is gone: {why}")
 
     async def run(self) -> None:
         """Serve the link until it ends. Pending queries then raise the reason."""
@@ -312,6 +316,8 @@ class HeadClient:
             doubt = self._head_is_silent()
             due = time.monotonic() + HEARTBEAT_S
             await anyio.sleep(HEARTBEAT_S)
+            if self.beat is not None:
+                self.beat()
             self._warn_if_blocked(time.monotonic() - due)
 
     def _warn_if_blocked(self, seconds: float) -> None:
@@ -366,21 +372,32 @@ async def call(head: str | Path | None = None, *, insecure: bool = False) -> Asy
 LOOK_S = 2.0
 """Longest pause between two attempts to find a head, in seconds."""
 
+REMIND_S = 30.0
+"""Seconds between two log lines that a head is still waited for."""
+
 
 async def first_link(way: HeadLocator, wait: float) -> ByteLink:
-    """Connect to the head, which may take up to `wait` seconds to be there.
+    """Connect to the head, which may take up to `wait` seconds to be there. That it waits is logged: at once, and then
+    every `REMIND_S` seconds.
 
     Raises:
         HeadLostError: no head answered within that time.
         AuthenticationError, ValueError: as `HeadLocator.first`, at once: to wait would not mend it.
     """
+    said = anyio.current_time() - REMIND_S
     until = anyio.current_time() + wait
     pauses = waits()
     while True:
         try:
             return await way.first()
-        except (HeadLostError, ConnectionError):
-            pause = min(next(pauses), LOOK_S, until - anyio.current_time())
+        except (HeadLostError, ConnectionError) as error:
+            now = anyio.current_time()
+            pause = min(next(pauses), LOOK_S, until - now)
             if pause <= 0:
-                raise
+                if not wait:
+                    raise
+                raise HeadLostError(f"no head came within {wait:g} s: {error}") from error.__cause__
+            if now - said >= REMIND_S:
+                said = now
+                logger.warning("waiting for a head, for up to %.0f s: %s", until - now, error)
             await anyio.sleep(pause)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -25,7 +26,7 @@ from grainlike.client._remote_jobs import RemoteJobs
 from grainlike.client._remote_values import RemoteValues
 from grainlike.engine import Engine, Fetcher, explain_unsubmitted, maker_again, retrieved_elsewhere
 from grainlike.errors import GrainlikeError, HeadLostError, SessionError
-from grainlike.eventloop import Changes
+from grainlike.eventloop import Changes, here, is_here
 from grainlike.graph import Delayed, Info, Node, RemoteValue, node_behind
 from grainlike.joblogging import JobLogging
 from grainlike.jobs import (
@@ -75,6 +76,12 @@ _AT_ONCE = 2
 _NAMES = 100
 """Most names in one question: each may have 255 characters."""
 
+RENEW_S = 0.5
+"""Seconds between two questions for the workers, while the program looks at them."""
+
+LOOKED_S = 60.0
+"""Seconds after a look at the workers for which they are asked for again and again."""
+
 _WAITS = "It waits for calls of its graph that have not ended."
 """Explanation of a call of a graph that an earlier program has sent to the head."""
 
@@ -122,6 +129,9 @@ class RemoteHead:
         self._fetching = anyio.Semaphore(_AT_ONCE)
         self._client: HeadClient | None = None
         self._workers: list[WorkerInfo] = []
+        self._looked = -math.inf
+        """The moment at which the program looked at the workers last."""
+        self._renews = False
         self._lost: HeadLostError | None = None
         self._leaves = False
 
@@ -165,6 +175,7 @@ class RemoteHead:
         assert self._engine.fetcher is not None
         self._go_on(client, self._engine.fetcher)
         self._tasks = tasks
+        self._loop_id = here()
         tasks.start_soon(client.run)
         tasks.start_soon(self._follow, client)
         await self._introduce(client)
@@ -200,6 +211,7 @@ class RemoteHead:
         """Return the client protocol over a new connection to a head."""
         lasting = ReconnectingLink(link, locator.again, LOST_S, self._settings.patience)
         self._client = client = HeadClient(lasting, self._hear, self._settings.session, self.client_name)
+        client.beat = self._renew_if_looked_at
         self._fleet = RemoteFleet(client, self._changes)
         return client
 
@@ -268,8 +280,9 @@ class RemoteHead:
                 self._go_on(client, self._values.fetcher.renewed())
                 self._show_workers()
                 return client
-            if error is not None and anyio.current_time() - since >= self._settings.wait:
-                self.runner.lose(error)
+            if error is not None and anyio.current_time() - since >= (wait := self._settings.wait):
+                words = f"no head came within {wait:g} s" if wait else "there is no next head yet"
+                self.runner.lose(HeadLostError(f"{words}: {error}"))
                 error = None
             await anyio.sleep(min(next(pauses), LOOK_S))
 
@@ -346,10 +359,36 @@ class RemoteHead:
     # --- questions ---------------------------------------------------------------------------------------------------
 
     def workers(self) -> list[WorkerInfo]:
-        """Return the workers of the head, as of the last time a worker joined or left. The bytes of values that they
-        keep are less than a second old. There are none while the head is lost.
+        """Return the workers of the head, and ask for them again and again for the next `LOOKED_S` seconds. There are
+        none while the head is lost.
+
+        A first look has what the head told last: when a worker came, left, fell silent or was heard of again.
         """
+        self._looked = time.monotonic()
+        if is_here(self._loop_id):  # from another thread, the next heartbeat begins
+            self._renew_if_looked_at()
+        return self._present()
+
+    def _present(self) -> list[WorkerInfo]:
         return list(self._workers) if self._lost is None else []
+
+    def _is_looked_at(self) -> bool:
+        return self._lost is None and not self._leaves and time.monotonic() - self._looked < LOOKED_S
+
+    def _renew_if_looked_at(self) -> None:
+        if self._is_looked_at() and not self._renews:
+            self._renews = True
+            self._tasks.start_soon(self._renew_workers)
+
+    async def _renew_workers(self) -> None:
+        """Ask for the workers while the program looks at them: what each does at the moment is told to who asks."""
+        try:
+            while self._is_looked_at():
+                with suppress(GrainlikeError):
+                    await self.client.ask(AskWorkers(0), WorkersAre, self._take_workers)
+                await anyio.sleep(RENEW_S)
+        finally:
+            self._renews = False
 
     def has_workers(self, n: int) -> bool:
         """Return True if the head has `n` workers.
@@ -359,7 +398,7 @@ class RemoteHead:
         """
         if self._lost is not None and not self._settings.reconnect:
             raise self._lost
-        return len(self.workers()) >= n
+        return len(self._present()) >= n
 
     def refusal(self, request: Request) -> str | None:  # noqa: ARG002 - workers may come
         """Return None: a head's workers come and go, so any request may run."""
@@ -408,14 +447,28 @@ class RemoteHead:
         job = node.record
         if isinstance(job, Job) and not job.id and not node.finished:
             await self.client.ask(AskHead(0), HeadIs)  # answers come in order, so the number comes before this answer
-        return job.id if isinstance(job, Job) else 0
+        return _number_at_head(node)
 
-    async def logs(self, node: Node) -> AsyncIterator[LogLine]:
-        """Iterate over the lines that a job prints; the head forwards them."""
-        number = await self._number_of(node)
+    async def logs(self, node: Node) -> AsyncGenerator[LogLine, None]:
+        """Iterate over the lines that a job prints, once the head has it; the head forwards them."""
+        number = await self._number_once_sent(node)
         if number:
-            async for line in self.client.logs(number, follow=True):
-                yield line
+            async with aclosing(self.client.logs(number, follow=True)) as lines:
+                async for line in lines:
+                    yield line
+
+    async def _number_once_sent(self, node: Node) -> int:
+        """Return the head's number for the job of a node: wait for it while the call waits for its inputs, or for a
+        head. 0 for one that has ended without a job.
+        """
+        changes = self.runner.numbered
+        if not node.finished:
+            self._engine.watch(node, changes.notify)
+        try:
+            await changes.until(lambda: node.finished or _number_at_head(node) > 0)
+        finally:
+            self._engine.unwatch(node, changes.notify)
+        return _number_at_head(node)
 
     def events(self) -> Events:
         """Iterate over events of this program's jobs from now on, and of workers that are here, join and leave.
@@ -424,7 +477,7 @@ class RemoteHead:
         `"retried"`. Jobs that run when the head is lost end as `"lost"`. A worker's silence and quarantine are not
         reported.
         """
-        feed = RemoteFeed(self.workers(), self.runner.running())
+        feed = RemoteFeed(self._present(), self.runner.running())
         self._leases.feeds.append(feed)
         return Events(feed, self._leases.drop)
 
@@ -498,3 +551,8 @@ class RemoteHead:
     def assembles(self, number: int) -> bool:  # noqa: ARG002 - the head reports only jobs that have started
         """Return False: jobs are reported once they have started."""
         return False
+
+
+def _number_at_head(node: Node) -> int:
+    """Return the head's number for the job of a node; 0 if the node has no job, or none yet."""
+    return node.record.id if isinstance(node.record, Job) else 0

@@ -13,6 +13,7 @@ from grainlike.client._events import RemoteLeases, outcome_of
 from grainlike.client._remote_values import RemoteValues
 from grainlike.engine import buffer_of
 from grainlike.errors import JobCancelledError, JobTimeoutError, SessionError
+from grainlike.eventloop import Changes
 from grainlike.graph import Function, Node, RunsIn, StreamNode, whole_graph
 from grainlike.joblogging import ProgramLevels
 from grainlike.jobs import (
@@ -124,6 +125,8 @@ class RemoteJobs:
         """Calls that were sent with their graphs and have not ended; True for calls with names."""
         self._unheard: set[int] = set()
         """Numbers of such calls whose outcome has not come."""
+        self.numbered = Changes()
+        """Notified when jobs have got numbers."""
 
     def submit(self, nodes: Iterable[Node]) -> None:
         """Send calls to the head. A call that cannot be sent fails alone, at once; all fail once the head is lost."""
@@ -369,6 +372,8 @@ class RemoteJobs:
                         job.id = number
                         node = self._nodes[child]
                         node.age = node.age or number
+                if self.numbered.awaited is not None:
+                    self.numbered.notify()
             case Began():
                 self._began(message)
             case Warned():

@@ -121,9 +121,7 @@ class Engine:
         self.pump()
 
     def adopt(self, nodes: Sequence[Node]) -> None:
-        """Bind lazy nodes, dependencies first, that another component runs: their outcomes arrive as those of jobs
-        do.
-        """
+        """Bind lazy nodes, dependencies first, that another component runs: their outcomes come as those of jobs do."""
         caller = self._caller()
         for node in nodes:
             node.owner = self._owner
@@ -190,7 +188,11 @@ class Engine:
 
     def cancel_all(self) -> None:
         """Cancel all nodes that have not finished, as the executor closes."""
-        self.cancel(unfinished_nodes(self._wanted), "was cancelled: its executor closed")
+        self.cancel(self.unfinished(), "was cancelled: its executor closed")
+
+    def unfinished(self) -> list[Node]:
+        """Return all nodes that somebody wants, or that one of these needs, and that have not finished."""
+        return unfinished_nodes(self._wanted)
 
     def take_context(self, node: Node) -> Context:
         """Return the context in which a call with resources was started, where `keeps_contexts`; else an empty one.
@@ -574,9 +576,7 @@ class Engine:
 
 
 def _take(calls: deque[Node], most: int, requests: set[Request | None]) -> list[Node]:
-    """Take the first calls, at most so many; those that have finished are dropped. `requests` are those of all that was
-    taken in this step.
-    """
+    """Take the first calls, at most so many, but none that has finished. `requests` are of all that this step took."""
     count = 0
     last: Request | None = None
     for node in islice(calls, most):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Generator, Iterable
-from contextlib import suppress
-from datetime import datetime, timedelta
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
+from contextlib import aclosing, suppress
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
 
+import anyio
 from msgspec.structs import replace
 
 from grainlike.context import this_job
@@ -17,14 +17,14 @@ from grainlike.engine import BaseResolver, Waitable, value_words
 from grainlike.errors import GrainlikeError, GraphError
 from grainlike.eventloop import EventLoopId, here
 from grainlike.executor._exits import close_at_exit
-from grainlike.executor._lifecycle import ExecutorBase
 from grainlike.executor._registry import current, enclosing, entered, left, standing_in
-from grainlike.executor._settings import NOT_GIVEN, NotGiven, moment_of, settings_for
+from grainlike.executor._reports import ExecutorReports
+from grainlike.executor._settings import NOT_GIVEN, NotGiven, settings_for
 from grainlike.graph import Delayed, Node, State, Stream, delayed, node_behind, start
-from grainlike.jobs import Events, LogLine, WorkerInfo, ended_jobs
+from grainlike.jobs import Events, LogLine, WorkerInfo
 from grainlike.resources import Request
 from grainlike.scheduler import Explanation
-from grainlike.wire import OUTCOMES, AskHistory, BlockRow, EndedJob, PoolRow, Totals, checked_pattern
+from grainlike.wire import BlockRow, PoolRow
 
 if TYPE_CHECKING:
     from grainlike.backends import Backend
@@ -39,7 +39,7 @@ __all__ = ["Executor"]
 logger = logging.getLogger("grainlike")
 
 
-class Executor(ExecutorBase):
+class Executor(ExecutorReports):
     """Async context manager that runs placeholders: on a worker embedded in this process, on workers that connect, or
     both.
 
@@ -332,7 +332,8 @@ class Executor(ExecutorBase):
         return cast("LocalHead", self._service).dashboard_link() if has_pages else None
 
     def workers(self) -> list[WorkerInfo]:
-        """Return the connected workers, the embedded one too; none if the executor is not open. It never waits.
+        """Return the connected workers, the embedded one too; none if the executor is not open. It never waits: over
+        `connect()` a program that looks once a minute sees what the head knew a second ago at most.
 
         Example::
 
@@ -463,7 +464,7 @@ class Executor(ExecutorBase):
         Leaving the iteration, or cancelling it, changes nothing for the job.
 
         Raises:
-            GraphError: the placeholder has not been started yet, or another executor started it.
+            GraphError: another executor started the placeholder; or, when it is iterated, nobody has started it yet.
             RuntimeError: the executor is not open, or lives in another event loop; or it has `backend=`, whose own
                 logs have what its jobs print.
 
@@ -476,8 +477,18 @@ class Executor(ExecutorBase):
         self._check_loop("asked")
         node = self._own(placeholder, even_finished=True)
         if node.state is State.LAZY:
-            raise GraphError(f"{node.function.name} has not been started: `start` it first")
+            return self._logs_from_next_turn(placeholder)
         return self._service.logs(node)
+
+    async def _logs_from_next_turn(self, placeholder: Delayed[Any] | Stream[Any]) -> AsyncIterator[LogLine]:
+        """Iterate as `logs`: a task that has just been made for the placeholder starts it in its first turn."""
+        await anyio.lowlevel.checkpoint()
+        node = self._own(placeholder, even_finished=True)
+        if node.state is State.LAZY:
+            raise GraphError(f"{node.function.name} has not been started: `start` it, or let a task await it first")
+        async with aclosing(self._service.logs(node)) as lines:
+            async for line in lines:
+                yield line
 
     def _own(self, placeholder: Delayed[Any] | Stream[Any], *, even_finished: bool = False) -> Node:
         """Return the node of a placeholder; raise if it is another executor's. A finished node may be any executor's,
@@ -505,89 +516,6 @@ class Executor(ExecutorBase):
         """
         self._check_loop("listened to")
         return self._service.events()
-
-    def report(self) -> Totals:
-        """Return how many jobs of this executor ended how so far, and their run times in seconds. Calls without
-        resources do not count. `.moved`, `.fetched` and others on large values are not in what `print` shows.
-
-        Raises:
-            RuntimeError: the executor was never opened, or lives in another event loop.
-
-        Example::
-
-            print(executor.report())
-            # 98 succeeded, 2 failed in 12.4 s
-        """
-        self._check_loop("asked", open_only=False)
-        return self._service.report()
-
-    async def history(
-        self,
-        *,
-        name: str | None = None,
-        outcomes: Collection[str] = (),
-        since: datetime | timedelta | float | None = None,
-        most: int = 1000,
-    ) -> list[EndedJob]:
-        """Return jobs that have ended, the latest first: what became of each, where, and what it used.
-
-        The head remembers the last 100 000, those of all its programs, in at most 20 MB. It can be asked after an
-        executor with a head of its own has closed, too.
-
-        Args:
-            name: only of functions whose names match this shell pattern, of at most 200 characters.
-            outcomes: only with these: `"succeeded"`, `"failed"`, `"timed_out"`, `"cancelled"`, `"skipped"`.
-            since: only those that ended from then on: a `time.time()`, a `datetime`, or how long ago.
-            most: how many at most.
-
-        Raises:
-            ValueError: an outcome is none, `most` is below 1, or the pattern is too long.
-            RuntimeError: the executor was never opened, or lives in another event loop; or it has `backend=`.
-            HeadLostError: the head of a connected executor is lost.
-
-        Example::
-
-            for job in await executor.history(outcomes=["failed", "timed_out"]):
-                print(job.job, job.name, job.worker, job.error)
-        """
-        self._check_loop("asked", open_only=False)
-        unknown = [outcome for outcome in outcomes if outcome not in OUTCOMES]
-        if unknown:
-            raise ValueError(f"outcomes are {', '.join(OUTCOMES)}; {unknown[0]!r} is none")
-        if most < 1:
-            raise ValueError(f"most is how many jobs to return, 1 or more; {most!r} is not")
-        asked = AskHistory(0, most, checked_pattern(name), list(dict.fromkeys(outcomes)), moment_of(since))
-        return await ended_jobs(self._service.history, asked)
-
-    def write_trace(self, path: str | PathLike[str]) -> None:
-        """Write what ran so far as a trace for ui.perfetto.dev and chrome://tracing. The executor must `record`.
-
-        Each core and each GPU of a worker has a row, with a bar for each attempt of a job, in true times; so have calls
-        without resources, and bytes that came, went, or were written to disk. Arrows lead from jobs to those that were
-        given their values, counters show how many jobs waited and ran, and what memory was held. What still runs is
-        drawn to this moment. It may be called at any time, also after the executor has closed.
-
-        A job on several nodes is drawn on the first of them. Calls that `amap` puts together are one bar. Of jobs
-        that other programs submit, or other jobs, the inputs are unknown: they have no arrows. It keeps the event
-        loop for about a second for 100 000 jobs.
-
-        Raises:
-            RuntimeError: the executor was made without `record=`, or was never opened.
-            OSError: the file cannot be written.
-
-        Example::
-
-            async with Executor(local=Cores(4), record=True) as executor:
-                await main()
-                executor.write_trace("trace.json")
-        """
-        if self._recorder is None:
-            raise RuntimeError(f"{self!r} has recorded nothing: open it with Executor(..., record=True)")
-        from grainlike.observe import trace
-        from grainlike.system import LateFile
-
-        with LateFile(path) as file:
-            file.write(trace(self._recorder.stretches(), self._recorder.depths()))
 
     def submit(self, request: Request, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Delayed[Any]:
         """Start `fn(*args, **kwargs)` on `request` without building a graph by hand; returns its placeholder.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -92,7 +92,7 @@ class JobService(Protocol):
         """Return where a call stands and what it waits for."""
         ...
 
-    def logs(self, node: Node) -> AsyncIterator[LogLine]:
+    def logs(self, node: Node) -> AsyncGenerator[LogLine, None]:
         """Iterate over the lines that a job prints."""
         ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractContextManager
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -154,7 +154,7 @@ class LocalHead:
         driver = self._service.launched
         return found if driver is None or not found.job else replace(found, pools=driver.view.explain(found.job))
 
-    def logs(self, node: Node) -> AsyncIterator[LogLine]:
+    def logs(self, node: Node) -> AsyncGenerator[LogLine, None]:
         """Iterate over the lines that a job prints."""
         return self.head.logs.lines(node, self.head.peers.values())
 

@@ -159,7 +159,7 @@ class ReconnectingLink(Link):
         if heard:
             on_frames(heard)
         if self._session is not None and self._session.over is not None:
-            self._end(f"the head said goodbye: {self._session.over}")
+            self._end(f"the head at {self.peer} said that {self._session.over}")
 
     def _hear_anew(self, frames: list[Frame], on_frames: OnFrames, link: Link, patience: anyio.CancelScope) -> None:
         """Take a read of a reconnected link: the welcome comes first."""
@@ -198,15 +198,15 @@ class ReconnectingLink(Link):
         decide then.
         """
         if self._session is None or self._welcome is None:
-            return self._link.reason or "closed"
+            return f"the head at {self.peer} is gone: {self._link.reason or 'closed'}"
         returns = self._welcome.returns
         if not returns and is_gone(self._welcome.process):
             self.in_vain = True
-            return f"the head is dead: {self._link.reason}"
+            return f"the head at {self.peer} is dead"
         patience_s = self._return_s if returns else self._patience_s
         if (dialled or self._silent) and time.monotonic() - self._heard >= patience_s:
             self.in_vain = True
-            return f"nothing was heard of the head for {patience_s:g} s: {self._link.reason}"
+            return f"nothing was heard of the head at {self.peer} for {patience_s:g} s: {self._link.reason}"
         return None
 
     def give_up(self, reason: str) -> None:

@@ -93,10 +93,22 @@ class Acceptor:
     async def await_return(self, connection: WorkerConnection | ClientConnection) -> None:
         """Keep the connection of a peer from before this head was started, until it reconnects or is given up."""
         if isinstance(connection, WorkerConnection):
-            self.head.suspect(connection, "the head was started again", broke=False)
+            self.suspect(connection, "the head was started again", broke=False)
         if connection.session is None or not await _returns_within(LOST_S, connection):
             logger.warning("%s %s has not come back", connection.hello.role, connection.name)
             self.give_up(connection, "it did not come back when the head was started again")
+
+    def suspect(self, worker: WorkerConnection, why: str, *, broke: bool) -> None:
+        """Have a worker get no jobs until it is heard of again, and tell clients so."""
+        self.head.suspect(worker, why, broke=broke)
+        self.clients.workers_changed()
+
+    def hear(self, worker: WorkerConnection, frames: list[Frame]) -> None:
+        """Take one read of a worker's link, which is a sign of life."""
+        doubted = worker.suspect
+        self.head.hear(worker, frames)
+        if doubted:
+            self.clients.workers_changed()
 
     def give_up(self, connection: WorkerConnection | ClientConnection, reason: str) -> None:
         """Give up a peer for good: a worker's jobs are tried elsewhere, a client's are cancelled."""
@@ -152,7 +164,7 @@ class ConnectionHandler:
         if connection is not None and connection.link is not self._link:
             return  # what it says here, it says again on its new link
         if self._peer is not None:
-            self._acceptor.head.hear(self._peer, frames)
+            self._acceptor.hear(self._peer, frames)
         elif self._connection is not None:
             self._acceptor.clients.hear(self._connection, frames)
         self._acceptor.settled()
@@ -237,6 +249,7 @@ class ConnectionHandler:
             self._peer = connection
             head.values.returned(connection)
             head.heard(connection)
+            clients.workers_changed()
         else:
             self._connection = connection
             clients.came_back(connection, self._tasks)
@@ -272,7 +285,7 @@ class ConnectionHandler:
                 break
             doubt = self._silent_s >= LOST_S
             if suspicion and self._peer is not None and self._silent_s >= SUSPECT_S and self._is_current:
-                self._acceptor.head.suspect(self._peer, f"silent for {SUSPECT_S:g} s", broke=False)
+                self._acceptor.suspect(self._peer, f"silent for {SUSPECT_S:g} s", broke=False)
             suspicion = self._silent_s >= SUSPECT_S
             self._disconnect_stalled()
             await anyio.sleep(min(HEARTBEAT_S, max(SECOND_LOOK_S, LOST_S - self._silent_s)))
@@ -329,7 +342,7 @@ class ConnectionHandler:
             self._acceptor.head.values.broke(connection)
             return
         logger.warning("the link to worker %s has broken: %s", connection.name, reason)
-        self._acceptor.head.suspect(connection, f"its link has broken: {reason}", broke=True)
+        self._acceptor.suspect(connection, f"its link has broken: {reason}", broke=True)
         self._acceptor.settled()
 
     def _patience(self, connection: WorkerConnection | ClientConnection) -> float:

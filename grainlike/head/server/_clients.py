@@ -107,7 +107,6 @@ WORKERS_S = 0.1
 
 _Short = (
     AskHead
-    | AskWorkers
     | AskJobs
     | AskJob
     | AskCancel
@@ -346,6 +345,8 @@ class ClientRegistry:
             self._admit(connection, wanted)
         for message, buffers in fresh:
             match message:
+                case AskWorkers():
+                    self._send_workers(connection, message.ask)
                 case _ if isinstance(message, _Short):
                     connection.post(self._answer(message))
                 case AskLogs():
@@ -504,8 +505,6 @@ class ClientRegistry:
         match question:
             case AskHead():
                 return self._about_head(ask)
-            case AskWorkers():
-                return self._workers(ask)
             case AskJobs():
                 return self._jobs(question)
             case AskJob():
@@ -574,9 +573,9 @@ class ClientRegistry:
             return Unable(question.ask, f"{question.offer!r} is no offer: {error}")
         return WantedIs(question.ask, self._head.view.wanted(offer, question.most, question.within_s))
 
-    def _send_workers(self, connection: ClientConnection) -> None:
+    def _send_workers(self, connection: ClientConnection, ask: int = 0) -> None:
         self.stores.listed(connection)
-        connection.post(self._workers(0))
+        connection.post(self._workers(ask))
 
     def _workers(self, ask: int) -> WorkersAre:
         return WorkersAre(ask, [worker_row(worker) for worker in self._head.view.workers()])

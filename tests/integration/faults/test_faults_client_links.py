@@ -261,6 +261,6 @@ async def test_a_head_that_closes_is_not_waited_for(gates, through):
             runs_ = client.submit(Cores(1), stand, gate.visit, "one")
             await gate.arrival()
             await head.__aexit__(None, None, None)
-            with pytest.raises(HeadLostError, match="said goodbye: it has closed") as caught:
+            with pytest.raises(HeadLostError) as caught:
                 await runs_
-            assert str(caught.value).count("is gone") == 1
+            assert str(caught.value) == f"the head at {client.address} said that it has closed"

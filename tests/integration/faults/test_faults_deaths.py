@@ -364,5 +364,6 @@ async def test_a_killed_head_leaves_no_orphans(kind, gates, script, start_worker
         if worker is not None:
             code, said = await worker.exit()
             assert code == 3
-            assert "grainlike worker: worker n1 has ended: the head is dead" in said.splitlines()[-1]
+            last = said.splitlines()[-1]
+            assert f"grainlike worker: worker n1 has ended: the head at {address.strip()} is dead" in last
         assert await still_running(pids) == []

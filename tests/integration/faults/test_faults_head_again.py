@@ -324,7 +324,7 @@ async def test_a_worker_that_has_waited_in_vain_for_its_head_says_so(start_worke
         head.kill()
         head.communicate()
     assert code == 3
-    words = "grainlike worker: worker n1 has ended: nothing was heard of the head for 0.2 s"
+    words = f"grainlike worker: worker n1 has ended: nothing was heard of the head at {address} for 0.2 s"
     assert said.splitlines()[-1].startswith(words)
 
 

@@ -368,7 +368,7 @@ async def test_who_is_asked_for_what_it_does_not_have_says_so(opened):
     async with opened() as executor:
         lazy_ = (talkative @ Cores(1))()
         with pytest.raises(GraphError, match="has not been started"):
-            executor.logs(lazy_)
+            await lines(executor, lazy_)
 
         @delayed
         async def local():

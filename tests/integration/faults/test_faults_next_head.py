@@ -1,6 +1,7 @@
 """A program that outlives its head: it waits for one at the start, and goes on with the next when one was replaced."""
 
 import asyncio
+import re
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
@@ -44,6 +45,16 @@ class Head:
             await self._done.wait()
 
 
+@delayed
+def says(value):
+    print(value)
+    return value
+
+
+async def lines_of(executor, r_):
+    return [str(line) async for line in executor.logs(r_)]
+
+
 async def opened_by(gate):
     await gate.wait()
     return 1
@@ -69,9 +80,24 @@ async def test_a_head_is_waited_for_at_the_start(monkeypatch):
 
 @pytest.mark.parametrize("wait", [0, 0.2])
 async def test_without_one_it_is_an_error_after_that_time(wait):
-    with pytest.raises(HeadLostError, match="head start"):
+    with pytest.raises(HeadLostError, match="head start") as caught:
         async with connect(wait=wait):
             pass
+    assert str(caught.value).startswith("no head came within 0.2 s: ") == bool(wait)
+
+
+async def test_that_a_head_is_waited_for_is_logged_at_once_and_then_now_and_again(monkeypatch, caplog):
+    monkeypatch.setattr(_connection, "REMIND_S", 0.1)
+    with pytest.raises(HeadLostError):
+        async with connect(wait=0.5):
+            pass
+    told = [record.getMessage() for record in caplog.records if "waiting for a head" in record.getMessage()]
+    assert re.match("waiting for a head, for up to [01] s: .*head start", told[0])
+    assert 2 <= len(told) <= 5  # the pauses between its looks double
+    with pytest.raises(HeadLostError):
+        async with connect():
+            pass
+    assert len([record for record in caplog.records if "waiting for a head" in record.getMessage()]) == len(told)
 
 
 async def test_what_is_in_flight_fails_and_what_comes_after_goes_to_the_next_head():
@@ -109,6 +135,25 @@ async def test_what_is_in_flight_fails_and_what_comes_after_goes_to_the_next_hea
                 await waiting
 
 
+async def test_the_output_of_a_call_is_followed_from_before_there_is_a_head():
+    async with asyncio.timeout(LIMIT_S):
+        first = Head()
+        await first.__aenter__()
+        async with connect(wait=LIMIT_S, reconnect=True) as ex:
+            await ex.wait_for_workers(1)
+            await first.__aexit__(None, None, None)
+            r_ = start((says @ Cores(1))((square @ Cores(1))(3)))
+            unwanted_ = start((says @ Cores(1))(0))
+            followed, ended = (asyncio.create_task(lines_of(ex, one_)) for one_ in (r_, unwanted_))
+            await until_called(HeadLocator, "first", lambda: True)
+            assert not followed.done()
+            cancel(unwanted_)
+            assert await ended == []
+            async with Head():
+                assert await followed == ["9"]
+                assert info(r_).state == "succeeded"
+
+
 async def test_when_no_head_comes_in_time_calls_fail_until_one_is_there():
     async with asyncio.timeout(LIMIT_S):
         first = Head()
@@ -117,10 +162,11 @@ async def test_when_no_head_comes_in_time_calls_fail_until_one_is_there():
             assert await (square @ Cores(1))(2) == 4
             await first.__aexit__(None, None, None)
             held_ = (square @ Cores(1))(3)
-            with pytest.raises(HeadLostError):
-                await held_
-            with pytest.raises(HeadLostError):
-                await (square @ Cores(1))(4)
+            for late_ in (held_, (square @ Cores(1))(4)):
+                with pytest.raises(HeadLostError) as caught:
+                    await late_
+                words = r"no head came within 0\.1 s: the head at \S+ said that it has closed"
+                assert re.fullmatch(words, str(caught.value))
             async with Head():
 
                 async def answered():

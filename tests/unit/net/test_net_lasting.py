@@ -179,8 +179,8 @@ async def test_what_is_of_jobs_is_said_again_and_what_is_asked_is_not(meet) -> N
         assert head.heard == [Withdraw(0, 0, [1]), Withdraw(0, 0, [2]), AskHead(2)]
         assert [(hello.resumes, hello.received) for hello in head.hellos] == [(False, 0), (True, 0)]
         assert client.link.peer == address
-        head.session.post(Goodbye("enough"))
-        assert await client.end() == "the head said goodbye: enough"
+        head.session.post(Goodbye("it has closed"))
+        assert await client.end() == f"the head at {client.link.peer} said that it has closed"
         assert not client.link.in_vain
         assert withdrawals(client.heard) == [3]
         assert Done(1) not in client.heard
@@ -190,7 +190,7 @@ async def test_a_head_that_is_dead_is_given_up_at_once(meet) -> None:
     head = Head(process=gone(), returns=False)
     async with meet(head) as client:
         head.cut()
-        assert "the head is dead" in await client.end()
+        assert await client.end() == f"the head at {client.link.peer} is dead"
         assert client.link.in_vain
         assert len(head.hellos) == 1
 
@@ -204,7 +204,8 @@ async def test_one_that_returns_is_waited_for_though_it_is_dead(meet, tmp_path) 
         assert not client.ended.is_set()
         (tmp_path / "private" / "head.sock").unlink()
         head.cut()
-        assert "nothing was heard of the head for 0 s" in await client.end()  # for it says no more that it returns
+        end = await client.end()  # for it says no more that it returns
+        assert f"nothing was heard of the head at {client.link.peer} for 0 s" in end
 
 
 async def test_the_patience_with_one_that_returns_has_an_end(meet, tmp_path) -> None:
@@ -212,7 +213,7 @@ async def test_the_patience_with_one_that_returns_has_an_end(meet, tmp_path) -> 
     async with meet(head, return_s=0.0) as client:
         (tmp_path / "private" / "head.sock").unlink()
         head.cut()
-        assert "nothing was heard of the head for 0 s" in await client.end()
+        assert f"nothing was heard of the head at {client.link.peer} for 0 s" in await client.end()
         assert client.link.in_vain
 
 
@@ -230,7 +231,7 @@ async def test_a_head_that_was_silent_for_too_long_is_not_dialled(meet) -> None:
     head = Head(process=process_id(), returns=False)
     async with meet(head, patience_s=0.0) as client:
         client.link.give_up("silent")
-        assert await client.end() == "nothing was heard of the head for 0 s: silent"
+        assert await client.end() == f"nothing was heard of the head at {client.link.peer} for 0 s: silent"
         assert len(head.hellos) == 1
 
 
