@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from grainlike.client._job_output import JobOutput
 from grainlike.errors import JobCancelledError, JobMemoryError, JobTimeoutError, WorkerLostError
 from grainlike.jobs import Event, Feed, Job, Observer, WorkerInfo, allocation_of, start_of
 from grainlike.resources import NO_ALLOCATION
@@ -102,8 +103,8 @@ class RemoteLeases:
         self._leases: dict[Job, int] = {}
         self._last = 0
         self._telling: Job | None = None
-        self.feeds: list[RemoteFeed] = []
-        """Feeds of the readers of events."""
+        self.feeds: list[RemoteFeed | JobOutput] = []
+        """Feeds of the readers of events, and of the logger of output."""
 
     def began(self, job: Job) -> None:
         """An attempt of a job has got slots; those of one before it are free."""

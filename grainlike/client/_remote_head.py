@@ -21,6 +21,7 @@ from msgspec.structs import replace as replaced
 from grainlike.client._connection import LOOK_S, HeadClient, first_link
 from grainlike.client._events import RemoteFeed, RemoteLeases
 from grainlike.client._introduction import RefusedQueryError, find_client_access, telling_of_death
+from grainlike.client._job_output import JobOutput
 from grainlike.client._remote_fleet import RemoteFleet
 from grainlike.client._remote_jobs import RemoteJobs
 from grainlike.client._remote_values import RemoteValues
@@ -98,6 +99,7 @@ class ConnectionSettings(msgspec.Struct, frozen=True, kw_only=True):
     patience: float = RETURN_S
     wait: float = 0.0
     reconnect: bool = False
+    echo: logging.Logger | None = None
 
 
 class RemoteHead:
@@ -119,6 +121,9 @@ class RemoteHead:
         """Named calls of the session."""
         self._counters = JobCounters(time.monotonic())
         self._leases = RemoteLeases(self.observers)
+        self._output = None if settings.echo is None else JobOutput(settings.echo, self._lines_of)
+        if self._output is not None:
+            self._leases.feeds.append(self._output)
         levels = None if job_logging is None else job_logging.levels
         self.runner: RemoteJobs = RemoteJobs(engine, engine.pump, self._counters, self._leases, self._fetch, levels)
         self.runner.caller_of = engine.caller_of
@@ -176,6 +181,8 @@ class RemoteHead:
         self._go_on(client, self._engine.fetcher)
         self._tasks = tasks
         self._loop_id = here()
+        if self._output is not None:
+            self._output.tasks = tasks
         tasks.start_soon(client.run)
         tasks.start_soon(self._follow, client)
         await self._introduce(client)
@@ -193,6 +200,8 @@ class RemoteHead:
     async def close(self) -> None:
         """Leave the head, and wait until the head has acknowledged that."""
         self._leaves = True
+        if self._output is not None:
+            await self._output.drain()
         if self._client is not None:
             await self._client.leave()
         self._leases.close()
@@ -453,9 +462,12 @@ class RemoteHead:
         """Iterate over the lines that a job prints, once the head has it; the head forwards them."""
         number = await self._number_once_sent(node)
         if number:
-            async with aclosing(self.client.logs(number, follow=True)) as lines:
+            async with self._lines_of(number) as lines:
                 async for line in lines:
                     yield line
+
+    def _lines_of(self, number: int) -> aclosing[AsyncGenerator[LogLine, None]]:
+        return aclosing(self.client.logs(number, follow=True))
 
     async def _number_once_sent(self, node: Node) -> int:
         """Return the head's number for the job of a node: wait for it while the call waits for its inputs, or for a

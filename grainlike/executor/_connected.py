@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from logging import Logger
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -36,6 +37,7 @@ def connect(
     patience: float = RETURN_S,
     wait: float = 0.0,
     reconnect: bool = False,
+    echo: Logger | None = None,
     logging: bool = True,
     observers: Iterable[CallObserver | str] = (),
 ) -> ConnectedExecutor:
@@ -58,6 +60,8 @@ def connect(
         reconnect: continue with the next head when this one is lost. Calls in flight fail with `HeadLostError`. Calls
             that are submitted afterwards wait for the next head, for at most `wait` seconds after the loss. Then they
             fail, and so do new calls, until there is a head. For services that outlive their heads.
+        echo: a logger that is given each line that this program's jobs print, at level INFO; see docs/logging.md. By
+            default nobody is: `logs` has the output of a job.
         logging: as for `Executor`: pass log records of this program's jobs on to its own loggers. Records of a
             session's jobs are dropped while no program has the session; the next program is told how many.
         observers: as for `Executor`.
@@ -77,6 +81,7 @@ def connect(
         SessionError: another program has this session.
         ValueError: `address` is no address, or not an access file; `session` is no name; or `wait` or `patience` is
             negative.
+        TypeError: `echo` is no logger; at once, when it is called.
 
     A connection that breaks is retried for 30 s. Meanwhile jobs continue, new calls wait, and nothing is lost or done
     twice. When the head is lost, calls that wait for it fail with `HeadLostError`, and so do all new calls, unless
@@ -97,6 +102,7 @@ def connect(
         patience=patience,
         wait=wait,
         reconnect=reconnect,
+        echo=echo,
         logging=logging,
         observers=observers,
     )
@@ -134,6 +140,7 @@ class ConnectedExecutor(Executor):
         patience: float = RETURN_S,
         wait: float = 0.0,
         reconnect: bool = False,
+        echo: Logger | None = None,
         logging: bool = True,
         observers: Iterable[CallObserver | str] = (),
     ) -> None:
@@ -144,7 +151,13 @@ class ConnectedExecutor(Executor):
         super().__init__(local=None, on_failure=on_failure, logging=logging, observers=observers)
         self._session = session or ""
         self._connection = ConnectionSettings(
-            head=head, insecure=insecure, session=self._session, patience=patience, wait=wait, reconnect=reconnect
+            head=head,
+            insecure=insecure,
+            session=self._session,
+            patience=patience,
+            wait=wait,
+            reconnect=reconnect,
+            echo=checked_logger(echo),
         )
 
     def __repr__(self) -> str:
@@ -293,6 +306,13 @@ def check_name(name: object, of: str) -> None:
     """Raise `ValueError` for an invalid name."""
     if not (isinstance(name, str) and name.isprintable() and 0 < len(name) <= NAME_LIMIT):
         raise ValueError(f"the name of {of} takes 1 to {NAME_LIMIT} printable characters, which {name!r} has not")
+
+
+def checked_logger(echo: object) -> Logger | None:
+    """Return what takes lines of output; raise `TypeError` for what is no logger."""
+    if echo is None or isinstance(echo, Logger):
+        return echo
+    raise TypeError(f"echo is a logger, as logging.getLogger('app.jobs'); {echo!r} is none")
 
 
 def _check_seconds(name: str, value: object) -> None:

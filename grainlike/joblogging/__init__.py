@@ -4,7 +4,7 @@ A program's levels travel with its functions (`ProgramLevels`). In the job's pro
 plain data (`pack_record`); in the program it becomes a record again and goes to the logger of its name (`JobLogging`).
 """
 
-from grainlike.joblogging._arrivals import JobLogging
+from grainlike.joblogging._arrivals import JobLogging, log_entry
 from grainlike.joblogging._entry import LogEntry, line_of, pack_dropped, pack_record, unpack
 from grainlike.joblogging._gate import JOB_RATE, WORKER_RATE, Rate, RateGate
 from grainlike.joblogging._levels import LogLevels, ProgramLevels, levels_of
@@ -21,6 +21,7 @@ __all__ = [
     "RateGate",
     "levels_of",
     "line_of",
+    "log_entry",
     "marked_records",
     "pack_dropped",
     "pack_record",

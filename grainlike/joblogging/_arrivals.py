@@ -10,7 +10,7 @@ from contextlib import suppress
 from grainlike.joblogging._entry import LogEntry, record_of, unpack
 from grainlike.joblogging._levels import PROGRAM_LEVELS
 
-__all__ = ["JobLogging"]
+__all__ = ["JobLogging", "log_entry"]
 
 _own = logging.getLogger("grainlike")
 
@@ -70,6 +70,11 @@ class JobLogging:
         if not self._told_of_invalid and self._may_show(_own):
             self._told_of_invalid = True
             _own.warning("worker %s sent records of logging that are none; they are passed over", worker)
+
+
+def log_entry(logger: logging.Logger, entry: LogEntry, worker: str) -> None:
+    """Hand a record about a job on `worker` to this logger. Errors of the program's handlers are only reported."""
+    _reporting(lambda: logger.handle(record_of(entry, worker)))
 
 
 def _reporting(call: Callable[..., None], *arguments: object) -> None:
