@@ -138,8 +138,13 @@ def _access_generate(
 @head_app.command("start", epilog=_HEAD_EXAMPLES)
 def _head_start(
     listen: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen. By default on all interfaces, at any free port.")
-    ] = "tcp://0.0.0.0:0",
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Where to listen. By default where the head before it with this journal did, else on all interfaces, "
+            "at any free port.",
+        ),
+    ] = None,
     access: Annotated[
         Path | None,
         typer.Option(metavar="HEAD_JSON", dir_okay=False, help="Be the head of a cluster that has files."),
@@ -225,7 +230,8 @@ def _head_start(
                     + ["--record"] * record
                     + ["--no-launch"] * no_launch
                 )
-                return start_detached(["--listen", listen, "--log-level", log_level.value, *files, *flags])
+                files += [] if listen is None else ["--listen", listen]
+                return start_detached(["--log-level", log_level.value, *files, *flags])
             return start_head(
                 listen,
                 access,

@@ -62,7 +62,7 @@ logger = logging.getLogger("grainlike")
 
 
 def start_head(
-    listen: str,
+    listen: str | None,
     access: Path | None,
     *,
     insecure: bool,
@@ -81,6 +81,8 @@ def start_head(
 ) -> int:
     """Run a head until a signal or a client ends it, or (`run_once`) the work of its programs is done.
 
+    Without `listen`, it listens where the head before it with this journal did, else on all interfaces.
+
     With `journal`, SIGTERM leaves the work for the next head with this directory; so do Ctrl-C and a client that stops
     it, where sessions have names or jobs.
 
@@ -94,13 +96,15 @@ def start_head(
     from grainlike.cli._head_log import HeadLog
     from grainlike.eventloop import loop_options
     from grainlike.head.durable import HeadDaemon
+    from grainlike.head.server import listened_at
 
     words = "%(asctime)s %(name)s %(levelname)s %(message)s"
     handlers = None if log_file is None else [HeadLog(log_file)]
     logging.basicConfig(level=log_level.upper(), format=words, handlers=handlers)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it has a line for each question to Kubernetes
+    before = None if journal is None or access is not None else listened_at(journal.expanduser() / "access")
     daemon = HeadDaemon(
-        listen,
+        listen or before or "tcp://0.0.0.0:0",
         access=access,
         insecure=insecure,
         run_once=run_once,

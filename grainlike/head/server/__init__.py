@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from grainlike.head.server._accept import Acceptor
     from grainlike.head.server._client import ClientConnection
     from grainlike.head.server._clients import ClientRegistry
-    from grainlike.head.server._endpoint import Endpoint, open_durable_endpoint, open_endpoint
+    from grainlike.head.server._endpoint import Endpoint, listened_at, open_durable_endpoint, open_endpoint
     from grainlike.head.server._outcome_store import OutcomeStore
     from grainlike.head.server._service import HeadOwner, HeadService
     from grainlike.head.server._storage import HeadStorage, NoStorage
@@ -28,6 +28,7 @@ __all__ = [
     "HeadStorage",
     "NoStorage",
     "OutcomeStore",
+    "listened_at",
     "open_durable_endpoint",
     "open_endpoint",
 ]
@@ -45,6 +46,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "HeadStorage": "_storage",
             "NoStorage": "_storage",
             "OutcomeStore": "_outcome_store",
+            "listened_at": "_endpoint",
             "open_endpoint": "_endpoint",
             "open_durable_endpoint": "_endpoint",
         },

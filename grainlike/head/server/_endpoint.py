@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
+from grainlike.errors import GrainlikeError
 from grainlike.net import (
     ROLES,
     Access,
@@ -35,7 +36,7 @@ from grainlike.net import (
     write_access,
 )
 
-__all__ = ["Endpoint", "open_durable_endpoint", "open_endpoint"]
+__all__ = ["Endpoint", "listened_at", "open_durable_endpoint", "open_endpoint"]
 
 logger = logging.getLogger("grainlike")
 
@@ -125,6 +126,18 @@ def open_durable_endpoint(at: str, folder: Path, *, insecure: bool = False) -> I
                 )
         finally:
             withdraw_access(own.cluster)
+
+
+def listened_at(folder: Path) -> str | None:
+    """Return where the head listened whose access files are in `folder`, with any port; None where that was on all
+    interfaces, or there has been none.
+    """
+    with suppress(OSError, ValueError, GrainlikeError):  # what is wrong with it is raised when it is opened
+        addresses = find_access(folder / "head.json").addresses
+        if len(addresses) == 1:  # all interfaces have several
+            [address] = addresses
+            return str(replace(address, port=0) if isinstance(address, TcpAddress) else address)
+    return None
 
 
 def _check_complete(folder: Path) -> None:

@@ -11,14 +11,15 @@ from ports import free_port
 ROOT = Path(__file__).parents[3]
 
 
-def head_process(journal: Path, *more: str) -> "subprocess.Popen[str]":
+def head_process(journal: Path, *more: str, listen: bool = True) -> "subprocess.Popen[str]":
     """Start `grainlike head start --journal`; see `listens`.
 
     The first with a journal listens where nobody else is given a port, so that the next one finds it free: it says 0,
-    and listens where the one before it did.
+    and listens where the one before it did. Without `listen` it does not say where.
     """
     port = 0 if journal.exists() else free_port()
-    command = [sys.executable, "-m", "grainlike", "head", "start", "--listen", f"tcp://127.0.0.1:{port}"]
+    command = [sys.executable, "-m", "grainlike", "head", "start"]
+    command += ["--listen", f"tcp://127.0.0.1:{port}"] if listen else []
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}
     command += ["--journal", str(journal), *more]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)

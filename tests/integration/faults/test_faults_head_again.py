@@ -29,7 +29,9 @@ from grainlike.head.durable._clients import DurableClients
 from grainlike.head.durable._head import DurableHead
 from grainlike.head.durable._snapshot import began_here
 from grainlike.head.durable._store import HeadStore
+from grainlike.head.server import listened_at, open_durable_endpoint
 from grainlike.journal import Disk
+from grainlike.net import find_access
 from grainlike.wire import AskHead, AskSessions, HeadIs, RetrySpec, SessionsAre, Submit, SubmittedFunction
 
 pytestmark = pytest.mark.asyncio
@@ -652,3 +654,31 @@ async def test_what_a_rude_client_has_said_does_not_keep_the_next_head_from_star
         async with connect(session="other") as client:
             client.name("r", (plain @ Cores(1))(tmp_path / "marks", 1))
     assert [session.name for session in await heads_sessions(journal)] == ["other"]
+
+
+async def test_a_head_that_is_not_told_where_to_listen_does_so_where_the_one_before_it_did(tmp_path):
+    addresses = []
+    for listen in (True, False, False):
+        head = head_process(tmp_path / "journal", listen=listen)
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                addresses.append(await listens(head))
+        finally:
+            head.kill()
+            head.communicate()
+    assert addresses[0].startswith("tcp://127.0.0.1:")
+    assert len(set(addresses)) == 1
+
+
+@pytest.mark.parametrize("at", ["tcp://127.0.0.1:0", "tcp://0.0.0.0:0", "unix"])
+async def test_where_a_head_listened_is_known_from_its_access_files(tmp_path, at):
+    folder = tmp_path / "private" / "access"
+    folder.parent.mkdir(mode=0o700)
+    assert listened_at(folder) is None
+    at = f"unix://{folder.parent}/head.sock" if at == "unix" else at
+    with open_durable_endpoint(at, folder):
+        pass
+    several = len(find_access(folder / "head.json").addresses) > 1
+    assert listened_at(folder) == (None if several else at.replace("0.0.0.0", "127.0.0.1"))
+    (folder / "head.json").write_text("{")
+    assert listened_at(folder) is None
