@@ -50,7 +50,7 @@ app = FastAPI(lifespan=lifespan)
 @app.exception_handler(HeadLostError)
 @app.exception_handler(TimeoutError)  # of `anyio.fail_after`; `JobTimeoutError` is one, too
 async def no_value(_: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": str(error) or "no value yet"}, 503 if isinstance(error, HeadLostError) else 504)
+    return JSONResponse({"detail": "no value yet"}, 503 if isinstance(error, HeadLostError) else 504)
 
 
 async def value_for(request: Request, r_: Delayed[Any]) -> Any:

@@ -86,8 +86,8 @@ async def answer(request: Request, job: Callable[[], Delayed[Any]]) -> PlainText
     try:
         with anyio.fail_after(LIMIT_S):
             return PlainTextResponse(str(await value_for(request, job())))
-    except HeadLostError as error:
-        return PlainTextResponse(str(error), 503, {"Retry-After": "5"})
+    except HeadLostError:  # its text has addresses
+        return PlainTextResponse("try again later", 503, {"Retry-After": "5"})
     except TimeoutError as error:
         return PlainTextResponse(str(error) or "no value in time", 504)
     finally:

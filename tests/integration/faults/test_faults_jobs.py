@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ import anyio
 import anyio.lowlevel
 import psutil
 import pytest
-from fault_calls import one
+from fault_calls import one, wait_at
 from limits import LIMIT_S
 from waiting import logged, until
 
@@ -913,3 +914,14 @@ async def test_what_ends_an_iterator_comes_back_as_an_error_that_says_so(kind, i
             await (delayed(ends_in_loop if is_async else ends) @ Cores(1))()
     assert kind.__name__ in str(caught.value)
     assert any("attempt 1 of ends" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.asyncio
+async def test_the_end_of_a_process_of_a_cancelled_job_is_logged_with_its_reason(gates, caplog):
+    caplog.set_level(logging.INFO, "grainlike")
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(local=Cores(1)):
+        r_ = start((delayed(wait_at) @ Cores(1))(gate.visit, "job"))
+        await gate.arrival()
+        cancel(r_)
+        [told] = await logged(caplog, "own runner 1 ended")
+    assert told == "own runner 1 ended: exit code 143, as it was told to end: its job was cancelled, or out of time"

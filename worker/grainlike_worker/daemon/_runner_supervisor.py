@@ -140,7 +140,8 @@ class RunnerSupervisor:
                 with anyio.move_on_after(self.leave_s or 1.0):
                     await process.wait()
                 process.kill()
-                how = (self._unsent or rubbish or describe_exit(await process.wait())) + _kept(process.scratch)
+                how = (self._unsent or rubbish or describe_exit(await process.wait())) + self._why_told()
+                how += _kept(process.scratch)
                 tasks.cancel_scope.cancel()
             if process.claims is not None and process.claims.taken and self._end_wanted is None:
                 frame_filter.hold(self._out_of_memory(process.claims))
@@ -306,6 +307,9 @@ class RunnerSupervisor:
     def _claims(self) -> ClaimPage | None:
         """The page shared with the process, while there is one: a shared runner has none."""
         return self._process.claims if self._process is not None else None
+
+    def _why_told(self) -> str:
+        return "" if self._end_wanted is None else ", as it was told to end: its job was cancelled, or out of time"
 
     def terminate(self, reason: StopReason) -> None:
         self._end_wanted = self._end_wanted or "terminate"
