@@ -8,13 +8,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from grainlike.client._job_output import JobOutput
 from grainlike.errors import JobCancelledError, JobMemoryError, JobTimeoutError, WorkerLostError
 from grainlike.jobs import Event, Feed, Job, Observer, WorkerInfo, allocation_of, start_of
 from grainlike.resources import NO_ALLOCATION
 from grainlike.wire import LeaseStart, Report
+
+if TYPE_CHECKING:
+    from grainlike.client._output_to_logger import OutputToLogger
 
 __all__ = ["RemoteFeed", "RemoteLeases", "outcome_of"]
 
@@ -103,7 +105,7 @@ class RemoteLeases:
         self._leases: dict[Job, int] = {}
         self._last = 0
         self._telling: Job | None = None
-        self.feeds: list[RemoteFeed | JobOutput] = []
+        self.feeds: list[RemoteFeed | OutputToLogger] = []
         """Feeds of the readers of events, and of the logger of output."""
 
     def began(self, job: Job) -> None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
@@ -21,7 +21,6 @@ from msgspec.structs import replace as replaced
 from grainlike.client._connection import LOOK_S, HeadClient, first_link
 from grainlike.client._events import RemoteFeed, RemoteLeases
 from grainlike.client._introduction import RefusedQueryError, find_client_access, telling_of_death
-from grainlike.client._job_output import JobOutput
 from grainlike.client._remote_fleet import RemoteFleet
 from grainlike.client._remote_jobs import RemoteJobs
 from grainlike.client._remote_values import RemoteValues
@@ -66,6 +65,9 @@ from grainlike.wire import (
     Totals,
     WorkersAre,
 )
+
+if TYPE_CHECKING:
+    from grainlike.client._output_to_logger import OutputToLogger
 
 __all__ = ["ConnectionSettings", "RemoteHead"]
 
@@ -121,8 +123,11 @@ class RemoteHead:
         """Named calls of the session."""
         self._counters = JobCounters(time.monotonic())
         self._leases = RemoteLeases(self.observers)
-        self._output = None if settings.echo is None else JobOutput(settings.echo, self._lines_of)
-        if self._output is not None:
+        self._output: OutputToLogger | None = None
+        if settings.echo is not None:
+            from grainlike.client._output_to_logger import OutputToLogger  # few programs have their jobs' output logged
+
+            self._output = OutputToLogger(settings.echo, self._lines_of)
             self._leases.feeds.append(self._output)
         levels = None if job_logging is None else job_logging.levels
         self.runner: RemoteJobs = RemoteJobs(engine, engine.pump, self._counters, self._leases, self._fetch, levels)

@@ -1,4 +1,4 @@
-"""What an executor tells of its calls as a whole: how many wait, run and have ended, and what became of each."""
+"""Questions to an executor about its calls as a whole: how many wait, run and have ended, and what became of each."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from grainlike.graph import RunsIn, State
 from grainlike.jobs import ended_jobs
 from grainlike.wire import OUTCOMES, AskHistory, EndedJob, Totals, checked_pattern
 
-__all__ = ["CallCounts", "ExecutorReports"]
+__all__ = ["ExecutorReports", "UnendedCalls"]
 
 
-class CallCounts(NamedTuple):
+class UnendedCalls(NamedTuple):
     """Number of calls with resources that have been started or awaited and not ended, by state as in `info`.
 
     Attributes:
@@ -31,7 +31,7 @@ class CallCounts(NamedTuple):
 class ExecutorReports(ExecutorBase):
     """Questions about all calls of an executor."""
 
-    def counts(self) -> CallCounts:
+    def counts(self) -> UnendedCalls:
         """Return how many calls of this program wait, and how many run; `report` counts those that have ended. It never
         waits, and asks no head: it costs about a microsecond for each of those calls.
 
@@ -52,7 +52,7 @@ class ExecutorReports(ExecutorBase):
             if node.place is RunsIn.REMOTE and not node.function.internal
         ]
         running = states.count(State.RUNNING)
-        return CallCounts(len(states) - running, running)
+        return UnendedCalls(len(states) - running, running)
 
     def report(self) -> Totals:
         """Return how many jobs of this executor ended how so far, and their run times in seconds. Calls without

@@ -10,7 +10,7 @@ from limits import LIMIT_S
 from waiting import until
 
 from grainlike import GVAR, Cores, Executor, Retry, connect, delayed, gather, start
-from grainlike.client import HeadClient, _job_output
+from grainlike.client import HeadClient, _output_to_logger
 
 pytestmark = pytest.mark.asyncio
 
@@ -93,8 +93,8 @@ async def test_lines_come_while_the_job_runs(caplog, logger, tmp_path):
 
 
 async def test_more_jobs_than_are_followed_at_a_time_are_all_heard(caplog, logger, monkeypatch):
-    monkeypatch.setattr(_job_output, "_FOLLOWED", 2)
-    monkeypatch.setattr(_job_output, "_LAST_S", LIMIT_S)
+    monkeypatch.setattr(_output_to_logger, "_FOLLOWED", 2)
+    monkeypatch.setattr(_output_to_logger, "_LAST_S", LIMIT_S)
     async with asyncio.timeout(LIMIT_S), a_head(2) as head, connect(head.address, echo=logger):
         await gather((says @ Cores(1))(n) for n in range(20))
     assert sorted(row[-1] for row in told(caplog) if row[4] == "stdout") == sorted(f"said {n}" for n in range(20))

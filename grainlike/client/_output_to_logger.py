@@ -14,7 +14,7 @@ from grainlike.errors import GrainlikeError
 from grainlike.joblogging import LogEntry, log_entry
 from grainlike.jobs import Job, LogLine, WorkerInfo
 
-__all__ = ["JobOutput"]
+__all__ = ["OutputToLogger"]
 
 _FOLLOWED = 500
 """Number of jobs whose output is asked for at the same time; a head refuses a client more than twice as many."""
@@ -25,7 +25,7 @@ _LAST_S = 1.0
 _Lines = Callable[[int], AbstractAsyncContextManager[AsyncIterator[LogLine]]]
 
 
-class JobOutput:
+class OutputToLogger:
     """Passes the lines that jobs print to `logger`, at level INFO, once `tasks` is set. `lines(number)` asks the head
     for those of a job, until it has ended.
 
