@@ -200,7 +200,7 @@ async def test_a_head_that_is_killed_fails_what_waits_and_what_comes(head, start
         await gate.arrival()
         head.send_signal(signal.SIGKILL)
         for r_ in (runs_, waits_):
-            with pytest.raises(HeadLostError, match="is gone"):
+            with pytest.raises(HeadLostError, match=r"^the head at \S+ is dead$"):
                 await r_
         with pytest.raises(HeadLostError):
             await (square @ Cores(1))(1)
