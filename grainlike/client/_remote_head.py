@@ -376,7 +376,7 @@ class RemoteHead:
         """Return the workers of the head, and ask for them again and again for the next `LOOKED_S` seconds. There are
         none while the head is lost.
 
-        A first look has what the head told last: when a worker came, left, fell silent or was heard of again.
+        A first look has what the head told last: when a worker came, left, fell silent or sent something again.
         """
         self._looked = time.monotonic()
         if is_here(self._loop_id):  # from another thread, the next heartbeat begins

@@ -99,7 +99,7 @@ class Acceptor:
             self.give_up(connection, "it did not come back when the head was started again")
 
     def suspect(self, worker: WorkerConnection, why: str, *, broke: bool) -> None:
-        """Have a worker get no jobs until it is heard of again, and tell clients so."""
+        """Have a worker get no jobs until it sends something, and tell clients so."""
         self.head.suspect(worker, why, broke=broke)
         self.clients.workers_changed()
 
