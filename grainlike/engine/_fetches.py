@@ -85,13 +85,14 @@ class ValueSource(Protocol):
 
 class Fetch:
     """Wait for the bytes of some values, or for replicas of them. `done` is called once, when all are here or one is
-    lost (`error`), unless that is so before it has `begun`.
+    lost (`error`), unless that is so before it has `begun`. It is forgotten then: who waits often refers to its `Fetch`,
+    and the two would keep the value until the collector runs.
     """
 
     __slots__ = ("_done", "begun", "error", "missing")
 
     def __init__(self, done: Callable[[], object]) -> None:
-        self._done = done
+        self._done: Callable[[], object] | None = done
         self.begun: bool = False
         self.missing: set[RemoteValue] = set()
         self.error: BaseException | None = None
@@ -101,14 +102,21 @@ class Fetch:
         """True if nothing is missing any more, or never will be there."""
         return not self.missing
 
+    def begin(self) -> None:
+        """Tell `done` from now on, unless this has ended already."""
+        self.begun = True
+        if self.ended:
+            self._done = None
+
     def arrived(self, value: RemoteValue, error: BaseException | None = None) -> None:
         """Record that one value is here, or that it never will be."""
         self.missing.discard(value)
         if error is not None:
             self.error = error
             self.cancel()
-        if self.begun and not self.missing:
-            self._done()
+        if self.begun and self.ended and self._done is not None:
+            done, self._done = self._done, None
+            done()
 
     def cancel(self) -> None:
         """Give up what is missing."""
@@ -205,7 +213,7 @@ def _begin(
     waiting.missing = set().union(*by_fetcher.values())
     for fetcher, values in by_fetcher.items():
         join(fetcher, values, waiting)
-    waiting.begun = True
+    waiting.begin()
     return waiting
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["Count", "calls_of", "counted"]
+__all__ = ["Count", "calls_of", "counted", "no_collector"]
 
 
 class Count:
@@ -41,3 +41,14 @@ def calls_of(work: Callable[[], object]) -> int:
     with counted() as count:
         work()
     return count.python + count.c
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    """Keep the garbage collector off in the block: what dies there was in no reference cycle."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

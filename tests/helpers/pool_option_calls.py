@@ -13,6 +13,7 @@ __all__ = [
     "initialize",
     "interrupt",
     "leave",
+    "make_large_plain",
     "make_plain",
     "note_and_die",
     "note_and_fail",
@@ -40,6 +41,12 @@ class Plain:
 
 def make_plain() -> Plain:
     return Plain()
+
+
+def make_large_plain(_: object = None) -> Plain:
+    plain = Plain()
+    plain.__dict__["content"] = bytes(300_000)
+    return plain
 
 
 def initialize(value: object) -> None:

@@ -10,11 +10,11 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from pathlib import Path
 from pickle import PicklingError
 
 import pytest
+from counting import no_collector
 from limits import LIMIT_S
 from pool_option_calls import (
     Plain,
@@ -22,6 +22,7 @@ from pool_option_calls import (
     initialize,
     interrupt,
     leave,
+    make_large_plain,
     make_plain,
     note_and_die,
     note_and_fail,
@@ -46,16 +47,6 @@ def pool() -> Iterator[GrainlikePool]:
 @pytest.fixture(autouse=True)
 def no_leaks(pool: GrainlikePool) -> None:
     """The pool stays from test to test; what one leaves is looked at in `test_futures_pool`."""
-
-
-@contextmanager
-def no_collector() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 # --- initializer -----------------------------------------------------------------------------------------------------
@@ -174,9 +165,10 @@ def test_errors_are_those_that_programs_for_the_standard_library_catch(pool: Gra
 # --- references ------------------------------------------------------------------------------------------------------
 
 
-def test_a_value_is_gone_with_its_future_without_the_collector(pool: GrainlikePool) -> None:
+@pytest.mark.parametrize("make", [make_plain, make_large_plain])
+def test_a_value_is_gone_with_its_future_without_the_collector(pool: GrainlikePool, make) -> None:
     with no_collector():
-        future = pool.submit(make_plain)
+        future = pool.submit(make)
         gone = threading.Event()
         watched = weakref.ref(future.result(LIMIT_S), lambda _: gone.set())
         del future

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import operator
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
@@ -15,6 +17,9 @@ from typing import Any
 import anyio
 import pytest
 import sharing
+from counting import no_collector
+from limits import LIMIT_S
+from pool_option_calls import make_large_plain
 
 from grainlike import (
     Callbacks,
@@ -226,6 +231,38 @@ async def test_a_named_graph_reports_what_nobody_else_needs(executor: Executor, 
     assert (report.succeeded, report["a"].value, told["a"]) == (3, None, None)
     assert report["both"].value == told["both"] == bytes([1]) * (SIZE // 2) + bytes([2]) * (SIZE // 2)
     assert (await dag["a"])[0] == 1
+
+
+async def take_from_a_map() -> object:
+    (value,) = [value async for value in amap(delayed(make_large_plain) @ Cores(1), [1])]
+    return value
+
+
+async def take_from_a_named_graph() -> object:
+    dag = Dag()
+    dag.add("made", make_large_plain, request=Cores(1))
+    return (await dag.run())["made"].value
+
+
+async def await_one() -> object:
+    return await (delayed(make_large_plain) @ Cores(1))()
+
+
+async def await_one_that_is_here() -> object:
+    a_ = (delayed(make_large_plain) @ Cores(1))()
+    both_ = gather(a_, a_)
+    await both_
+    return await a_
+
+
+@pytest.mark.parametrize("take", [take_from_a_map, take_from_a_named_graph, await_one, await_one_that_is_here])
+async def test_a_value_is_gone_with_what_brought_it_without_the_collector(executor: Executor, take) -> None:
+    gone = anyio.Event()
+    with no_collector():
+        watched = weakref.ref(await take(), lambda _: gone.set())
+        with anyio.move_on_after(LIMIT_S):
+            await gone.wait()
+        assert gone.is_set(), gc.get_referrers(watched())
 
 
 async def test_parts_of_a_graph_pass_large_values_on(executor: Executor) -> None:
