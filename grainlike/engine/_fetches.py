@@ -85,7 +85,7 @@ class ValueSource(Protocol):
 
 class Fetch:
     """Wait for the bytes of some values, or for replicas of them. `done` is called once, when all are here or one is
-    lost (`error`), unless that is so before it has `begun`. It is forgotten then: who waits often refers to its `Fetch`,
+    lost (`error`), unless that is so before it has `begun`. Then it is forgotten: who waits may refer to its `Fetch`,
     and the two would keep the value until the collector runs.
     """
 

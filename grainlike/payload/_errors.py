@@ -14,6 +14,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
+from grainlike._last_words import note_last_words
 from grainlike.errors import RemoteError, SerializationError
 from grainlike.payload._explain import describe_error
 from grainlike.payload._payload import Buffer, Payload
@@ -61,8 +62,10 @@ def dump_error(error: BaseException) -> Payload:
 
     An exception travels as `RemoteError` if handlers of ordinary errors must not catch it (SystemExit,
     KeyboardInterrupt, an event loop's cancellation, or a group with one of them), or if it does not survive the way
-    there and back.
+    there and back. Exceptions of `subprocess` get notes of what the program wrote last.
     """
+    with suppress(*HOSTILE):  # a class that raises at every look
+        note_last_words(error)
     try:
         return Payload(pickle.dumps((_pack(error), _is_noted(error)), 5))
     except HOSTILE as problem:  # the class raises whatever is asked of it

@@ -15,6 +15,7 @@ from os import PathLike
 from typing import IO, Any, TypeAlias
 from uuid import uuid4
 
+from grainlike._last_words import note_last_words
 from grainlike.context import GVAR, holds_whole_process
 from grainlike.resources import Allocation, keep_in_job, keep_unbound, program_environment
 from grainlike.subprocesses._core_numbers import cores_count_in_order
@@ -126,16 +127,9 @@ async def run_process(
     code = program.process.returncode
     if check and code != 0:
         failure = subprocess.CalledProcessError(code, command, output, errors)
-        for stream, written in (("output", output), ("error", errors)):
-            last = (written or b"")[-_TOLD:].decode(errors="replace").strip()
-            if last:
-                failure.add_note(f"it wrote last on standard {stream}: {last}")
+        note_last_words(failure)
         raise failure
     return subprocess.CompletedProcess(command, code, output, errors)
-
-
-_TOLD = 2000
-"""Bytes of a failed program's output, of each stream, that stand in a note of the exception."""
 
 
 class _Program:

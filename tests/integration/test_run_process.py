@@ -76,6 +76,25 @@ async def test_input_output_and_failure_are_as_with_anyio() -> None:
         assert await (talk @ Cores(1))() == (b"out\nerr\n", None, 3, [4, 4, True])
 
 
+async def test_a_plain_job_s_program_that_fails_is_told_of_with_the_end_of_its_output() -> None:
+    @delayed
+    def fail(timeout: float | None) -> None:
+        script = "echo how; echo why >&2; read forever"
+        held, there = os.pipe()
+        if timeout is None:
+            os.close(there)
+        subprocess.run(
+            ["sh", "-c", f"{script} || exit 4"], stdin=held, check=True, capture_output=True, timeout=timeout
+        )
+
+    async with Executor(local=Cores(1)):
+        with pytest.raises(subprocess.CalledProcessError) as caught:
+            await (fail @ Cores(1))(None)
+        ends = ["it wrote last on standard output: how", "it wrote last on standard error: why"]
+        assert caught.value.__notes__[:2] == ends
+        assert len(caught.value.__notes__) == 3  # where it ran
+
+
 @pytest.mark.parametrize(
     ("script", "notes"),
     [

@@ -4,6 +4,7 @@ import asyncio
 import copyreg
 import importlib
 import json
+import subprocess
 import sys
 import threading
 import urllib.error
@@ -490,3 +491,68 @@ def test_an_exception_brings_the_large_buffers_that_it_holds(size: int) -> None:
     assert type(again) is Plain
     assert again.args[0].nbytes == size
     assert (again.args[0] == 7).all()
+
+
+# --- what programs wrote last ----------------------------------------------------------------------------------------
+
+
+def notes_of(error: BaseException | None) -> list[str]:
+    return getattr(error, "__notes__", [])
+
+
+WROTE, ERRED = "it wrote last on standard output: ", "it wrote last on standard error: "
+
+
+@pytest.mark.parametrize(
+    ("output", "errors", "notes"),
+    [
+        (None, None, []),
+        (b" \n", "", []),
+        (b"out\n", b"why\n", [WROTE + "out", ERRED + "why"]),
+        ("out\n", "why\n", [WROTE + "out", ERRED + "why"]),
+        (b"\xff", "\udcff", [WROTE + "\ufffd", ERRED + "\\udcff"]),
+        (b"a" * 5000 + b"b", "a" * 5000 + "b", [WROTE + "a" * 1999 + "b", ERRED + "a" * 1999 + "b"]),
+        ("\u20ac".encode() * 1000, None, [WROTE + "\u20ac" * 666]),
+        (17, object, []),
+    ],
+)
+@pytest.mark.parametrize("kind", [subprocess.CalledProcessError, subprocess.TimeoutExpired])
+def test_the_error_of_a_program_has_the_end_of_its_output_and_error(kind, output, errors, notes):
+    error = raised(kind(3, ["solver"], output=output, stderr=errors))
+    for _ in range(2):  # it comes through a second job
+        error = load_error(dump_error(error), "where it ran")
+        assert type(error) is kind
+        assert notes_of(error) == [*notes, "where it ran"]
+
+
+def test_causes_contexts_and_members_have_the_ends_of_their_programs():
+    def failed(word):
+        return subprocess.CalledProcessError(1, "p", output=word)
+
+    group = raised(ExceptionGroup("two", [failed("one"), Plain("other")]), cause=failed("caused"))
+    group.__context__ = failed("before")
+    told = load_error(dump_error(group))
+    assert isinstance(told, ExceptionGroup)
+    assert notes_of(told.exceptions[0]) == [WROTE + "one"]
+    assert notes_of(told.__cause__) == [WROTE + "caused"]
+    assert notes_of(group.__context__) == [WROTE + "before"]
+
+
+def test_a_ring_of_causes_ends():
+    error, cause = subprocess.CalledProcessError(1, "p", output="one"), Plain("other")
+    error.__cause__, cause.__cause__ = cause, error
+    assert notes_of(load_error(dump_error(cause)).__cause__) == [WROTE + "one"]
+
+
+class NoNotes(subprocess.CalledProcessError):
+    @property
+    def output(self):
+        raise ValueError("never")
+
+    @output.setter
+    def output(self, _):
+        pass
+
+
+def test_an_error_of_a_program_that_takes_no_look_comes_all_the_same():
+    assert isinstance(back(NoNotes(1, "p")), subprocess.CalledProcessError)
