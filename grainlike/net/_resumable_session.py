@@ -60,6 +60,11 @@ class ResumableSession:
         return self._transcript.received
 
     @property
+    def sent(self) -> int:
+        """Number of messages sent, on a link or for the next one."""
+        return self._transcript.sent_in_all
+
+    @property
     def heard(self) -> int:
         """Number of our messages that the other end has acknowledged."""
         return self._transcript.sent_in_all - len(self._transcript)
@@ -114,9 +119,11 @@ class ResumableSession:
         self._transcript.received = received
         self._acknowledged(heard)
 
-    def why_not(self, received: int) -> str | None:
-        """Return why the session cannot resume with a far end that has received so many messages; None if it can."""
-        return self._transcript.why_not(received)
+    def why_not(self, received: int, sent: int | None = None) -> str | None:
+        """Return why the session cannot resume with a far end that has received so many messages; None if it can. It
+        can have received `sent` at most, where that is known.
+        """
+        return self._transcript.why_not(received, sent)
 
     def go_on(self, link: ByteLink, received: int) -> bool:
         """Resume over another link, whose far end has received so many messages; return False if that cannot be."""

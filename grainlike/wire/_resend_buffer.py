@@ -96,12 +96,16 @@ class ResendBuffer(Generic[T]):
         """
         return self.sent_in_all - len(self._kept) <= count <= self.sent_in_all
 
-    def why_not(self, count: int) -> str | None:
-        """Return why the connection cannot continue with an end that has received `count` messages; None if it can."""
+    def why_not(self, count: int, sent: int | None = None) -> str | None:
+        """Return why the connection cannot continue with an end that has received `count` messages; None if it can.
+
+        `sent` is how many it can have received at most, if those after them were not sent to it yet.
+        """
+        sent = self.sent_in_all if sent is None else sent
+        if count > sent:
+            return f"the other end has {count} messages, and only {sent} are known here: {_NOT_KEPT}"
         if self.keeps(count):
             return None
-        if count > self.sent_in_all:
-            return f"the other end has {count} messages, and only {self.sent_in_all} are known here: {_NOT_KEPT}"
         if count < self._acknowledged:
             return f"the other end has {count} messages, and had acknowledged {self._acknowledged}: {_NOT_KEPT}"
         return "more messages were on the way than are kept"

@@ -114,10 +114,7 @@ class JournalStorage:
         assert isinstance(clients, DurableClients)
         self.files.restore(head, clients)
         tasks.start_soon(self.files.run)
-        for peer in head.peers.values():
-            tasks.start_soon(acceptor.await_return, peer)
-        for connection in clients.here.values():
-            tasks.start_soon(acceptor.await_return, connection)
+        acceptor.await_returns(tasks)
 
     async def record_end(self, clients: ClientRegistry) -> None:
         """Record that all work has ended; an error of the disk is in `not_recorded`."""

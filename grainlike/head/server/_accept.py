@@ -83,6 +83,10 @@ class Acceptor:
     most: int = field(default_factory=max_message_bytes)
     closing: str = ""
     """Reason for which links are closed and nothing is read from them any more; empty while they are served."""
+    sent_before: dict[int, int] = field(default_factory=dict)
+    """For the peers that have not come back since this head was started, the number of messages that they had been sent
+    until then. Who has more heard some that are not in the journal, whatever this head has to say to it by now.
+    """
 
     def close(self, reason: str) -> None:
         """Break all connections, and those that come from now on."""
@@ -90,8 +94,15 @@ class Acceptor:
         for connection in [*self.head.peers.values(), *self.clients.here.values()]:
             connection.link.close(reason)
 
-    async def await_return(self, connection: WorkerConnection | ClientConnection) -> None:
-        """Keep the connection of a peer from before this head was started, until it reconnects or is given up."""
+    def await_returns(self, tasks: TaskGroup) -> None:
+        """Keep the connections of peers from before this head was started, until they reconnect or are given up."""
+        before: list[WorkerConnection | ClientConnection] = [*self.head.peers.values(), *self.clients.here.values()]
+        for connection in before:
+            if connection.session is not None:
+                self.sent_before[connection.number] = connection.session.sent
+            tasks.start_soon(self._await_return, connection)
+
+    async def _await_return(self, connection: WorkerConnection | ClientConnection) -> None:
         if isinstance(connection, WorkerConnection):
             self.suspect(connection, "the head was started again", broke=False)
         if connection.session is None or not await _returns_within(LOST_S, connection):
@@ -112,6 +123,7 @@ class Acceptor:
 
     def give_up(self, connection: WorkerConnection | ClientConnection, reason: str) -> None:
         """Give up a peer for good: a worker's jobs are tried elsewhere, a client's are cancelled."""
+        self.sent_before.pop(connection.number, None)
         if isinstance(connection, WorkerConnection):
             self.head.leave(connection, reason)
             self.joined()
@@ -235,7 +247,7 @@ class ConnectionHandler:
                 f"{hello.role} {hello.name!r} was given up meanwhile, as one that is silent for {LOST_S:g} s: its "
                 "event loop may have been blocked; it may join as somebody new"
             )
-        why_not = connection.session.why_not(hello.received)
+        why_not = connection.session.why_not(hello.received, self._acceptor.sent_before.get(connection.number))
         if why_not is not None or not isinstance(self._link, ByteLink):
             why_not = why_not or "this link cannot take the place of another"
             self._acceptor.give_up(connection, f"when it connected again, {why_not}")
@@ -245,6 +257,7 @@ class ConnectionHandler:
         client = connection.number if hello.role == "client" else 0
         self._welcome(limits, connection.name, "", connection.session.received, client)
         connection.go_on(self._link, hello.received)
+        self._acceptor.sent_before.pop(connection.number, None)
         if isinstance(connection, WorkerConnection):
             self._peer = connection
             head.values.returned(connection)

@@ -16,13 +16,13 @@ import pytest
 from heads import head_process, listens
 from limits import LIMIT_S
 from marking_calls import fails, grows, parent, plain, second, waits
-from waiting import logged, until, until_called, until_files
+from waiting import logged, until, until_called, until_ended, until_files
 from weather import Weather, port, way_through
 
 from grainlike import Cores, JobCancelledError, Retry, cancel, connect, delayed, gather, info, start
 from grainlike.cli import main
 from grainlike.client._connection import call
-from grainlike.errors import HeadLostError, JournalError
+from grainlike.errors import HeadLostError, JournalError, WorkerLostError
 from grainlike.head._logs import LogFollower
 from grainlike.head.durable import HeadDaemon, _store
 from grainlike.head.durable._clients import DurableClients
@@ -441,6 +441,55 @@ async def test_who_has_heard_more_than_the_journal_has_is_told_so(start_worker, 
                 await waits
             second.release()
         await heads.end()
+
+
+@pytest.mark.parametrize("hears", [False, True], ids=["worker heard nothing more", "worker heard more"])
+async def test_what_ended_while_the_disk_refused_is_not_run_twice_when_the_head_is_killed(
+    hears, start_worker, gates, tmp_path
+):
+    """A worker that has heard what the journal lacks begins anew: with `losses=0` its jobs are lost, those too that had
+    ended. Else it tells the next head again what ended.
+    """
+    journal = tmp_path / "journal"
+    heads = [head_process(journal)]
+    try:
+        async with asyncio.timeout(LIMIT_S), gates() as gate:
+            address = await listens(heads[-1])
+            start_worker(address, resources="cores=4")
+            async with connect(session="night") as client:
+                await client.wait_for_workers(1)
+                only_once = delayed(gate.visit, retries=Retry(0, losses=0)) @ Cores(1)
+                ends_, waits_, goes_ = (client.name(name, only_once(name)) for name in ("ends", "waits", "goes"))
+                again_ = client.name("again", (delayed(gate.visit) @ Cores(1))("again"))
+                visitors = {visitor.name: visitor for visitor in [await gate.arrival() for _ in range(4)]}
+                # No byte more of any file, or an image of this small head would still find room.
+                resource.prlimit(heads[-1].pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+                with pytest.raises(JournalError, match="File too large"):
+                    await (delayed(len) @ Cores(1))(b"x" * 1000)
+                for name, placeholder in (("ends", ends_), ("again", again_)):
+                    visitors[name].release()
+                    await placeholder
+                if hears:
+                    cancel(goes_)
+                    await until_ended(visitors["goes"].pid)
+                heads[-1].kill()
+                heads[-1].wait()
+                heads.append(head_process(journal))
+                assert await listens(heads[-1]) == address
+                with pytest.raises(HeadLostError, match="the journal lacks the last messages"):
+                    await waits_
+            gate.release_all()
+            async with connect(session="night") as client:
+                found = client.placeholders()
+                assert list(found) == ["ends", "waits", "goes", "again"]
+                ends = await gather(found.values(), return_exceptions=True)
+            lost = WorkerLostError if hears else type(None)
+            assert list(map(type, ends)) == [lost, lost, lost, type(None)]
+            assert gate.visits == 4 + hears  # again, where that may be
+    finally:
+        for head in heads:
+            head.kill()
+            head.communicate()
 
 
 async def test_a_journal_that_was_moved_away_is_not_kept_until_it_is_back(tmp_path, monkeypatch, caplog):

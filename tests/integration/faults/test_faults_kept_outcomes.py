@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from heads import head_process, listens
 from limits import LIMIT_S
 from test_faults_head_again import made_again
 from waiting import logged, until, until_files
@@ -162,6 +163,53 @@ async def test_at_the_budget_calls_with_names_are_refused_and_others_run(private
             await ex.forget("a")
             assert await ex.name("e", (block @ Cores(1))("e")) == b"e" * SIZE
             assert await ex.placeholders()["b"] == b"b" * SIZE
+
+
+async def test_at_four_fifths_of_the_budget_a_warning_is_logged_and_calls_with_names_are_taken(
+    private_state, start_worker, caplog
+):
+    caplog.set_level(logging.WARNING, "grainlike")
+    budget = 3 * SIZE * 5 // 4
+    async with asyncio.timeout(LIMIT_S), a_head(keep=budget) as daemon:
+        start_worker(daemon.address, resources="cores=2")
+        store = daemon._service._store
+        await fill("ab", private_state)
+        await until(lambda: len(list(store._sessions().files())) == 2)
+        store._look_at_budget()
+        assert "forget some" not in caplog.text
+        await fill("c", private_state)
+        await logged(caplog, f"of {budget:,} bytes; at that no new ones are taken: forget some")
+        assert 0.8 * budget <= store._sessions().size < budget
+        assert store.refusal() is None
+
+
+@pytest.mark.parametrize(("free", "budget"), [(100_000, 50_000), (100, 2000)])
+async def test_without_a_word_half_of_what_is_free_is_the_budget(free, budget, private_state, monkeypatch):
+    asked = []
+    monkeypatch.setattr(_outcome_store, "_free", lambda directory: asked.append(directory) or free)
+    async with asyncio.timeout(LIMIT_S), a_head(), connect(session="sweep"):
+        [row] = await sessions()
+        assert row.limit_bytes == budget
+    assert asked[0].is_relative_to(private_state)
+
+
+async def test_what_is_free_is_asked_of_the_disk_where_the_directory_will_be(tmp_path):
+    status = os.statvfs(tmp_path)
+    [total, free] = [status.f_blocks * status.f_frsize, _outcome_store._free(tmp_path / "a" / "b")]
+    assert 0 < free <= total
+
+
+async def test_keep_on_the_command_line_is_the_budget(private_state, tmp_path):
+    head = head_process(tmp_path / "journal", "--keep", "20Gi")
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            await listens(head)
+            async with connect(session="sweep"):
+                [row] = await sessions()
+            assert row.limit_bytes == 20 * 1024**3
+    finally:
+        head.kill()
+        head.communicate()
 
 
 async def test_where_the_disk_refuses_outcomes_stay_in_memory(private_state, start_worker, monkeypatch, caplog):

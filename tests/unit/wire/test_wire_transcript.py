@@ -49,6 +49,17 @@ def test_why_it_cannot_be_gone_on_is_told_apart(count: int, why: str, monkeypatc
     assert ours.why_not(4) is ours.why_not(10) is None
 
 
+def test_who_has_more_than_it_can_have_been_sent_cannot_go_on() -> None:
+    ours: ResendBuffer[int] = ResendBuffer()
+    ours.sent(0, 1)
+    ours.sent(1, 1)  # waits for the next connection
+    assert ours.why_not(1, 1) is None
+    why = ours.why_not(2, 1) or ""
+    assert why.startswith(
+        "the other end has 2 messages, and only 1 are known here: the journal lacks the last messages"
+    )
+
+
 def test_more_than_was_sent_cannot_have_come() -> None:
     ours: ResendBuffer[int] = ResendBuffer()
     ours.sent(1, 1)
