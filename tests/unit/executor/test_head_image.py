@@ -59,6 +59,7 @@ def test_moments_of_another_boot_are_no_moments_here():
     worker.heard = client.heard = far
     title, *rest = draw_head(head, clients, began_here(1), far)
 
+    before = time.monotonic()
     again, visitors = a_head()
     met = []
     again.observers.append(Meets(met))
@@ -67,8 +68,8 @@ def test_moments_of_another_boot_are_no_moments_here():
     assert (told.began, told.now) == (began_here(1), far)
     assert met == ["n1"], "whoever looks on knows the workers that the image brought"
     assert [info.name for info in again.view.workers()] == ["n1"]
-    assert 0 <= again.view.workers()[0].silent_s < 60
-    assert 0 <= time.monotonic() - visitors.here[client.number].heard < 60
+    assert 0 <= again.view.workers()[0].silent_s <= time.monotonic() - before
+    assert before <= visitors.here[client.number].heard <= time.monotonic()
 
 
 def test_the_count_of_jobs_and_its_time_go_on_together_in_the_next_head():

@@ -89,7 +89,7 @@ async def test_every_cancellation_says_the_reason() -> None:
 
 
 async def test_a_cancellation_without_a_reason_is_a_plain_one() -> None:
-    task = asyncio.create_task(asyncio.sleep(3600))
+    task = asyncio.create_task(asyncio.Event().wait())
     await asyncio.sleep(0)
     cancellation = RepeatedCancellation(task, "f")
     with pytest.raises(asyncio.CancelledError) as caught:
