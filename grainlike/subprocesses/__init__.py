@@ -23,7 +23,7 @@ from grainlike.subprocesses._lifeline import die_with_parent, end_with_pipe, go_
 if TYPE_CHECKING:
     from grainlike.subprocesses._command import run_command
     from grainlike.subprocesses._end_programs import Program, end_programs, identify
-    from grainlike.subprocesses._run_process import run_process
+    from grainlike.subprocesses._run_process import in_slots, run_process
 
 __all__ = [
     "LEFTOVER_GRACE_S",
@@ -39,6 +39,7 @@ __all__ = [
     "end_with_pipe",
     "go_on_with_pipe",
     "identify",
+    "in_slots",
     "is_standard_for_children",
     "kill_all",
     "open_core_locks",
@@ -52,10 +53,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name == "run_process":
-        from grainlike.subprocesses._run_process import run_process
+    if name in ("in_slots", "run_process"):
+        from grainlike.subprocesses import _run_process
 
-        return run_process
+        return getattr(_run_process, name)
     if name in ("Program", "end_programs", "identify"):
         from grainlike.subprocesses import _end_programs
 

@@ -22,7 +22,7 @@ from grainlike.subprocesses._core_numbers import cores_count_in_order
 from grainlike.subprocesses._descendants import descendants, kill_all
 from grainlike.subprocesses._lifeline import end_with_pipe
 
-__all__ = ["run_process"]
+__all__ = ["in_slots", "run_process"]
 
 StrOrBytesPath: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
 
@@ -120,9 +120,7 @@ async def run_process(
         windows = {"startupinfo": startupinfo, "creationflags": creationflags}
         return await anyio.run_process(command, input=input, stdin=stdin, check=check, env=env, **windows, **options)
     shell = isinstance(command, (str, bytes))
-    program = _Program(
-        command, env, GVAR.res, shell=shell, stdin=subprocess.PIPE if input is not None else stdin, **options
-    )
+    program = _Program(command, env, shell=shell, stdin=subprocess.PIPE if input is not None else stdin, **options)
     output, errors = await program.run(input)
     code = program.process.returncode
     if check and code != 0:
@@ -135,16 +133,15 @@ async def run_process(
 class _Program:
     """A program, from its start to the end of everything that it started."""
 
-    def __init__(self, command: Any, env: Mapping[str, str] | None, allocation: Allocation, **options: Any) -> None:
+    def __init__(self, command: Any, env: Mapping[str, str] | None, **options: Any) -> None:
         self._mark = uuid4().hex
         if not options["start_new_session"]:
             options["process_group"] = 0
-        environment = {**_environment(env, allocation), _MARK: self._mark}
         lifeline, self._held = os.pipe()
         options["pass_fds"] = (*options["pass_fds"], lifeline)
         try:
-            # A process that belongs to the job alone is pinned already, and its devices are set.
-            with _on_cores(() if holds_whole_process() else allocation.cores):
+            with in_slots(env) as environment:
+                environment[_MARK] = self._mark
                 process: Any = subprocess.Popen(command, env=environment, **options)  # noqa: S603 - what the user says
             # On the embedded worker that is the user's program, which nobody else ends things for.
             end_with_pipe(lifeline, process.pid)
@@ -205,6 +202,22 @@ class _Program:
             if found == {self.process.pid} and all(map(_is_dead, killed)):
                 return
             await anyio.sleep(0.005)
+
+
+@contextmanager
+def in_slots(env: Mapping[str, str] | None) -> Iterator[dict[str, str]]:
+    """Surround the start of a program of the job that this context belongs to: it inherits the job's cores. Give the
+    environment for it: what was asked for, `env`, and the job's slots where not set otherwise.
+
+    Example::
+
+        with in_slots(None) as environment:
+            subprocess.Popen(["solver"], env=environment)
+    """
+    environment = _environment(env, GVAR.res)
+    # A process that belongs to the job alone is pinned already, and its devices are set.
+    with _on_cores(() if holds_whole_process() else GVAR.res.cores):
+        yield environment
 
 
 def _environment(env: Mapping[str, str] | None, allocation: Allocation) -> dict[str, str]:

@@ -1,5 +1,5 @@
-"""Tests wait for events and count work. Who asserts that something took no longer than so many seconds, or sleeps in the
-body of a test, is named here, with the reason: on a busy machine both are wrong now and then.
+"""Tests wait for events and count work. Who asserts that something took no longer than so many seconds, or sleeps in
+the body of a test, is named here, with the reason: on a busy machine both are wrong now and then.
 
 A lower bound is none of these, as more time only makes it truer; nor is the order of two moments of one clock.
 """

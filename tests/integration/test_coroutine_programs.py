@@ -19,7 +19,7 @@ import pytest
 import uvloop
 from limits import LIMIT_S
 
-from grainlike import Cores, Executor, cancel, delayed, gather, start
+from grainlike import GVAR, Cores, Executor, cancel, delayed, gather, start
 from grainlike.subprocesses import _end_programs
 
 pytestmark = [
@@ -102,6 +102,46 @@ async def with_asyncio() -> int:
 async def with_the_shell() -> int:
     KEPT.append(await asyncio.create_subprocess_shell("sleep 3600; true"))
     return int(KEPT[-1].pid)
+
+
+PLACE = "echo $GRAINLIKE_CORES $GRAINLIKE_JOB $OMP_NUM_THREADS $MINE; grep Cpus_allowed_list /proc/self/status"
+
+
+@delayed
+async def place_by_asyncio() -> tuple[str, Any, int]:
+    options = {"stdout": subprocess.PIPE, "env": {**os.environ, "MINE": "mine"}}
+    program = await asyncio.create_subprocess_shell(PLACE, **options)  # type: ignore[arg-type]
+    told, _ = await program.communicate()
+    return told.decode(), GVAR.res.cores, GVAR.job.id
+
+
+@delayed
+async def place_by_anyio() -> tuple[str, Any, int]:
+    told = (await anyio.run_process(PLACE)).stdout.decode()
+    return told, GVAR.res.cores, GVAR.job.id
+
+
+@delayed
+async def place_by_subprocess() -> tuple[str, Any, int]:
+    told = await anyio.to_thread.run_sync(partial(subprocess.check_output, ["sh", "-c", PLACE], text=True))
+    return told, GVAR.res.cores, GVAR.job.id
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="programs are placed on Linux alone")
+@pytest.mark.parametrize("job", [place_by_asyncio, place_by_anyio, place_by_subprocess], ids=lambda job: job.__name__)
+async def test_programs_of_any_library_are_on_the_cores_of_their_job(job: Any, anyio_backend: Any) -> None:
+    if job is place_by_asyncio and anyio_backend[0] != "asyncio":
+        return
+    own = os.sched_getaffinity(0)
+    environment = dict(os.environ)
+    core = max(own)
+    async with Executor(local=Cores([core])):
+        told, cores, number = await (job @ Cores(1))()
+    assert cores == (core,)
+    (shown, allowed) = told.splitlines()
+    assert shown.split() == [str(core), str(number), "1", *(["mine"] if job is place_by_asyncio else [])]
+    assert allowed.split()[1] == str(core)
+    assert (os.sched_getaffinity(0), dict(os.environ)) == (own, environment)
 
 
 @pytest.mark.parametrize("job", [with_popen, in_anyios_thread, with_anyio], ids=lambda job: job.__name__)

@@ -16,6 +16,7 @@ from limits import LIMIT_S
 from waiting import until_files
 
 from grainlike import (
+    GVAR,
     Cores,
     Executor,
     JobCancelledError,
@@ -73,6 +74,23 @@ async def test_two_hundred_daemons_are_gone_before_the_slots_are_free_and_hearts
         left = pids(daemons)
         assert len(left) == 200
         assert alive(left) == []
+
+
+async def test_programs_of_coroutines_in_a_workers_process_are_on_the_cores_of_their_job(start_worker):
+    """Whatever library starts them; those of a program's own worker are in `test_coroutine_programs`."""
+
+    @delayed
+    async def place():
+        show = "echo $GRAINLIKE_CORES $GRAINLIKE_JOB; grep Cpus_allowed_list /proc/self/status"
+        program = await asyncio.create_subprocess_shell(show, stdout=subprocess.PIPE)
+        return (await program.communicate())[0].decode().split(), GVAR.res.cores, GVAR.job.id
+
+    core = max(os.sched_getaffinity(0))
+    async with Executor(listen="tcp://127.0.0.1:0") as executor:
+        start_worker(executor.address, resources=f"cores=[{core}]")
+        told, cores, number = await (place @ Cores(1))()
+    assert cores == (core,)
+    assert told == [str(core), str(number), "Cpus_allowed_list:", str(core)]
 
 
 async def test_a_job_that_ends_takes_deaf_children_along_and_its_process_is_not_used_again():

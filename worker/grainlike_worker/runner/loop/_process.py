@@ -31,6 +31,7 @@ from grainlike_worker.runner.common._edited_modules import EditedModules
 from grainlike_worker.runner.common._job_records import JobRecords
 from grainlike_worker.runner.loop._batch_notice import BatchNotice
 from grainlike_worker.runner.loop._output import PipeOutput, hooked_streams
+from grainlike_worker.runner.loop._programs import programs_placed
 from grainlike_worker.runner.loop._runner import serve_shared
 
 __all__ = ["serve_process", "shared_loop", "unblock_in_children"]
@@ -68,7 +69,7 @@ async def _serve(
 ) -> int:
     notice = BatchNotice() if in_batch_job() else None
     edits = EditedModules()
-    with anyio.CancelScope() as scope:
+    with programs_placed(), anyio.CancelScope() as scope:
         _take_sigterm(scope.cancel, words, notice)
         _keep_signals()
         end_if_forked_here(asyncio.get_running_loop(), fd)

@@ -1,4 +1,5 @@
-"""Programs that coroutines start in the user's process, with whatever library: noted, and ended with their worker.
+"""Programs that coroutines start, with whatever library: they get the job's cores and variables; in the user's process
+they are noted, too, and ended with their worker.
 
 `subprocess.Popen` starts those of asyncio, anyio and trio too; a loop that is not asyncio's own, as uvloop's, starts
 them by itself. So these are wrapped while such a worker is there. Whose program it is, the context tells: what the
@@ -12,23 +13,26 @@ import asyncio
 import logging
 import signal
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
-from functools import wraps
-from typing import TYPE_CHECKING, Any
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 
-from grainlike.context import JobInfo, JobOutput, author
+from grainlike.context import GVAR, JobInfo, JobOutput, author
 from grainlike.eventloop import on_asyncio
 from grainlike.subprocesses import LEFTOVER_GRACE_S
 
 if TYPE_CHECKING:
     from grainlike.subprocesses import Program
 
-__all__ = ["JobPrograms", "programs_ended"]
+__all__ = ["JobPrograms", "programs_ended", "programs_placed"]
+
+_Wrap: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 logger = logging.getLogger("grainlike.worker")
 
@@ -47,7 +51,7 @@ async def programs_ended(output: JobOutput) -> AsyncIterator[None]:
     Not cut short by cancellation. The log names each program, and its job.
     """
     programs = JobPrograms()
-    with _noted_by(output, programs):
+    with programs_placed(), _noted_by(output, programs):
         try:
             yield
         finally:
@@ -123,6 +127,72 @@ async def _end(noted: dict[Program, JobInfo]) -> None:
 
 # --- where programs are started --------------------------------------------------------------------------------------
 
+
+@contextmanager
+def programs_placed() -> Iterator[None]:
+    """Have programs that jobs start in the block inherit the cores of their job, and find its slots in the environment,
+    as those of `run_process`.
+    """
+    with ExitStack() as stack:
+        if sys.platform == "linux":
+            _wrap_starts(stack, _placing_popen, _placing_transports)
+        yield
+
+
+_POSITIONAL_ENV = 11
+"""With so many positional arguments a `Popen` has been given its environment; nobody does so."""
+
+
+def _placing_popen(start: Callable[..., None]) -> Callable[..., None]:
+    @wraps(start)
+    def __init__(self: subprocess.Popen[Any], *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it is shown in stacks
+        if GVAR.job is None or len(args) >= _POSITIONAL_ENV:
+            start(self, *args, **kwargs)
+            return
+        from grainlike.subprocesses import in_slots
+
+        with in_slots(kwargs.pop("env", None)) as environment:
+            start(self, *args, env=environment, **kwargs)
+
+    return __init__
+
+
+def _placing_transports(start: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(start)
+    async def started(*args: Any, **kwargs: Any) -> Any:
+        if GVAR.job is None:
+            return await start(*args, **kwargs)
+        from grainlike.subprocesses import in_slots
+
+        with in_slots(kwargs.pop("env", None)) as environment:
+            begun = _Begun(start(*args, env=environment, **kwargs))
+        return await begun
+
+    return started
+
+
+class _Begun:
+    """A coroutine whose first step is done, in which uvloop forks; to be awaited before anything else is."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._steps = coroutine.__await__()
+        self._step: Callable[[], Any] = partial(next, iter([next(self._steps)]))  # it waits for the new program then
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        step = self._step
+        while True:
+            try:
+                waits_for = step()
+            except StopIteration as end:
+                return end.value
+            try:
+                yield waits_for
+            except BaseException as error:  # noqa: BLE001 - it is the coroutine's
+                step = partial(self._steps.throw, error)
+            else:
+                step = partial(next, self._steps)
+
+
 _programs_of: dict[int, JobPrograms] = {}
 """By the identity of their jobs' output, which is one for each worker."""
 
@@ -130,15 +200,20 @@ _programs_of: dict[int, JobPrograms] = {}
 @contextmanager
 def _noted_by(output: JobOutput, programs: JobPrograms) -> Iterator[None]:
     with ExitStack() as stack:
-        stack.enter_context(_wrapped(subprocess.Popen, "__init__", _noting_popen))
-        if on_asyncio():
-            loop = asyncio.get_running_loop()
-            if not isinstance(loop, asyncio.BaseEventLoop):
-                for name in ("subprocess_exec", "subprocess_shell"):
-                    stack.enter_context(_wrapped(loop, name, _noting_transports))
+        _wrap_starts(stack, _noting_popen, _noting_transports)
         _programs_of[id(output)] = programs
         stack.callback(_programs_of.pop, id(output))
         yield
+
+
+def _wrap_starts(stack: ExitStack, popen: _Wrap, transports: _Wrap) -> None:
+    """Wrap what starts programs until the stack ends: `Popen`, and a loop that starts them by itself."""
+    stack.enter_context(_wrapped(subprocess.Popen, "__init__", popen))
+    if on_asyncio():
+        loop = asyncio.get_running_loop()
+        if not isinstance(loop, asyncio.BaseEventLoop):
+            for name in ("subprocess_exec", "subprocess_shell"):
+                stack.enter_context(_wrapped(loop, name, transports))
 
 
 def _here() -> tuple[JobPrograms, JobInfo] | None:
@@ -185,7 +260,7 @@ def _noting_transports(start: Callable[..., Any]) -> Callable[..., Any]:
 class _Wrapping:
     """Wrapper around a method of an object, shared by all who ask for it at a time."""
 
-    def __init__(self, owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    def __init__(self, owner: Any, name: str, wrap: _Wrap) -> None:
         self.users = 0
         self._owner = owner
         self._name = name
@@ -207,13 +282,13 @@ class _Wrapping:
             delattr(self._owner, self._name)
 
 
-_wrappings: dict[tuple[int, str], _Wrapping] = {}
+_wrappings: dict[tuple[int, str, object], _Wrapping] = {}
 _wrappings_lock = threading.Lock()
 
 
 @contextmanager
-def _wrapped(owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
-    key = (id(owner), name)
+def _wrapped(owner: Any, name: str, wrap: _Wrap) -> Iterator[None]:
+    key = (id(owner), name, wrap)
     with _wrappings_lock, suppress(AttributeError, TypeError):  # a loop that lets nothing be put in its place
         if key not in _wrappings:
             _wrappings[key] = _Wrapping(owner, name, wrap)
