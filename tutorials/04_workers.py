@@ -37,12 +37,15 @@ It prints::
     only one of them offers the data set: small
     a job on both: big with 1 core, small with 1 core
     what its programs find: 2 nodes, localhost slots=2
+    ranks of an MPI program there: 2
     a worker was stopped: ['big'] is left
     and still: 9
     the workers have ended with exit codes [0, 0]
     over a Unix socket: n1
 """
 
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -69,9 +72,19 @@ def square(x: int) -> int:
 @delayed
 def on_both() -> tuple[list[str], str]:
     nodes = GVAR.job.nodes if GVAR.job is not None else ()
-    show = 'echo "$GRAINLIKE_NODES nodes"; cat "$GRAINLIKE_HOSTFILE"'  # where you would write mpirun
+    show = 'echo "$GRAINLIKE_NODES nodes"; cat "$GRAINLIKE_HOSTFILE"'
     shown = subprocess.run(["sh", "-c", show], capture_output=True, text=True, check=True).stdout
     return sorted(f"{node.name} with {node.allocation.N} core" for node in nodes), ", ".join(shown.splitlines())
+
+
+@delayed
+def ranks() -> int:
+    """An MPI program with a rank for each node, where MPI is installed: Open MPI's, whose host file this is."""
+    mpirun = ["mpirun", "--hostfile", os.environ["GRAINLIKE_HOSTFILE"], "-n", os.environ["GRAINLIKE_NODES"]]
+    alone = ["sh", "-c", 'for node in $(seq "$GRAINLIKE_NODES"); do "$@"; done', "sh"]
+    program = [*(mpirun if shutil.which("mpirun") else alone), "echo", "a rank"]
+    done = subprocess.run(program, check=True, capture_output=True, text=True)
+    return done.stdout.splitlines().count("a rank")
 
 
 def start_worker(head: str, name: str, resources: str) -> subprocess.Popen[bytes]:
@@ -97,6 +110,7 @@ async def over_tcp() -> None:
         nodes, shown = await (on_both @ Nodes(2, each=Cores(1)))()
         print("a job on both:", ", ".join(nodes))
         print("what its programs find:", shown)
+        print("ranks of an MPI program there:", await (ranks @ Nodes(2, each=Cores(1)))())
 
         small.terminate()
         await anyio.to_thread.run_sync(small.wait)

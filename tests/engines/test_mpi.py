@@ -113,6 +113,18 @@ def test_the_tutorial_runs_its_ranks(tmp_path) -> None:
     assert "a rank of mpirun is on the job's core: True\n" in done.stdout, done.stderr
 
 
+def test_the_tutorial_of_workers_runs_a_rank_on_each_node(tmp_path) -> None:
+    tutorial = Path(__file__).parents[2] / "tutorials" / "04_workers.py"
+    watched = tmp_path / "mpirun"
+    watched.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/said\nexec {shutil.which("mpirun.openmpi")} "$@"\n')
+    watched.chmod(0o700)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "XDG_STATE_HOME": str(tmp_path)}
+    command = [sys.executable, tutorial]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, cwd=tmp_path, env=environment)
+    assert "ranks of an MPI program there: 2\n" in done.stdout, done.stderr
+    assert "-n 2 echo a rank\n" in (tmp_path / "said").read_text()
+
+
 @pytest.mark.asyncio
 async def test_a_rank_file_puts_each_rank_of_a_gang_on_a_core(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

@@ -10,6 +10,7 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike import Cores, Executor
+from grainlike.cli import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -81,7 +82,10 @@ def test_the_second_program_takes_a_core_that_the_first_does_not_use(tmp_path: P
 
 
 @pytest.mark.anyio
-async def test_a_head_tells_which_cores_two_of_its_workers_offer() -> None:
+async def test_a_head_tells_which_cores_two_of_its_workers_offer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     async with Executor(listen="tcp://127.0.0.1:0", local=Cores([0, 1])) as executor:
         assert executor.workers()[0].shared == ()
         worker = [sys.executable, "-m", "grainlike_worker", "--log-level", "error", "--head", str(executor.address)]
@@ -89,6 +93,10 @@ async def test_a_head_tells_which_cores_two_of_its_workers_offer() -> None:
         try:
             await executor.wait_for_workers(2)
             assert [worker.shared for worker in executor.workers()] == [(1,), (1,)]
+            assert await anyio.to_thread.run_sync(main, ["ls"]) == 0
+            names = [worker.name for worker in executor.workers()]
+            said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("cores ")]
+            assert said == [f"cores 1 of {name} are offered by another worker of its machine, too" for name in names]
         finally:
             process.terminate()
             await anyio.to_thread.run_sync(process.wait, LIMIT_S)
