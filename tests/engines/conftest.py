@@ -9,7 +9,14 @@ from engine_stands import ENGINES, STARTS, Engine
 from engine_table import Table
 
 collect_ignore = (
-    [] if {"dask", "ray", "celery"} & set(ENGINES) else ["test_each_engine.py", "test_mpi.py", "suites/test_suites.py"]
+    []
+    if {"dask", "ray", "celery"} & set(ENGINES)
+    else [
+        "test_each_engine.py",
+        "test_cancelled_libraries.py",
+        "test_mpi.py",
+        "suites/test_suites.py",
+    ]
 )
 
 

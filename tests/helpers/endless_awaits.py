@@ -90,6 +90,27 @@ async def silent_tls_peer() -> None:
         await asyncio.open_connection("127.0.0.1", port, ssl=ssl.create_default_context())
 
 
+async def silent_tls_end() -> None:
+    """A peer that does not answer the end of TLS. It has no certificate, and none is asked for."""
+    theirs, ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    ours.check_hostname, ours.verify_mode = False, ssl.CERT_NONE
+    for context in (theirs, ours):
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers("aNULL:@SECLEVEL=0")
+    near, far = socket.socketpair()
+    with near, far:
+        accepts = asyncio.to_thread(theirs.wrap_socket, far, server_side=True)
+        (_, writer), silent = await asyncio.gather(
+            asyncio.open_connection(sock=near, ssl=ours, server_hostname="peer", ssl_shutdown_timeout=3600), accepts
+        )
+        with silent:
+            writer.close()
+            try:
+                await writer.wait_closed()
+            finally:
+                writer.transport.abort()
+
+
 async def gathered() -> None:
     await asyncio.gather(sleep(), event())
 
@@ -186,8 +207,8 @@ async def cleans_up_in_a_shield() -> None:
 
 BODIES: list[Callable[[], Awaitable[None]]] = [
     sleep, event, queue, lock, condition, semaphore, memory_stream, silent_socket, asyncio_program, anyio_run_process,
-    anyio_open_process, thread, silent_tls_peer, gathered, waited_for, shielded, limited, timed, task_group,
-    anyio_group, anyio_scope, anyio_shield, async_generator, swallows_one, cleans_without_end, cleans_up,
+    anyio_open_process, thread, silent_tls_peer, silent_tls_end, gathered, waited_for, shielded, limited, timed,
+    task_group, anyio_group, anyio_scope, anyio_shield, async_generator, swallows_one, cleans_without_end, cleans_up,
     cleans_up_in_a_shield,
 ]  # fmt: skip
 
