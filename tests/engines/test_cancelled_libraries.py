@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,6 @@ async def test_a_cancelled_await_of_another_library_frees_its_slot(job, module: 
                 there.close()
             else:
                 begun.unlink()
+                for thread in threading.enumerate():
+                    if "_connection_worker" in thread.name:  # the library's, which tells the loop of its end
+                        await asyncio.to_thread(thread.join, LIMIT_S)
