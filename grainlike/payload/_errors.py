@@ -14,7 +14,6 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from grainlike._last_words import note_last_words
 from grainlike.errors import RemoteError, SerializationError
 from grainlike.payload._explain import describe_error
 from grainlike.payload._payload import Buffer, Payload
@@ -65,6 +64,8 @@ def dump_error(error: BaseException) -> Payload:
     there and back. Exceptions of `subprocess` get notes of what the program wrote last.
     """
     with suppress(*HOSTILE):  # a class that raises at every look
+        from grainlike._last_words import note_last_words  # few programs fail, and daemons load no module for them
+
         note_last_words(error)
     try:
         return Payload(pickle.dumps((_pack(error), _is_noted(error)), 5))
