@@ -19,16 +19,21 @@ ROOT = Path(__file__).parents[2]
 
 ASYNCIO = ["-m", "asyncio"]
 IPYTHON = ["-m", "IPython", "--no-banner", "--no-confirm-exit", "--colors=nocolor", "--no-term-title"]
+DRAWN = sys.version_info >= (3, 13)
+"""Whether asyncio has a prompt that edits several lines, and draws them. The plain one of 3.13.0 reads one line."""
 
+_EDITS, _RUNS = "\x1b[?2004h", "\x1b[?2004l"
+_PASTE = "\x1b[200~{}\x1b[201~"
 _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\x1b\][^\x07]*\x07")
 
 
 class Prompt:
     """Driver of a REPL. What it writes is text without the controls of a terminal; IPython draws what is typed, too."""
 
-    def __init__(self, program: pexpect.spawn[str], *, numbered: bool) -> None:
+    def __init__(self, program: pexpect.spawn[str], *, numbered: bool, drawn: bool) -> None:
         self._program = program
         self._numbered = numbered
+        self._drawn = drawn
         self._number = 0
         if not numbered:
             program.expect_exact(">>> import asyncio")
@@ -45,8 +50,11 @@ class Prompt:
         return self._read_prompt()
 
     def type(self, line: str) -> None:
-        """Type a line, and do not wait."""
-        self._program.send(line + "\r")
+        """Type a line, and do not wait until it has run. Several are pasted where the prompt would indent them."""
+        pasted = self._drawn and "\r" in line
+        self._program.send((_PASTE.format(line.replace("\r", "\n")) if pasted else line) + "\r")
+        if self._drawn:
+            self._program.expect_exact(_RUNS)
 
     def until(self, text: str) -> None:
         """Wait until the program has written this."""
@@ -68,27 +76,33 @@ class Prompt:
 
     def _read_prompt(self) -> str:
         self._number += 1  # IPython draws a prompt again and again, while somebody types there
-        self._program.expect_exact(f"In [{self._number}]:" if self._numbered else ">>> ")
+        mark = _EDITS if self._drawn else ">>> "
+        self._program.expect_exact(f"In [{self._number}]:" if self._numbered else mark)
         return _CONTROLS.sub("", self._program.before or "").replace("\r", "")
 
 
 @contextmanager
-def at_prompt(arguments: list[str], home: Path) -> Iterator[Prompt]:
-    """Context manager of a REPL, `python` with these arguments, which is killed at the end if it still lives."""
+def at_prompt(arguments: list[str], home: Path, *, edits: bool = False) -> Iterator[Prompt]:
+    """Context manager of a REPL, `python` with these arguments, which is killed at the end if it still lives.
+
+    With `edits`, asyncio's is the one that edits several lines, where Python has it; Ctrl-C there ends the next, too.
+    """
+    drawn = edits and DRAWN and arguments is ASYNCIO
     environment = {
         **os.environ,
         "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}:{ROOT / 'tests/helpers'}",
         "HOME": str(home),
         "IPYTHONDIR": str(home),
-        "TERM": "dumb" if arguments is ASYNCIO else "xterm",
+        "TERM": "dumb" if arguments is ASYNCIO and not drawn else "xterm",
         "PROMPT_TOOLKIT_NO_CPR": "1",
-        "PYTHON_BASIC_REPL": "1",
+        "PYTHON_BASIC_REPL": "" if drawn else "1",
+        "PYTHON_COLORS": "0",
     }
     program: pexpect.spawn[str] = pexpect.spawn(
         sys.executable, arguments, env=environment, encoding="utf-8", timeout=LIMIT_S, echo=False, dimensions=(50, 200)
     )
     try:
-        yield Prompt(program, numbered=arguments is IPYTHON)
+        yield Prompt(program, numbered=arguments is IPYTHON, drawn=drawn)
     finally:
         program.kill(signal.SIGKILL)  # `close` itself waits for the end for a tenth of a second, and raises after that
         program.wait()

@@ -38,7 +38,7 @@ def test_cells_of_a_notebook_show_what_the_page_shows(page: Path, kernel: Kernel
 
 @pages
 def test_statements_at_a_prompt_show_what_the_page_shows(page: Path, tmp_path: Path) -> None:
-    with at_prompt(ASYNCIO, tmp_path) as prompt:
+    with at_prompt(ASYNCIO, tmp_path, edits=True) as prompt:
         for block in CELLS[page]:
             written = "".join(prompt.run("\r".join(lines)) for lines in statements_of(block.body))
             _compare(block.output, written.replace("... ", ""))

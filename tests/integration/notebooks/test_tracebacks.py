@@ -101,7 +101,7 @@ def test_in_a_notebook(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("program", [ASYNCIO, IPYTHON], ids=["asyncio", "IPython"])
 def test_at_a_prompt(tmp_path: Path, program: list[str]) -> None:
-    with at_prompt(program, tmp_path) as prompt:
+    with at_prompt(program, tmp_path, edits=True) as prompt:
         prompt.run("from grainlike import Cores, Executor, delayed")
         prompt.run("ex = await Executor(local=Cores([0]))")
         prompt.run("fail = delayed(lambda: 1/0, name='fail')")
