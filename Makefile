@@ -3,8 +3,14 @@
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+PYENV_ROOT ?= $(patsubst %/bin/pyenv,%,$(shell command -v pyenv))
+export PYENV_ROOT
+# pyenv's shims run what is installed only if they are asked for it.
+PYENV := PYENV_VERSION="$$(pyenv versions --bare 2>/dev/null | paste -s -d :)"
 # A Python that is asked for has an environment of its own; else the one that is there would be used, whatever it is of.
 ifeq ($(origin PYTHON),command line)
+override PYTHON := $(shell which='import sys; print(sys.executable)'; $(PYTHON) -c "$$which" 2>/dev/null \
+	|| $(PYENV) $(PYTHON) -c "$$which" 2>/dev/null || echo $(PYTHON))
 VENV := .venv-$(shell $(PYTHON) -c 'import sys; print("{}.{}".format(*sys.version_info))')
 else
 VENV := .venv
@@ -27,11 +33,9 @@ REV :=
 SYSTEMS ?= slurm sge pbs lsf ssh k8s
 # Systems whose tests run side by side, in parts of about the same length.
 LAUNCH_PARTS := slurm sge+ssh pbs+lsf+k8s
-# Those that are supported, oldest first; pyenv's shims run what is installed only if they are asked for it.
+# Those that are supported, oldest first, and those of them on which `make test-pythons` runs the tests of units.
 PYTHONS ?= python3.11 python3.12 python3.13
-PYENV_ROOT ?= $(patsubst %/bin/pyenv,%,$(shell command -v pyenv))
-export PYENV_ROOT
-PYENV := PYENV_VERSION="$$(pyenv versions --bare 2>/dev/null | paste -s -d :)"
+UNITS ?= $(PYTHONS)
 PROGRAMS := redis-server openmpi-bin mpich
 BROWSER := chromium fonts-dejavu-core
 BATCH := slurm-wlm slurm-wlm-torque slurmdbd mariadb-server-core munge lammps openmpi-bin openssh-server openssh-client iproute2 zsh fish
@@ -42,6 +46,9 @@ GRID_ENGINE := gridengine-common gridengine-client gridengine-exec gridengine-ma
 GRID_ENGINE_NEEDS := libdb5.3 libhwloc15 libjemalloc2 libmunge2 libtirpc3 iproute2
 # The standard library's own tests, which run on our pools where they are of the Python that runs.
 TESTSUITE := libpython3.11-testsuite
+# An image is built on a Debian with its own Python, that of PYTHON where a Debian has it.
+IMAGE := buildah mmdebstrap debian-archive-keyring
+IMAGE_PROGRAMS := buildah mmdebstrap
 FAULTS := tests/integration/faults
 # Two halves, which wait most of their time.
 FAULTS_FIRST := $(wildcard $(FAULTS)/test_faults_[a-h]*.py)
@@ -67,7 +74,7 @@ begin_launch = $(if $(1),beside launch-$(firstword $(1)) env GRAINLIKE_TEST_LAUN
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-engines test-pythons test-examples test-launch test-dashboard test-long test-kernel bugs check house docs lint format bench clean
+.PHONY: help demo test tests pythons test-engines test-pythons test-examples test-launch test-dashboard test-image test-long test-kernel bugs check house docs lint format bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +84,9 @@ demo: $(VENV)/.demo  ## run the demonstration (ARGS="--help" for its options)
 	$(BIN)/grainlike demo $(ARGS)
 
 test: check  ## check, then run the tests (ARGS="-k net" for some of them)
+	@$(MAKE) --no-print-directory tests
+
+tests: $(VENV)/.dev  ## run the tests of `make test`, without the checks
 ifeq ($(strip $(ARGS)),)
 	@echo "Running the tests: four programs side by side, some sixteen minutes on two cores; one shows its progress here,"
 	@echo "the others in $(VENV)/integration.log, faults.log and others.log until they have ended."
@@ -97,7 +107,7 @@ test-engines: $(ENGINES)/.engines  ## run the tests of Dask, Ray, Celery (with a
 test-examples: $(VENV)/.examples  ## run the examples; that with PyTorch where it is installed
 	GRAINLIKE_TEST_EXAMPLES=1 $(BIN)/python -m pytest tests/examples $(ARGS)
 
-test-pythons: $(VENV)/.dev  ## install the wheel under each of PYTHONS that is there, in .venv-pythons, run a job with it, and then the tests of units (ARGS="-k wire")
+test-pythons: $(VENV)/.dev  ## install the wheel under each of PYTHONS that is there, in .venv-pythons, run a job with it, and then, on those in UNITS, the tests of units (ARGS="-k wire")
 	@mkdir -p .venv-pythons/empty && rm -f .venv-pythons/*.whl
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir .venv-pythons .
 	@tried=; for python in $(PYTHONS); do own=.venv-pythons/$$python; \
@@ -109,8 +119,11 @@ test-pythons: $(VENV)/.dev  ## install the wheel under each of PYTHONS that is t
 		$(BIN)/python -m pip --python $$own/bin/python $(INSTALL) .venv-pythons/*.whl --group tests || exit; \
 		$(BIN)/python -m pip --python $$own/bin/python $(INSTALL) --no-deps ./benchmarks || exit; \
 		( cd .venv-pythons/empty && ../$$python/bin/python ../../.ci/smoke.py ) || exit; \
-		$$own/bin/python -m pytest tests/unit $(ARGS) || exit; \
+		case " $(UNITS) " in *" $$python "*) $$own/bin/python -m pytest tests/unit $(ARGS) || exit; esac; \
 		tried=yes; done; test "$$tried"
+
+pythons:  ## print the Pythons that are supported, oldest first
+	@echo $(PYTHONS)
 
 test-launch: $(VENV)/.dev $(VENV)/gridengine/.unpacked  ## submit workers to a real Slurm, a real Grid Engine and by a real sshd on this machine, from Debian's packages, and to fakes, and complete command lines in zsh and fish; it takes root
 	@( for name in $(BATCH_PROGRAMS); do PATH="$$PATH:/usr/sbin" command -v $$name || exit; done ) >/dev/null \
@@ -132,6 +145,21 @@ test-dashboard: $(VENV)/.browser  ## look at the dashboard's pages, and at the s
 				|| { $(APT) update && $(APT) install --no-install-recommends $(BROWSER); }; } >/dev/null; } \
 		|| { echo "the tests of the dashboard need: apt-get install $(BROWSER)" >&2; exit 2; }
 	GRAINLIKE_TEST_DASHBOARD=1 $(BIN)/python -m pytest tests/browser $(ARGS)
+
+test-image: $(VENV)/image/base.tar $(VENV)/.dev  ## build the image of a worker with Buildah on a Debian, and run jobs in it; it takes root
+	GRAINLIKE_TEST_IMAGE=$(abspath $<) $(BIN)/python -m pytest tests/image $(ARGS)
+
+$(VENV)/image/base.tar: | $(VENV)/.pip
+	@for name in $(IMAGE_PROGRAMS); do command -v $$name || exit; done >/dev/null \
+		|| { echo "Installing $(IMAGE) ..."; test "$$(id -u)" = 0 \
+			&& { $(APT) install --no-install-recommends $(IMAGE) \
+				|| { $(APT) update && $(APT) install --no-install-recommends $(IMAGE); }; } >/dev/null; } \
+		|| { echo "the tests of the image need root, and: apt-get install $(IMAGE)" >&2; exit 2; }
+	@suite=$$($(BIN)/python -c 'import sys; print({11: "bookworm", 13: "trixie"}.get(sys.version_info.minor, ""))'); \
+		test "$$suite" || { echo "no Debian has the Python of $(VENV)" >&2; exit 2; }; \
+		echo "Making a base of Debian $$suite in $@ ..."; \
+		mkdir -p $(@D); mmdebstrap --quiet --variant=essential --include=passwd,python3-venv --aptopt='Acquire::Retries "5"' \
+			$$suite $@.new && mv $@.new $@
 
 $(VENV)/.browser: $(VENV)/.dev
 	@echo "Installing what drives a browser into $(VENV) (once) ..."

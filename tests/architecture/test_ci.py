@@ -1,0 +1,95 @@
+"""What a change must pass, by the commands that `.ci/run` gives to `make`: which tests run on which Python."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MAKE = """#!/bin/sh
+echo "$@" >>{log}
+case "$*" in *" pythons") echo {pythons}; esac
+{more}
+"""
+PYTHON = """#!/bin/sh
+case "$*" in "-m venv "*)
+    for folder; do :; done
+    mkdir -p "$folder/bin"
+    cp "$0" "$folder/bin/python"
+    cp "$(dirname "$0")/grainlike" "$folder/bin/grainlike"
+esac
+"""
+GRAINLIKE = """#!/bin/sh
+case "$*" in "bench --list") echo "pip install ./benchmarks" >&2; exit 1; esac
+"""
+
+
+def commands(folder: Path, pythons: str, more: str = "") -> tuple[int, list[str]]:
+    """Return how `.ci/run` ended where a `make` only notes its words and a Python does nothing; and those words."""
+    log = folder / "log"
+    own = f".venv-{pythons.split()[0].removeprefix('python')}"
+    for name, text in (
+        (".ci/run", (ROOT / ".ci" / "run").read_text()),
+        (".ci/smoke.py", ""),
+        ("bin/make", MAKE.format(log=log, pythons=pythons, more=more)),
+        (f"{own}/bin/python", PYTHON),
+        (f"{own}/bin/grainlike", GRAINLIKE),
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+    ended = subprocess.run(["bash", folder / ".ci" / "run"], env=environment, capture_output=True, check=False)
+    return ended.returncode, log.read_text().splitlines()
+
+
+@pytest.fixture(scope="module")
+def supported() -> list[str]:
+    listed = subprocess.run(["make", "-s", "pythons"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return listed.stdout.split()
+
+
+def test_all_tests_run_on_the_oldest_and_the_newest_and_those_of_units_between(
+    supported: list[str], tmp_path: Path
+) -> None:
+    ended, said = commands(tmp_path, " ".join(supported))
+    assert ended == 0
+    oldest, *between, newest = supported
+    assert f"PYTHON={oldest} test" in said
+    assert f"PYTHON={newest} tests" in said
+    units = " ".join(between)
+    for python in (*between, newest):
+        assert f"PYTHON={oldest} test-pythons PYTHONS={python} UNITS={units}" in said
+
+
+def test_the_same_tests_run_on_each() -> None:
+    """Those of `make test` are those of `make tests`, whichever Python is asked for."""
+    recipes = [
+        subprocess.run(
+            ["make", "-n", *words], cwd=ROOT, capture_output=True, text=True, check=True, env=bare_environment()
+        ).stdout
+        for words in (["test"], ["tests"], ["tests", "PYTHON=python3"])
+    ]
+    suites = [sorted(re.findall(r"-m pytest (.*tests/[^;|]*)", text)) for text in recipes]
+    assert len(suites[1]) >= 4
+    assert suites[1] == suites[2]
+    assert set(suites[1]) <= set(suites[0])
+
+
+def bare_environment() -> dict[str, str]:
+    """Return the environment without what a `make` that runs these tests has told its children."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+
+
+@pytest.mark.parametrize(
+    "failing",
+    ["test", "tests", "test-engines", "test-launch", "test-dashboard", "PYTHONS=python3.12", "PYTHONS=python3.13"],
+)
+def test_what_fails_anywhere_fails_the_whole(failing: str, tmp_path: Path) -> None:
+    """That command alone fails, and all else is as where nothing does."""
+    more = f'case " $* " in *" {failing} "*) exit 7; esac'
+    ended, said = commands(tmp_path, "python3.11 python3.12 python3.13", more)
+    assert ended != 0
+    assert [line for line in said if f" {failing} " in f" {line} "]
