@@ -75,3 +75,15 @@ def test_classifiers_name_each_python_that_the_tests_are_run_on(metadata: Messag
 def test_it_names_every_extra(metadata: Message) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert set(metadata.get_all("Provides-Extra", [])) == set(project["optional-dependencies"])
+
+
+def test_the_page_of_what_an_installation_has_names_every_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    table = (ROOT / "docs" / "start" / "install.md").read_text().partition("## Extras")[2].partition("\n\nWhere")[0]
+    named = [
+        name
+        for row in table.splitlines()
+        if row.startswith("| `")
+        for name in re.findall(r"`(\w+)`", row.split("|")[1])
+    ]
+    assert sorted(named) == sorted(project["optional-dependencies"])

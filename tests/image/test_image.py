@@ -38,11 +38,10 @@ find-links = /opt/wheels
 
 
 class Buildah:
-    """Buildah with images of its own in a folder, copied as a whole: not every file system can lay one over another."""
+    """Buildah with images of its own in a folder. It chooses whether layers are laid over each other or copied."""
 
     def __init__(self, folder: Path) -> None:
         self._words = ["buildah", "--root", str(folder / "images"), "--runroot", str(folder / "run")]
-        self._words += ["--storage-driver", "vfs"]
         self._environment = {**os.environ, "BUILDAH_ISOLATION": "chroot"}
 
     def do(self, *words: str) -> str:
@@ -87,6 +86,7 @@ def buildah(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Buildah]:
     buildah.do("commit", "--quiet", "--rm", container, "base")
     buildah.do("build", "--file", str(RECIPE), "--build-arg", "BASE=localhost/base", "--tag", "worker", str(ROOT))
     yield buildah
+    buildah.do("rm", "--all")
     shutil.rmtree(folder)  # two hundred megabytes, that nobody will look at
 
 
