@@ -160,7 +160,7 @@ $(VENV)/image/base.tar: | $(VENV)/.pip
 	@suite=$$($(BIN)/python -c 'import sys; print({11: "bookworm", 13: "trixie"}.get(sys.version_info.minor, ""))'); \
 		test "$$suite" || { echo "no Debian has the Python of $(VENV)" >&2; exit 2; }; \
 		echo "Making a base of Debian $$suite in $@ ..."; \
-		mkdir -p $(@D); mmdebstrap --quiet --variant=essential --include=passwd,python3-venv --aptopt='Acquire::Retries "5"' \
+		mkdir -p $(@D); mmdebstrap --quiet --format=tar --variant=essential --include=passwd,python3-venv --aptopt='Acquire::Retries "5"' \
 			$$suite $@.new && mv $@.new $@
 
 $(VENV)/.browser: $(VENV)/.dev
