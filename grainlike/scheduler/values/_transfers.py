@@ -149,9 +149,12 @@ class Transfers:
         return list({job.id: job for transfer in bound for job in transfer.jobs.values()}.values())
 
     def forget_copies(self) -> None:
-        """Give up copies that have not begun, for which no job waits, and whose values nothing needs."""
+        """Give up copies that have not begun, for which no job waits, and whose values nothing needs, or nobody has."""
         for transfer in list(self.known.values()):
-            if not (transfer.jobs or transfer.source or transfer.value.is_needed):
+            value = transfer.value
+            can_be_given = bool(value.replicas or value.origin)
+            transfer.is_safety &= can_be_given or bool(transfer.source)
+            if not (transfer.jobs or transfer.source or (value.is_needed and can_be_given)):
                 self._forget(transfer)
 
     # --- what is asked for -------------------------------------------------------------------------------------------
@@ -404,6 +407,8 @@ class Transfers:
             assert target in self._workers, "a copy is made for a worker that is gone"
             for job in transfer.jobs.values():
                 assert jobs.get(job.id) is job and job.data is not None and job.data.target == target  # noqa: PT018
+            can_begin = transfer.jobs or transfer.source or transfer.value.replicas or transfer.value.origin
+            assert can_begin, f"room is kept at worker {target} for value {number}, which nobody has"
             if transfer.source:
                 going_in[target] = going_in.get(target, 0) + transfer.weight
                 going_out[transfer.source] = going_out.get(transfer.source, 0) + transfer.weight

@@ -276,6 +276,7 @@ class Values:
                 self._give(value.id, out)
         for value in list(table.values.values()):
             self._ask_origin(value, out)
+        self._transfers.forget_copies()  # of what is nowhere now: the room that they were to have is for others
         self._replication.look_at_all()
         astray = self._transfers.left(worker.id, now)
         self._queue_again(astray, out)
@@ -354,6 +355,7 @@ class Values:
             here = [job for job in (value.users or {}).values() if job.data is not None]
             self._state.retract([job for job in here if job.worker == worker.id], worker, out)
             self._queue_again([job for job in here if job.data is not None and job.data.target == worker.id], out)
+        self._transfers.forget_copies()
 
     def _ask_origin(self, value: ValueState, out: list[HeadAction]) -> None:
         """Let the program give an own value again that has lost its last replica."""
@@ -369,6 +371,7 @@ class Values:
                 value.origin, value.why = 0, "its program could not give it"
                 if not value.replicas:
                     self._table.lacks(value)
+        self._transfers.forget_copies()
 
     # --- the end of a turn -------------------------------------------------------------------------------------------
 

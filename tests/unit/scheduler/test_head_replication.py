@@ -329,6 +329,39 @@ def test_a_replica_gets_the_room_of_a_spare_one_whose_job_is_tried_again(backoff
     assert world.reached == [value]
 
 
+@pytest.mark.parametrize("how", ["lost", "damaged"])
+def test_a_copy_of_a_value_that_is_lost_keeps_no_room_from_others(how):
+    """Nobody waits for the lost value, so it is not made again, and its copy would keep the room for ever."""
+    world = Stores(100, 100, 60)
+    (value,) = world.values(1, 50)
+    (lost,) = world.values(2, 50)
+    world.tell(WorkerSuspected(2))
+    world.tell(WorkerDrained(2))  # the copy to n3 waits until it is heard again
+    replicate(world, value, 2)
+    assert not world.under_way
+    if how == "lost":
+        world.lose(2)
+    else:
+        world.gone(2, lost)
+    assert list(world.under_way) == [(value, 3)]
+    assert not world.revived
+    world.arrive_all()
+    assert world.reached == [value]
+
+
+def test_a_value_that_is_made_again_is_copied_as_its_lost_copy_was_to_be():
+    world = Stores(100, 100, 60)
+    (lost,) = world.values(2, 50)
+    world.tell(WorkerSuspected(2))
+    replicate(world, lost, 2)
+    world.lose(2)
+    assert world.revived == [lost]
+    world.run(world.now)
+    world.arrive_all()
+    assert world.where(lost) == [1, 3]
+    assert world.reached == [lost]
+
+
 def test_a_replica_for_which_there_is_no_room_takes_none_from_others():
     """The replica is asked for when there is room, and not counted before."""
     world = Stores(100, 60)
