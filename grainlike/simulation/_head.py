@@ -274,8 +274,11 @@ class SimulatedHead:
     def _act(self, action: HeadAction) -> None:
         # The most frequent actions stand first.
         match action:
-            case JobsStarted() | JobsMoved() | JobsRequeued():
+            case JobsMoved() | JobsRequeued():
                 pass
+            case JobsStarted(worker=worker, start=start, rows=rows):
+                for row in rows:
+                    self.witness.leased(worker, start.jobs[row], start.attempts[row])
             case AssignJobs():
                 self._assign(action)
             case JobsSettled():

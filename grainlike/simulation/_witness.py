@@ -138,6 +138,9 @@ class Witness:
     def heard(self, worker: int, completed: Completed) -> None:
         """Record that the head receives how attempts ended; it may have given the worker up."""
 
+    def leased(self, worker: int, job: int, attempt: int) -> None:
+        """Record that the head hears that an attempt has its slots, which counts."""
+
     def lost_with_head(self, job: int) -> None:
         """Record that a job is lost for its awaiters, as the head has died."""
         self.seen["lost with the head"] += 1

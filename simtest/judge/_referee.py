@@ -124,7 +124,7 @@ class Referee(ValueWitness):
         """Times before which jobs may not be assigned."""
         self._endings = Endings(clock, self.plans, functions)
         self._aftermath = Aftermath(clock)
-        self._values = ValueRecords(clock, self.plans, functions, self.outcome)
+        self._values = ValueRecords(clock, self.plans, functions, self.outcome, closed=closed)
         self._room = StoreRecords(
             clock, self.plans, functions, self._values, self._fits, self._is_spare, lambda: self._is_calm
         )
@@ -142,6 +142,7 @@ class Referee(ValueWitness):
     def given_up(self, worker: int) -> None:
         """Record a worker that the head has given up, and the losses of its jobs."""
         super().given_up(worker)
+        self._values.remakes.given_up(worker, stops=worker in self._leaving)
         self._count_losses(worker)
         self._gangs.given_up(worker, self.outcome)
         self._rationing.given_up(worker)
@@ -290,7 +291,7 @@ class Referee(ValueWitness):
             self._assigned_at[job, attempt] = self.clock.now
             assert (job, attempt) not in self._truth, f"attempt {attempt} of job {job} had begun; it was assigned again"
             self._assigned_to[job, attempt] = action.worker
-            self._values.assigned(action.worker, job)
+            self._values.assigned(action.worker, job, attempt)
             self._last[job] = (action.worker, attempt)
             self._circles.assigned(job)
             if not action.gang and job not in self._parent and not self._values.has_needs(job):
@@ -309,6 +310,7 @@ class Referee(ValueWitness):
         if worker not in self._given_up:  # what a dead worker has sent arrives until then, and counts
             self._gangs.heard(worker, completed)
             self._told_in_time.update(zip(completed.jobs, completed.attempts, strict=True))
+            self._values.remakes.heard(worker, completed)
 
     def lost_with_head(self, job: int) -> None:
         """Record that a job is lost with the head."""
@@ -377,7 +379,7 @@ class Referee(ValueWitness):
         """Check that a job that is given up was lost often enough, and not because of others."""
         super().lost(job, losses)
         if self._values.is_reviving(job):
-            assert losses > self._functions[self.plans[job].fn].losses, f"job {job} was given up after {losses} losses"
+            self._values.remakes.lost(job, losses)
             self._values.unmade(job)
             return
         self._close(job, "LOST")

@@ -7,14 +7,16 @@ Raises `AssertionError` when one of these promises is broken:
    last minute.
 2. Whoever asks for replicas hears once that they are there: as many as were asked for, or as there are workers whose
    stores could hold them.
-3. A value that lacks replicas is on its way where both ends are free, and one has room for it beside all that waits for
-   a suspected worker.
+3. A value that lacks replicas is on its way where both ends are free, and one has room for it beside all other values
+   that lack replicas and can not be copied now: room may be kept for these.
 4. Of each value one replica is not spare, and as many as were asked for.
 5. A worker that drains is told to end when the values that it has are elsewhere too, if they can be, or after a minute;
    it is told in the end.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from grainlike.scheduler import PROGRAM
 from grainlike.simulation import Clock
@@ -203,11 +205,20 @@ class ReplicaRecords:
         return all(map(self._values.lives, self._joined))
 
     def _with_room(self, value: int) -> set[int]:
-        """Return the workers that could have a value beside all that only suspected workers have: room may be kept for
-        it, as it is copied when they are trusted again.
-        """
-        kept_for = self._values.only_at(self._suspects)
-        return {worker for worker in self._able() if self._stores.has_room(worker, value, kept_for)}
+        """Return the workers that could have a value beside all others that wait to be copied there."""
+        others = [other for other in self._values.needed_somewhere() if other != value and self._lacks(other)]
+        able = self._able()
+        return {worker for worker in able if self._stores.has_room(worker, value, self._kept_for(worker, others))}
+
+    def _lacks(self, value: int) -> bool:
+        """Return True if a value has too few replicas at workers that stay, are not suspected, and are to keep them."""
+        here = self._staying(value) - self._suspects - self._stores.over
+        return len(here) < self._kept.get(value, 1)
+
+    def _kept_for(self, worker: int, values: Iterable[int]) -> list[int]:
+        """Return those of the values for which room may be kept at a worker, as they can not be copied there now."""
+        holders = self._values.holders
+        return [value for value in values if not self._is_free(holders(value), {worker} - holders(value))]
 
     def _is_free(self, here: set[int], others: set[int]) -> bool:
         """Return True if all `others` could get a value at once from each worker that has it."""

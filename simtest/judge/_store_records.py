@@ -78,8 +78,11 @@ class StoreRecords:
         return size <= self._limits.get(worker, size)
 
     def has_room(self, worker: int, value: int, kept_for: Iterable[int] = ()) -> bool:
-        """Return True if a worker could have a value beside all that it has and is sent, and what room is kept for."""
+        """Return True if a worker could have a value beside all that it has and is sent, for all that the head has
+        heard, and what room is kept for.
+        """
         there = {value, *self._values.at(worker), *self._values.coming_to(worker), *kept_for}
+        there.update(self._values.damaged_lately(worker))
         size = sum(map(self._size_of, there))
         return size <= self._limits.get(worker, size)
 

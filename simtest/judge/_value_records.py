@@ -7,7 +7,8 @@ Raises `AssertionError` when one of these promises is broken:
 3. There is one copy of a value to a worker at a time; no more than two (or sixteen small ones for each) go into a
    worker or out of it, and each ends in one way.
 4. A value that is needed keeps its last replica; none is given up for room that is not spare.
-5. A value is made again only if it is needed, no worker that was not given up has it, and its function may be lost.
+5. A value is made again only if it is needed, no worker that was not given up has it, and its function may be lost as
+   often (`_remakes`).
 6. Whoever wants a value receives it, or hears that it is lost, once.
 7. At rest there is nothing left.
 8. A value of the client's own leaves it to one worker at a time, and only while none has it; the client keeps it until
@@ -20,6 +21,7 @@ from collections.abc import Callable, Sequence
 
 from grainlike.scheduler import PROGRAM, ReplicasDropped
 from grainlike.simulation import Clock, FunctionPlan, JobPlan
+from simtest.judge._remakes import Remakes
 
 __all__ = ["ValueRecords"]
 
@@ -33,10 +35,18 @@ _SILENT_S = 60.0
 
 
 class ValueRecords:
-    """Records of all values. `outcome` has the jobs that have one, `trouble` is True once links may stand still."""
+    """Records of all values. `outcome` has the jobs that have one, `trouble` is True once links may stand still;
+    `remakes` counts what is lost over values that are made again.
+    """
 
     def __init__(
-        self, clock: Clock, plans: dict[int, JobPlan], functions: tuple[FunctionPlan, ...], outcome: dict[int, str]
+        self,
+        clock: Clock,
+        plans: dict[int, JobPlan],
+        functions: tuple[FunctionPlan, ...],
+        outcome: dict[int, str],
+        *,
+        closed: bool = False,
     ) -> None:
         self._clock = clock
         self._plans = plans
@@ -59,11 +69,14 @@ class ValueRecords:
         self._running: dict[tuple[int, int], set[tuple[int, int]]] = {}
         """The replicas that were there of the inputs of each job when it began, by worker and job."""
         self._reviving: set[int] = set()
+        self.remakes = Remakes(plans, functions, closed=closed)
         self._loose: dict[int, float] = {}
         self._went_at: dict[int, float] = {}
         """Time of the last loss of a replica of each value."""
         self._damaged: set[tuple[int, int]] = set()
         """Worker and value, for all that was damaged: the head may not have heard of it."""
+        self._damaged_at: dict[tuple[int, int], float] = {}
+        """Time of the last damage, by worker and value. Replicas that were evicted are not among these."""
 
     # --- interest ----------------------------------------------------------------------------------------------------
 
@@ -191,6 +204,11 @@ class ValueRecords:
         """Return True if a replica of a value was damaged somewhere, of which the head may not have heard."""
         return any(damaged == value for _, damaged in self._damaged)
 
+    def damaged_lately(self, worker: int) -> list[int]:
+        """Return the values that were damaged at a worker, and of which the head may believe that they are there."""
+        now, within = self._clock.now, _SILENT_S if self.trouble else _QUIET_S
+        return [value for (at, value), when in self._damaged_at.items() if at == worker and now < when + within]
+
     def lives(self, worker: int) -> bool:
         """Return True for a worker that is not dead, whether the head knows it or not."""
         return worker in self._stores
@@ -207,9 +225,9 @@ class ValueRecords:
         """Return the values at a worker, for all that the head has heard."""
         return [value for value, (_, workers) in self._known.items() if worker in workers]
 
-    def only_at(self, workers: set[int]) -> list[int]:
-        """Return the values that are needed and that no other worker has, for all that the head has heard."""
-        return [value for value, (_, here) in self._known.items() if here and here <= workers and self.is_needed(value)]
+    def needed_somewhere(self) -> list[int]:
+        """Return the values that are needed and that some worker has, for all that the head has heard."""
+        return [value for value, (_, here) in self._known.items() if here and self.is_needed(value)]
 
     def coming_to(self, worker: int) -> list[int]:
         """Return the values that are copied to a worker."""
@@ -249,15 +267,20 @@ class ValueRecords:
         there = (value, attempt) in self._stores.get(worker, ())  # it may be damaged by now
         self._known[value] = (attempt, {worker} if there else set())
         if value in self._reviving:
-            self._reviving.discard(value)
+            self._made_again(value)
             self.ended(value)
         elif not again:
             self._owned.add(value)
 
     def unmade(self, job: int) -> None:
         """Record that a job which made a value again has ended without one."""
-        self._reviving.discard(job)
+        self._made_again(job)
         self.ended(job)
+
+    def _made_again(self, value: int) -> None:
+        """Record that no job makes a value again any more."""
+        self._reviving.discard(value)
+        self.remakes.end(value)
 
     def stored(self, worker: int, value: int, attempt: int) -> None:
         """Record that a worker has a value."""
@@ -275,6 +298,10 @@ class ValueRecords:
 
     def damaged(self, worker: int, value: int, attempt: int) -> None:
         """Record that a value is damaged at a worker."""
+        self._damaged_at[worker, value] = self._clock.now
+        self._vanished(worker, value, attempt)
+
+    def _vanished(self, worker: int, value: int, attempt: int) -> None:
         self._damaged.add((worker, value))
         self._went_at[value] = self._clock.now
         self._stores.get(worker, set()).discard((value, attempt))
@@ -295,7 +322,7 @@ class ValueRecords:
         told_by = self._went_at.get(value, -_SILENT_S) + (_SILENT_S if self.trouble else _QUIET_S)
         excused = others or self._clock.now < told_by or not self.is_needed(value)
         assert excused, f"worker {worker} gives up value {value}, which is nowhere else"
-        self.damaged(worker, value, attempt)
+        self._vanished(worker, value, attempt)
 
     def dropping(self, action: ReplicasDropped) -> None:
         """Check that no replica is removed that counts, of a value that somebody needs."""
@@ -337,7 +364,7 @@ class ValueRecords:
         if whole and known is not None and known[0] == attempt:
             if (value, attempt) in self._stores.get(target, ()):  # it may be damaged by now
                 known[1].add(target)
-            self._reviving.discard(value)  # it need not be made again, then
+            self._made_again(value)  # it need not be, then
         self._look_later(value)
 
     def revived(self, value: int) -> None:
@@ -347,6 +374,7 @@ class ValueRecords:
         assert self._functions[self._plans[value].fn].losses, f"value {value} is made again, and may not be"
         assert self._is_awaited(value), f"value {value} is made again, and nobody needs it"
         self._reviving.add(value)
+        self.remakes.begin(value)
 
     def waits_for_ever(self, job: int, can_run: Callable[[int], bool]) -> bool:
         """Return True if a job needs a value that is to be made again, and nobody is here who could."""
@@ -357,8 +385,9 @@ class ValueRecords:
         """Return True while a job makes a value again."""
         return job in self._reviving
 
-    def assigned(self, worker: int, job: int) -> None:
+    def assigned(self, worker: int, job: int, attempt: int) -> None:
         """Check that a job is sent to where all its inputs are, for all that the head can know."""
+        self.remakes.assigned(worker, job, attempt)
         if worker not in self._stores:
             return  # it is dead, and the head cannot know yet
         for value in self._needs.get(job, ()):

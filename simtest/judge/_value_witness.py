@@ -80,6 +80,11 @@ class ValueWitness(Witness):
         super().revived(job)
         self._values.revived(job)
 
+    def leased(self, worker: int, job: int, attempt: int) -> None:
+        """Record that the head hears that an attempt has its slots."""
+        super().leased(worker, job, attempt)
+        self._values.remakes.leased(worker, job, attempt)
+
     def copying(self, source: int, target: int, value: int, attempt: int, size: int, *, relayed: bool) -> None:
         """Check a copy that is asked for."""
         super().copying(source, target, value, attempt, size, relayed=relayed)

@@ -11,6 +11,7 @@ VALUE_SUITES = {
     "values": "tests/simulation/test_value_worlds.py::test_no_promise_is_broken",
     "stores": "tests/simulation/test_value_worlds.py::test_no_promise_is_broken_where_stores_are_full",
     "outputs": "tests/simulation/test_value_worlds.py::test_no_promise_is_broken_where_outputs_find_no_room",
+    "lost copies": "tests/unit/scheduler/test_head_replication.py::test_a_copy_of_a_value_that_is_lost_keeps_no_room_from_others",
     "rests": "tests/simulation/test_value_worlds.py::test_looks_that_are_left_out_would_change_nothing[full_stores]",
     "relocations": "tests/simulation/test_value_worlds.py::test_values_that_are_kept_make_way_where_a_job_would_wait_for_ever",
 }
@@ -95,6 +96,21 @@ VALUE_BUGS: tuple[Bug, ...] = (
             '        if not value.fn.losses:\n            return "its function',
             '        if value.fn.losses < 0:\n            return "its function',
         ),
+    ),
+    _bug(
+        "recompute_without_end",
+        "losses over a job that makes a value again are not counted, so that it is made again for ever",
+        (_VALUES, "        job.remembered().losses = 1\n", "        job.remembered().losses = -1000\n"),
+    ),
+    _bug(
+        "keep_room_for_a_lost_value",
+        "the room for a copy of a value that nobody has any more is kept",
+        (
+            _TRANSFERS,
+            "            can_be_given = bool(value.replicas or value.origin)\n",
+            "            can_be_given = True\n",
+        ),
+        suite="lost copies",
     ),
     _bug(
         "recompute_at_once",
@@ -291,7 +307,7 @@ VALUE_BUGS: tuple[Bug, ...] = (
     _bug(
         "spare_for_ever",
         "a replica that is the last one now stays spare",
-        (_SPARES, "(worker in announced) != (worker in heard)", "(worker in told) > (worker in heard)"),
+        (_SPARES, "(worker in announced) != (worker in heard)", "(worker in announced) > (worker in heard)"),
     ),
     _bug(
         "give_away_to_those_who_leave",

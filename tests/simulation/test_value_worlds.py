@@ -5,11 +5,14 @@ from collections import Counter
 
 import pytest
 
+from grainlike.resources import Cores
 from grainlike.scheduler import HeadScheduler, NodeScheduler
 from grainlike.scheduler.planning import _planner, _resting, _waiting
-from grainlike.simulation import CALM, Clock
+from grainlike.simulation import CALM, Clock, FunctionPlan, JobPlan
+from grainlike.wire import Code, Completed
 from simtest import simulate
 from simtest._policies import compare
+from simtest.judge._remakes import Remakes
 from simtest.judge._value_records import ValueRecords
 
 SEEDS = int(os.environ.get("GRAINLIKE_TEST_SEEDS", "300"))
@@ -63,6 +66,15 @@ def test_room_may_be_kept_for_what_only_a_suspected_worker_has(seed):
 @pytest.mark.parametrize("seed", [8002106, 8003064])
 def test_a_replica_gets_the_room_of_a_spare_one_whose_job_is_tried_again(seed):
     assert simulate(seed, "large_outputs", faults=CALM).violations == ()
+
+
+def test_a_replica_gets_the_room_that_was_kept_for_a_copy_of_a_lost_value():
+    assert simulate(9300871, "large_outputs").violations == ()
+
+
+@pytest.mark.parametrize("seed", [9301752, 9500224, 9502190])
+def test_room_may_be_kept_for_what_cannot_be_copied_now_or_is_damaged_unheard(seed):
+    assert simulate(seed, "large_outputs").violations == ()
 
 
 def test_an_end_that_the_head_hears_of_a_dead_worker_counts_until_that_is_given_up():
@@ -160,3 +172,45 @@ def test_a_replica_that_came_after_a_job_began_may_be_removed(records):
     records.damaged(1, 1, 1)
     records.stored(1, 1, 2)
     records.removed(1, 1, 2)
+
+
+@pytest.fixture
+def remakes():
+    """Counts of value 1, whose function may be lost once: it is made again at worker 7 as attempt 2."""
+    made = Remakes({1: JobPlan(0, Cores(1), 1.0)}, [FunctionPlan("once more", losses=1)], closed=False)
+    made.begin(1)
+    made.assigned(7, 1, 2)
+    return made
+
+
+def lost_with_its_worker(remakes):
+    remakes.leased(7, 1, 2)
+    remakes.given_up(7, stops=False)
+
+
+def lost_with_its_runner(remakes):
+    remakes.heard(7, Completed(1, [1], [2], [Code.CRASHED], [0.0], [0.0], [0.0], [0], [b""], [], 0.0))
+
+
+@pytest.mark.parametrize("lose", [lost_with_its_worker, lost_with_its_runner])
+def test_the_judge_sees_that_a_value_is_made_again_too_often(remakes, lose):
+    lose(remakes)
+    with pytest.raises(AssertionError, match="value 1 is made again after 2 losses"):
+        remakes.assigned(8, 1, 3)
+
+
+def test_the_judge_sees_that_a_value_is_given_up_too_early(remakes):
+    with pytest.raises(AssertionError, match="value 1 is given up after 1 losses, not 2"):
+        remakes.lost(1, 2)
+    lost_with_its_worker(remakes)
+    remakes.lost(1, 2)
+
+
+@pytest.mark.parametrize("excuse", ["not begun", "stopped", "another attempt"])
+def test_an_attempt_that_had_not_begun_or_was_stopped_is_no_loss(remakes, excuse):
+    if excuse == "another attempt":
+        remakes.leased(7, 1, 1)
+    elif excuse == "stopped":
+        remakes.leased(7, 1, 2)
+    remakes.given_up(7, stops=excuse == "stopped")
+    remakes.assigned(8, 1, 3)

@@ -5,6 +5,7 @@ from value_cluster import MB, ValueCluster
 
 from grainlike.resources import Cores, Nodes
 from grainlike.scheduler import (
+    AssignJobs,
     CancelJobs,
     CopiesLost,
     CopyMade,
@@ -298,6 +299,31 @@ def test_a_lost_value_is_made_again_when_a_job_needs_it_and_not_before():
     world.run()
     assert world.ended[reader] > 0.0
     assert world.where(value) == [2]
+
+
+@pytest.mark.parametrize("killed", ["runner", "worker"])
+@pytest.mark.parametrize("losses", [1, 3])
+def test_the_loss_of_a_value_is_the_first_over_the_job_that_makes_it_again(losses, killed):
+    world = cluster(*[Cores(1)] * (losses + 2))
+    world.tell(FunctionDefined(2, losses=losses))
+    value = a_value(world, fn=2)
+    world.length[value] = 1.0
+    world.lose(1)
+    reader = world.call(Cores(1), 1.0, value)
+    assert world.revived == [value]
+    for _ in range(losses):
+        assert not world.hopeless
+        _, _, worker, cls, attempt = world.take_running(value)
+        if killed == "runner":
+            world.finish(value, worker, cls, attempt, Code.CRASHED)
+        else:
+            start = LeaseStart(value, cls, "", [value], [attempt], world.now)
+            world.tell(WorkerReported(worker, [start], [], []))
+            world.lose(worker)
+    why = "worker n1 was lost with it, and its function gave no value when it was run again"
+    assert world.hopeless == [(reader, value, why)]
+    assert len([job for action in world.told(AssignJobs) for job in action.jobs if job == value]) == 1 + losses
+    assert world.revived == [value]
 
 
 def test_lineage_is_made_again_by_worklist():
