@@ -287,7 +287,7 @@ class Daemon:
         for (job, attempt, _), size in zip(rows, sizes, strict=True):
             if size and self.alive:
                 self.store.add((job, attempt))
-                self.witness.stored(self.worker, job, attempt)
+                self.witness.stored(self.worker, job, attempt, is_output=True)
         return replace(completed, sizes=sizes if any(sizes) else [], gone=gone)
 
     def _turn_away(self, completed: Completed, may_keep: Callable[[Daemon, int], bool]) -> Completed:

@@ -184,7 +184,7 @@ class SimulatedHead:
         if plan.store is not None:
             store, daemon.on_stored = plan.store, self.values.look_at_store
             daemon.may_keep = None if plan.overdraft is None else self.values.may_keep
-            self.witness.limited(daemon.worker, store)
+            self.witness.limited(daemon.worker, store, plan.overdraft)
         self._tell(WorkerJoined(daemon.worker, f"n{daemon.worker}", plan.offer, has_data=plan.has_data, store=store))
 
     def suspect(self, worker: int, *, broke: bool) -> None:

@@ -203,7 +203,7 @@ class ValueDriver:
         target.coming.pop((value, attempt), None)
         target.store.add((value, attempt))
         target.used_at[value, attempt] = self._head.clock.now
-        self._head.witness.stored(target.worker, value, attempt)
+        self._head.witness.stored(target.worker, value, attempt, is_output=False)
         target.up.send(self._fetched, source, target.worker, value, attempt)
 
     def _fetched(self, source: int, target: int, value: int, attempt: int) -> None:

@@ -272,8 +272,8 @@ class Witness:
     def serves(self, worker: int) -> None:
         """Record that others can get values of a worker directly."""
 
-    def limited(self, worker: int, store: int) -> None:
-        """Record how many bytes of values a worker may keep."""
+    def limited(self, worker: int, store: int, overdraft: int | None) -> None:
+        """Record how many bytes of values a worker may keep, and may have beyond these; None for any number."""
 
     def exceeds(self, worker: int, over: int) -> None:
         """Record that the head hears by how many bytes a worker exceeds what it may keep."""
@@ -294,8 +294,8 @@ class Witness:
     def dropping(self, action: ReplicasDropped) -> None:
         """Record that a worker is sent which replicas to remove."""
 
-    def stored(self, worker: int, value: int, attempt: int) -> None:
-        """Record that a worker has a value, whole."""
+    def stored(self, worker: int, value: int, attempt: int, *, is_output: bool) -> None:
+        """Record that a worker has a value, whole: a job there gave it, or it was copied."""
 
     def removed(self, worker: int, value: int, attempt: int) -> None:
         """Record that a worker has removed a value."""

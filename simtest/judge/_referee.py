@@ -59,6 +59,7 @@ from simtest.judge._rationing import Rationing, first_of
 from simtest.judge._records import NodeRecords
 from simtest.judge._replica_records import ReplicaRecords
 from simtest.judge._store_records import StoreRecords
+from simtest.judge._stored_bytes import StoredBytes
 from simtest.judge._value_records import ValueRecords
 from simtest.judge._value_witness import ValueWitness
 
@@ -129,6 +130,8 @@ class Referee(ValueWitness):
             clock, self.plans, functions, self._values, self._fits, self._is_spare, lambda: self._is_calm
         )
         self._replicas = ReplicaRecords(clock, self._values, self._room)
+        self._bytes = StoredBytes(self.size_of, self._values.replicas_at)
+        self._cores_of = lambda worker: self._nodes[worker].offer.units.get("cores", 0)
 
     # --- workers -----------------------------------------------------------------------------------------------------
 

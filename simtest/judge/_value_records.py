@@ -312,6 +312,10 @@ class ValueRecords:
         if known is not None and known[0] == attempt:
             known[1].discard(worker)
 
+    def replicas_at(self, worker: int) -> set[tuple[int, int]]:
+        """Return the values and attempts that a worker truly has."""
+        return self._stores.get(worker, set())
+
     def is_used_at(self, worker: int, value: int) -> bool:
         """Return True if a job that runs at a worker uses a value there."""
         return any(at == worker and value in self._needs.get(job, ()) for at, job in self._running)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from grainlike.scheduler import ReplicasDropped, ReplicasSpared
 from grainlike.simulation import Witness
 from simtest.judge._replica_records import ReplicaRecords
 from simtest.judge._store_records import StoreRecords
+from simtest.judge._stored_bytes import StoredBytes
 from simtest.judge._value_records import ValueRecords
 
 __all__ = ["ValueWitness"]
@@ -19,6 +20,8 @@ class ValueWitness(Witness):
     _values: ValueRecords
     _replicas: ReplicaRecords
     _room: StoreRecords
+    _bytes: StoredBytes
+    _cores_of: Callable[[int], int]
 
     def needs(self, job: int, values: Sequence[int]) -> None:
         """Record which values a job needs."""
@@ -120,10 +123,11 @@ class ValueWitness(Witness):
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
-    def limited(self, worker: int, store: int) -> None:
-        """Record how much a worker may keep."""
-        super().limited(worker, store)
+    def limited(self, worker: int, store: int, overdraft: int | None) -> None:
+        """Record how much a worker may keep, and may have beyond that."""
+        super().limited(worker, store, overdraft)
         self._room.limited(worker, store)
+        self._bytes.limited(worker, store, overdraft, cores=self._cores_of(worker))
 
     def exceeds(self, worker: int, over: int) -> None:
         """Record that the head hears by how much a worker exceeds what it may keep."""
@@ -174,9 +178,10 @@ class ValueWitness(Witness):
         """Check that what is removed is not needed."""
         self._values.dropping(action)
 
-    def stored(self, worker: int, value: int, attempt: int) -> None:
-        """Record that a worker has a value."""
+    def stored(self, worker: int, value: int, attempt: int, *, is_output: bool) -> None:
+        """Check that a worker has room for a value that it has."""
         self._values.stored(worker, value, attempt)
+        self._bytes.stored(worker, value, attempt, is_output=is_output)
 
     def removed(self, worker: int, value: int, attempt: int) -> None:
         """Check that what a worker removes is not used there."""

@@ -13,6 +13,7 @@ from grainlike.wire import Code, Completed
 from simtest import simulate
 from simtest._policies import compare
 from simtest.judge._remakes import Remakes
+from simtest.judge._stored_bytes import StoredBytes
 from simtest.judge._value_records import ValueRecords
 
 SEEDS = int(os.environ.get("GRAINLIKE_TEST_SEEDS", "300"))
@@ -214,3 +215,39 @@ def test_an_attempt_that_had_not_begun_or_was_stopped_is_no_loss(remakes, excuse
         remakes.leased(7, 1, 2)
     remakes.given_up(7, stops=excuse == "stopped")
     remakes.assigned(8, 1, 3)
+
+
+@pytest.fixture
+def stored():
+    """Sums of the bytes of two workers with one core each, of which the second may exceed its limit by 50."""
+    held = {1: set(), 2: set()}
+    sizes = {1: 60, 2: 60, 3: 60, 4: 40}
+    sums = StoredBytes(sizes.__getitem__, held.__getitem__)
+    sums.limited(1, 100, None, cores=1)
+    sums.limited(2, 100, 50, cores=1)
+
+    def store(worker, *values, is_output):
+        for value in values:
+            held[worker].add((value, 1))
+            sums.stored(worker, value, 1, is_output=is_output)
+
+    return store
+
+
+def test_one_output_a_core_may_exceed_the_limit_of_a_worker(stored):
+    stored(1, 4, 1, is_output=False)
+    stored(1, 2, is_output=True)
+    with pytest.raises(AssertionError, match="worker 1 has 220 bytes, and may have 100 and 60 beyond"):
+        stored(1, 3, is_output=True)
+
+
+def test_outputs_exceed_a_limit_by_so_many_bytes(stored):
+    stored(2, 1, 2, is_output=True)
+    with pytest.raises(AssertionError, match="worker 2 has 160 bytes, and may have 100 and 50 beyond"):
+        stored(2, 4, is_output=True)
+
+
+def test_a_copy_does_not_exceed_the_limit_of_a_worker(stored):
+    stored(1, 1, is_output=False)
+    with pytest.raises(AssertionError, match="worker 1 has 120 bytes, and may have 100 and 0 beyond"):
+        stored(1, 2, is_output=False)
