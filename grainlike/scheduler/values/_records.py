@@ -8,12 +8,23 @@ that made it: function, class of the request, and inputs.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from grainlike.resources import Request
 from grainlike.scheduler._records import HeadFunction, HeadJob, RequestClass
 
-__all__ = ["CopyReader", "ReplicaCopy", "ValueState"]
+__all__ = ["SHARED_MOST", "CopyReader", "ReplicaCopy", "ValueState", "shared"]
+
+SHARED_MOST = 4096
+"""Tuples of which one is kept for all that are equal, the most recently used ones."""
 
 _NOBODY: tuple[int, ...] = ()
+
+
+@lru_cache(SHARED_MOST)
+def shared(workers: tuple[int, ...]) -> tuple[int, ...]:
+    """Return one tuple for all that are equal: the replicas of many values are at the same few workers."""
+    return workers
 
 
 class CopyReader:
@@ -82,7 +93,7 @@ class ValueState:
     @classmethod
     def made_by(cls, job: HeadJob, attempt: int, size: int, worker: int) -> ValueState:
         """Return the record of a value that an attempt of a job has made."""
-        value = cls(job.id, attempt, size, (worker,))
+        value = cls(job.id, attempt, size, shared((worker,)))
         value.age, value.fn, value.cls, value.own, value.inputs = job.age, job.fn, job.cls, job.own, job.inputs
         return value
 

@@ -6,14 +6,24 @@ nothing of that job until it starts.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from grainlike.scheduler._events import HeadAction
 from grainlike.scheduler._value_events import ReplicasSpared
 from grainlike.scheduler.values._leaving import Departures
 from grainlike.scheduler.values._overdrafts import Overdrafts
-from grainlike.scheduler.values._records import ValueState
+from grainlike.scheduler.values._records import SHARED_MOST, ValueState
 from grainlike.scheduler.values._table import ValueTable
 
 __all__ = ["Spares"]
+
+_Row = tuple[int, tuple[int, ...], tuple[int, ...]]
+
+
+@lru_cache(SHARED_MOST)
+def _row(attempt: int, spare: tuple[int, ...], announced: tuple[int, ...]) -> _Row:
+    """Return one tuple for all that are equal: many values have their spare replicas at the same few workers."""
+    return attempt, spare, announced
 
 
 class Spares:
@@ -25,7 +35,7 @@ class Spares:
         self._table = table
         self._leaving = leaving
         self._overdrafts = overdrafts
-        self._announced: dict[int, tuple[int, tuple[int, ...], tuple[int, ...]]] = {}
+        self._announced: dict[int, _Row] = {}
         """Attempt of each value with spare replicas, the workers with these, and those that were told."""
 
     def tell(self, out: list[HeadAction]) -> None:
@@ -35,12 +45,14 @@ class Spares:
         for value in moved.values():
             spare = self._spare(value)
             announced = self._to_tell(value, spare)
-            attempt, before, heard = self._announced.pop(value.id, (value.attempt, (), ()))
+            attempt, before, heard = self._announced.get(value.id, (value.attempt, (), ()))
             self._index(value, before, spare)
             if attempt != value.attempt:
                 heard = ()
             if spare:
-                self._announced[value.id] = value.attempt, spare, announced
+                self._announced[value.id] = _row(value.attempt, spare, announced)
+            elif before:
+                del self._announced[value.id]
             for worker in value.replicas:
                 if (worker in announced) != (worker in heard):
                     rows.setdefault((worker, worker in announced), []).append(value)

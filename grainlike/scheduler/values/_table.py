@@ -13,7 +13,7 @@ from grainlike.scheduler._records import HeadJob
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.values._inputs import JobInputs
 from grainlike.scheduler.values._primaries import Primaries
-from grainlike.scheduler.values._records import ValueState
+from grainlike.scheduler.values._records import ValueState, shared
 
 __all__ = ["ValueTable"]
 
@@ -316,7 +316,7 @@ class ValueTable:
         if len(value.replicas) > 1 or len(replicas) > 1:
             self.moved[value.id] = value
             self.unsettled = True
-        value.replicas = replicas
+        value.replicas = shared(replicas)
         self.placed.append(value.id)
 
     def count_last(self, value: ValueState, worker: int) -> None:

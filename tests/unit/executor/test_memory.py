@@ -16,7 +16,16 @@ from grainlike.head._head import Head
 from grainlike.head.server._storage import NoStorage
 from grainlike.net import ProtocolLink, make_credentials, memory_pair, server_tls
 from grainlike.resources import Cores, parse_allocation
-from grainlike.wire import Hello
+from grainlike.scheduler import (
+    AssignJobs,
+    FunctionDefined,
+    HeadScheduler,
+    JobsSubmitted,
+    ReplicasArrived,
+    WorkerJoined,
+    WorkerReported,
+)
+from grainlike.wire import Code, Completed, Hello, LeaseStart
 
 WORKERS = 500
 
@@ -109,3 +118,47 @@ async def test_a_connection_takes_this_many_bytes() -> None:
     with growth() as links:
         made += [ProtocolLink("a peer", server.session()) for _ in range(100)]
     assert links.bytes / 100 <= 2_450
+
+
+class Values:
+    """The scheduler of a head with three workers, the first of which makes values of 100 KB."""
+
+    def __init__(self) -> None:
+        self._head = HeadScheduler(closed=False)
+        self._head.handle(FunctionDefined(1), 0.0)
+        for worker in (1, 2, 3):
+            self._head.handle(WorkerJoined(worker, f"n{worker}", parse_allocation("cores=[0]")), 0.0)
+
+    def make(self, numbers: range) -> None:
+        for number in numbers:
+            (sent,) = self._head.handle(JobsSubmitted(Cores(1), [number], [1]), 0.0)
+            assert isinstance(sent, AssignJobs)
+            assert sent.worker == 1
+            start = LeaseStart(number, sent.cls, "", [number], [1], 0.0)
+            ends = [number], [1], [int(Code.SUCCEEDED)], [0.0], [0.0], [0.0], [0], [b""], []
+            done = Completed(number, *ends, 0.0, sizes=[100_000])
+            self._head.handle(WorkerReported(1, [start], [done], [number]), 0.0)
+
+    def copy(self, numbers: range, worker: int) -> None:
+        for number in numbers:
+            self._head.handle(ReplicasArrived(worker, [number], [1]), 0.0)
+
+    def has(self, numbers: range, *workers: int) -> bool:
+        return all(self._head.replicas_of(number) == workers for number in numbers)
+
+
+@pytest.mark.parametrize(
+    ("many", "made", "more"), [(2_600, 328, 63), (5_500, 333, 118)], ids=["", "tables-have-just-grown"]
+)
+def test_a_value_and_each_further_replica_take_this_many_bytes(many, made, more) -> None:
+    values = Values()
+    values.make(range(1000))
+    numbers = range(10_000, 10_000 + many)
+    with growth() as first:
+        values.make(numbers)
+    assert first.bytes / many <= made
+    for worker in (2, 3):
+        with growth() as replicas:
+            values.copy(numbers, worker)
+        assert replicas.bytes / many <= more
+    assert values.has(numbers, 1, 2, 3)
