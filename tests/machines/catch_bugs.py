@@ -1,4 +1,5 @@
-"""Plant bugs, of schedulers, recovery of a head, its listener and the fleet, in copies of the sources; see each caught.
+"""Plant bugs, of schedulers, stores, recovery of a head, its listener and the fleet, in copies of the sources, and see
+each caught.
 
 For each it runs the suite that must see it, and prints a row of a table.
 
@@ -26,10 +27,11 @@ from door_bugs import DOOR_BUGS, DOOR_SUITES
 from fleet_bugs import FLEET_BUGS, FLEET_SUITES
 from recovery_bugs import RECOVERY_BUGS, RECOVERY_SUITES
 from seeded_bugs import BUGS, SUITES, Bug, plant
+from store_bugs import STORE_BUGS, STORE_SUITES
 from value_bugs import VALUE_BUGS, VALUE_SUITES
 
-ALL_BUGS = (*BUGS, *RECOVERY_BUGS, *DOOR_BUGS, *FLEET_BUGS, *VALUE_BUGS)
-ALL_SUITES = {**SUITES, **RECOVERY_SUITES, **DOOR_SUITES, **FLEET_SUITES, **VALUE_SUITES}
+ALL_BUGS = (*BUGS, *RECOVERY_BUGS, *DOOR_BUGS, *FLEET_BUGS, *VALUE_BUGS, *STORE_BUGS)
+ALL_SUITES = {**SUITES, **RECOVERY_SUITES, **DOOR_SUITES, **FLEET_SUITES, **VALUE_SUITES, **STORE_SUITES}
 
 SEEDS = 2000
 """How many worlds a bug may take to be seen."""

@@ -416,6 +416,16 @@ VALUE_BUGS: tuple[Bug, ...] = (
         suite="stores",
     ),
     _bug(
+        "count_room_after_a_failed_transfer",
+        "the head counts the room of a copy that has ended as taken",
+        (
+            _TRANSFERS,
+            "        self.coming[transfer.target] -= transfer.size\n",
+            "        self.coming[transfer.target] -= transfer.size * (transfer.value.id in self.table.values)\n",
+        ),
+        suite="stores",
+    ),
+    _bug(
         "never_make_room",
         "values that are kept do not make way for a job that has room nowhere",
         (_VALUES, "relocations.make_room(jobs.values(), now)", "relocations.make_room([], now)"),
