@@ -72,6 +72,7 @@ class Replication:
         if self._leaving.workers:
             for value in self._leaving.refill():
                 self.look_at(value)
+        self._table.note_room()  # those that wait for room may have it now, or need none any more
 
     def forget(self, values: Iterable[int]) -> None:
         """Forget values that are not known any more."""

@@ -362,6 +362,21 @@ def test_a_value_that_is_made_again_is_copied_as_its_lost_copy_was_to_be():
     assert world.reached == [lost]
 
 
+def test_a_value_that_was_made_again_at_a_worker_that_stays_waits_for_no_room_any_more():
+    world = Stores(100, 60)
+    (value,) = world.values(1, 50)
+    world.values(2, 40)
+    world.tell(WorkerDrained(1))
+    assert world.head._state.values.awaiting_room
+    world.lose(1)
+    world.call(Cores(1), 1000.0, value)
+    world.run(world.now)
+    assert world.where(value) == [2]
+    world.join(Cores(1), store=80 * MB)
+    assert not world.head._state.values.awaiting_room
+    assert not world.under_way
+
+
 def test_a_replica_for_which_there_is_no_room_takes_none_from_others():
     """The replica is asked for when there is room, and not counted before."""
     world = Stores(100, 60)
