@@ -436,7 +436,7 @@ class Values:
                 out.append(ReplicasDropped(worker, [number for number, _ in rows], [attempt for _, attempt in rows]))
         if table.moved:
             self._spares.tell(out)
-        if table.drops or table.forgotten:
+        if table.drops or table.forgotten or table.freed:
             self._transfers.forget_copies()
         if table.freed:
             out.append(OwnValuesFreed(table.freed))

@@ -167,6 +167,21 @@ def test_one_that_nobody_needs_is_given_up_on_its_way():
     assert not world.known
 
 
+def test_a_copy_of_one_that_nobody_needs_keeps_no_room_though_its_lineage_is_known():
+    world = Origin()
+    value = world.add()
+    world.call(Cores(1), 0.0, value, size=5 * MB)
+    (first,) = world.from_program
+    world.arrive(value, first)
+    world.run()
+    world.lose(first)
+    world.tell(ReplicationAsked([value], 2))
+    ((_, target),) = world.under_way
+    world.release(value)
+    assert world.freed == [value]
+    assert list(world.head._state.transfers.known) == [(value, target)]
+
+
 def test_what_was_made_of_it_is_made_again_while_the_program_has_it():
     world = Origin(2)
     value = world.add()
