@@ -211,9 +211,11 @@ class ReplicaRecords:
         return {worker for worker in able if self._stores.has_room(worker, value, self._kept_for(worker, others))}
 
     def _lacks(self, value: int) -> bool:
-        """Return True if a value has too few replicas at workers that stay, are not suspected, and are to keep them."""
+        """Return True if a value has too few replicas that last: at workers without an end, that are not suspected, and
+        that do not exceed what they may keep.
+        """
         here = self._staying(value) - self._suspects - self._stores.over
-        return len(here) < self._kept.get(value, 1)
+        return sum(self._joined.get(worker) == _FOREVER for worker in here) < self._kept.get(value, 1)
 
     def _kept_for(self, worker: int, values: Iterable[int]) -> list[int]:
         """Return those of the values for which room may be kept at a worker, as they can not be copied there now."""
