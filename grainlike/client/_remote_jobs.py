@@ -125,7 +125,7 @@ class RemoteJobs:
         """Calls that were sent with their graphs and have not ended; True for calls with names."""
         self._unheard: set[int] = set()
         """Numbers of such calls whose outcome has not come."""
-        self.numbered = Changes()
+        self.numbered: Changes = Changes()
         """Notified when jobs have got numbers."""
 
     def submit(self, nodes: Iterable[Node]) -> None:
