@@ -1,11 +1,11 @@
 """Find the executor that an `await` uses.
 
-The innermost one of this event loop that is open in this context; else the one that was opened last in this event loop
-without a block; else the one open in this event loop; else, on asyncio, an implicit one of the loop's own, over this
-process's cores. So a REPL or a notebook needs no set-up, and two executors whose blocks are open side by side are an
-error rather than a guess. Those of other loops in the context are passed over: a fixture of a module may hold one open
-in a loop of its own, round tests that have theirs. Inside a job it is one of the job's own (`nested`), unless the job
-opens another.
+The innermost one of this event loop that is open in this context: the last that was opened there, with a block or
+without; else the one that was opened last in this event loop without a block, in whatever task; else the one open in
+this event loop; else, on asyncio, an implicit one of the loop's own, over this process's cores. So a REPL or a notebook
+needs no set-up, and two executors whose blocks are open side by side are an error rather than a guess. Those of other
+loops in the context are passed over: a fixture of a module may hold one open in a loop of its own, round tests that
+have theirs. Inside a job it is one of the job's own (`nested`), unless the job opens another.
 """
 
 from __future__ import annotations

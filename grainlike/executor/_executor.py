@@ -86,9 +86,9 @@ class Executor(ExecutorReports):
     closed in another task than it was opened in, but in the same event loop. An `await` in another loop ignores it.
 
     `ex = await Executor(...)` opens it without a block, for the life of its event loop: for a notebook, or a prompt.
-    An `await` outside of blocks uses it, in all tasks of the loop; of several, the one that was opened last. It closes
-    by `await ex.aclose()`, otherwise with its loop, or when Python ends. A program that does not close it itself gets
-    a `ResourceWarning`.
+    What awaits after it uses it, and so do all tasks of the loop that are in no block. Where several are open round an
+    `await`, with blocks or without, the one that was opened last is used. It closes by `await ex.aclose()`, otherwise
+    with its loop, or when Python ends. A program that does not close it itself gets a `ResourceWarning`.
 
     Raises:
         ResourceSpecError: `local` is no offer, or `store`, `scratch` or `scratch_limit` is not possible here.
@@ -178,8 +178,7 @@ class Executor(ExecutorReports):
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        entered(self, await self._open_here())
-        self._tokens.append(current.set(self))
+        self._tokens.append(entered(self, await self._open_here()))
         return self
 
     def __await__(self) -> Generator[Any, Any, Self]:

@@ -54,6 +54,7 @@ class LocalHead:
             listen=settings.listen,
             access=settings.access,
             insecure=settings.insecure,
+            silence_s=settings.silence_s,
         )
         self._settings = settings
         self._changes = changes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 
 from grainlike.engine import BaseResolver
 from grainlike.eventloop import EventLoopId
@@ -29,11 +29,15 @@ _standing: dict[EventLoopId, list[BaseResolver]] = {}
 _implicit: dict[EventLoopId, BaseResolver] = {}
 
 
-def entered(executor: BaseResolver, loop_id: EventLoopId, *, stands: bool = False) -> None:
-    """Record that an executor that users see was opened in a loop; if it `stands`, without a block."""
+def entered(executor: BaseResolver, loop_id: EventLoopId, *, stands: bool = False) -> Token[BaseResolver | None]:
+    """Record that an executor that users see was opened in a loop; if it `stands`, without a block.
+
+    In this context it is the innermost one from now on. Return what puts back the one before.
+    """
     _open.setdefault(loop_id, []).append(executor)
     if stands:
         _standing.setdefault(loop_id, []).append(executor)
+    return current.set(executor)
 
 
 def made_implicit(executor: BaseResolver, loop_id: EventLoopId) -> None:
@@ -42,7 +46,12 @@ def made_implicit(executor: BaseResolver, loop_id: EventLoopId) -> None:
 
 
 def left(executor: object, loop_id: EventLoopId) -> None:
-    """Record that an executor has closed; implicit ones too."""
+    """Record that an executor has closed; implicit ones too.
+
+    One without a block leaves this context to the one round it, if this is where it was opened.
+    """
+    if executor in _standing.get(loop_id, ()) and (innermost := current.get()) is executor and innermost is not None:
+        current.set(innermost.enclosing)
     for executors in (_open, _standing):
         others = [one for one in executors.pop(loop_id, ()) if one is not executor]
         if others:

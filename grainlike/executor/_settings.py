@@ -14,6 +14,7 @@ import msgspec
 
 from grainlike.executor._embedded import offer_for, store_limits_for
 from grainlike.resources import Allocation, Request
+from grainlike.wire import LOST_S
 
 if TYPE_CHECKING:
     from grainlike.backends import Backend, BackendAdapter
@@ -56,6 +57,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     observers: tuple[CallObserver, ...] = ()
     store_limits: object = None
     """Those of the values that the embedded worker keeps."""
+    silence_s: float = LOST_S
+    """Seconds of silence after which a worker or a client counts as lost."""
 
 
 def settings_for(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -18,7 +19,7 @@ from grainlike.executor import Executor
 from grainlike.net import accesses_for, find_access, make_credentials, parse_address, write_access
 from grainlike.resources import Cores, Request
 from grainlike.testing._nodes import FIRST_CORE, NodeProcess, Relay, checked_offer, checked_offers, with_own_cores
-from grainlike.wire import AskJobs, JobsAre
+from grainlike.wire import LOST_S, AskJobs, JobsAre
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -30,6 +31,15 @@ __all__ = ["Cluster"]
 _LISTEN = "tcp://127.0.0.1:0"
 _MOST_NAMED = 20
 """Unfinished jobs that an error names."""
+_LEAST_SILENCE_S = 0.5
+
+
+class _ClusterExecutor(Executor):
+    """Executor without an embedded worker, which loses silent workers as soon as it is told to."""
+
+    def __init__(self, silence_s: float, **options: Any) -> None:
+        super().__init__(local=None, **options)
+        self._settings = replace(self._settings, silence_s=float(silence_s))
 
 
 class Cluster:
@@ -38,16 +48,19 @@ class Cluster:
     Workers are real ones, over TLS on the loopback interface. Their cores have ids of their own from 32768 on, beyond
     those of the machine, so they are given out and shown, and nothing is pinned to them. It works on asyncio and trio.
 
-    `await Cluster(...)` opens one without a block, for as long as the event loop or until `aclose`.
+    `await Cluster(...)` opens one without a block, for as long as the event loop or until `aclose`. Calls that are
+    awaited meanwhile run there, also where another executor is open round it.
 
     Args:
         nodes: what each node offers. They are called n1, n2, and so on.
         on_failure: as `Executor`'s.
         timeout: seconds that workers may take to connect or to end.
+        silence: seconds after which the head loses a worker of which it hears nothing, as in a `partition`, from 0.5
+            to 30. With few of them, a busy machine is taken for a cut network.
 
     Raises:
-        TypeError: a node is no request, or `nodes` no sequence.
-        ValueError: there are no nodes.
+        TypeError: a node is no request, or `nodes` no sequence; or `silence` is no number.
+        ValueError: there are no nodes; or `silence` is not from 0.5 to 30.
         RuntimeError: a worker has ended before it connected; the message has its log.
         TimeoutError: workers have not connected in time.
 
@@ -65,7 +78,9 @@ class Cluster:
         *,
         on_failure: Literal["fail_fast", "continue"] = "fail_fast",
         timeout: float = 60.0,
+        silence: float = LOST_S,
     ) -> None:
+        _check_silence(silence)
         self._offers = checked_offers(nodes)
         self._timeout = timeout
         self._nodes: dict[str, NodeProcess] = {}
@@ -75,7 +90,7 @@ class Cluster:
         self._directory = Path(tempfile.mkdtemp(prefix="grainlike-testing-"))
         self._write_access_files()
         head = self._directory / "head.json"
-        self.executor: Executor = Executor(listen=_LISTEN, access=head, local=None, on_failure=on_failure)
+        self.executor: Executor = _ClusterExecutor(silence, listen=_LISTEN, access=head, on_failure=on_failure)
         """The executor: `explain`, `history`, `report` and all else are asked of it."""
 
     def _write_access_files(self) -> None:
@@ -85,29 +100,37 @@ class Cluster:
             write_access(access, self._directory / f"{access.role}.json")
 
     async def __aenter__(self) -> Self:
-        return await self
+        await self.executor.__aenter__()
+        try:
+            return await self._open()
+        except BaseException:
+            await self._close(partial(self.executor.__aexit__, None, None, None))
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.aclose()
+        await self._close(partial(self.executor.__aexit__, kind, error, traceback))
 
     def __await__(self) -> Generator[Any, Any, Self]:
-        return self._open().__await__()
+        return self._stand().__await__()
+
+    async def _stand(self) -> Self:
+        await self.executor
+        try:
+            return await self._open()
+        except BaseException:
+            await self.aclose()
+            raise
 
     async def _open(self) -> Self:
-        try:
-            await self.executor
-            self._events = self.executor.events()
-            self._relay = await Relay.start(int(str(self.executor.address).rpartition(":")[2]))
-            with anyio.fail_after(self._timeout):
-                for offer in self._offers:
-                    await self._start(offer)
-                await self._connected()
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await self.aclose()
-            raise
+        """Start the workers."""
+        self._events = self.executor.events()
+        self._relay = await Relay.start(int(str(self.executor.address).rpartition(":")[2]))
+        with anyio.fail_after(self._timeout):
+            for offer in self._offers:
+                await self._start(offer)
+            await self._connected()
         return self
 
     async def aclose(self) -> None:
@@ -120,12 +143,27 @@ class Cluster:
             cluster = await Cluster()
             await cluster.aclose()
         """
+        await self._close(self.executor.aclose)
+
+    async def _close(self, close_executor: Callable[[], Awaitable[None]]) -> None:
         with anyio.CancelScope(shield=True):
-            await self.executor.aclose()
-            for node in self._nodes.values():
-                await node.end(within=self._timeout)
-            if self._relay is not None:
-                await self._relay.end()
+            try:
+                if self._relay is not None:
+                    for name in self._nodes:
+                        await self._relay.ask("release", name)
+                        await self._relay.ask("prompt", name)
+                await close_executor()
+            finally:
+                await self._end_nodes()
+
+    async def _end_nodes(self) -> None:
+        """End all workers, also one that has lost the head in a partition: nobody told that one to end."""
+        for node in self._nodes.values():
+            node.stop()
+        for node in self._nodes.values():
+            await node.end(within=self._timeout)
+        if self._relay is not None:
+            await self._relay.end()
         self._nodes.clear()
         shutil.rmtree(self._directory, ignore_errors=True)
 
@@ -199,7 +237,8 @@ class Cluster:
         """Let no byte pass between a worker and the head while the block lasts, as where a network is cut.
 
         What they send waits, and passes after the block, in order and without loss. The head gives a silent worker no
-        new jobs after 15 s, and loses it after 30 s: then its jobs run elsewhere. Large values
+        new jobs after half of the seconds of `silence` (30), and loses it after all: then its jobs run elsewhere. A
+        worker that was lost connects again after the block, under its name. Large values
         pass no more either: between these workers all of them go by way of the head. Other workers notice nothing.
 
         However the block ends, by cancellation too, the link is released.
@@ -225,8 +264,8 @@ class Cluster:
 
         The delay is that of a long way, not of a narrow one: all that is sent meanwhile is under way at the same time,
         and comes in order and without loss. A job on this worker is seen to take `2 * seconds` more. After the block
-        all that is still under way arrives at once. With more than 15 s the head gives the worker no jobs for as long
-        as nothing comes. Large values that pass from worker to worker do not use this link.
+        all that is still under way arrives at once. With more than half of `silence` the head gives the worker no jobs
+        for as long as nothing comes. Large values that pass from worker to worker do not use this link.
 
         However the block ends, by cancellation too, the delay ends.
 
@@ -319,3 +358,10 @@ class Cluster:
             lines = [f"  job {job.job}, {job.name}: {job.state}" for job in left.jobs]
             more = [f"  and {left.total - len(lines)} more"] if left.total > len(lines) else []
             raise AssertionError("\n".join([f"{left.total} jobs have not ended:", *lines, *more]))
+
+
+def _check_silence(seconds: object) -> None:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise TypeError(f"silence is a number of seconds, not {type(seconds).__name__}")
+    if not _LEAST_SILENCE_S <= seconds <= LOST_S:
+        raise ValueError(f"silence is {_LEAST_SILENCE_S:g} to {LOST_S:g} seconds, not {seconds!r}")

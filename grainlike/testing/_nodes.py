@@ -78,6 +78,11 @@ class NodeProcess:
         if self._process.returncode is None:
             self._process.kill()
 
+    def stop(self) -> None:
+        """Ask it to end, as its batch system would; no-op if it has exited."""
+        with suppress(ProcessLookupError):
+            self._process.terminate()
+
     async def wait(self) -> None:
         """Wait until it has exited."""
         await self._process.wait()

@@ -57,6 +57,35 @@ async def test_a_block_goes_before_it_and_the_last_one_before_others(caplog: pyt
         await executor.aclose()
 
 
+async def test_one_that_is_opened_in_a_block_goes_before_the_block_until_it_is_closed() -> None:
+    async def owner() -> object:
+        r_ = square(1)
+        await r_
+        return node_behind(r_).owner
+
+    async with Executor(local=None) as block:
+        earlier = anyio.Event()
+        owners = []
+
+        async def task() -> None:
+            await earlier.wait()
+            owners.append(await owner())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(task)
+            await anyio.lowlevel.checkpoint()
+            inside = await Executor(local=None)
+            earlier.set()
+        assert owners == [block]  # a task that was there before stays in the block
+        assert await owner() is inside
+        async with Executor(local=None) as inner:
+            assert await owner() is inner
+            assert node_behind(inside.submit(Cores(1), abs, -1)).owner is inside
+        assert await owner() is inside
+        await inside.aclose()
+        assert await owner() is block
+
+
 async def test_connect_can_be_awaited() -> None:
     head = await Executor(listen="tcp://127.0.0.1:0", local=Cores([0]))
     executor = await connect(head.address)

@@ -12,7 +12,7 @@ from blocks import blocks_of
 from cluster_calls import forever, place
 from limits import LIMIT_S
 
-from grainlike import GVAR, Cores, GPUs, Memory, cancel, delayed, gather, start
+from grainlike import GVAR, Cores, Executor, GPUs, Memory, UnsatisfiableError, cancel, delayed, gather, start
 from grainlike.testing import Cluster
 from grainlike.testing._nodes import with_own_cores
 
@@ -58,6 +58,77 @@ async def test_jobs_run_where_there_is_what_they_ask_for_and_in_a_partition_noth
             pids = [worker.pid for worker in cluster.executor.workers()]
         assert not any(map(psutil.pid_exists, pids))
         assert not cluster._directory.exists()
+
+
+@pytest.mark.anyio
+async def test_a_worker_that_is_silent_is_lost_when_told_and_ends_with_the_cluster_before_it_has_come_back():
+    with anyio.fail_after(LIMIT_S):
+        async with Cluster([Cores(1), Cores(1)], silence=1) as cluster:
+            nodes = list(cluster._nodes.values())
+            async with cluster.partition("n1"):
+                assert {name for name, *_ in await gather([(place @ Cores(1))() for _ in range(3)])} == {"n2"}
+                assert [worker.name for worker in cluster.executor.workers()] == ["n2"]
+            assert cluster.workers == ["n1", "n2"]
+        assert [node._process.returncode for node in nodes] == [0, 0]  # with another n1 would have waited for a head
+
+
+@pytest.mark.anyio
+async def test_a_worker_that_was_lost_in_a_partition_comes_back_under_its_name():
+    with anyio.fail_after(LIMIT_S):
+        async with Cluster([Cores(1)], silence=1) as cluster:
+            events = cluster.executor.events()
+            async with cluster.partition("n1"):
+                async for event in events:
+                    if event.kind == "worker_left":
+                        break
+            assert (await (place @ Cores(1))())[0] == "n1"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("stands", [False, True])
+async def test_calls_inside_run_on_the_cluster_whatever_is_open_round_it(stands):
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(local=None) as outer:
+            cluster = Cluster([Cores(1)])
+            if stands:
+                await cluster
+                assert (await (place @ Cores(1))())[0] == "n1"
+                await cluster.aclose()
+            else:
+                async with cluster:
+                    assert (await (place @ Cores(1))())[0] == "n1"
+            with pytest.raises(UnsatisfiableError):
+                await (place @ Cores(1))()
+            assert cluster.executor.report().succeeded == 1
+            assert outer.report().succeeded == 0
+
+
+@pytest.mark.anyio
+async def test_each_of_two_tasks_has_the_cluster_of_its_block():
+    names = {}
+
+    async def task(offer):
+        async with Cluster([offer]) as cluster:
+            opened[offer].set()
+            for event in opened.values():
+                await event.wait()
+            names[offer] = await (place @ Cores(1))()
+            await cluster.assert_all_finished()
+
+    opened = {Cores([7]): anyio.Event(), Cores([8]): anyio.Event()}
+    with anyio.fail_after(LIMIT_S):
+        async with anyio.create_task_group() as tasks:
+            for offer in opened:
+                tasks.start_soon(task, offer)
+    assert names == {offer: ("n1", offer.cores, ()) for offer in opened}
+
+
+@pytest.mark.parametrize(
+    ("silence", "error"), [("2", TypeError), (True, TypeError), (0.4, ValueError), (31, ValueError)]
+)
+def test_what_is_no_silence_is_refused(silence, error):
+    with pytest.raises(error, match="silence is"):
+        Cluster([Cores(1)], silence=silence)
 
 
 @pytest.mark.anyio

@@ -81,12 +81,29 @@ class Acceptor:
     admit_block: Callable[[str], str | None]
     returns: bool = False
     most: int = field(default_factory=max_message_bytes)
+    pace: float = 1.0
+    """The seconds between heartbeats, and those of silence after which a peer is suspected and lost, in usual ones."""
     closing: str = ""
     """Reason for which links are closed and nothing is read from them any more; empty while they are served."""
     sent_before: dict[int, int] = field(default_factory=dict)
     """For the peers that have not come back since this head was started, the number of messages that they had been sent
     until then. Who has more heard some that are not in the journal, whatever this head has to say to it by now.
     """
+
+    @property
+    def heartbeat_s(self) -> float:
+        """Seconds between the heartbeats of either end."""
+        return HEARTBEAT_S * self.pace
+
+    @property
+    def suspect_s(self) -> float:
+        """Seconds of silence after which a worker gets no more jobs for now."""
+        return SUSPECT_S * self.pace
+
+    @property
+    def lost_s(self) -> float:
+        """Seconds of silence after which a peer counts as lost."""
+        return LOST_S * self.pace
 
     def close(self, reason: str) -> None:
         """Break all connections, and those that come from now on."""
@@ -105,7 +122,7 @@ class Acceptor:
     async def _await_return(self, connection: WorkerConnection | ClientConnection) -> None:
         if isinstance(connection, WorkerConnection):
             self.suspect(connection, "the head was started again", broke=False)
-        if connection.session is None or not await _returns_within(LOST_S, connection):
+        if connection.session is None or not await _returns_within(self.lost_s, connection):
             logger.warning("%s %s has not come back", connection.hello.role, connection.name)
             self.give_up(connection, "it did not come back when the head was started again")
 
@@ -244,8 +261,8 @@ class ConnectionHandler:
             raise
         if connection is None or connection.session is None:
             raise HeadLostError(
-                f"{hello.role} {hello.name!r} was given up meanwhile, as one that is silent for {LOST_S:g} s: its "
-                "event loop may have been blocked; it may join as somebody new"
+                f"{hello.role} {hello.name!r} was given up meanwhile, as one that is silent for "
+                f"{self._acceptor.lost_s:g} s: its event loop may have been blocked; it may join as somebody new"
             )
         why_not = connection.session.why_not(hello.received, self._acceptor.sent_before.get(connection.number))
         if why_not is not None or not isinstance(self._link, ByteLink):
@@ -274,7 +291,7 @@ class ConnectionHandler:
         acceptor = self._acceptor
         if not all(peer.hello.replicas for peer in acceptor.head.peers.values()):
             client = 0  # a worker has nowhere to keep values: large arguments travel
-        about = acceptor.cluster, HEARTBEAT_S, acceptor.paths, name, store, process_id()
+        about = acceptor.cluster, acceptor.heartbeat_s, acceptor.paths, name, store, process_id()
         self._link.post(Welcome(*about, received, acceptor.returns, client * OWN_VALUES))
 
     async def watch(self) -> None:
@@ -287,6 +304,7 @@ class ConnectionHandler:
             self._link.close(f"no handshake within {HANDSHAKE_S:g} s" if self._late else "refused")
             return
         number = 0
+        limits = self._acceptor
         doubt = suspicion = False
         while True:
             number += 1
@@ -294,16 +312,16 @@ class ConnectionHandler:
             if self._link.still_comes():
                 self._known.heard = time.monotonic()
             # Our own loop may have been blocked, with beats waiting to be read: nobody is lost at the first look.
-            if doubt and await stays(lambda: self._silent_s >= LOST_S):
+            if doubt and await stays(lambda: self._silent_s >= limits.lost_s):
                 break
-            doubt = self._silent_s >= LOST_S
-            if suspicion and self._peer is not None and self._silent_s >= SUSPECT_S and self._is_current:
-                self._acceptor.suspect(self._peer, f"silent for {SUSPECT_S:g} s", broke=False)
-            suspicion = self._silent_s >= SUSPECT_S
+            doubt = self._silent_s >= limits.lost_s
+            if suspicion and self._peer is not None and self._silent_s >= limits.suspect_s and self._is_current:
+                limits.suspect(self._peer, f"silent for {limits.suspect_s:g} s", broke=False)
+            suspicion = self._silent_s >= limits.suspect_s
             self._disconnect_stalled()
-            await anyio.sleep(min(HEARTBEAT_S, max(SECOND_LOOK_S, LOST_S - self._silent_s)))
+            await anyio.sleep(min(limits.heartbeat_s, max(SECOND_LOOK_S, limits.lost_s - self._silent_s)))
         self._given_up = True
-        self._link.close(f"silent for {LOST_S:g} s")
+        self._link.close(f"silent for {limits.lost_s:g} s")
 
     def _disconnect_stalled(self) -> None:
         """Disconnect a peer that reads nothing of its send backlog, while that grows."""
@@ -364,7 +382,7 @@ class ConnectionHandler:
         """
         ended = (self._link.reason or "").startswith("closed by the peer")
         elsewhere = not connection.hello.process.startswith(f"{process_id().partition('/')[0]}/")
-        return ENDED_S if ended and elsewhere else max(0.0, LOST_S - self._silent_s)
+        return ENDED_S if ended and elsewhere else max(0.0, self._acceptor.lost_s - self._silent_s)
 
     @property
     def _silent_s(self) -> float:

@@ -23,6 +23,7 @@ from grainlike.head.server._storage import HeadStorage
 from grainlike.jobs import OutcomeListener
 from grainlike.net import Link, memory_pair
 from grainlike.system import import_paths
+from grainlike.wire import LOST_S
 
 if TYPE_CHECKING:  # only a head to which others connect has one
     from grainlike.client import HeadClient
@@ -91,7 +92,9 @@ class HeadService:
         access: Path | None = None,
         insecure: bool = False,
         no_launch: bool = False,
+        silence_s: float = LOST_S,
     ) -> None:
+        self._pace = silence_s / LOST_S
         self._no_launch = no_launch
         self._owner = owner
         self._storage = storage
@@ -162,6 +165,7 @@ class HeadService:
                 self._joined,
                 self._asked_for_block,
                 returns=self._storage.survives,
+                pace=self._pace,
             )
             yield
 
