@@ -81,7 +81,7 @@ _SUBJECTS: dict[str, tuple[str, str, str]] = {
         "Clusters of workers on one machine, and fixtures of pytest: [a page with examples](../how-to/testing.md).",
         (
             "testing.Cluster testing.VirtualCluster testing.plugin.executor testing.plugin.executor_offer "
-            "testing.plugin.cluster"
+            "testing.plugin.cluster testing.ImplicitExecutorWarning"
         ),
     ),
     "adapters": (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 from grainlike.executor._current import find, find_for
 from grainlike.executor._executor import Executor
+from grainlike.executor._registry import implicit_made
 from grainlike.executor._run import run
 from grainlike.graph import register
 
@@ -29,6 +30,7 @@ __all__ = [
     "Progress",
     "connect",
     "find",
+    "implicit_made",
     "progress",
     "result",
     "run",

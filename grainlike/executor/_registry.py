@@ -12,6 +12,7 @@ __all__ = [
     "current",
     "enclosing",
     "entered",
+    "implicit_made",
     "implicit_of",
     "left",
     "loops",
@@ -27,6 +28,8 @@ current: ContextVar[BaseResolver | None] = ContextVar("grainlike_executor", defa
 _open: dict[EventLoopId, list[BaseResolver]] = {}
 _standing: dict[EventLoopId, list[BaseResolver]] = {}
 _implicit: dict[EventLoopId, BaseResolver] = {}
+_made: list[int] = [0]
+"""How many implicit executors this process has made."""
 
 
 def entered(executor: BaseResolver, loop_id: EventLoopId, *, stands: bool = False) -> Token[BaseResolver | None]:
@@ -43,6 +46,12 @@ def entered(executor: BaseResolver, loop_id: EventLoopId, *, stands: bool = Fals
 def made_implicit(executor: BaseResolver, loop_id: EventLoopId) -> None:
     """Record the implicit executor of a loop."""
     _implicit[loop_id] = executor
+    _made[0] += 1
+
+
+def implicit_made() -> int:
+    """Return how many implicit executors this process has made, those of loops that have ended too."""
+    return _made[0]
 
 
 def left(executor: object, loop_id: EventLoopId) -> None:

@@ -16,12 +16,13 @@ For pytest, `pytest_plugins = ["grainlike.testing.plugin"]` in the topmost `conf
 from typing import TYPE_CHECKING
 
 from grainlike._later import later
+from grainlike.testing._warning import ImplicitExecutorWarning
 
 if TYPE_CHECKING:
     from grainlike.testing._cluster import Cluster
     from grainlike.testing._virtual import VirtualCluster
 
-__all__ = ["Cluster", "VirtualCluster"]
+__all__ = ["Cluster", "ImplicitExecutorWarning", "VirtualCluster"]
 
 # The plugin is loaded by runs of pytest that may have no use for a cluster.
 if not TYPE_CHECKING:

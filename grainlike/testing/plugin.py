@@ -6,15 +6,18 @@ load it in every run, and rewrite the assertions of the whole package.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import AsyncExitStack
 from importlib.util import find_spec
+from inspect import signature
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 from grainlike.resources import Cores, Request
+from grainlike.testing._warning import ImplicitExecutorWarning
 
 if TYPE_CHECKING:
     from grainlike.executor import Executor
@@ -48,7 +51,7 @@ def executor(request: pytest.FixtureRequest) -> Executor:
         async def test_square(executor):
             assert await (square @ Cores(1))(3) == 9
     """
-    found: Executor = request.getfixturevalue(f"_grainlike_executor_{_plugin_of(request)}")
+    found: Executor = request.getfixturevalue(f"_grainlike_executor_{_loop_of(request)}")
     return found
 
 
@@ -67,25 +70,64 @@ def cluster(request: pytest.FixtureRequest) -> Callable[..., Awaitable[Cluster]]
             await two.kill_worker("n1")
             assert await (square @ Cores(1))(3) == 9
     """
-    found: Callable[..., Awaitable[Cluster]] = request.getfixturevalue(f"_grainlike_cluster_{_plugin_of(request)}")
+    found: Callable[..., Awaitable[Cluster]] = request.getfixturevalue(f"_grainlike_cluster_{_loop_of(request)}")
     return found
 
 
-def _plugin_of(request: pytest.FixtureRequest) -> str:
-    """Return the plugin that runs the test, in whose event loop fixtures have to be opened.
+def _loop_of(request: pytest.FixtureRequest) -> str:
+    """Return the plugin that runs the test, in whose event loop fixtures have to be opened; pytest-asyncio has several.
 
     Raises:
-        pytest.UsageError: none does.
+        pytest.UsageError: none does, or two do, or one that is too old.
     """
     node = request.node
-    if node.get_closest_marker("asyncio") is not None:
-        return "asyncio"
-    if node.get_closest_marker("anyio") is not None or "anyio_backend" in request.fixturenames:
+    has_backend = node.get_closest_marker("anyio") is not None or "anyio_backend" in request.fixturenames
+    mark = node.get_closest_marker("asyncio")
+    if mark is not None and has_backend:
+        raise pytest.UsageError(
+            f"{node.nodeid} is for anyio's plugin, and pytest-asyncio runs it, in another event loop than its "
+            "fixtures: write `asyncio_mode = strict` in the settings of pytest, and give a test one of the marks "
+            "`anyio` and `asyncio`"
+        )
+    if has_backend:
         return "anyio"
-    raise pytest.UsageError(
-        f"{node.nodeid} has no event loop: a test with grainlike's fixtures is `async def`, with "
-        "@pytest.mark.anyio or @pytest.mark.asyncio"
-    )
+    if mark is None:
+        raise pytest.UsageError(
+            f"{node.nodeid} has no event loop: a test with grainlike's fixtures is `async def`, with "
+            "@pytest.mark.anyio or @pytest.mark.asyncio"
+        )
+    if not _HAS_LOOP_SCOPES:
+        raise pytest.UsageError("grainlike's fixtures need pytest-asyncio 0.24 or later, or anyio's plugin")
+    return f"asyncio_{_loop_scope(mark, request.config)}"
+
+
+def _loop_scope(mark: pytest.Mark, config: pytest.Config) -> str:
+    """Return the scope of the event loop in which pytest-asyncio runs a test."""
+    asked = mark.kwargs.get("loop_scope") or mark.kwargs.get("scope")  # as it was called before
+    try:
+        return str(asked or config.getini("asyncio_default_test_loop_scope") or "function")
+    except ValueError:  # versions before 1.0 have no such setting
+        return "function"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Warn of a test that forgot its fixture, so that an implicit executor ran its calls."""
+    before = _implicit_made()
+    ended = yield
+    if _implicit_made() > before:
+        warnings.warn(
+            f"no executor was open when {item.name} awaited calls, so an implicit one ran them, over all cores of this "
+            "machine: take the fixture `executor` or `cluster`",
+            ImplicitExecutorWarning,
+            stacklevel=1,
+        )
+    return ended
+
+
+def _implicit_made() -> int:
+    room = sys.modules.get("grainlike.executor")  # runs of pytest without a test of ours do without
+    return 0 if room is None else int(room.implicit_made())
 
 
 async def _open_executor(executor_offer: Request) -> AsyncIterator[Executor]:
@@ -103,8 +145,13 @@ async def _open_clusters() -> AsyncIterator[Callable[..., Awaitable[Cluster]]]:
 
     async with AsyncExitStack() as stack:
 
+        async def opened(cluster: Cluster) -> Cluster:
+            await cluster
+            stack.push_async_callback(cluster.aclose)
+            return cluster
+
         def open_cluster(nodes: Sequence[Request] = (Cores(2),), **options: Any) -> _Opening:
-            opening = _Opening(lambda: stack.enter_async_context(Cluster(nodes, **options)))
+            opening = _Opening(lambda: opened(Cluster(nodes, **options)))
             openings.append(opening)
             return opening
 
@@ -141,15 +188,36 @@ async def _grainlike_cluster_anyio(anyio_backend: object) -> AsyncIterator[Calla
         yield opener
 
 
-if find_spec("pytest_asyncio") is not None:
+def _has_loop_scopes() -> bool:
+    if find_spec("pytest_asyncio") is None:
+        return False
     import pytest_asyncio
 
-    @pytest_asyncio.fixture
-    async def _grainlike_executor_asyncio(executor_offer: Request) -> AsyncIterator[Executor]:
-        async for opened in _open_executor(executor_offer):
-            yield opened
+    return "loop_scope" in signature(pytest_asyncio.fixture).parameters
 
-    @pytest_asyncio.fixture
-    async def _grainlike_cluster_asyncio() -> AsyncIterator[Callable[..., Awaitable[Cluster]]]:
-        async for opener in _open_clusters():
-            yield opener
+
+_HAS_LOOP_SCOPES = _has_loop_scopes()
+
+if _HAS_LOOP_SCOPES:
+    import pytest_asyncio
+
+    def _fixtures_in(scope: Any) -> dict[str, Any]:
+        """Return the fixtures of one test by name, for tests in the event loop of a scope."""
+
+        @pytest_asyncio.fixture(loop_scope=scope)
+        async def executor(executor_offer: Request) -> AsyncIterator[Executor]:
+            async for opened in _open_executor(executor_offer):
+                yield opened
+
+        @pytest_asyncio.fixture(loop_scope=scope)
+        async def cluster() -> AsyncIterator[Callable[..., Awaitable[Cluster]]]:
+            async for opener in _open_clusters():
+                yield opener
+
+        return {
+            f"_grainlike_executor_asyncio_{scope}": executor,
+            f"_grainlike_cluster_asyncio_{scope}": cluster,
+        }
+
+    for _scope in ("function", "class", "module", "package", "session"):
+        globals().update(_fixtures_in(_scope))
