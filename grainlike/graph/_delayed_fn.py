@@ -54,6 +54,13 @@ class _Wrapper(Generic[P, T_co]):
     _bound: tuple[Any, ...]
     _place: RunsIn
 
+    if TYPE_CHECKING:  # else it is in the dictionary, where `inspect` looks for it
+
+        @property
+        def __wrapped__(self) -> Callable[P, Any]:
+            """The function itself. What it returns is what it is written to return: of `async def` a coroutine."""
+            raise NotImplementedError
+
     def __init__(
         self,
         function: Function,
@@ -154,6 +161,7 @@ class DelayedFn(_Wrapper[P, T_co]):
     Attributes:
         function: the callable and its options, shared with every `@` copy.
         request: the resources that a call asks for, or None.
+        __wrapped__: the function itself, to call it without a job.
 
     Example::
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import anyio
 from msgspec.structs import replace
 
-from grainlike.client import call
+from grainlike.client import HeadClient, RefusedQueryError, call
 from grainlike.executor import Executor
 from grainlike.net import accesses_for, find_access, make_credentials, parse_address, write_access
 from grainlike.resources import Cores, Request
 from grainlike.testing._nodes import FIRST_CORE, NodeProcess, Relay, checked_offer, checked_offers, with_own_cores
-from grainlike.wire import LOST_S, AskJobs, JobsAre
+from grainlike.wire import LOST_S, AskJob, AskJobs, JobIs, JobRow, JobsAre
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -354,10 +354,19 @@ class Cluster:
         """
         async with call(self._directory / "client.json") as client:
             left = await client.ask(AskJobs(0, _MOST_NAMED), JobsAre)
+            lines = [await _told(client, job) for job in left.jobs]
         if left.total:
-            lines = [f"  job {job.job}, {job.name}: {job.state}" for job in left.jobs]
             more = [f"  and {left.total - len(lines)} more"] if left.total > len(lines) else []
             raise AssertionError("\n".join([f"{left.total} jobs have not ended:", *lines, *more]))
+
+
+async def _told(client: HeadClient, job: JobRow) -> str:
+    """Return the name of a job, and where it stands."""
+    try:
+        words = (await client.ask(AskJob(0, job.job), JobIs)).words
+    except RefusedQueryError:
+        words = f"Job {job.job} has ended meanwhile."
+    return f"  {job.name}: {words}".replace("\n", "\n    ")
 
 
 def _check_silence(seconds: object) -> None:

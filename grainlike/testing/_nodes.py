@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -22,6 +23,8 @@ StreamT = TypeVar("StreamT")
 
 FIRST_CORE = 32768
 """First id of a core that no machine has: it is given out and shown, and nothing is pinned to it."""
+
+_MASK = "CUDA_VISIBLE_DEVICES"
 
 
 def checked_offers(nodes: Sequence[Request]) -> list[Request]:
@@ -56,7 +59,8 @@ class NodeProcess:
     @classmethod
     async def start(cls, name: str, offer: str, access: Path) -> Self:
         """Start a worker of the head that an access file names; its log is beside that. It has no data server: all
-        that it sends and gets passes its link, which a test may cut.
+        that it sends and gets passes its link, which a test may cut. Its GPUs are not those of the process that runs
+        the tests, so a mask of that one's hides none.
         """
         command = [sys.executable, "-m", "grainlike_worker", "--head", str(access), "--data", "off"]
         path = access.with_suffix(".log")
@@ -66,6 +70,7 @@ class NodeProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
+                env={name: value for name, value in os.environ.items() if name != _MASK},
             )
         return cls(name, process, path)
 

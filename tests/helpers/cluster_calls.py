@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
+
 import anyio
 
 from grainlike import GVAR, delayed
 
-__all__ = ["forever", "place"]
+__all__ = ["forever", "mask", "place"]
 
 
 @delayed
 def place():
     return GVAR.instance, GVAR.res.cores, GVAR.res.gpus
+
+
+@delayed
+def mask():
+    return os.environ.get("CUDA_VISIBLE_DEVICES")
 
 
 @delayed

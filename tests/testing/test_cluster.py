@@ -9,7 +9,7 @@ import anyio
 import psutil
 import pytest
 from blocks import blocks_of
-from cluster_calls import forever, place
+from cluster_calls import forever, mask, place
 from limits import LIMIT_S
 
 from grainlike import GVAR, Cores, Executor, GPUs, Memory, UnsatisfiableError, cancel, delayed, gather, start
@@ -104,6 +104,16 @@ async def test_calls_inside_run_on_the_cluster_whatever_is_open_round_it(stands)
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("hidden", ["", "5"])
+async def test_nodes_have_gpus_whatever_the_process_of_the_tests_is_shown(monkeypatch, hidden):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    with anyio.fail_after(LIMIT_S):
+        async with Cluster([Cores(1) & GPUs(2)]):
+            assert await (mask @ GPUs(2))() == "0,1"
+            assert await (mask @ Cores(1))() == ""
+
+
+@pytest.mark.anyio
 async def test_each_of_two_tasks_has_the_cluster_of_its_block():
     names = {}
 
@@ -138,8 +148,17 @@ async def test_jobs_of_a_killed_worker_run_elsewhere():
             events = cluster.executor.events()
             r_ = start((forever @ Cores(1))())
             assert await next_start(events) == ("n1", 1)
-            with pytest.raises(AssertionError, match=r"1 jobs have not ended:\n  job 1, forever: running"):
+            more = [start((place @ Cores(1))()), start((forever @ GPUs(1))())]
+            with pytest.raises(AssertionError) as raised:
                 await cluster.assert_all_finished()
+            for r_ in more:
+                cancel(r_)
+            told = str(raised.value).splitlines()
+            assert told[0] == "3 jobs have not ended:"
+            assert told[1].startswith("  forever: Job 1 runs on n1")
+            assert told[2].startswith("  place: Job 2 waits for room: ")
+            assert "forever: Job 3 waits for" in told[3]
+            assert "gpus" in told[3]
             assert await cluster.kill_worker() == "n1"
             assert cluster.executor.workers() == []
             assert await cluster.start_worker(Cores(1) & Memory("1Gi")) == "n2"

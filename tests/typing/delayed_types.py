@@ -180,6 +180,9 @@ def every_kind_of_callable(call: Callable[[int], str]) -> None:
     def divide(a: int, b: int) -> float:
         return a / b
 
+    assert_type(delayed(divide).__wrapped__(1, 2), Any)
+    delayed(divide).__wrapped__("a", 2)  # type: ignore[arg-type]
+    delayed(divide).__wrapped__ = divide  # type: ignore[misc]
     assert_type(delayed(call)(1), Delayed[str])
     assert_type(delayed(Doubler())(1), Delayed[float])
     assert_type(delayed(partial(divide, 6))(3), Delayed[float])
