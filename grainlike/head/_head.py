@@ -474,7 +474,7 @@ class Head:
             job.placement.last_words = last_words(output)
 
     def _report(self, peer: WorkerConnection, report: Report, buffers: Sequence[Buffer]) -> None:
-        peer.skew = skew = self._now() - report.sent_at
+        peer.skew = skew = peer.skew_by(self._now() - report.sent_at, monotonic=self._now is time.monotonic)
         for observer in self.observers:
             observer.reported(peer, report)
         parcels: dict[int, list[Parcel]] = {}

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 import anyio
 
 from grainlike.jobs import WorkerInfo
-from grainlike.net import ByteLink, Link, ResumableSession
+from grainlike.net import ByteLink, Link, ResumableSession, is_of_this_machine
 from grainlike.resources import Allocation
 from grainlike.wire import (
     Buffer,
@@ -25,6 +25,9 @@ from grainlike.wire import (
 )
 
 __all__ = ["Connection", "WorkerConnection", "names_meant"]
+
+_REPORTS = 16
+"""About so many reports that took longer raise the estimate of a clock to theirs."""
 
 
 def names_meant(names: Collection[str], patterns: Sequence[str]) -> set[str]:
@@ -108,13 +111,26 @@ class WorkerConnection(Connection):
         self.beats = 0
         self.leaving: bool = False
         self.skew: float = 0.0
-        """Seconds by which our clock was ahead of its own at its last report, including the time that this took."""
+        """Seconds by which our clock is ahead of its own, as far as reports tell: none is known before the first."""
         self.receipts: dict[int, ReceiptSpec] = {}
         """Enforced limits of each lease that has not ended."""
         self.follows: dict[tuple[int, int], None] = {}
         """Log subscriptions: (job, reader) pairs for which the worker sends output, in order."""
         self._functions: set[int] = set()
         self._classes: set[int] = set()
+
+    def skew_by(self, late: float, *, monotonic: bool) -> float:
+        """Return the seconds by which our clock is ahead of its own, after a report that was sent `late` seconds ago
+        by that clock. Ours is this machine's `monotonic` one, or starts elsewhere.
+
+        Another process of this machine has the same. Of others, the reports that took least tell; they also tell that
+        the two clocks drift apart, so a larger figure counts a little.
+        """
+        if monotonic and is_of_this_machine(self.hello.process):
+            return 0.0
+        if not self.skew or late < self.skew:
+            return late
+        return self.skew + (late - self.skew) / _REPORTS
 
     def say_goodbye(self, reason: str) -> None:
         """Tell a worker that no more messages come, and that reconnecting is of no use."""

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from grainlike.net._listener import Handler, Listener, RateLimitedLog, listen, listen_tcp
     from grainlike.net._locator import HeadLocator
     from grainlike.net._memory import memory_pair
-    from grainlike.net._process import is_elsewhere, is_gone, process_id, runs_here, software
+    from grainlike.net._process import is_elsewhere, is_gone, is_of_this_machine, process_id, runs_here, software
     from grainlike.net._protocol import ProtocolLink
     from grainlike.net._reach import addresses_of, dial
     from grainlike.net._reconnecting import RETURN_S, ReconnectingLink, Redial, waits
@@ -113,6 +113,7 @@ __all__ = [
     "is_gone",
     "is_left_behind",
     "is_locked",
+    "is_of_this_machine",
     "keep_watch",
     "left_behind",
     "listen",
@@ -191,6 +192,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "hold_lock": "_access",
             "holds_from_to": "_certificates",
             "is_elsewhere": "_process",
+            "is_of_this_machine": "_process",
             "is_gone": "_process",
             "is_left_behind": "_access",
             "left_behind": "_access",

@@ -47,6 +47,13 @@ def runs_here(process: str) -> bool:
     return process.partition("/")[0] == _where() != "" and process != process_id() and not is_gone(process)
 
 
+def is_of_this_machine(process: str) -> bool:
+    """Return True if the process of this `process_id` is of this boot of this machine for certain, and so has our
+    monotonic clock.
+    """
+    return process.partition("/")[0] == _where() != ""
+
+
 def is_elsewhere(process: str) -> bool:
     """Return True if the process of this `process_id` is of another machine, or container, for certain."""
     return process.partition("/")[0] not in ("", _where())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 
 import anyio
 
 from grainlike import GVAR, delayed
 
-__all__ = ["forever", "mask", "place"]
+__all__ = ["forever", "mask", "moments", "place"]
 
 
 @delayed
@@ -19,6 +20,11 @@ def place():
 @delayed
 def mask():
     return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
+@delayed
+def moments():
+    return time.monotonic(), time.monotonic()
 
 
 @delayed

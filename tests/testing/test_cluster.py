@@ -9,10 +9,10 @@ import anyio
 import psutil
 import pytest
 from blocks import blocks_of
-from cluster_calls import forever, mask, place
+from cluster_calls import forever, mask, moments, place
 from limits import LIMIT_S
 
-from grainlike import GVAR, Cores, Executor, GPUs, Memory, UnsatisfiableError, cancel, delayed, gather, start
+from grainlike import GVAR, Cores, Executor, GPUs, Memory, UnsatisfiableError, cancel, delayed, gather, info, start
 from grainlike.testing import Cluster
 from grainlike.testing._nodes import with_own_cores
 
@@ -183,6 +183,10 @@ async def test_on_a_slow_link_all_arrives_later_and_after_the_block_at_once(tmp_
                 began = anyio.current_time()
                 assert await (leave_mark @ GPUs(1))() == "n1"
                 assert anyio.current_time() - began >= 0.2  # there and back
+                r_ = (moments @ GPUs(1))()
+                first, last = await r_
+                told = info(r_)
+                assert told.began <= first <= last <= told.ended  # not when it was told
             mark.unlink()
             async with cluster.slow("n1", 10 * LIMIT_S):
                 r_ = start((leave_mark @ GPUs(1))())
