@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -28,10 +29,11 @@ class PlannedJob:
         start_s: when it starts, in seconds since the beginning.
         end_s: when it ends, in seconds since the beginning.
         queued_s: seconds that it waited for slots: since its inputs were there, or the attempt before it had ended.
-        attempt: 1, and more for a function with retries that runs past its timeout.
-        status: `"succeeded"`, or `"timed_out"`.
+        attempt: 1, and more for a function with retries that runs past its timeout, or after its worker has left.
+        status: `"succeeded"`, `"timed_out"`, or `"stopped"` where its worker left.
         nodes: of a job on several nodes, the worker and what it gives for each, the one that runs it first; else
             empty.
+        call: the number of the call among those of the plan; attempts of one call have the same.
     """
 
     name: str
@@ -44,6 +46,7 @@ class PlannedJob:
     attempt: int
     status: str
     nodes: tuple[tuple[str, Allocation], ...] = ()
+    call: int = 0
 
     @property
     def places(self) -> tuple[tuple[str, Allocation], ...]:
@@ -141,14 +144,14 @@ class Plan:
         Path(path).write_text(drawn, encoding="utf-8")
 
     def __repr__(self) -> str:
-        return f"<Plan: {_count(len(self.jobs), 'job')} in {_time(self.makespan_s)} on {self._where()}>"
+        return f"<Plan: {_count_calls(self.jobs)} in {_time(self.makespan_s)} on {self._where()}>"
 
     def __str__(self) -> str:
         return "\n".join([self._headline(), *self._functions(), *self._nevers()])
 
     def _headline(self) -> str:
         return (
-            f"{_count(len(self.jobs), 'job')} in {_time(self.makespan_s)} on {self._where()}: "
+            f"{_count_calls(self.jobs)} in {_time(self.makespan_s)} on {self._where()}: "
             f"{self.utilisation:.1%} of the cores' time, {self.core_hours:.3g} core-hours"
             f"{f', {self.moved:,} bytes moved' if self.moved else ''}"
         )
@@ -189,9 +192,18 @@ def _details(job: PlannedJob) -> dict[str, str | int | float]:
 
 def _of_function(jobs: list[PlannedJob]) -> str:
     runs, waits = [job.end_s - job.start_s for job in jobs], [job.queued_s for job in jobs]
-    late = sum(job.status == "timed_out" for job in jobs)
-    said = [f"{_count(len(jobs), 'job')} of {_spread(runs)}", f"queued for {_spread(waits)}"]
-    return ", ".join([*said, f"{late:,} timed out"] if late else said)
+    said = [f"{_count_calls(jobs)} of {_spread(runs)}", f"queued for {_spread(waits)}"]
+    ends = Counter(job.status for job in jobs)
+    for status, words in {"timed_out": "timed out", "stopped": "stopped"}.items():
+        said += [f"{ends[status]:,} {words}"] if ends[status] else []
+    return ", ".join(said)
+
+
+def _count_calls(jobs: Sequence[PlannedJob]) -> str:
+    """Return how many calls these attempts are of, and how many attempts, where those are more."""
+    calls = len({job.call for job in jobs})
+    attempts = f" ({_count(len(jobs), 'attempt')})" if len(jobs) > calls else ""
+    return f"{_count(calls, 'job')}{attempts}"
 
 
 def _spread(seconds: list[float]) -> str:

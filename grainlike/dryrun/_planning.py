@@ -93,6 +93,7 @@ def _jobs(tried: DryRunWorkload, rehearsal: Rehearsal) -> tuple[PlannedJob, ...]
             queued_s=run.began - run.ready,
             attempt=run.attempt,
             status=run.status,
+            call=at,
         )
         for at, run in rehearsal.runs()
     )

@@ -42,6 +42,11 @@ async def test_jobs_of_a_node_that_leaves_run_elsewhere_from_their_beginning():
         ("n2", 600, "succeeded"),
     ]
     assert plan.makespan_s == 1200
+    stopped, other, again = (job.call for job in plan.jobs)
+    assert stopped == again != other
+    assert repr(plan) == "<Plan: 2 jobs (3 attempts) in 20:00 min on 2 workers with 2 cores>"
+    assert "  fit  2 jobs (3 attempts) of " in str(plan)
+    assert str(plan).endswith(", 1 stopped")
 
 
 @pytest.mark.anyio
