@@ -275,12 +275,14 @@ def test_the_suite_of_the_page_passes_with_both_plugins(tmp_path):
         timeout=LIMIT_S,
         check=False,
     )
-    assert "22 passed, 2 errors" in ended.stdout, ended.stdout + ended.stderr
+    assert "29 passed, 2 errors" in ended.stdout, ended.stdout + ended.stderr
     assert "a cluster was not awaited, so none was opened: write `await cluster(...)`" in ended.stdout
     assert "test_mistakes.py::test_without_a_loop has no event loop" in ended.stdout
     assert "PASSED test_with_asyncio.py::test_one_call" in ended.stdout
     assert "PASSED test_sweep.py::test_a_node_fails[asyncio]" in ended.stdout
     assert "PASSED test_sweep.py::test_a_node_fails[trio]" in ended.stdout
     assert "PASSED test_nodes.py::test_the_other_node_runs_it_again" in ended.stdout
+    assert "PASSED test_nodes.py::test_a_node_is_cut_off" in ended.stdout
+    assert "PASSED test_module_with_asyncio.py::test_on_another_one" in ended.stdout
     assert "PASSED test_service.py::test_the_head_is_lost" in ended.stdout
     assert not (tmp_path / "state" / "grainlike" / "current").exists()
