@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 import anyio
 
@@ -100,6 +101,11 @@ class Connection:
         self.taken_over = anyio.Event()
 
 
+@lru_cache(maxsize=1024)  # each report asks
+def _has_our_clock(process: str) -> bool:
+    return is_of_this_machine(process)
+
+
 class WorkerConnection(Connection):
     """A connected worker."""
 
@@ -126,7 +132,7 @@ class WorkerConnection(Connection):
         Another process of this machine has the same. Of others, the reports that took least tell; they also tell that
         the two clocks drift apart, so a larger figure counts a little.
         """
-        if monotonic and is_of_this_machine(self.hello.process):
+        if monotonic and _has_our_clock(self.hello.process):
             return 0.0
         if not self.skew or late < self.skew:
             return late

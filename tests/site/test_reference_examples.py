@@ -56,6 +56,7 @@ CANNOT: dict[str, str] = {
     "replicate": "it takes a bucket",
     "result": "it takes ASE",
     "run_process": "it takes a solver",
+    "testing.ImplicitExecutorWarning": _PYTEST,
     "testing.plugin.cluster": _PYTEST,
     "testing.plugin.executor": _PYTEST,
     "testing.plugin.executor_offer": _PYTEST,
