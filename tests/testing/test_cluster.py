@@ -63,7 +63,7 @@ async def test_jobs_run_where_there_is_what_they_ask_for_and_in_a_partition_noth
 @pytest.mark.anyio
 async def test_a_worker_that_is_silent_is_lost_when_told_and_ends_with_the_cluster_before_it_has_come_back():
     with anyio.fail_after(LIMIT_S):
-        async with Cluster([Cores(1), Cores(1)], silence=1) as cluster:
+        async with Cluster([Cores(1), Cores(1)], silence=2) as cluster:
             nodes = list(cluster._nodes.values())
             async with cluster.partition("n1"):
                 assert {name for name, *_ in await gather([(place @ Cores(1))() for _ in range(3)])} == {"n2"}
@@ -75,7 +75,7 @@ async def test_a_worker_that_is_silent_is_lost_when_told_and_ends_with_the_clust
 @pytest.mark.anyio
 async def test_a_worker_that_was_lost_in_a_partition_comes_back_under_its_name():
     with anyio.fail_after(LIMIT_S):
-        async with Cluster([Cores(1)], silence=1) as cluster:
+        async with Cluster([Cores(1)], silence=2) as cluster:
             events = cluster.executor.events()
             async with cluster.partition("n1"):
                 async for event in events:
