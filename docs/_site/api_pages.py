@@ -71,7 +71,7 @@ _SUBJECTS: dict[str, tuple[str, str, str]] = {
             "jobs.WorkerInfo jobs.LogLine jobs.Events jobs.Event "
             "scheduler.Explanation scheduler.Shortage resources.Missing resources.Short "
             "wire.Totals wire.EndedJob wire.EndedAttempt wire.ReceiptRow "
-            "executor.LaunchedPool wire.PoolRow wire.BlockRow "
+            "executor.UnendedCalls executor.LaunchedPool wire.PoolRow wire.BlockRow "
             "dag.DagReport dag.JobReport dryrun.Plan dryrun.PlannedJob dryrun.Unsatisfiable "
             "telemetry.CallSubmitted telemetry.CallEnded"
         ),
@@ -125,6 +125,8 @@ _HIDDEN_OF_POOLS = (
     "block block_nodes block_script dialect dialect_class has_one_server hopeless is_away kind margin_s system_options"
 )
 _WITH_INHERITED = {"Dag", "dag.DagReport", *_POOLS}
+_INHERITED = {"Executor": "counts history report write_trace"}
+"""Methods that a page shows of a class although a base has them, which no page shows."""
 _ERRORS = "Every exception that grainlike raises. [A table](../errors.md) says what each means and what is tried again."
 
 
@@ -208,7 +210,7 @@ def shown_members(name: str, kind: type) -> list[str]:
     if name in _WITHOUT_MEMBERS:
         return []
     hidden = _hidden(name)
-    found = dir(kind) if name in _WITH_INHERITED else vars(kind)
+    found = dir(kind) if name in _WITH_INHERITED else [*vars(kind), *_INHERITED.get(name, "").split()]
     return [member for member in found if not member.startswith("_") and member not in hidden]
 
 
@@ -224,6 +226,8 @@ def _directive(name: str) -> str:
         lines.append("      merge_init_into_class: false")
     if name in _WITH_INHERITED:
         lines.append("      inherited_members: true")
+    if name in _INHERITED:
+        lines.append(f"      inherited_members: [{', '.join(_INHERITED[name].split())}]")
     if hidden := _hidden(name):
         lines.append(f'      filters: ["!^_", "!^({"|".join(hidden)})$"]')
     return "\n".join(lines if len(lines) > 2 else lines[:1]) + "\n"

@@ -12,6 +12,7 @@ from grainlike._later import later
 from grainlike.executor._current import find, find_for
 from grainlike.executor._executor import Executor
 from grainlike.executor._registry import implicit_made
+from grainlike.executor._reports import UnendedCalls
 from grainlike.executor._run import run
 from grainlike.graph import register
 
@@ -28,6 +29,7 @@ __all__ = [
     "Executor",
     "LaunchedPool",
     "Progress",
+    "UnendedCalls",
     "connect",
     "find",
     "implicit_made",
