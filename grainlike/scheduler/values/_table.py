@@ -200,6 +200,8 @@ class ValueTable:
         for number in values:
             value = self.values.get(number)
             if value is not None and value.users is not None and value.users.pop(job.id, None) is not None:
+                if not value.users:
+                    value.users = None  # an empty dict that had entries takes 224 bytes
                 self._count_users(value)
                 self.look_at(value)
 

@@ -65,6 +65,17 @@ def test_a_value_goes_in_the_turn_in_which_its_owner_lets_go():
     assert not world.known
 
 
+def test_a_value_whose_readers_have_ended_keeps_no_table_of_them():
+    world = cluster()
+    value = a_value(world)
+    record = world.head._values._table.values[value]
+    readers = world.call(Cores(1), 1.0, value, n=2)
+    assert list(record.users) == readers
+    world.run()
+    assert record.users is None  # an empty dict takes 224 bytes of the head for each value
+    assert world.where(value)[0] == 1
+
+
 def test_a_job_that_needs_it_keeps_it_until_that_has_ended():
     world = cluster()
     value = a_value(world)
