@@ -15,10 +15,9 @@ import gc
 import os
 import re
 import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -28,15 +27,13 @@ from typing import Any
 
 import numpy as np
 
-from grainlike import Cores, Executor, delayed, delayed_value, gather
+from grainlike import Cores, delayed, delayed_value, gather
+from grainlike_bench._far_workers import far_workers
 
 VALUE, LINK = 50_000_000, 20_000_000
 READERS, LINKS = 8, 10
 NODES, CORES = 2, 4
 
-_FAR = (
-    "import grainlike.payload as p; p.memory_id = lambda: {name!r}; from grainlike_worker.__main__ import main; main()"
-)
 _SENT = re.compile(rb"bytes_(?:sent|received):(\d+)")
 
 
@@ -95,26 +92,15 @@ def _memory() -> int:
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@asynccontextmanager
-async def _workers(nodes: int, cores: int) -> AsyncIterator[None]:
-    """Workers of an executor that take themselves for machines of their own, over TLS."""
-    async with Executor(listen="tcp://127.0.0.1:0") as executor:
-        workers = []
-        for name in (f"n{number}" for number in range(nodes)):
-            command = [sys.executable, "-c", _FAR.format(name=name), "--head", str(executor.address), "--name", name]
-            command += ["--resources", f"cores={cores}", "--log-level", "error"]
-            workers.append(await asyncio.create_subprocess_exec(*command))
-        await executor.wait_for_workers(nodes)
-        yield
-    for worker in workers:
-        await worker.wait()
+def _workers(nodes: int) -> AbstractAsyncContextManager[Any]:
+    return far_workers({f"n{number}": ["--resources", f"cores={CORES}"] for number in range(nodes)})
 
 
 async def _ours() -> dict[str, Way]:
     ways = {name: Way() for name in ("fan", "own array", "own value", "chain")}
     make, use = delayed(made) @ Cores(1), delayed(read) @ Cores(1)
     link = delayed(longer) @ Cores(1)
-    async with _workers(NODES, CORES):
+    async with _workers(NODES):
         await gather(use(make(8), at) for at in range(4 * READERS))
         with ways["fan"].measured():
             value = make(VALUE)
@@ -130,7 +116,7 @@ async def _ours() -> dict[str, Way]:
             given = delayed_value(array)
             found = await gather(use(given, at) for at in range(READERS))
         assert sum(found) == TOTAL, found
-    async with _workers(1, CORES):
+    async with _workers(1):
         await gather(use(link(make(8)), at) for at in range(READERS))
         with ways["chain"].measured():
             value = make(LINK)

@@ -13,7 +13,7 @@ from grainlike import Cores, Executor
 from grainlike_bench import (
     _dask_mix,
     bench_bare,
-    bench_data,
+    bench_broadcast,
     bench_idle,
     bench_million,
     bench_mix,
@@ -24,7 +24,9 @@ from grainlike_bench import (
     bench_simulation,
     bench_sleepers,
     bench_start,
+    bench_stays,
     bench_sweep,
+    bench_trees,
 )
 from grainlike_bench._pairs import in_turn
 
@@ -189,7 +191,47 @@ def _spread(rounds: int) -> Found:
 
 
 def _link(rounds: int) -> Found:
-    return {"data-link": [bare / pulled for bare, pulled in bench_data.measure(rounds)]}
+    from grainlike_bench import bench_data  # it takes data servers, which older revisions lack
+
+    # Seven at the least, each of half a second: the first ones find no memory that was in use before.
+    return {"data-link": [bare / pulled for bare, pulled in bench_data.measure(max(rounds, bench_data.ROUNDS))]}
+
+
+def _broadcast(rounds: int) -> Found:
+    """Twice at the most: each is half a minute."""
+    found = [bench_broadcast.measure() for _ in range(min(rounds, 2))]
+    return {"broadcast-first": [each.copies for each in found], "broadcast-time": [each.time for each in found]}
+
+
+def _pressure(rounds: int) -> Found:
+    from grainlike_bench import bench_pressure  # it takes numpy
+
+    found = bench_pressure.measure(rounds)
+    ours = found["grainlike"]
+    rows = {"pressure-daemons": [each.growth / 1e6 for each in ours]}
+    if "dask" in found:
+        rows["pressure-dask"] = _ratios([each.seconds for each in ours], [each.seconds for each in found["dask"]])
+    return rows
+
+
+def _tree(_: int) -> Found:
+    """Once: it has thousands of jobs."""
+    return {"tree-peak": [bench_trees.peak()]}
+
+
+def _loss(rounds: int) -> Found:
+    """Twice at the most: each is half a minute."""
+    found = [bench_trees.loss() for _ in range(min(rounds, 2))]
+    return {
+        "loss-time": [each.seconds / each.undisturbed for each in found],
+        "loss-again": [each.again / each.needed for each in found],
+    }
+
+
+def _stays(_: int) -> Found:
+    """Once: bytes are the same on a busy machine."""
+    held = bench_stays.measure()
+    return {"stays-value": [held.value], "stays-replica": [held.replica]}
 
 
 def _shared(rounds: int) -> Found:
@@ -243,6 +285,11 @@ PARTS: dict[str, Part] = {
         apart=True,
         needs=("numpy", "distributed", "ray"),
     ),
+    "broadcast": Part(_broadcast, ("broadcast-first", "broadcast-time"), 45, apart=True),
+    "pressure": Part(_pressure, ("pressure-dask", "pressure-daemons"), 40, needs=("numpy", "distributed")),
+    "tree": Part(_tree, ("tree-peak",), 30),
+    "loss": Part(_loss, ("loss-time", "loss-again"), 60),
+    "stays": Part(_stays, ("stays-value", "stays-replica"), 30),
     "link": Part(_link, ("data-link",), 10),
     "shared": Part(_shared, ("shared-joblib", "shared-gather"), 40, needs=("numpy", "joblib")),
     "sweep": Part(_sweep, ("sweep",), 30),

@@ -2,11 +2,16 @@
 
 import shutil
 import socket
+import subprocess
 from collections import Counter
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
+from grainlike_bench import bench_broadcast
+from grainlike_bench.bench_broadcast import Broadcast, Sent
 from grainlike_bench.bench_spread import LINK, LINKS, VALUE, Way, _program
+from grainlike_bench.bench_trees import Runs, needed_again
 from grainlike_bench.compare import SYSTEMS, WORKLOADS, Figures
 from grainlike_bench.targets import main
 from grainlike_bench.targets._goals import GOALS, Bound, Goal, chosen
@@ -49,6 +54,8 @@ def test_rows_name_systems_and_figures_that_there_are() -> None:
         ("w3-ray", 0.9, 1.0, "at the least"),
         ("w3-ray", 0.9, 0.9, "missed"),
         ("w3-ray", 0.9, None, "missed"),
+        ("w3b-ray", 0.8, 3.0, "at the least"),
+        ("w3b-ray", 0.7, 3.0, "missed"),
         ("scheduler", 4.9, None, "met"),
         ("scheduler", 5.0, None, "at the least"),
         ("scheduler", 10.0, None, "missed"),
@@ -190,6 +197,41 @@ def test_rows_of_large_values_are_ratios_to_the_value_and_to_the_peers_of_the_sa
     ray = {**dask, "chain": [Way(4.0), Way(0.5)]}
     assert set(spread_rows({"grainlike": ours, "dask": dask, "ray": ray})) == set(PARTS["spread"].rows)
     assert spread_rows({"grainlike": ours, "ray": ray})["spread-chain-ray"] == [0.25, 2.0]
+
+
+def test_values_that_are_lost_and_needed_are_those_that_jobs_which_have_not_run_take_to_be_made() -> None:
+    leaves = {(0, at): (at, "n0" if at < 8 else "n1") for at in range(17)}
+    last = {**leaves, (1, 0): (100, "n0"), (1, 1): (101, "n1")}
+    runs = Runs(Counter(last), last)
+    whole = {(1, 1)}  # it lives elsewhere; the inputs of both sums were dropped
+    found = needed_again(runs, lambda spot, _: spot in whole)
+    assert found == {(1, 0), *((0, at) for at in range(8)), (0, 16)}
+    assert needed_again(runs, lambda spot, _: spot[0] == 0 or spot in whole) == {(1, 0)}
+
+
+def test_runs_are_counted_by_their_lines(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("0 3 17 n0\n1 0 20 n1\n0 3 17 n2\n")
+    assert Runs.read(log) == Runs(Counter({(0, 3): 2, (1, 0): 1}), {(0, 3): (17, "n2"), (1, 0): (20, "n1")})
+
+
+def test_a_broadcast_is_beside_one_transfer() -> None:
+    found = Broadcast(Sent(2.0, 100_200_000), Sent(7.0, 300_700_000))
+    assert (found.copies, found.time) == (3.0, 3.5)
+
+
+def test_a_broadcast_leaves_a_network_alone_that_others_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+
+    def has_run(command: list[str], **_: object) -> CompletedProcess[str]:
+        ran.append(command)
+        return CompletedProcess(command, 0, "lo UNKNOWN 00:00\neth0@if7 UP 00:00\n", "")
+
+    monkeypatch.setattr(subprocess, "run", has_run)
+    with pytest.raises(RuntimeError, match="a network of its own"):
+        bench_broadcast.measure()
+    bench_broadcast.main()
+    assert {command[0] for command in ran} == {"ip"}
 
 
 @pytest.mark.skipif(shutil.which("ss") is None, reason="ss is not installed")
