@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from grainlike.payload._functions import FunctionBlob, Serializer, dump_function, load_function
     from grainlike.payload._identity import identity_of
     from grainlike.payload._mapping import private_map
+    from grainlike.payload._module_files import FileVersion, file_version, module_origin
     from grainlike.payload._payload import Buffer, Payload
     from grainlike.payload._plain_reader import plain_arguments
     from grainlike.payload._references import (
@@ -118,6 +119,7 @@ __all__ = [
     "ArrivingReplica",
     "Awaited",
     "Buffer",
+    "FileVersion",
     "FunctionBlob",
     "Payload",
     "Reference",
@@ -151,6 +153,7 @@ __all__ = [
     "dump_plain_value",
     "dump_value",
     "enclose_values",
+    "file_version",
     "fill_arguments",
     "have_same_bytes",
     "hold_memory",
@@ -173,6 +176,7 @@ __all__ = [
     "mapped",
     "memory_id",
     "message_of_error",
+    "module_origin",
     "name_function",
     "noted_error",
     "open_replica",
@@ -208,6 +212,9 @@ if not TYPE_CHECKING:  # else any name would be there
             "ArrivingReplica": "_replicas",
             "Awaited": "ahead._arguments",
             "Buffer": "_payload",
+            "FileVersion": "_module_files",
+            "file_version": "_module_files",
+            "module_origin": "_module_files",
             "FunctionBlob": "_functions",
             "MARK": "_store",
             "PREVIOUS": "_chain",

@@ -6,6 +6,9 @@ the code reaches through a package (`import a.b` binds only `a`). `sources` are 
 
 Tracebacks need these lines where the file is not: for notebook cells, prompts, and a script on another node. Only the
 lines of the code that travels go along, each stretch with the number of its first line.
+
+Behind the tuple is a stamp of the versions of the modules that the program has imported, so that a program which is
+started again after an edit sends a function of its own, and no process goes on with what it knows of the old one.
 """
 
 import hashlib
@@ -24,6 +27,7 @@ from typing import Any, Literal, NamedTuple
 
 from grainlike.errors import SerializationError
 from grainlike.payload._explain import describe_loading, is_interrupt, refusal
+from grainlike.payload._module_files import versions_stamp
 from grainlike.payload._names import importable, is_registered, reference_behind_wrapper, resolve
 from grainlike.payload._values import HOSTILE, names_reachable, unreachable
 from grainlike.payload._watch import Held, Watch, unchanged, watch
@@ -176,7 +180,7 @@ def _dump(function: Function, serializer: Serializer) -> FunctionBlob:
         if is_interrupt(error):
             raise
         raise refusal(_title(function), function, _reason_against, error) from error
-    data = pickle.dumps((name, stream, _submodules(codes), dependencies_of(codes)), 5)
+    data = pickle.dumps((name, stream, _submodules(codes), dependencies_of(codes)), 5) + versions_stamp()
     return FunctionBlob(hashlib.sha256(data).digest()[:16], data)
 
 

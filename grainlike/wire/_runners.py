@@ -109,8 +109,10 @@ class Resumed(BaseMessage, frozen=True, tag=44):
 
 class Renew(BaseMessage, frozen=True, tag=70):
     """This runner process is to be replaced: it sends nothing after this, and what it was sent and has not begun goes
-    to its successor.
+    to its successor. `why` is for the worker's log; empty where it says nothing.
     """
+
+    why: str = ""
 
 
 class Ready(BaseMessage, frozen=True, tag=71):

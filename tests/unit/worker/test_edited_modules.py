@@ -192,12 +192,12 @@ def test_the_next_job_says_it_and_no_other_and_does_not_fail_for_it(module, caps
     assert functions.look_at >= 5.0 + PERIOD_S
     words = functions.warning
     assert words
-    functions.warn()
+    functions.warn(functions.get(1))
     assert "edited_jobs" in capsys.readouterr().err
     functions.warning = words
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", SimpleNamespace())  # left there by another job
-        functions.warn()
+        functions.warn(functions.get(1))
     assert functions.warning == ""
     functions.look(7.0)
     assert functions.warning == ""

@@ -1,14 +1,15 @@
 """A runner that is a process, and when that is used up, another: to the daemon it is one and the same.
 
-A process is used up when its job left it unfit for the next (it says `Renew`), or was killed for taking too much
-memory. What the dead one had not begun goes to its successor. Its last words are passed on only when it is gone, for
-slots are given out again when they are heard.
+A process is used up when its job left it unfit for the next (it says `Renew`), was killed for taking too much
+memory, or has imported code that was edited since. What the dead one had not begun goes to its successor. Its last
+words are passed on only when it is gone, for slots are given out again when they are heard.
 
 Two amounts of memory in words that show how they differ.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 from grainlike.resources._quantity import UNIT, quantity, short
 
 __all__ = ["RunnerSupervisor", "beside"]
+
+logger = logging.getLogger("grainlike.worker")
 
 
 class RunnerSupervisor:
@@ -358,6 +361,8 @@ class _FrameFilter:
                 self._answered(message)
             elif isinstance(message, Renew):
                 passed = min(passed, at)
+                if message.why:
+                    logger.info("a fresh process takes the place of one for jobs: %s", message.why)
         if passed < len(frames):
             self.hold([frame for frame in frames[passed:] if not isinstance(frame[0], Renew)])
         if passed:

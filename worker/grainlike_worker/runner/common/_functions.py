@@ -5,6 +5,7 @@ One job that stands for many tiny calls of a plain function, as `amap` sends the
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
@@ -34,7 +35,7 @@ from grainlike.payload import (
     write_replica,
 )
 from grainlike.wire import Buffer, Define, FunctionSpec, Need, Parcel, Room, RoomIs, Setup
-from grainlike_worker.runner.common._edited_modules import EditedModules, warning_of
+from grainlike_worker.runner.common._edited_modules import EditedModules, replacing_of, warning_of
 from grainlike_worker.runner.common._failures import InputGoneError, NoRoomError
 from grainlike_worker.runner.common._outcomes import Stays
 
@@ -83,13 +84,15 @@ class LoadedFunctions:
     """
 
     __slots__ = (
-        "_edits", "_leaving", "_loaded", "context", "get", "instance", "look_at", "replicas", "store", "unloaded",
-        "value", "warning",
+        "_edited", "_edits", "_leaving", "_loaded", "context", "get", "instance", "look_at", "replicas", "store",
+        "unloaded", "value", "warning",
     )  # fmt: skip
 
     def __init__(self, edits: EditedModules | None = None) -> None:
         self.instance = ""
         self._edits = edits
+        self._edited: list[tuple[str, str]] = []
+        """Modules that were found to be edited, with their paths."""
         self.look_at: float = inf if edits is None else 0.0
         """When to `look` again, on the monotonic clock: at a lease, not at each of its jobs."""
         self.warning: str = ""
@@ -227,13 +230,31 @@ class LoadedFunctions:
         edited = self._edits.look(now)
         self.look_at = self._edits.due_at
         if edited:
+            self._edited += edited
             self.warning = warning_of(edited, self.instance)
 
-    def warn(self) -> None:
-        """Print the warning, once, as an output of the job that begins."""
+    def outdated(self, fn: int, now: float) -> str:
+        """Return why another process is to run a function that comes for the first time: it would find old code of
+        modules here that were edited since. Empty if it may run here.
+        """
+        if fn not in self.unloaded or self._edits is None:
+            return ""
+        self.look(now)
+        return replacing_of(self._edited) if self._edited else ""
+
+    def remind(self, fn: int, now: float) -> None:
+        """Have the warning said once more if a function that comes for the first time finds old code here."""
+        if self.outdated(fn, now):
+            self.warning = warning_of(self._edited, self.instance)
+
+    def warn(self, function: LoadedFunction) -> None:
+        """Say the warning, once: as a record of `logging` for the program of the job that begins, or as its output."""
         words, self.warning = self.warning, ""
         with suppress(Exception):  # another job may have put anything there
-            print(words, file=sys.stderr)  # noqa: T201 - where its user reads
+            if function.logs is None:
+                print(words, file=sys.stderr)  # noqa: T201 - where its user reads
+            else:
+                logging.getLogger("grainlike").warning("%s", words.removeprefix("grainlike: "))
 
     @property
     def count(self) -> int:

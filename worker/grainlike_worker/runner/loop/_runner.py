@@ -172,6 +172,7 @@ class LoopRunner:
         if self._functions.context is not None and not await self._enter_context(lease):
             return
         if self._functions.unloaded:
+            self._functions.remind(lease.fn, time.monotonic())
             self._functions.get(lease.fn)  # unpickled now: what that takes is no part of a job's time
         if self._ready_at is None:
             self._ready_at = time.monotonic()
@@ -330,7 +331,7 @@ class LoopRunner:
             logs=function.logs,
         )
         if functions.warning:
-            functions.warn()
+            functions.warn(function)
         if arguments is None and lease.needs:
             args, kwargs = functions.arguments(lease.arguments(), lease.needs[lease.index])
         else:

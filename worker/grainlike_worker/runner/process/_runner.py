@@ -187,12 +187,14 @@ class ProcessRunner:
         if not self._clean:
             self._clean_up()
         elsewhere = lease.whole is not self._held_to
+        outdated = "" if self._fresh else self._functions.outdated(lease.fns[lease.index], time.monotonic())
         if not self._fresh and (
-            self._leftovers.stay
+            outdated
+            or self._leftovers.stay
             or (elsewhere and self._enforcer.is_unfit_for(lease.whole))
             or self._house.exceeds_memory()
         ):
-            self._give_up()
+            self._give_up(outdated)
             return False
         if self._functions.context is not None and not self._enter_context(lease):
             return True
@@ -302,9 +304,9 @@ class ProcessRunner:
                 laps.restart()
         return self._leave(lease)
 
-    def _give_up(self) -> None:
+    def _give_up(self, why: str = "") -> None:
         """Say that this process is used up; what it has not begun is for its successor."""
-        self._pipe.send(Renew())
+        self._pipe.send(Renew(why))
 
     def _enter_context(self, lease: RunnerLease) -> bool:
         """Enter the worker's context; return True if it is there. If not, the jobs have failed."""
@@ -410,7 +412,7 @@ class ProcessRunner:
         )
         show_job(info.id)
         if functions.warning:
-            functions.warn()
+            functions.warn(function)
         args, kwargs = functions.arguments(arguments, needs) if needs else load_arguments(arguments)
         if function.is_async:
             value = self._loop.run(
