@@ -84,6 +84,10 @@ class BaseResolver(ABC):
         """Call with the nodes of each graph from now on, as they are bound; None ends that."""
         self._engine.bound = call
 
+    def under_way(self) -> list[Node]:
+        """Return nodes that were bound before and have not ended, as far as they are kept by name."""
+        return []
+
     def start(self, nodes: Sequence[Node]) -> None:
         """Start the nodes and what they need, without waiting."""
         if isinstance(nodes, _HELD_BY_USERS):

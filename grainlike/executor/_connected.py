@@ -281,6 +281,13 @@ class ConnectedExecutor(Executor):
             raise SessionError(f"session {self._session!r} has nothing named {', '.join(map(repr, unknown))}")
         await self._remote.forget(names)
 
+    def under_way(self) -> list[Node]:
+        """Return the named calls of the session that have not ended, whichever program began them, and what they
+        need.
+        """
+        named = unfinished_nodes(map(node_behind, self._remote.named.values()))
+        return [node for node in named if node.state is not State.LAZY and not node.function.many]
+
     def _check_session(self) -> None:
         if not self._session:
             raise SessionError("names are of a session: open it with connect(session=...)")

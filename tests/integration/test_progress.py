@@ -109,6 +109,36 @@ async def test_failures_and_second_attempts_are_told_apart(kept: Kept, tmp_path:
     assert kept.shown[-1] == {"fail_once": CallCounts(1, 0, 1), "fail": CallCounts(1, 0, 0, 1)}
 
 
+async def test_named_calls_that_had_begun_are_counted_also_those_of_an_earlier_program(
+    kept: Kept, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+
+    @delayed
+    async def pass_gate(number: int) -> int:
+        while not gate.exists():  # noqa: ASYNC110 - in another process
+            await anyio.sleep(0.01)
+        return number
+
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(listen="tcp://127.0.0.1:0", local=Cores(2)) as head:
+            async with connect(head.address, session="sweep") as ex:
+                first_ = ex.name("first", (pass_gate @ Cores(1))(1))
+                ended_ = ex.name("ended", (square @ Cores(1))(3))
+                assert await ended_ == 9
+                with progress():
+                    await until(lambda: kept.shown)
+            assert set(kept.shown[-1]) == {"pass_gate"}
+            kept.shown.clear()
+            async with connect(head.address, session="sweep") as ex, progress():
+                r_ = ex.name("first", first_, exist_ok=True)
+                second_ = ex.name("second", (pass_gate @ Cores(1))(2))
+                await until(lambda: kept.shown and kept.shown[-1]["pass_gate"].known == 2)
+                gate.touch()
+                assert [await r_, await second_] == [1, 2]
+            assert kept.shown[-1]["pass_gate"] == CallCounts(2, 0, 2)
+
+
 async def test_items_of_a_map_are_counted_however_they_travel(kept: Kept) -> None:
     async def source() -> AsyncIterator[int]:
         for x in range(3000):
