@@ -61,6 +61,7 @@ _STOP_EXAMPLES = epilog(
     """
 grainlike head stop
 grainlike head stop --head tcp://login1:7777
+grainlike head stop --workers
 grainlike head stop --forget
 """,
     ok="it has stopped",
@@ -266,6 +267,12 @@ def _head_stop(
         bool,
         typer.Option("--forget", help="Cancel all jobs, and drop what sessions keep, also where there is a journal."),
     ] = False,
+    workers: Annotated[
+        bool,
+        typer.Option(
+            "--workers", help="End the workers first, also those started by hand; their jobs run again later."
+        ),
+    ] = False,
     insecure: Insecure = False,
 ) -> None:
     """End a head that was started with `grainlike head start`.
@@ -277,7 +284,7 @@ def _head_stop(
     from grainlike.cli._ask import asking
     from grainlike.cli._head import stop_head
 
-    exit_with(lambda: asking(head, insecure, lambda caller: stop_head(caller, forget=forget)))
+    exit_with(lambda: asking(head, insecure, lambda caller: stop_head(caller, forget=forget, workers=workers)))
 
 
 @head_app.command("status", epilog=_STATUS_EXAMPLES)

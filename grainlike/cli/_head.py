@@ -40,7 +40,19 @@ from grainlike.net import (
     state_directory,
 )
 from grainlike.subprocesses import reset_signals
-from grainlike.wire import AskHead, AskSessions, AskStop, Done, HeadIs, SessionRow, SessionsAre
+from grainlike.wire import (
+    AskDepart,
+    AskHead,
+    AskSessions,
+    AskStop,
+    AskWorkers,
+    Done,
+    HeadIs,
+    Matched,
+    SessionRow,
+    SessionsAre,
+    WorkersAre,
+)
 
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
@@ -52,6 +64,9 @@ __all__ = ["collecting_less", "start_detached", "start_head", "stop_head"]
 
 _LAST_LINES, _LAST_BYTES = 12, 16 * 1024
 """The most of a log that is shown of a head that could not start."""
+
+_LOOK_S = 0.05
+"""Seconds between two looks at the workers that end."""
 
 _END_S = 10.0
 """Seconds that `head stop` waits for the process of a head that has closed its connections."""
@@ -235,11 +250,13 @@ def _reasons(log: Path) -> list[str]:
     return []
 
 
-async def stop_head(caller: BlockingClient, *, forget: bool) -> int:
+async def stop_head(caller: BlockingClient, *, forget: bool, workers: bool) -> int:
     """Stop a head, wait until it has exited, where that can be seen from here, and print what it has kept of sessions,
-    or dropped; return the exit code, which is `FAILED` where the disk refuses that.
+    or dropped; return the exit code, which is `FAILED` where the disk refuses that. With `workers`, end these first.
     """
     head = await caller.ask(AskHead(0), HeadIs)
+    if workers:
+        await _end_all_workers(caller)
     sessions = (await caller.ask(AskSessions(0), SessionsAre)).sessions
     held = [session for session in sessions if session.names or session.jobs]
     failure = head.journal if head.journal.startswith("not kept") else ""
@@ -255,10 +272,20 @@ async def stop_head(caller: BlockingClient, *, forget: bool) -> int:
         stays = has_journal_note(head.cluster, Path(head.directory)) if noted else bool(failure)
         lines, refused = _dropped(held, head.directory if stays else ""), stays
     else:
-        lines, refused = _fate(held, head.directory, failure), bool(failure)
+        lines, refused = _fate(held, head.directory, failure, workers=not workers), bool(failure)
     for line in lines:
         print(escaped_line(line))  # noqa: T201
     return FAILED if held and refused else OK
+
+
+async def _end_all_workers(caller: BlockingClient) -> None:
+    """End all workers, with their jobs, and wait until they have left: a head that has gone could tell them nothing."""
+    ended = (await caller.ask(AskDepart(0, ["*"], kill=True), Matched)).workers
+    due = time.monotonic() + _END_S
+    while (await caller.ask(AskWorkers(0), WorkersAre)).workers and time.monotonic() < due:
+        time.sleep(_LOOK_S)
+    if ended:
+        print(escaped_line(f"{'worker' if len(ended) == 1 else 'workers'} {', '.join(ended)} ended"))  # noqa: T201
 
 
 def _wait_for_end(process: str, journal: str) -> None:
@@ -288,9 +315,10 @@ def _held_by(session: SessionRow) -> str:
     return f"session {session.name!r}, {' and '.join(filter(None, (outcomes, jobs)))}"
 
 
-def _fate(held: list[SessionRow], journal: str, failure: str) -> Iterator[str]:
+def _fate(held: list[SessionRow], journal: str, failure: str, *, workers: bool) -> Iterator[str]:
     """Iterate over the lines that say what a head that was stopped has kept in its journal of the sessions that held
-    anything, or that it has dropped that for want of one. `failure` says why the journal was not kept at the end.
+    anything, or that it has dropped that for want of one. `failure` says why the journal was not kept at the end;
+    `workers`, that there may be some.
     """
     if held and failure:
         yield f"the journal in {journal} was {failure}"
@@ -301,7 +329,9 @@ def _fate(held: list[SessionRow], journal: str, failure: str) -> Iterator[str]:
         command = f"grainlike head start --journal {shlex.quote(journal)}"
         known = "what was written before" if failure else "that"
         yield f"`{command}` goes on with {known}; `grainlike head stop --forget` would have dropped it"
-        yield f"workers go on with their jobs, and wait {RETURN_S:g} s for that head"
+        if workers:
+            wait = f"workers go on with their jobs, and wait {RETURN_S:g} s for that head"
+            yield f"{wait}; `grainlike head stop --workers` would have ended them"
 
 
 _LONG_S = 0.005

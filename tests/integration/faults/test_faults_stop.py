@@ -65,7 +65,8 @@ async def test_what_sessions_keep_and_their_jobs_go_on_with_the_next_head(tmp_pa
             "stopped",
             f"kept in {journal}: session 'campaign', 1 outcome and 1 job that had not ended",
             f"{goes_on}; `grainlike head stop --forget` would have dropped it",
-            "workers go on with their jobs, and wait 300 s for that head",
+            "workers go on with their jobs, and wait 300 s for that head; "
+            "`grainlike head stop --workers` would have ended them",
         ]
         async with HeadDaemon(TLS, journal=journal) as daemon:
             async with connect(session="campaign") as ex:
@@ -81,6 +82,23 @@ async def test_what_sessions_keep_and_their_jobs_go_on_with_the_next_head(tmp_pa
         assert capsys.readouterr().out.splitlines() == ["stopped", dropped]
         async with HeadDaemon(TLS, journal=journal):
             assert await sessions() == []
+
+
+async def test_workers_that_were_started_by_hand_end_with_their_head_where_that_is_asked(
+    tmp_path, start_worker, gates, capsys
+):
+    async with asyncio.timeout(LIMIT_S), gates() as gate:
+        async with HeadDaemon(TLS, journal=tmp_path / "journal") as daemon:
+            async with connect(session="campaign") as ex:
+                worker = start_worker(ex.address, name="n1", resources="cores=1")
+                ex.name("runs", (stand @ Cores(1))(gate.visit, "runs"))
+                await gate.arrival()
+            stopping = await stop(daemon, "--workers")
+        assert await stopping == 0
+        await asyncio.to_thread(worker.process.wait)
+    first, second, *_, last = capsys.readouterr().out.splitlines()
+    assert (first, second) == ("worker n1 ended", "stopped")
+    assert last.endswith("would have dropped it")
 
 
 async def test_where_the_disk_refuses_it_does_not_say_that_sessions_are_kept(tmp_path, capsys, monkeypatch):
