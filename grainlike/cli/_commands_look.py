@@ -114,8 +114,9 @@ _TRACE_EXAMPLES = epilog(
     """
 grainlike head start --detach --record
 grainlike trace -o trace.json
+grainlike trace -o run.svg
 """,
-    failed="the head records nothing",
+    failed="the head records nothing, and no job has ended; or there is nothing to draw",
     refused=NO_HEAD,
 )
 
@@ -352,7 +353,11 @@ def _trace(
     head: Head = None,
     insecure: Insecure = False,
 ) -> None:
-    """Write which job ran when on which core or GPU, for ui.perfetto.dev and chrome://tracing."""
+    """Draw which job ran when on which core: a timeline picture (Gantt chart) into FILE.svg; into any other file a
+    trace with GPUs, memory and dependencies, for ui.perfetto.dev and chrome://tracing.
+
+    A head that was started with --record knows all attempts; of any other, jobs that have ended are drawn.
+    """
     from grainlike.cli._ask import asking
     from grainlike.cli._past import write_trace
 

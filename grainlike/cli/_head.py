@@ -283,7 +283,7 @@ async def _end_all_workers(caller: BlockingClient) -> None:
     ended = (await caller.ask(AskDepart(0, ["*"], kill=True), Matched)).workers
     due = time.monotonic() + _END_S
     while (await caller.ask(AskWorkers(0), WorkersAre)).workers and time.monotonic() < due:
-        time.sleep(_LOOK_S)
+        await caller.pause(_LOOK_S)
     if ended:
         print(escaped_line(f"{'worker' if len(ended) == 1 else 'workers'} {', '.join(ended)} ended"))  # noqa: T201
 

@@ -27,10 +27,11 @@ from grainlike.cli._words import (
     print_table,
     seconds,
 )
-from grainlike.client import Asker, BlockingClient
+from grainlike.client import Asker, BlockingClient, RefusedQueryError
 from grainlike.jobs import ended_jobs
 from grainlike.system import LateFile
 from grainlike.wire import (
+    KEPT_JOBS,
     AskHistory,
     AskJobs,
     AskReport,
@@ -46,7 +47,7 @@ from grainlike.wire import (
 )
 
 if TYPE_CHECKING:
-    from grainlike.observe import Depth, FunctionUsage
+    from grainlike.observe import Depth, FunctionUsage, Stretch
 
 __all__ = [
     "attempt_words",
@@ -281,17 +282,57 @@ def _usage_row(usage: FunctionUsage) -> tuple[str, ...]:
 
 
 async def write_trace(caller: BlockingClient, path: Path) -> int:
-    """Draw what the head has recorded."""
-    from grainlike.observe import Depth, spans_from_rows, trace
+    """Draw what the head has recorded, or else what it remembers of jobs that have ended: as an SVG picture where the
+    file's name says so, else for Perfetto.
+    """
+    from grainlike.observe import trace
+
+    picture = path.suffix.lower() == ".svg"
+    with LateFile(path) as file:
+        stretches, depths, recorded = await _recorded_or_remembered(caller)
+        file.write(_picture(stretches) if picture else trace(stretches, depths))
+    attempts = sum(not stretch.lane for stretch in stretches)
+    what = "which core ran what when" if picture else "what ran"
+    many = f"{attempts:,} attempt{'s' * (attempts != 1)}"
+    print(f"{path}: {what} in {many}; open it in {'a browser' if picture else 'ui.perfetto.dev'}")  # noqa: T201
+    if not recorded:
+        lacking = "earlier attempts, what runs now" + ("" if picture else ", who needed whom")
+        print(f"from the history of ended jobs: a head that is started with --record knows {lacking}, too")  # noqa: T201
+    return OK
+
+
+async def _recorded_or_remembered(caller: BlockingClient) -> tuple[list[Stretch], list[Depth], bool]:
+    """Return what ran where and when, how many waited, and whether that was recorded; else it is of ended jobs.
+
+    Raises:
+        RefusedQueryError: it was not, and no job has ended.
+    """
+    from grainlike.observe import Depth, spans_from_history, spans_from_rows
 
     spans: list[SpanRow] = []
     depths: list[Depth] = []
-    with LateFile(path) as file:
+    try:
         async with aclosing(caller.trace()) as pieces:
             async for piece in pieces:
                 spans.extend(piece.spans)
                 depths.extend(Depth(*depth) for depth in piece.depths)
-        file.write(trace(spans_from_rows(spans), depths))
-    attempts = sum(not span.lane for span in spans)
-    print(f"{path}: what ran in {attempts:,} attempts; open it in ui.perfetto.dev")  # noqa: T201
-    return OK
+    except RefusedQueryError:
+        ended = await ended_jobs(lambda asked: caller.ask(asked, HistoryIs), AskHistory(0, KEPT_JOBS))
+        if remembered := list(spans_from_history(ended)):
+            return remembered, [], False
+        raise
+    return list(spans_from_rows(spans)), depths, True
+
+
+def _picture(stretches: Sequence[Stretch]) -> str:
+    """Return an SVG picture: a row for each core, a bar for each attempt."""
+    from grainlike.observe import Lane, Span, timeline
+
+    spans = [
+        Span(tuple(Lane(stretch.worker, core) for core in stretch.cores), stretch.began, stretch.ended, stretch.name)
+        for stretch in stretches
+        if stretch.cores
+    ]
+    if not spans:
+        raise RefusedQueryError("no job has held a core yet: there is nothing to draw")
+    return timeline(spans, title="What ran when")

@@ -51,10 +51,10 @@ def progress(*, lines_every: float | None = None) -> Progress:
     It counts the calls of the executor that an `await` at the beginning of the block would use: jobs, calls without
     resources, and the calls that they depend on, whichever task awaits them, from the moment at which they are
     submitted; of `connect(session=...)` also the named calls that had begun before and have not ended, whichever
-    program began them. Operators are no calls, and calls that jobs submit are not counted. `done` is the number of calls with a
-    value, and `left` the time until all known calls have ended, `-` if that is unknown. The bars are below the output
-    of the program and its jobs on the terminal, or in the output of a notebook's cell. At the end they keep the last
-    figures.
+    program began them. Operators are no calls, and calls that jobs submit are not counted. `done` is the number of
+    calls with a value, and `left` the time until all known calls have ended, `-` if that is unknown. The bars are
+    below the output of the program and its jobs on the terminal, or in the output of a notebook's cell. At the end they
+    keep the last figures.
 
     Without a terminal or a notebook it does nothing, unless `lines_every` is given. Inside another `progress` it does
     nothing, because that one shows the calls already.

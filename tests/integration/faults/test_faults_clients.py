@@ -189,6 +189,11 @@ async def test_a_head_tells_how_jobs_of_all_programs_ended_and_what_ran_where(to
         code, out = await told("trace", "-o", path)
         assert (code, out) == (0, f"{path}: what ran in 8 attempts; open it in ui.perfetto.dev\n")
         drawn = path.read_text()
+        picture = path.with_suffix(".svg")
+        code, out = await told("trace", "-o", picture)
+        assert (code, out) == (0, f"{picture}: which core ran what when in 8 attempts; open it in a browser\n")
+        assert picture.read_text().startswith("<svg")
+        assert "divmod" in picture.read_text()
         head.write_trace(path)
         events = json.loads(path.read_text())["traceEvents"]
         told_of = json.loads(drawn)["traceEvents"]
@@ -200,6 +205,18 @@ async def test_a_head_tells_how_jobs_of_all_programs_ended_and_what_ran_where(to
     async with Executor(listen=TLS):
         assert await told("trace", "-o", path) == (1, "")
         assert json.loads(path.read_text())["traceEvents"] == events, "what was there stays"
+
+
+@pytest.mark.parametrize("name", ["run.svg", "run.json"])
+async def test_a_trace_of_a_head_that_records_nothing_is_drawn_from_its_history(tmp_path, told, name):
+    path = tmp_path / name
+    async with Executor(listen=TLS, local=Cores(1)):
+        assert await (delayed(abs) @ Cores(1))(-1) == 1
+        code, out = await told("trace", "-o", path)
+    assert (code, "1 attempt;" in out) == (0, True)
+    assert "\nfrom the history of ended jobs: a head that is started with --record knows " in out
+    assert "abs" in path.read_text()
+    assert path.read_text().startswith("<svg" if path.suffix == ".svg" else "{")
 
 
 async def test_without_a_head_or_with_the_wrong_file_it_is_exit_3(private_state, told):

@@ -60,13 +60,13 @@ async def test_what_sessions_keep_and_their_jobs_go_on_with_the_next_head(tmp_pa
                 visitor = await gate.arrival()
             stopping = await stop(daemon)
         assert await stopping == 0
+        wait = "workers go on with their jobs, and wait 300 s for that head"
         goes_on = f"`grainlike head start --journal '{journal}'` goes on with that"
         assert capsys.readouterr().out.splitlines() == [
             "stopped",
             f"kept in {journal}: session 'campaign', 1 outcome and 1 job that had not ended",
             f"{goes_on}; `grainlike head stop --forget` would have dropped it",
-            "workers go on with their jobs, and wait 300 s for that head; "
-            "`grainlike head stop --workers` would have ended them",
+            f"{wait}; `grainlike head stop --workers` would have ended them",
         ]
         async with HeadDaemon(TLS, journal=journal) as daemon:
             async with connect(session="campaign") as ex:
