@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,7 @@ from math import isfinite
 from typing import Any, TypeAlias, cast
 
 from grainlike.errors import ResourceSpecError
-from grainlike.resources import UNIT, Allocation, Request, WallTime, as_allocation, parse
+from grainlike.resources import UNIT, Allocation, Request, WallTime, as_allocation, near_name, parse
 
 __all__ = [
     "Check",
@@ -28,6 +29,11 @@ __all__ = [
 ]
 
 Check: TypeAlias = Callable[[str, Any], Any]
+
+logger = logging.getLogger("grainlike")
+
+_said: set[str] = set()
+"""Names in offers for which something else may have been meant, and this was said in this process."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(=.*)?", re.DOTALL)
 
@@ -133,8 +139,17 @@ def table(key: str, value: Any) -> Mapping[str, Any]:
 def offer(key: str, value: Any) -> str | Request | None:
     """Check the offer of each worker; it is kept as it was written."""
     if value is not None:
-        parsed_offer(key, value)
+        _warn_of_slips(key, parsed_offer(key, value))
     return cast("str | Request | None", value)
+
+
+def _warn_of_slips(key: str, offered: Allocation) -> None:
+    """Say, once for each name, that an offer has a name which looks like another one's."""
+    for given in offered.units:
+        near = near_name(given)
+        if near is not None and given not in _said:
+            _said.add(given)
+            logger.warning("%s: only jobs that ask for %s by this name get it; did you mean %s?", key, given, near)
 
 
 def parsed_offer(key: str, value: str | Request) -> Allocation:

@@ -18,6 +18,7 @@ from grainlike.launch import (
     Local,
     Slurm,
     WorkerPool,
+    _checks,
     pool_class_of,
     pool_from,
 )
@@ -201,3 +202,11 @@ def test_what_is_shown_is_read_back(cores, walltime, nodes, queue, setup):
     again = eval(repr(pool), {"Slurm": Slurm, "Cores": Cores})
     assert again == pool
     assert repr(again) == repr(pool)
+
+
+def test_an_offer_whose_name_other_systems_have_for_memory_is_hinted_at_once(caplog, monkeypatch):
+    monkeypatch.setattr(_checks, "_said", set())
+    for _ in range(2):
+        pool_from({"kind": "local", "resources": "cores=16 mem=60"}, "mine")
+    [record] = caplog.records
+    assert record.getMessage() == "resources: only jobs that ask for mem by this name get it; did you mean memory?"
