@@ -95,7 +95,15 @@ async def list_ended(caller: Asker, asked: AskHistory, *, unended: bool, as_json
     """Print what became of jobs that have ended, the latest first; with `unended`, the others before them."""
     live = await caller.ask(AskJobs(0, asked.most), JobsAre) if unended else None
     jobs = [] if live is None else [job for job in live.jobs if fnmatchcase(job.name, asked.name or "*")]
-    ended = await ended_jobs(partial(caller.ask, answer=HistoryIs), asked)
+    kept = 0
+
+    async def page(question: AskHistory) -> HistoryIs:
+        nonlocal kept
+        found = await caller.ask(question, HistoryIs)
+        kept = found.kept
+        return found
+
+    ended = await ended_jobs(page, asked)
     if as_json:
         told = {} if live is None else {"jobs": [as_plain(job) for job in jobs], "total": live.total}
         print_json(told | {"ended": [as_plain(job) for job in ended]})
@@ -106,8 +114,8 @@ async def list_ended(caller: Asker, asked: AskHistory, *, unended: bool, as_json
         _print_ended(ended)
     else:
         print("no such jobs have ended, of those that the head remembers")  # noqa: T201 - a command line speaks
-    if len(ended) == asked.most:
-        print("there may be more; see --most")  # noqa: T201
+    if len(ended) == asked.most < kept:
+        print(f"there may be more, of {kept:,} ended jobs that the head remembers; see --most")  # noqa: T201
     return OK
 
 

@@ -18,6 +18,7 @@ from grainlike.head.server._client import ClientConnection
 from grainlike.head.server._clients import ClientRegistry
 from grainlike.net import ByteLink, Link, is_gone, process_id, software
 from grainlike.resources import parse_allocation
+from grainlike.scheduler import JobState
 from grainlike.system import max_message_bytes
 from grainlike.wire import (
     FROM_CLIENT,
@@ -56,6 +57,9 @@ dies leaves its link like that.
 
 SECOND_LOOK_S = 1.0
 """Seconds after that until its silence is believed."""
+
+_SHOWN = 20
+"""Numbers of jobs that a line of the log has at most."""
 
 _LOOK_S = 0.0003
 """About the seconds that it takes to check that a process exists, and to report a broken link to the scheduler."""
@@ -142,11 +146,23 @@ class Acceptor:
         """Give up a peer for good: a worker's jobs are tried elsewhere, a client's are cancelled."""
         self.sent_before.pop(connection.number, None)
         if isinstance(connection, WorkerConnection):
+            ran = self._running(connection.number)
             self.head.leave(connection, reason)
+            again = [str(job) for job in ran if job in self.head.state.scheduler.jobs]
+            if again:
+                one = len(again) == 1
+                told = f"{', '.join(again[:_SHOWN])}{' ...' if len(again) > _SHOWN else ''}"
+                words = "%d job%s that ran on worker %s run%s again: %s"
+                logger.warning(words, len(again), "" if one else "s", connection.name, "s" if one else "", told)
             self.joined()
         else:
             self.clients.leave(connection)
         self.settled()
+
+    def _running(self, worker: int) -> list[int]:
+        """Return the jobs that a worker has started and not ended; none of one that has left."""
+        known = self.head.state.scheduler.workers.get(worker)
+        return [] if known is None else [job.id for job in known.held.values() if job.state is JobState.LEASED]
 
     async def admit(self, link: Link) -> None:
         """Own one link until it ends: handshake, then reports; a lost worker's jobs go elsewhere."""

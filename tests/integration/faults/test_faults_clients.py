@@ -346,6 +346,20 @@ async def test_a_workers_certificate_can_not_ask(private_state, caplog):
         assert not [frame for frame in heard if isinstance(frame.message, JobsAre | Done)]
 
 
+async def test_the_log_says_which_jobs_of_a_worker_that_died_run_again(gates, start_worker, caplog):
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS) as executor:
+        workers = {name: start_worker(executor.address, name=name, resources="cores=1") for name in ("a1", "a2")}
+        await executor.wait_for_workers(2)
+        r_ = start((delayed(wait_at) @ Cores(1))(gate.visit, "job"))
+        await gate.arrival()
+        here, number = info(r_).worker, (await executor.explain(r_)).job
+        workers[here].process.kill()
+        visitor = await gate.arrival()
+        visitor.release()
+        await r_
+    assert f"1 job that ran on worker {here} runs again: {number}" in [one.getMessage() for one in caplog.records]
+
+
 async def test_workers_are_told_to_end_by_name_with_their_jobs_or_after_them(gates, start_worker, told):
     async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS) as executor:
         workers = {name: start_worker(executor.address, name=name, resources="cores=1") for name in ("a1", "a2")}
