@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from logging import Logger
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from grainlike.client import ConnectionSettings, RemoteHead
 from grainlike.engine import retrieved_elsewhere
-from grainlike.errors import GraphError, SessionError
+from grainlike.errors import GrainlikeError, GraphError, SessionError
 from grainlike.executor._executor import Executor
 from grainlike.graph import Delayed, Info, Node, RunsIn, State, StreamNode, excuse, node_behind, unfinished_nodes
 from grainlike.joblogging import JobLogging
@@ -165,6 +165,13 @@ class ConnectedExecutor(Executor):
         return (
             f"<Executor {self._state}, connected to {f'{head} as {self._remote.client_name}' if head else 'no head'}>"
         )
+
+    async def __aenter__(self) -> Self:
+        try:
+            return await super().__aenter__()
+        except GrainlikeError as error:
+            # It says all of it: without more of our frames its words stand near the program's line that it is about.
+            raise error.with_traceback(None)  # noqa: B904 - it is the same error
 
     def _make_service(self) -> JobService:
         job_logging = JobLogging() if self._settings.logging else None

@@ -219,6 +219,13 @@ async def test_a_trace_of_a_head_that_records_nothing_is_drawn_from_its_history(
     assert path.read_text().startswith("<svg" if path.suffix == ".svg" else "{")
 
 
+async def test_a_program_without_a_head_sees_one_frame_of_ours_above_the_error():
+    with pytest.raises(HeadLostError, match="no head is running here") as caught:
+        async with connect():
+            pass
+    assert [frame.name for frame in caught.traceback][1:] == ["__aenter__"]
+
+
 async def test_without_a_head_or_with_the_wrong_file_it_is_exit_3(private_state, told):
     async with Executor(listen=TLS):
         [folder] = [path for path in private_state.iterdir() if not path.is_symlink()]
