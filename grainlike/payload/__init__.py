@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from grainlike.payload._functions import FunctionBlob, Serializer, dump_function, load_function
     from grainlike.payload._identity import identity_of
     from grainlike.payload._mapping import private_map
-    from grainlike.payload._module_files import FileVersion, file_version, module_origin
+    from grainlike.payload._names import FileVersion, file_version, module_origin
     from grainlike.payload._payload import Buffer, Payload
     from grainlike.payload._plain_reader import plain_arguments
     from grainlike.payload._references import (
@@ -212,9 +212,9 @@ if not TYPE_CHECKING:  # else any name would be there
             "ArrivingReplica": "_replicas",
             "Awaited": "ahead._arguments",
             "Buffer": "_payload",
-            "FileVersion": "_module_files",
-            "file_version": "_module_files",
-            "module_origin": "_module_files",
+            "FileVersion": "_names",
+            "file_version": "_names",
+            "module_origin": "_names",
             "FunctionBlob": "_functions",
             "MARK": "_store",
             "PREVIOUS": "_chain",

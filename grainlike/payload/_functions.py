@@ -27,8 +27,7 @@ from typing import Any, Literal, NamedTuple
 
 from grainlike.errors import SerializationError
 from grainlike.payload._explain import describe_loading, is_interrupt, refusal
-from grainlike.payload._module_files import versions_stamp
-from grainlike.payload._names import importable, is_registered, reference_behind_wrapper, resolve
+from grainlike.payload._names import importable, is_registered, reference_behind_wrapper, resolve, versions_stamp
 from grainlike.payload._values import HOSTILE, names_reachable, unreachable
 from grainlike.payload._watch import Held, Watch, unchanged, watch
 

@@ -35,6 +35,15 @@ async def add(*values: int) -> int:
     return sum(values)
 
 
+_gates: dict[int, anyio.Event] = {}
+
+
+@delayed
+async def pass_gate(number: int) -> int:
+    await _gates[0].wait()
+    return number
+
+
 class Kept(Display):
     """A display that keeps what it is shown."""
 
@@ -109,17 +118,8 @@ async def test_failures_and_second_attempts_are_told_apart(kept: Kept, tmp_path:
     assert kept.shown[-1] == {"fail_once": CallCounts(1, 0, 1), "fail": CallCounts(1, 0, 0, 1)}
 
 
-async def test_named_calls_that_had_begun_are_counted_also_those_of_an_earlier_program(
-    kept: Kept, tmp_path: Path
-) -> None:
-    gate = tmp_path / "gate"
-
-    @delayed
-    async def pass_gate(number: int) -> int:
-        while not gate.exists():  # noqa: ASYNC110 - in another process
-            await anyio.sleep(0.01)
-        return number
-
+async def test_named_calls_that_had_begun_are_counted_also_those_of_an_earlier_program(kept: Kept) -> None:
+    gate = _gates[0] = anyio.Event()
     with anyio.fail_after(LIMIT_S):
         async with Executor(listen="tcp://127.0.0.1:0", local=Cores(2)) as head:
             async with connect(head.address, session="sweep") as ex:
@@ -134,7 +134,7 @@ async def test_named_calls_that_had_begun_are_counted_also_those_of_an_earlier_p
                 r_ = ex.name("first", first_, exist_ok=True)
                 second_ = ex.name("second", (pass_gate @ Cores(1))(2))
                 await until(lambda: kept.shown and kept.shown[-1]["pass_gate"].known == 2)
-                gate.touch()
+                gate.set()
                 assert [await r_, await second_] == [1, 2]
             assert kept.shown[-1]["pass_gate"] == CallCounts(2, 0, 2)
 
