@@ -134,7 +134,13 @@ def print_jobs(jobs: Sequence[JobRow]) -> None:
     titles = ["job", "name", "called", "state", "request", "worker", "slots", "for", "client"]
     rows = [
         [
-            *(str(job.job), job.name, job.named, job.state, amounts(job.request), job.worker, amounts(job.allocation)),
+            *(
+                str(job.job),
+                job.name,
+                job.named,
+                f"{job.state}, attempt {job.attempt}" if job.attempt > 1 else job.state,
+            ),
+            *(amounts(job.request), job.worker, amounts(job.allocation)),
             *(seconds(job.running_s), job.program or str(job.client or "")),
         ]
         for job in jobs

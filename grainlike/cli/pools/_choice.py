@@ -59,10 +59,9 @@ def show_dry(pool: WorkerPool, *, as_json: bool) -> int:
     if as_json:
         print_json({"command": command, "script": script, "taken": taken, "answer": words})
     else:
-        refused = (
-            [] if taken else ["grainlike: this block would not be taken now; the batch system, or the way to it, says:"]
-        )
-        print("\n".join([*refused, *map(escaped_line, words.splitlines())]), file=sys.stdout if taken else sys.stderr)
+        ours = "grainlike: this block would not be taken now; the batch system, or the way to it, says:"
+        lines = [*([] if taken else [ours]), *map(escaped_line, words.splitlines())]
+        print("\n".join(lines), file=sys.stdout if taken else sys.stderr)
     return OK if taken else FAILED
 
 

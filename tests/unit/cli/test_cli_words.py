@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grainlike.cli._past import transfer_words
-from grainlike.cli._words import amounts, as_plain, bytes_text, escaped, escaped_line, print_table, seconds
+from grainlike.cli._words import amounts, as_plain, bytes_text, escaped, escaped_line, print_jobs, print_table, seconds
 from grainlike.resources import UNIT, amount_text, amount_texts, quantity
 from grainlike.wire import JobRow, JobsAre, Totals
 
@@ -127,3 +127,10 @@ def test_a_table_in_a_terminal_fits_it(monkeypatch):
     print_table(["name", "error"], [("x" * 300, "\x1b[31m " * 100)])
     assert max(map(len, out.getvalue().splitlines())) <= 80
     assert "\x1b" not in out.getvalue()
+
+
+def test_a_job_that_is_tried_again_shows_its_attempt(capsys):
+    print_jobs([JobRow(7, "f", "queued", "cores=1", 0, 0, attempt, "", "", None) for attempt in (1, 2)])
+    _, _, first, second = capsys.readouterr().out.splitlines()
+    assert "queued, attempt 2" in second
+    assert "attempt" not in first

@@ -1,8 +1,8 @@
 """Modules whose files were edited after this process had imported them: its jobs go on with the old code.
 
-A worker outlives programs. A user who edits a module and starts the program again expects the new code: its functions are
-new to each process (their bytes have a stamp of the modules' versions), and a process that would run the old code has a
-successor started for them. The jobs of a program that was there before the edit go on as they began.
+A worker outlives programs. A user who edits a module and starts the program again expects the new code: its functions
+are new to each process (their bytes have a stamp of the modules' versions), and a process that would run the old code
+has a successor started for them. The jobs of a program that was there before the edit go on as they began.
 """
 
 from __future__ import annotations
