@@ -174,7 +174,7 @@ def file_version(path: str) -> FileVersion | None:
 
 
 class _Stamps:
-    """The stamp of this process, made anew when modules were imported, or imported again."""
+    """Stamp of this process, which is read again when modules were imported, or imported again."""
 
     def __init__(self) -> None:
         self._count = 0
