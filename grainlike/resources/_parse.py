@@ -66,7 +66,9 @@ _known = lru_cache(maxsize=1024)(_new)  # leases bring the same few allocations 
 def _option(text: str) -> Request:
     if "[" in text:
         text = _BRACKETS.sub(lambda found: "".join(found[0].split()), text)
-    return _all(map(_part, filter(None, _split(text, str.isspace)) if "(" in text else text.split()))
+    if "(" in text:
+        return _all(map(_part, filter(None, _split(text, str.isspace))))
+    return _all([_known_part(part) if len(part) <= _SHORT else _part(part) for part in text.split()])
 
 
 def _all(requests: Iterable[Request]) -> Request:
@@ -105,6 +107,9 @@ def _part(part: str) -> Request:
         raise ResourceSpecError(f"{part!r}: ids are written as [6,7], and a share of a device as [0]*0.5")
     ids, share = match.groups()
     return Allocation({} if share is None else {name: share}, {name: _numbers(ids, part)})
+
+
+_known_part = lru_cache(maxsize=1024)(_part)  # of texts that differ, most differ in one part: each its own memory
 
 
 def _counted(name: str, value: str) -> Request:

@@ -33,7 +33,10 @@ def memory_rounded(request: Request) -> Request | None:
         >>> str(memory_rounded(Cores(1) & Memory(1_000_001)))
         'cores=1 memory=1015808'
     """
-    if len(request.options) > 1 or request.nodes > 1 or request.terms.growth is not None:
+    if request._several:
+        return None
+    terms = request.terms
+    if terms.nodes > 1 or terms.growth is not None:
         return None
     amount = request.units.get(MEMORY, 0) // UNIT
     if not amount:

@@ -62,7 +62,7 @@ class Catalogue:
         """Return the one class of a request, in the tree `root`; 0 for jobs of the user's program."""
         key = (client, request, priority, isolate, root)
         found = self._class_ids.get(key)
-        return self._made(key) if found is None else found
+        return self._made(key, _rounded(key)) if found is None else found
 
     def class_for(self, client: int, request: Request, priority: int, *, isolate: bool, root: int = 0) -> RequestClass:
         """Return the class in which jobs with this request queue: as `class_of`; or, where more than `ALIKE_MOST`
@@ -76,13 +76,13 @@ class Catalogue:
             return found
         alike = _rounded(key)
         if alike is None:
-            return self._made(key)
+            return self._made(key, None)
         cls = self._class_ids.get(alike)
         if cls is None and self._alike.get(alike, 0) >= ALIKE_MOST:
-            cls = self._made(alike)
+            cls = self._made(alike, alike)
         if cls is not None and (self._has_fitted(cls) or not self._workers or self.anybody_fits(cls)):
             return cls
-        return self._made(key)
+        return self._made(key, alike)
 
     def _has_fitted(self, cls: RequestClass) -> bool:
         """Return True if jobs of a class wait for which there was a worker when that was last checked."""
@@ -91,19 +91,20 @@ class Catalogue:
     def near(self, cls: RequestClass, worker: int) -> RequestClass:
         """Return the class of jobs like those of `cls` that prefer a worker, as values that they need are there."""
         found = self._near_ids.get((_key(cls), worker))
-        return self._made(_key(cls), worker) if found is None else found
+        return self._made(_key(cls), None, worker) if found is None else found
 
     def queued_near(self, cls: RequestClass, worker: int) -> int:
         """Return how many jobs of the request of `cls` queue near a worker."""
         found = self._near_ids.get((_key(cls), worker))
         return 0 if found is None else found.queued
 
-    def _made(self, key: _Key, near: int = 0) -> RequestClass:
+    def _made(self, key: _Key, alike: _Key | None, near: int = 0) -> RequestClass:
+        """Return a new class; `alike` as for `_know`."""
         client, request, priority, isolate, root = key
-        shapes = tuple(self.shape_of(option, isolate=isolate) for option in request.options)
+        shapes = tuple([self.shape_of(option, isolate=isolate) for option in request.options])
         self._last_class += 1
         made = RequestClass(self._last_class, client, request, priority, shapes, isolate=isolate, root=root, near=near)
-        self.know(made)
+        self._know(made, key, alike)
         return made
 
     def like(self, cls: RequestClass, request: Request, *, isolate: bool) -> RequestClass:
@@ -125,13 +126,15 @@ class Catalogue:
     def know(self, cls: RequestClass) -> None:
         """Register a class, new or dropped before."""
         key = _key(cls)
+        self._know(cls, key, None if cls.near else _rounded(key))
+
+    def _know(self, cls: RequestClass, key: _Key, alike: _Key | None) -> None:
+        """Register a class with its key, and that of the class for its rounded request; None where there is none."""
         self.classes[cls.id] = cls
         if cls.near:
             self._near_ids[key, cls.near] = cls
-            alike = None
         else:
             self._class_ids[key] = cls
-            alike = _rounded(key)
         if alike is not None:
             self._alike[alike] = self._alike.get(alike, 0) + 1
         self._options += len(cls.shapes)
@@ -225,13 +228,14 @@ class Catalogue:
 
     def shape_of(self, request: Request, *, isolate: bool) -> Shape:
         """Return the one shape of one way to satisfy a request."""
-        found = self._shape_ids.get((request, isolate))
+        key = request, isolate
+        found = self._shape_ids.get(key)
         if found is None:
-            name = request.walltime_group
+            name = request.terms.group
             group = None if name is None else self._groups.setdefault(name, RunTimes())
             self._last_shape += 1
             found = Shape(self._last_shape, request, group, isolate=isolate)
-            self._shape_ids[request, isolate] = self.shapes[found.id] = found
+            self._shape_ids[key] = self.shapes[found.id] = found
         return found
 
     def left(self, worker: WorkerState) -> None:

@@ -44,6 +44,8 @@ ANYWHERE = -1
 
 _QUEUED = JobState.QUEUED
 
+_NO_TOKENS: frozenset[str] = frozenset()
+
 
 class HeadFunction:
     """Record of a function: how long its jobs take, and when a failed or lost one is tried again."""
@@ -276,9 +278,10 @@ class Shape:
     )  # fmt: skip
 
     def __init__(self, shape: int, request: Request, group: RunTimes | None, *, isolate: bool) -> None:
+        terms = request.terms  # read here once, as there may be a shape for each job
         self.id: int = shape
-        self.request: Request = request.each
-        self.nodes: int = request.nodes
+        self.request: Request = request if terms.nodes == 1 else request.each
+        self.nodes: int = terms.nodes
         self.isolate: bool = isolate
         self.varied: bool = False
         """True if jobs of it may have asked for less memory (`HeadJob.own`)."""
@@ -289,20 +292,18 @@ class Shape:
         self.units: tuple[tuple[str, int], ...] = tuple(request.units.items())
         self.share: int = request.units.get("cores", _UNIT)
         """The amount that one job of it counts in fair shares: its cores, one if it asks for none."""
-        self.tokens: frozenset[str] = frozenset(request.tokens)
-        self.limits: tuple[tuple[str, int], ...] = tuple(request.limits.items())
-        self.rates: tuple[tuple[str, int], ...] = tuple(request.rates.items())
+        self.tokens: frozenset[str] = frozenset(terms.tokens) if terms.tokens else _NO_TOKENS
+        self.limits: tuple[tuple[str, int], ...] = tuple(request.limits.items()) if terms.limits else ()
+        self.rates: tuple[tuple[str, int], ...] = tuple(request.rates.items()) if terms.rates else ()
         self.rationed: bool = bool(self.limits or self.rates)
         """True if it has a cluster-wide limit or rate: such jobs are never sent ahead."""
-        self.plain: bool = not (self.rationed or self.nodes > 1 or group is not None)
+        self.plain: bool = not (self.rationed or terms.nodes > 1 or group is not None)
         """True if the end of a job of it changes the records of its worker only."""
         self.walltime: float | None = request.walltime
         self.walltime_soft: float | None = request.walltime_soft
         self.group: RunTimes | None = group
         """The run times of its walltime group, from which limits are learned; None without one."""
-        self.may_be_ahead: bool = not (
-            self.rationed or self.nodes > 1 or group is not None or request.walltime is not None
-        )
+        self.may_be_ahead: bool = self.plain and terms.walltime is None
         """True if jobs of it may wait at a worker that is full."""
 
     @property
@@ -413,8 +414,9 @@ class RequestClass:
         self.id: int = cls
         self.near: int = near
         """The worker that its jobs prefer, as most of their inputs are there; 0 for jobs without inputs."""
-        for shape in shapes if near else ():
-            shape.with_inputs = True
+        if near:
+            for shape in shapes:
+                shape.with_inputs = True
         self.could_since: float | None = None
         """Since when its first job could start elsewhere, while it waits for `near`; None if it could not."""
         self.root: int = root
@@ -447,10 +449,10 @@ class RequestClass:
         # What follows is for the index of those that wait (`_waiting`).
         self.is_simple: bool = not (near or any(shape.rationed or shape.group is not None for shape in shapes))
         """True if only a change of workers can let its jobs start."""
-        self.timed: bool = any(shape.soft_s is not None or shape.group is not None for shape in shapes)
-        common = [name for name, _ in shapes[0].units if all(name in shape.request.units for shape in shapes)]
-        self.names: tuple[str, ...] = tuple(sorted(common))
-        self.needs: tuple[int, ...] = tuple(min(shape.request.units[name] for shape in shapes) for name in self.names)
+        self.timed: bool = any(shape.group is not None or shape.walltime_soft is not None for shape in shapes)
+        names, needs = _needs_of(shapes)
+        self.names: tuple[str, ...] = names
+        self.needs: tuple[int, ...] = needs
         """The least that a job takes of each of `names`, whichever shape it gets."""
         self.place: ClassIndex | None = None
         """The index in which it stands, with `entry` and `kind` as its key there; None while no jobs wait."""
@@ -554,6 +556,15 @@ class RequestClass:
             else:
                 self.in_order = self.in_order and not (self.queue and self.queue[0].id < job.id)
                 self.queue.appendleft(job)
+
+
+def _needs_of(shapes: tuple[Shape, ...]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return the names of what all shapes of a class ask for, sorted, and the least amount of each."""
+    if len(shapes) == 1:
+        units = sorted(shapes[0].units)
+        return tuple([name for name, _ in units]), tuple([amount for _, amount in units])
+    names = sorted(name for name, _ in shapes[0].units if all(name in shape.request.units for shape in shapes))
+    return tuple(names), tuple(min(shape.request.units[name] for shape in shapes) for name in names)
 
 
 def _by_age(job: HeadJob) -> tuple[int, int]:

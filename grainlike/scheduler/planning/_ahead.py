@@ -156,6 +156,8 @@ class AheadPlanner:
         if not cls.may_be_ahead:
             return
         shape = cls.shapes[0]
+        if self._room > 0 and not shape.users:
+            return  # it runs nowhere, so there is no end to wait for
         if cls.id in self.fresh:
             changed = [self._workers[number] for number in islice(shape.users, FRESH_MOST)]
         for at, worker in enumerate(changed):

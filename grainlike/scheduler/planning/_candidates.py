@@ -6,13 +6,13 @@ whose worker has changed since is dropped when it comes up. A job costs a few he
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 
 from grainlike.scheduler._records import HeadJob, Shape
 from grainlike.scheduler._workers import ChangeLog, WorkerState
 
-__all__ = ["Candidates"]
+__all__ = ["Candidates", "tightest_of"]
 
 _Entry = tuple[int, int, int, WorkerState]
 
@@ -76,3 +76,21 @@ class Candidates:
         """Raise `AssertionError` unless the shape fits into all workers that have not changed since. For tests."""
         for _, _, version, worker in self._heap:
             assert worker.gone or worker.version != version or worker.fits_now(self._shape), worker.name
+
+
+def tightest_of(
+    workers: Iterable[WorkerState], shape: Shape, job: HeadJob, now: float, admits: _Admits
+) -> list[WorkerState]:
+    """Return what `Candidates.tightest` would, as many as the shape has nodes, by a look at all workers.
+
+    For a shape that few jobs have, that costs less than a heap.
+    """
+    fitting = [(worker.room_left(shape), worker.id, worker) for worker in workers if worker.fits_now(shape)]
+    fitting.sort()
+    count, found = shape.nodes, []
+    for _, _, worker in fitting:
+        if not worker.gone and admits(worker, job, shape, now):
+            found.append(worker)
+            if len(found) == count:
+                break
+    return found

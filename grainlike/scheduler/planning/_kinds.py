@@ -48,7 +48,7 @@ class WorkerKinds:
 
     def wide_on(self, cls: RequestClass) -> tuple[int, ...]:
         """Return the kinds of workers on which a class may be wide; empty if there are none."""
-        if not any(self._may_be_wide(shape) for shape in cls.shapes):
+        if not any(map(self.may_be_wide, cls.shapes)):
             return ()
         if self._are_many or any(shape.nodes > 1 for shape in cls.shapes):
             return _ANY
@@ -58,9 +58,15 @@ class WorkerKinds:
             if any(_is_wide(shape, capacity) for shape in cls.shapes)
         )
 
-    def _may_be_wide(self, shape: Shape) -> bool:
+    def may_be_wide(self, shape: Shape) -> bool:
+        """Return False if there is no worker on which a job of the shape is wide; True if there may be one."""
+        if shape.nodes > 1:
+            return True
         least = self._least
-        return shape.nodes > 1 or any(name in least and 2 * amount > least[name] for name, amount in shape.units)
+        for name, amount in shape.units:
+            if name in least and 2 * amount > least[name]:
+                return True
+        return False
 
     def of(self, kinds: tuple[int, ...]) -> Iterable[WorkerState]:
         """Iterate over the workers of these kinds."""
@@ -69,7 +75,7 @@ class WorkerKinds:
 
     def workers_for(self, shape: Shape) -> list[WorkerState]:
         """Return the workers on which a job of the shape is wide."""
-        if not self._may_be_wide(shape):
+        if not self.may_be_wide(shape):
             return []
         return [worker for worker in self._workers.values() if worker.is_wide(shape) and worker.fits_ever(shape)]
 

@@ -86,7 +86,8 @@ class Patience:
 
     def is_over(self, job: HeadJob, now: float) -> bool:
         """Return True if a blocked job was passed over for the first time so long ago (`patience_of`)."""
-        self.blocked(job, now)
+        if job.cls.blocked_job is not job:
+            self.blocked(job, now)
         since = job.cls.passed_since
         return since is not None and now - since >= patience_of(job)
 

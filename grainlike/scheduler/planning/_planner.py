@@ -26,7 +26,7 @@ from grainlike.scheduler._records import HeadJob, RequestClass, Shape, order
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import ChangeLog, WorkerState
 from grainlike.scheduler.planning._ahead import AheadPlanner, assignment
-from grainlike.scheduler.planning._candidates import Candidates
+from grainlike.scheduler.planning._candidates import Candidates, tightest_of
 from grainlike.scheduler.planning._consumers import Consumers
 from grainlike.scheduler.planning._gangs import Gangs
 from grainlike.scheduler.planning._near import NearPlacing
@@ -44,6 +44,11 @@ __all__ = ["Planner"]
 PLACED_MOST = 256
 """Number of jobs placed in free slots after which a pass ends early: some ten milliseconds of work, with all that
 follows.
+"""
+
+VISITED_MOST = 4
+"""Number of searches of a class for a worker until its shapes are given heaps of workers. Where classes are very many,
+most have one job, which is looked at when it comes and when it starts.
 """
 
 _PLANNED = JobState.PLANNED
@@ -186,12 +191,18 @@ class Planner:
         blocked: list[RequestClass] = []
         self._blocked = blocked
         room = PLACED_MOST
+        most = self._most_free() if len(self._workers) < len(self.waiting.few) else None
         while queues and room:
             client = min(queues, key=self.shares.used) if len(queues) > 1 else next(iter(queues))
             ranked = queues[client]
             job = ranked[0][3]
             cls = job.cls
-            if not self._place(cls, job, now, batch, out):
+            if most is not None and cls.is_simple and _is_beyond(cls, most):
+                self.reserving.reserve(job, now)  # as `_place` would
+                placed = False
+            else:
+                placed = self._place(cls, job, now, batch, out)
+            if not placed:
                 blocked.append(cls)
                 heappop(ranked)
                 room += 1
@@ -203,6 +214,15 @@ class Planner:
             if not ranked:
                 del queues[client]
         return not queues
+
+    def _most_free(self) -> dict[str, int]:
+        """Return the most that is free of each resource on any worker; there is no more later in a pass."""
+        most: dict[str, int] = {}
+        for worker in self._workers.values():
+            for name, amount in worker.free.items():
+                if amount > most.get(name, -1):
+                    most[name] = amount
+        return most
 
     def _ranked(self) -> dict[int, list[_Rank]]:
         """Return the oldest jobs of the classes, as a heap for each client."""
@@ -237,7 +257,7 @@ class Planner:
         turns, resting = search.turns, self._resting
         room, visits = PLACED_MOST, VISITS_MOST
         while turns:
-            client = min(turns, key=self.shares.used)
+            client = min(turns, key=self.shares.used) if len(turns) > 1 else next(iter(turns))
             job = search.next_of(client)
             if job is None:
                 del turns[client]
@@ -273,11 +293,15 @@ class Planner:
         found = dict.fromkeys(self.log.entries[read:])
         for worker in found:
             self._note_lent(worker)
-        found.update(dict.fromkeys(self._lending.values()))
-        found.update(dict.fromkeys(self._workers[number] for number in self.reserving.by_worker))
-        found.update(dict.fromkeys(reopened.values()))
         table = self.near.table
-        found.update(dict.fromkeys([*table.crowded.values(), *table.tight.values()]))
+        if self._lending:
+            found.update(dict.fromkeys(self._lending.values()))
+        if self.reserving.by_worker:
+            found.update(dict.fromkeys([self._workers[number] for number in self.reserving.by_worker]))
+        if reopened:
+            found.update(dict.fromkeys(reopened.values()))
+        if table.crowded or table.tight:
+            found.update(dict.fromkeys([*table.crowded.values(), *table.tight.values()]))
         return found
 
     def _note_lent(self, worker: WorkerState) -> None:
@@ -347,10 +371,14 @@ class Planner:
         """Return the workers to start a job on now: one, or as many as it has nodes; fewer where there is no room for
         it.
         """
+        cls = job.cls
         candidates = self._candidates.get(shape.id)
         if candidates is None:
+            if cls.visits < VISITED_MOST and not cls.near:
+                cls.visits += 1
+                return tightest_of(self._workers.values(), shape, job, now, self.admits)
             candidates = self._candidates[shape.id] = Candidates(shape, self._workers, self.log, self.admits)
-        if not job.cls.near:
+        if not cls.near:
             return candidates.tightest(shape.nodes, job, now)
         leader = self.near.start_on(job, shape, now)
         if leader is None:
@@ -391,6 +419,14 @@ class Planner:
     def _wake_at(self, at: float | None) -> None:
         if at is not None and (self.wake is None or at < self.wake):
             self.wake = at
+
+
+def _is_beyond(cls: RequestClass, most: dict[str, int]) -> bool:
+    """Return True if a job of a class needs more of something than there is on any worker."""
+    for name, amount in zip(cls.names, cls.needs, strict=True):
+        if amount > most.get(name, -1):
+            return True
+    return False
 
 
 def _rank(job: HeadJob) -> _Rank:

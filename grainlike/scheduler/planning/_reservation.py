@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import nlargest, nsmallest
+from operator import itemgetter
 
-from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, Shape, arrival
+from grainlike.scheduler._records import HeadFunction, HeadJob, Shape, arrival
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import WorkerState
 
@@ -43,6 +44,9 @@ RESERVATIONS_MOST = 4
 """The most blocked classes for which one worker is reserved. Usually one, since each blocks others. More than one, so
 that a long queue for all of a device does not starve a job that needs all cores.
 """
+
+_MOMENT = itemgetter(0)
+_PLANNED = JobState.PLANNED
 
 CONSIDERED = 16
 """Number of workers on which a reservation is weighed: those with most room. More cost time and gain nothing."""
@@ -86,7 +90,10 @@ class Reservation:
         if job.parent is not None or arrival(job) <= arrival(self.job) or ends_by(job.fn, shape, now) <= self.start:
             return True
         spare = self.spare
-        return all(spare.get(name, 0) >= amount for name, amount in shape.units)
+        for name, amount in shape.units:
+            if spare.get(name, 0) < amount:
+                return False
+        return True
 
     def charge(self, job: HeadJob, shape: Shape, now: float) -> None:
         """Count a job that was admitted: if it may outlast `start`, it uses spare amounts."""
@@ -143,27 +150,52 @@ def _soonest(worker: WorkerState, shape: Shape, now: float, at_least: float) -> 
     free = dict(worker.free)
     if worker.lent:
         free["cores"] -= worker.lent  # their leases take them back when their jobs continue
-    start = now
-    for end, held in sorted(_held(worker, now), key=lambda pair: pair[0]):
-        if end > at_least and all(free[name] >= amount for name, amount in shape.units):
-            break
+    start, units = now, shape.units
+    # Each pass computes this for each reservation, so it calls nothing that it need not.
+    for end, held in sorted(_held(worker, now), key=_MOMENT):
+        if end > at_least:
+            for name, amount in units:
+                if free[name] < amount:
+                    break
+            else:
+                break
         start = end
         for name, amount in held.units:
             free[name] += amount
-    for name, amount in shape.units:
+    for name, amount in units:
         free[name] -= amount
     return start, free
 
 
 def _held(worker: WorkerState, now: float) -> list[tuple[float, Shape]]:
     """Return for all that is counted against the worker when it is expected to end, and its shape."""
-    held = [(_lease_end(lease, now), lease.shape) for lease in worker.leases.values()]
+    held: list[tuple[float, Shape]] = []
+    fn: HeadFunction | None = None  # most of them are of one function: what is known of it is read once
+    mean: float | None = None
+    for lease in worker.leases.values():
+        if lease.fn is not fn:
+            fn = lease.fn
+            mean = fn.times.mean if fn is not None and fn.times.known else None
+        if mean is not None:
+            end = lease.begun + mean
+            held.append((end if end > now else now, lease.shape))
+        else:
+            held.append((now if fn is None else _end(fn, lease.shape, lease.begun, now), lease.shape))
     if len(worker.held) > len(worker.ahead):
-        held += [
-            (_end(job.fn, job.shape, job.sent, now), job.shape)
-            for job in worker.held.values()
-            if job.state is JobState.PLANNED and job.shape is not None and job.shape.nodes == 1
-        ]
+        for job in worker.held.values():
+            shape = job.shape
+            if job.state is not _PLANNED or shape is None or shape.nodes > 1:
+                continue
+            if job.fn is not fn:
+                fn = job.fn
+                mean = fn.times.mean if fn.times.known else None
+            if mean is not None:
+                end = job.sent + mean
+                held.append((end if end > now else now, shape))
+            elif shape.walltime_soft is None and shape.group is None:
+                held.append((now, shape))
+            else:
+                held.append((_end(job.fn, shape, job.sent, now), shape))
     held += [
         (now if hold.released else _end(hold.job.fn, hold.shape, hold.planned_at, now), hold.shape)
         for hold in worker.holds.values()
@@ -172,13 +204,7 @@ def _held(worker: WorkerState, now: float) -> list[tuple[float, Shape]]:
     return held
 
 
-def _lease_end(lease: LeaseState, now: float) -> float:
-    return now if lease.fn is None else _end(lease.fn, lease.shape, lease.begun, now)
-
-
 def _end(fn: HeadFunction, shape: Shape, begun: float, now: float) -> float:
     """Return when a job is expected to end; `now` if nothing is known of its run time, or it is overdue."""
-    if fn.times.known:
-        return max(now, begun + fn.times.mean)
-    soft = shape.soft_s
-    return now if soft is None else max(now, begun + soft)
+    after = fn.times.mean if fn.times.known else shape.soft_s
+    return now if after is None else max(now, begun + after)

@@ -64,7 +64,9 @@ class Reservations:
             workers = self._workers.values() if patient or shape.nodes > 1 else self._wide_for(shape)
             if not workers:
                 continue
-            open_to_it = [worker for worker in workers if self._may_reserve(worker, job, patient=patient)]
+            open_to_it = self._open_to(workers, job, patient=patient)
+            if not open_to_it:
+                continue
             if job.cls.near and shape.nodes == 1:
                 open_to_it = [worker for worker in open_to_it if self.near is None or self.near.has_inputs(job, worker)]
             if self.near is not None and (job.fn.gives or job.tried is not None):
@@ -85,12 +87,17 @@ class Reservations:
                 held.charge(job, shape, now)
         self.release(job)
 
-    def _may_reserve(self, worker: WorkerState, job: HeadJob, *, patient: bool) -> bool:
-        """Return True if the job goes before the last reservation, or may get one beside it after a long wait."""
-        held = self.by_worker.get(worker.id)
-        if held is None or arrival(job) < arrival(held[-1].job):
-            return True
-        return patient and len(held) < RESERVATIONS_MOST
+    def _open_to(self, workers: Iterable[WorkerState], job: HeadJob, *, patient: bool) -> list[WorkerState]:
+        """Return the workers where the job goes before the last reservation, or may get one beside it after a long
+        wait.
+        """
+        mine = arrival(job)
+        found: list[WorkerState] = []
+        for worker in workers:
+            held = self.by_worker.get(worker.id)
+            if held is None or mine < arrival(held[-1].job) or (patient and len(held) < RESERVATIONS_MOST):
+                found.append(worker)
+        return found
 
     def _keep_for(self, job: HeadJob, reservations: list[Reservation]) -> None:
         """Add reservations; where they are too many, drop the last one, on all workers that it has."""
@@ -121,6 +128,8 @@ class Reservations:
 
     def _wide_for(self, shape: Shape) -> list[WorkerState]:
         """Return the workers on which a job of the shape is wide."""
+        if not self.kinds.may_be_wide(shape):
+            return []  # which most are: nothing is kept of them
         members, wide = self._wide.get(shape.id, (-1, []))
         if members != self.members:
             wide = self.kinds.workers_for(shape)

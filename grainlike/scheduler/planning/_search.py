@@ -233,6 +233,8 @@ class Search:
 
     def _next_fitting(self, turn: SearchProgress) -> Entry | None:
         """Return the next class of all lines that fits into what has changed."""
+        if not self._changed:
+            return None
         if turn.seen != self.version:
             turn.found.clear()
             turn.seen = self.version
@@ -284,9 +286,7 @@ class Search:
                 for other in held:  # in order of their jobs
                     if limit is None or self._now + limit > other.start:
                         found[room, arrival(other.job)] = None
-                        room = tuple(
-                            [min(most, other.spare.get(name, 0)) for name, most in zip(names, room, strict=True)]
-                        )
+                        room = tuple(map(min, room, [other.spare.get(name, 0) for name in names]))
             found[room, None] = None
         if len(found) > ROOMS_MOST:
             return [(tuple(map(max, zip(*(room for room, _ in found), strict=True))), None)]
