@@ -71,6 +71,49 @@ def test_an_end_costs_as_much_whether_few_or_many_wait(ask: Callable[[int], Requ
     assert cost(MANY) < 2 * cost(FEW)
 
 
+def nearly_alike(i: int) -> Request:
+    return Cores(1) & Memory(GIB + i)
+
+
+def spread(i: int) -> Request:
+    return Cores(1) & Memory((1 << 20) * (100 + i * 7_919 % 20_000))
+
+
+def tight(i: int) -> Request:
+    return Cores(1) & Memory(GIB + i * 7_919 % 100_003 * 600_000)
+
+
+def of_other_times(i: int) -> Request:
+    return Cores(1) & WallTime(60 + i)
+
+
+@pytest.mark.parametrize(
+    ("ask", "times"),
+    # Those of all sizes cost more: few fit beside each other, so that passes look at each kind, and reserve for some.
+    [(nearly_alike, 1.3), (narrow, 2.6), (of_other_times, 2.6), (spread, 4.0), (tight, 7.5)],
+)
+def test_jobs_with_a_request_each_cost_a_few_times_what_those_of_one_do(
+    ask: Callable[[int], Request], times: float
+) -> None:
+    def cost(ask: Callable[[int], Request]) -> float:
+        requests = [ask(i) for i in range(1_000)]
+        cluster = Cluster(*[Cores(16) & Memory(64 * GIB)] * 4)
+        cluster.function(1)
+        cluster.head.check = lambda: None
+
+        def work() -> None:
+            for request in requests:
+                cluster.submit(request, 1.0)
+            cluster.run()
+
+        calls = calls_of(work)
+        assert not cluster.head.jobs
+        return calls
+
+    cost(lambda _: Cores(1))
+    assert cost(ask) < times * cost(lambda _: Cores(1) & Memory(GIB))
+
+
 @pytest.mark.parametrize("ask", [narrow, wide, of_all_sizes])
 def test_it_costs_as_much_when_all_have_waited_for_long(ask: Callable[[int], Request]) -> None:
     def cost(waiting: int) -> float:
