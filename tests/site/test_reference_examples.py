@@ -25,6 +25,7 @@ from reference import SHOWN, Example, examples_of
 
 import grainlike
 from grainlike import Cores, Executor, GPUs, Memory, adapters, launch, telemetry, testing
+from grainlike.adapters._kept import close_kept
 from grainlike.client import call
 
 EXAMPLES = [example for name in SHOWN for example in examples_of(name)]
@@ -228,6 +229,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, s
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         patch.chdir(folder)
         anyio.run(_run_all, found)
+        close_kept()  # the pool of the last examples of joblib and Dask: its worker is one of this program
     return found
 
 
