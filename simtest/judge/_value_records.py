@@ -264,13 +264,20 @@ class ValueRecords:
     def made(self, worker: int, value: int, attempt: int) -> None:
         """Record that the head hears of a value that counts."""
         again = value in self._known
-        there = (value, attempt) in self._stores.get(worker, ())  # it may be damaged by now
-        self._known[value] = (attempt, {worker} if there else set())
+        self._known[value] = (attempt, {worker} if self._counts(worker, value, attempt) else set())
         if value in self._reviving:
             self._made_again(value)
             self.ended(value)
         elif not again:
             self._owned.add(value)
+
+    def _counts(self, worker: int, value: int, attempt: int) -> bool:
+        """Return True if a replica of which the head hears counts. It may be damaged by now; and what a dead worker has
+        sent arrives until the head gives that worker up.
+        """
+        if worker in self._stores:
+            return (value, attempt) in self._stores[worker]
+        return (worker, value) not in self._damaged
 
     def unmade(self, job: int) -> None:
         """Record that a job which made a value again has ended without one."""
@@ -366,7 +373,7 @@ class ValueRecords:
         self._copies.pop((value, target), None)
         known = self._known.get(value)
         if whole and known is not None and known[0] == attempt:
-            if (value, attempt) in self._stores.get(target, ()):  # it may be damaged by now
+            if self._counts(target, value, attempt):
                 known[1].add(target)
             self._made_again(value)  # it need not be, then
         self._look_later(value)

@@ -94,6 +94,10 @@ def test_an_end_that_the_head_hears_of_a_dead_worker_counts_until_that_is_given_
     assert simulate(8002786, "values").violations == ()
 
 
+def test_a_replica_that_the_head_hears_of_a_dead_worker_counts_until_that_is_given_up():
+    assert simulate(31001150, "shared_values").violations == ()
+
+
 def test_nothing_is_told_of_the_failure_of_a_copy_that_has_ended():
     assert simulate(8003126, "shared_values").violations == ()
 
@@ -185,6 +189,29 @@ def test_a_replica_that_came_after_a_job_began_may_be_removed(records):
     records.damaged(1, 1, 1)
     records.stored(1, 1, 2)
     records.removed(1, 1, 2)
+
+
+def test_the_judge_counts_a_copy_of_which_the_head_hears_after_the_death_of_its_worker(records):
+    records.made(1, 1, 1)
+    records.joined(2)
+    records.copying(1, 2, 1, 1, 60)
+    records.stored(2, 1, 1)
+    records.died(2)
+    records.copied(2, 1, 1, whole=True)
+    assert records.holders(1) == {1, 2}
+    records.gone(2)
+    assert records.holders(1) == {1}
+
+
+def test_the_judge_does_not_count_a_copy_that_was_damaged_before_its_worker_died(records):
+    records.made(1, 1, 1)
+    records.joined(2)
+    records.copying(1, 2, 1, 1, 60)
+    records.stored(2, 1, 1)
+    records.damaged(2, 1, 1)
+    records.died(2)
+    records.copied(2, 1, 1, whole=True)
+    assert records.holders(1) == {1}
 
 
 @pytest.fixture
