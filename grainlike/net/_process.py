@@ -10,7 +10,7 @@ from pathlib import Path
 from grainlike.payload import serializer_versions
 from grainlike.wire import Software
 
-__all__ = ["is_elsewhere", "is_gone", "process_id", "runs_here", "software"]
+__all__ = ["is_elsewhere", "is_gone", "is_of_this_machine", "process_id", "runs_here", "software"]
 
 
 def software() -> Software:
@@ -44,7 +44,7 @@ def is_gone(process: str) -> bool:
 
 def runs_here(process: str) -> bool:
     """Return True if the process of this `process_id` is another one of this machine, and runs for certain."""
-    return process.partition("/")[0] == _where() != "" and process != process_id() and not is_gone(process)
+    return is_of_this_machine(process) and process != process_id() and not is_gone(process)
 
 
 def is_of_this_machine(process: str) -> bool:
