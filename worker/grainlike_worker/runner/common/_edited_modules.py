@@ -1,4 +1,4 @@
-"""Modules whose files were edited after this process had imported them: its jobs go on with the old code.
+"""Modules whose files were edited after this process had imported them, so that it has their old code.
 
 A worker outlives programs. A user who edits a module and starts the program again expects the new code: its functions
 are new to each process (their bytes have a stamp of the modules' versions), and a process that would run the old code
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from grainlike.payload import FileVersion, file_version, module_origin
 
-__all__ = ["EditedModules", "replacing_of", "warning_of"]
+__all__ = ["EditedModules", "reason_to_replace", "warning_of"]
 
 PERIOD_S = 1.0
 """Seconds between two looks at the files, at least."""
@@ -103,25 +103,26 @@ class EditedModules:
         return noted.path
 
 
-def replacing_of(edited: list[tuple[str, str]]) -> str:
+def reason_to_replace(edited: list[tuple[str, str]]) -> str:
     """Return why a process is replaced before it runs a function that is new to it."""
-    was, its = ("was", "its") if len(edited) == 1 else ("were", "their")
-    return f"{_shown(edited)} {was} edited since it imported {its} old code"
-
-
-def _shown(edited: list[tuple[str, str]]) -> str:
-    more = f" and {len(edited) - _SHOWN} more" if len(edited) > _SHOWN else ""
-    return ", ".join(f"{name} ({path})" for name, path in edited[:_SHOWN]) + more
+    return _edited_since(edited, "it")
 
 
 def warning_of(edited: list[tuple[str, str]], instance: str) -> str:
     """Return a line that says which modules were edited, and what to do."""
-    was, its = ("was", "its") if len(edited) == 1 else ("were", "their")
     return (
-        f"grainlike: {_shown(edited)} {was} edited since this process of worker {instance} imported {its} old code, "
-        f"which jobs go on with: start the worker again (of an embedded one, the program), or send a copy of the "
-        f"module with the program: cloudpickle.register_pickle_by_value({edited[0][0]})"
+        f"{_edited_since(edited, f'this process of worker {instance}')}, which jobs go on with: start the worker again "
+        "(of an embedded one, the program), or send a copy of the module with the program: "
+        f"cloudpickle.register_pickle_by_value({edited[0][0]})"
     )
+
+
+def _edited_since(edited: list[tuple[str, str]], process: str) -> str:
+    """Return a clause that names the modules, and says that this process has their old code."""
+    was, its = ("was", "its") if len(edited) == 1 else ("were", "their")
+    shown = ", ".join(f"{name} ({path})" for name, path in edited[:_SHOWN])
+    more = f" and {len(edited) - _SHOWN} more" if len(edited) > _SHOWN else ""
+    return f"{shown}{more} {was} edited since {process} imported {its} old code"
 
 
 def _origin_of(name: str) -> tuple[str, Any]:

@@ -35,7 +35,7 @@ from grainlike.payload import (
     write_replica,
 )
 from grainlike.wire import Buffer, Define, FunctionSpec, Need, Parcel, Room, RoomIs, Setup
-from grainlike_worker.runner.common._edited_modules import EditedModules, replacing_of, warning_of
+from grainlike_worker.runner.common._edited_modules import EditedModules, reason_to_replace, warning_of
 from grainlike_worker.runner.common._failures import InputGoneError, NoRoomError
 from grainlike_worker.runner.common._outcomes import Stays
 
@@ -240,7 +240,7 @@ class LoadedFunctions:
         if fn not in self.unloaded or self._edits is None:
             return ""
         self.look(now)
-        return replacing_of(self._edited) if self._edited else ""
+        return reason_to_replace(self._edited) if self._edited else ""
 
     def remind(self, fn: int, now: float) -> None:
         """Have the warning said once more if a function that comes for the first time finds old code here."""
@@ -252,9 +252,9 @@ class LoadedFunctions:
         words, self.warning = self.warning, ""
         with suppress(Exception):  # another job may have put anything there
             if function.logs is None:
-                print(words, file=sys.stderr)  # noqa: T201 - where its user reads
+                print(f"grainlike: {words}", file=sys.stderr)  # noqa: T201 - where its user reads
             else:
-                logging.getLogger("grainlike").warning("%s", words.removeprefix("grainlike: "))
+                logging.getLogger("grainlike").warning("%s", words)
 
     @property
     def count(self) -> int:
