@@ -32,6 +32,12 @@ __all__ = ["FunctionTable", "Owner"]
 
 _CHAIN = "chain"
 
+_QUICK_SCHEMA = 5
+"""Schema of journals from which on the bound of quick jobs is `AHEAD_QUICK_S`."""
+
+_QUICK_BEFORE_S = 0.1
+"""That bound in journals of earlier schemas; it never changes."""
+
 UNOWNED_MOST = 256
 UNOWNED_BYTES = 4 * 1024 * 1024
 """Number of functions, and bytes of them, that are kept without an owner."""
@@ -108,8 +114,8 @@ class FunctionTable:
         """Bytes of functions that were dropped in all."""
 
     def decide_as(self, schema: int) -> None:
-        """Decide as heads whose journals have that schema: only so the replay of a log leads to the state of before."""
-        self.quick_s = AHEAD_QUICK_S if schema >= 5 else 0.1
+        """Decide as heads whose journals have that schema: only so the replay of a log leads to the same state."""
+        self.quick_s = AHEAD_QUICK_S if schema >= _QUICK_SCHEMA else _QUICK_BEFORE_S
 
     @property
     def count(self) -> int:
