@@ -16,7 +16,7 @@ from grainlike.eventloop import stays, yield_turn
 from grainlike.head import Connection, Head, WorkerConnection, check_data, check_hello
 from grainlike.head.server._client import ClientConnection
 from grainlike.head.server._clients import ClientRegistry
-from grainlike.net import ByteLink, Link, is_gone, process_id, software
+from grainlike.net import ByteLink, Link, is_gone, is_of_this_machine, process_id, software
 from grainlike.resources import parse_allocation
 from grainlike.scheduler import JobState
 from grainlike.system import max_message_bytes
@@ -86,7 +86,7 @@ class Acceptor:
     returns: bool = False
     most: int = field(default_factory=max_message_bytes)
     pace: float = 1.0
-    """The seconds between heartbeats, and those of silence after which a peer is suspected and lost, in usual ones."""
+    """Factor of the usual seconds between heartbeats, and of silence until a peer is suspected or lost."""
     closing: str = ""
     """Reason for which links are closed and nothing is read from them any more; empty while they are served."""
     sent_before: dict[int, int] = field(default_factory=dict)
@@ -148,12 +148,7 @@ class Acceptor:
         if isinstance(connection, WorkerConnection):
             ran = self._running(connection.number)
             self.head.leave(connection, reason)
-            again = [str(job) for job in ran if job in self.head.state.scheduler.jobs]
-            if again:
-                one = len(again) == 1
-                told = f"{', '.join(again[:_SHOWN])}{' ...' if len(again) > _SHOWN else ''}"
-                words = "%d job%s that ran on worker %s run%s again: %s"
-                logger.warning(words, len(again), "" if one else "s", connection.name, "s" if one else "", told)
+            _warn_of_reruns([job for job in ran if job in self.head.state.scheduler.jobs], connection.name)
             self.joined()
         else:
             self.clients.leave(connection)
@@ -179,6 +174,16 @@ class Acceptor:
             finally:
                 handler.end()
                 tasks.cancel_scope.cancel()
+
+
+def _warn_of_reruns(jobs: list[int], worker: str) -> None:
+    """Log which jobs of a worker that was given up run again, if there are any."""
+    if not jobs:
+        return
+    one = len(jobs) == 1
+    shown = f"{', '.join(map(str, jobs[:_SHOWN]))}{' ...' if len(jobs) > _SHOWN else ''}"
+    words = "%d job%s that ran on worker %s run%s again: %s"
+    logger.warning(words, len(jobs), "" if one else "s", worker, "s" if one else "", shown)
 
 
 class ConnectionHandler:
@@ -320,7 +325,7 @@ class ConnectionHandler:
             self._link.close(f"no handshake within {HANDSHAKE_S:g} s" if self._late else "refused")
             return
         number = 0
-        limits = self._acceptor
+        acceptor = self._acceptor
         doubt = suspicion = False
         while True:
             number += 1
@@ -328,16 +333,16 @@ class ConnectionHandler:
             if self._link.still_comes():
                 self._known.heard = time.monotonic()
             # Our own loop may have been blocked, with beats waiting to be read: nobody is lost at the first look.
-            if doubt and await stays(lambda: self._silent_s >= limits.lost_s):
+            if doubt and await stays(lambda: self._silent_s >= acceptor.lost_s):
                 break
-            doubt = self._silent_s >= limits.lost_s
-            if suspicion and self._peer is not None and self._silent_s >= limits.suspect_s and self._is_current:
-                limits.suspect(self._peer, f"silent for {limits.suspect_s:g} s", broke=False)
-            suspicion = self._silent_s >= limits.suspect_s
+            doubt = self._silent_s >= acceptor.lost_s
+            if suspicion and self._peer is not None and self._silent_s >= acceptor.suspect_s and self._is_current:
+                acceptor.suspect(self._peer, f"silent for {acceptor.suspect_s:g} s", broke=False)
+            suspicion = self._silent_s >= acceptor.suspect_s
             self._disconnect_stalled()
-            await anyio.sleep(min(limits.heartbeat_s, max(SECOND_LOOK_S, limits.lost_s - self._silent_s)))
+            await anyio.sleep(min(acceptor.heartbeat_s, max(SECOND_LOOK_S, acceptor.lost_s - self._silent_s)))
         self._given_up = True
-        self._link.close(f"silent for {limits.lost_s:g} s")
+        self._link.close(f"silent for {acceptor.lost_s:g} s")
 
     def _disconnect_stalled(self) -> None:
         """Disconnect a peer that reads nothing of its send backlog, while that grows."""
@@ -397,8 +402,11 @@ class ConnectionHandler:
         link ended in order, as that of a dead process does, has less.
         """
         ended = (self._link.reason or "").startswith("closed by the peer")
-        elsewhere = not connection.hello.process.startswith(f"{process_id().partition('/')[0]}/")
-        return ENDED_S if ended and elsewhere else max(0.0, self._acceptor.lost_s - self._silent_s)
+        return (
+            ENDED_S
+            if ended and not is_of_this_machine(connection.hello.process)
+            else max(0.0, self._acceptor.lost_s - self._silent_s)
+        )
 
     @property
     def _silent_s(self) -> float:
