@@ -11,6 +11,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from grainlike.errors import GrainlikeError
+from grainlike.eventloop import Changes
 from grainlike.joblogging import LogEntry, log_entry
 from grainlike.jobs import Job, LogLine, WorkerInfo
 
@@ -41,7 +42,7 @@ class OutputToLogger:
         self._ended: set[Job] = set()
         """Those of them that have ended: the rest of their lines is on the way."""
         self._room = anyio.Semaphore(_FOLLOWED)
-        self._changed = anyio.Event()
+        self._changes = Changes()
 
     def started(self, job: Job) -> None:
         """An attempt of a job has begun: follow the job, if it is the first."""
@@ -66,8 +67,7 @@ class OutputToLogger:
     async def drain(self) -> None:
         """Wait for the last lines of jobs that have ended, for `_LAST_S` at most."""
         with anyio.move_on_after(_LAST_S):
-            while self._ended:
-                await self._changed.wait()
+            await self._changes.until(lambda: not self._ended)
 
     async def _follow(self, job: Job) -> None:
         name = "" if job.node is None else job.node.function.name
@@ -81,8 +81,7 @@ class OutputToLogger:
         finally:
             self._following.discard(job)
             self._ended.discard(job)
-            self._changed.set()
-            self._changed = anyio.Event()
+            self._changes.notify()
 
     def _log(self, line: LogLine, job: int, name: str, worker: str) -> None:
         extra = {"stream": line.stream}

@@ -379,7 +379,7 @@ class RemoteHead:
         A first look has what the head told last: when a worker came, left, fell silent or sent something again.
         """
         self._looked = time.monotonic()
-        if is_here(self._loop_id):  # from another thread, the next heartbeat begins
+        if is_here(self._loop_id):  # another thread can start no task: the next heartbeat does
             self._renew_if_looked_at()
         return self._present()
 
@@ -395,7 +395,7 @@ class RemoteHead:
             self._tasks.start_soon(self._renew_workers)
 
     async def _renew_workers(self) -> None:
-        """Ask for the workers while the program looks at them: what each does at the moment is told to who asks."""
+        """Ask for the workers while the program looks at them: a head tells what they do now only to those who ask."""
         try:
             while self._is_looked_at():
                 with suppress(GrainlikeError):

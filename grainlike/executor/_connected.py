@@ -119,6 +119,7 @@ class ConnectedExecutor(Executor):
         patience: seconds for which a head with a journal may be away.
         wait: seconds for which the program waits for a head that is not there yet.
         reconnect: continue with the next head when this one is lost.
+        echo: as for `connect`.
         logging: as for `Executor`.
         observers: as for `Executor`.
 
@@ -157,7 +158,7 @@ class ConnectedExecutor(Executor):
             patience=patience,
             wait=wait,
             reconnect=reconnect,
-            echo=checked_logger(echo),
+            echo=_checked_logger(echo),
         )
 
     def __repr__(self) -> str:
@@ -322,8 +323,8 @@ def check_name(name: object, of: str) -> None:
         raise ValueError(f"the name of {of} takes 1 to {NAME_LIMIT} printable characters, which {name!r} has not")
 
 
-def checked_logger(echo: object) -> Logger | None:
-    """Return what takes lines of output; raise `TypeError` for what is no logger."""
+def _checked_logger(echo: object) -> Logger | None:
+    """Return the logger that was given, or None; raise `TypeError` for what is no logger."""
     if echo is None or isinstance(echo, Logger):
         return echo
     raise TypeError(f"echo is a logger, as logging.getLogger('app.jobs'); {echo!r} is none")

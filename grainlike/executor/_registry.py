@@ -59,7 +59,8 @@ def left(executor: object, loop_id: EventLoopId) -> None:
 
     One without a block leaves this context to the one round it, if this is where it was opened.
     """
-    if executor in _standing.get(loop_id, ()) and (innermost := current.get()) is executor and innermost is not None:
+    innermost = current.get()
+    if innermost is not None and innermost is executor and executor in _standing.get(loop_id, ()):
         current.set(innermost.enclosing)
     for executors in (_open, _standing):
         others = [one for one in executors.pop(loop_id, ()) if one is not executor]
