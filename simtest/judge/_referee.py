@@ -131,7 +131,6 @@ class Referee(ValueWitness):
         )
         self._replicas = ReplicaRecords(clock, self._values, self._room)
         self._bytes = StoredBytes(self.size_of, self._values.replicas_at)
-        self._cores_of = lambda worker: self._nodes[worker].offer.units.get("cores", 0)
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
@@ -153,6 +152,11 @@ class Referee(ValueWitness):
         for job, (at, _) in self._last.items():
             if at == worker:
                 self._order.came_back(job)
+
+    def limited(self, worker: int, store: int, overdraft: int | None) -> None:
+        """Record how much a worker may keep, and may have beyond that."""
+        super().limited(worker, store, overdraft)
+        self._bytes.limited(worker, store, overdraft, cores=self._nodes[worker].offer.units.get("cores", 0))
 
     def suspected(self, worker: int) -> None:
         """Record that a worker may get nothing new."""

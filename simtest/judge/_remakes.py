@@ -2,11 +2,11 @@
 
 Raises `AssertionError` when one of these promises is broken:
 
-1. A value is made again only as long as fewer runners and workers were lost over it than its function allows; the loss
-   of the value itself is the first.
+1. A value is made again only as long as no more runners and workers were lost over it than its function allows; the
+   loss of the value itself is the first.
 2. It is given up as soon as one more is lost, and not before.
 
-The count begins anew with each loss of the value.
+The count starts again with each loss of the value.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from grainlike.scheduler import ReplicasDropped, ReplicasSpared
 from grainlike.simulation import Witness
@@ -21,7 +21,6 @@ class ValueWitness(Witness):
     _replicas: ReplicaRecords
     _room: StoreRecords
     _bytes: StoredBytes
-    _cores_of: Callable[[int], int]
 
     def needs(self, job: int, values: Sequence[int]) -> None:
         """Record which values a job needs."""
@@ -127,7 +126,6 @@ class ValueWitness(Witness):
         """Record how much a worker may keep, and may have beyond that."""
         super().limited(worker, store, overdraft)
         self._room.limited(worker, store)
-        self._bytes.limited(worker, store, overdraft, cores=self._cores_of(worker))
 
     def exceeds(self, worker: int, over: int) -> None:
         """Record that the head hears by how much a worker exceeds what it may keep."""
