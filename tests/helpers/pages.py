@@ -1,7 +1,8 @@
 """Blocks of the pages of documentation, by what stands behind their opening fence."""
 
-import re
 from pathlib import Path
+
+from blocks import blocks_of
 
 __all__ = ["ROOT", "blocks"]
 
@@ -10,5 +11,5 @@ ROOT = Path(__file__).parents[2]
 
 def blocks(page: str, kind: str) -> list[str]:
     """Return the blocks of a page of one kind: `sh` are commands, `bash` scripts, `toml` settings."""
-    text = (ROOT / page).read_text()
-    return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    found = blocks_of((ROOT / page).read_text())
+    return [block.body for block in found if block.kind == kind and not block.title]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ast
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pexpect
-from limits import LIMIT_S
 from page_programs import environment_of
+from prompts import end_input, spawned
 
 __all__ = ["PlainPrompt", "plain_prompt", "statements_of"]
 
@@ -62,11 +61,7 @@ class PlainPrompt:
 
     def end(self) -> int:
         """Press Ctrl-D, and return the program's exit code."""
-        self._program.sendeof()
-        self._program.expect(pexpect.EOF)
-        code = self._program.wait()
-        assert code is not None
-        return int(code)
+        return end_input(self._program)
 
     def _type_line(self, line: str) -> str:
         self._program.send(f"{line}\r")
@@ -87,18 +82,5 @@ def plain_prompt(home: Path) -> Iterator[PlainPrompt]:
         "PYTHONSTARTUP": str(_STARTUP),
     }
     command = 'exec "$0" -q 2>"$HOME/stderr"'
-    program: pexpect.spawn[str] = pexpect.spawn(
-        "/bin/sh",
-        ["-c", command, sys.executable],
-        env=environment,
-        encoding="utf-8",
-        timeout=LIMIT_S,
-        echo=False,
-        dimensions=(50, 200),
-    )
-    try:
+    with spawned("/bin/sh", ["-c", command, sys.executable], environment) as program:
         yield PlainPrompt(program)
-    finally:
-        program.kill(signal.SIGKILL)
-        program.wait()
-        program.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pexpect
 from limits import LIMIT_S
 
-__all__ = ["ASYNCIO", "IPYTHON", "Prompt", "at_prompt"]
+__all__ = ["ASYNCIO", "IPYTHON", "Prompt", "at_prompt", "end_input", "spawned"]
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,12 +67,7 @@ class Prompt:
 
     def end(self) -> int:
         """Press Ctrl-D at the prompt, and return the program's exit code."""
-        self._program.sendeof()
-        self._program.expect(pexpect.EOF)
-        code = self._program.wait()
-        self._program.close()
-        assert code is not None
-        return int(code)
+        return end_input(self._program)
 
     def _read_prompt(self) -> str:
         self._number += 1  # IPython draws a prompt again and again, while somebody types there
@@ -98,11 +93,27 @@ def at_prompt(arguments: list[str], home: Path, *, edits: bool = False) -> Itera
         "PYTHON_BASIC_REPL": "" if drawn else "1",
         "PYTHON_COLORS": "0",
     }
+    with spawned(sys.executable, arguments, environment) as program:
+        yield Prompt(program, numbered=arguments is IPYTHON, drawn=drawn)
+
+
+def end_input(program: pexpect.spawn[str]) -> int:
+    """Press Ctrl-D, and return the program's exit code."""
+    program.sendeof()
+    program.expect(pexpect.EOF)
+    code = program.wait()
+    assert code is not None
+    return int(code)
+
+
+@contextmanager
+def spawned(command: str, arguments: list[str], environment: dict[str, str]) -> Iterator[pexpect.spawn[str]]:
+    """Context manager of a program at a terminal, which is killed at the end if it still lives."""
     program: pexpect.spawn[str] = pexpect.spawn(
-        sys.executable, arguments, env=environment, encoding="utf-8", timeout=LIMIT_S, echo=False, dimensions=(50, 200)
+        command, arguments, env=environment, encoding="utf-8", timeout=LIMIT_S, echo=False, dimensions=(50, 200)
     )
     try:
-        yield Prompt(program, numbered=arguments is IPYTHON, drawn=drawn)
+        yield program
     finally:
         program.kill(signal.SIGKILL)  # `close` itself waits for the end for a tenth of a second, and raises after that
         program.wait()

@@ -26,7 +26,7 @@ __all__ = [
 
 
 def plain(*given: Any, **named: Any) -> int:
-    """Give a number that depends on nothing."""
+    """Return a number that depends on nothing."""
     return 3
 
 
@@ -50,13 +50,13 @@ def train(data: Any) -> int:
 
 @delayed
 def square(x: int) -> int:
-    """Give a square."""
+    """Return a square."""
     return x * x
 
 
 @delayed
 def half(x: int) -> float:
-    """Give a half."""
+    """Return a half."""
     return x / 2
 
 
@@ -68,13 +68,13 @@ async def fetch(url: str) -> str:
 
 @delayed
 def zeros(size: int) -> bytearray:
-    """Give a value of so many bytes, all of them written."""
+    """Return a value of so many bytes, all of them written."""
     return bytearray(b"\x01") * size
 
 
 @delayed
 def len_of(value: Any) -> int:
-    """Give the length of a value."""
+    """Return the length of a value."""
     return len(value)
 
 
@@ -92,7 +92,7 @@ def fail_oddly() -> None:
 
 @delayed
 async def follow(path: str) -> AsyncIterator[str]:
-    """Give some lines."""
+    """Return some lines."""
     for number in range(3):
         yield f"{path}:{number}"
 
