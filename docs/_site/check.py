@@ -25,7 +25,6 @@ _SHIM = "https://unpkg.com/iframe-worker/shim"
 _OWN_SHIM = "assets/javascripts/iframe-worker.js"
 _LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
 
-
 _UNSIGNED = re.compile(
     r'<div class="doc doc-object doc-class">\s*<h\d id="(?P<name>[^"]+)"'
     r'(?:(?!</h\d>).)*</h\d>(?!\s*<div class="doc-signature)',
@@ -33,6 +32,8 @@ _UNSIGNED = re.compile(
 )
 """Heading of a class without a signature after it."""
 _DEFAULT = re.compile(r"= ?(?P<name>_?[A-Z][A-Z0-9_]+)\b")
+_OTHERS = {"PIPE"}
+"""Constants of the standard library, which readers know by their names."""
 
 
 class _Page(HTMLParser):
@@ -63,7 +64,9 @@ def finish(site: Path) -> None:
 
 
 def mistakes(config: dict[str, Any], sources: Path, site: Path) -> Iterator[str]:
-    """Give a line for each page without a place, place without a page, dead link, and address that is loaded."""
+    """Iterate over what is wrong, a line each: pages without a place, places without a page, dead links, addresses that
+    are loaded, and what a page of the reference shows as it stands in the source.
+    """
     named = set(_named(config["nav"]))
     there = {path.relative_to(sources).as_posix() for path in sources.rglob("*.md")}
     yield from (f"the navigation names {name}, which is not there" for name in sorted(named - there))
@@ -82,7 +85,7 @@ def mistakes(config: dict[str, Any], sources: Path, site: Path) -> Iterator[str]
 
 
 def _of_reference(text: str) -> Iterator[str]:
-    """Give what a page of the reference has left as it stands in a docstring or in the source."""
+    """Iterate over what a page of the reference has left as it stands in a docstring or in the source."""
     if "Example::" in text or "<p>Example:" in text:
         yield "shows an example as text"
     signed = signed_classes()
@@ -91,7 +94,9 @@ def _of_reference(text: str) -> Iterator[str]:
         yield from (f"names {page} and does not lead there" for page in re.findall(r"\bdocs/[\w/\-]+\.md\b", text))
     for signature in re.findall(r'<div class="doc-signature.*?</div>', text, re.DOTALL):
         plain = unescape(re.sub(r"<[^>]*>", "", signature))
-        yield from (f"shows the default {one}, and not its value" for one in _DEFAULT.findall(plain) if one != "PIPE")
+        yield from (
+            f"shows the default {one}, and not its value" for one in _DEFAULT.findall(plain) if one not in _OTHERS
+        )
 
 
 def _named(nav: Any) -> Iterator[str]:

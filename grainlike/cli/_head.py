@@ -69,7 +69,9 @@ _LOOK_S = 0.05
 """Seconds between two looks at the workers that end."""
 
 _END_S = 10.0
-"""Seconds that `head stop` waits for the process of a head that has closed its connections."""
+"""Seconds that `head stop` waits for workers that it has ended, and for the process of a head that has closed its
+connections.
+"""
 
 _PROGRESS = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ \S+ (?:DEBUG|INFO) ")
 
@@ -272,7 +274,7 @@ async def stop_head(caller: BlockingClient, *, forget: bool, workers: bool) -> i
         stays = has_journal_note(head.cluster, Path(head.directory)) if noted else bool(failure)
         lines, refused = _dropped(held, head.directory if stays else ""), stays
     else:
-        lines, refused = _fate(held, head.directory, failure, workers=not workers), bool(failure)
+        lines, refused = _fate(held, head.directory, failure, workers_stay=not workers), bool(failure)
     for line in lines:
         print(escaped_line(line))  # noqa: T201
     return FAILED if held and refused else OK
@@ -315,10 +317,10 @@ def _held_by(session: SessionRow) -> str:
     return f"session {session.name!r}, {' and '.join(filter(None, (outcomes, jobs)))}"
 
 
-def _fate(held: list[SessionRow], journal: str, failure: str, *, workers: bool) -> Iterator[str]:
+def _fate(held: list[SessionRow], journal: str, failure: str, *, workers_stay: bool) -> Iterator[str]:
     """Iterate over the lines that say what a head that was stopped has kept in its journal of the sessions that held
-    anything, or that it has dropped that for want of one. `failure` says why the journal was not kept at the end;
-    `workers`, that there may be some.
+    anything, or that it has dropped that for want of one. `failure` says why the journal was not kept at the end,
+    `workers_stay` whether workers may wait for the next head.
     """
     if held and failure:
         yield f"the journal in {journal} was {failure}"
@@ -329,7 +331,7 @@ def _fate(held: list[SessionRow], journal: str, failure: str, *, workers: bool) 
         command = f"grainlike head start --journal {shlex.quote(journal)}"
         known = "what was written before" if failure else "that"
         yield f"`{command}` goes on with {known}; `grainlike head stop --forget` would have dropped it"
-        if workers:
+        if workers_stay:
             wait = f"workers go on with their jobs, and wait {RETURN_S:g} s for that head"
             yield f"{wait}; `grainlike head stop --workers` would have ended them"
 

@@ -136,7 +136,7 @@ class Listener:
     async def _accept(self) -> socket.socket | None:
         while not self._closed:
             try:
-                if not _is_awaited(self._socket):  # else many may come in one turn of a busy loop
+                if not _connection_waits(self._socket):  # else many may come in one turn of a busy loop
                     await anyio.wait_readable(self._socket)
                 await self._pending.room()
                 sock, _ = self._socket.accept()
@@ -186,7 +186,7 @@ class Listener:
         raise ConnectionAbortedError(f"no TLS handshake within {_HANDSHAKE_S:g} s")
 
 
-def _is_awaited(sock: socket.socket) -> bool:
+def _connection_waits(sock: socket.socket) -> bool:
     """Return True if a connection waits to be accepted."""
     look = select.poll()
     look.register(sock, select.POLLIN)

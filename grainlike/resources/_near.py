@@ -14,7 +14,7 @@ _MEANT = {"mem": MEMORY, "ram": MEMORY, "cpu": CORES, "cpus": CORES, "threads": 
 
 
 def near_name(name: str, known: Iterable[str] = ()) -> str | None:
-    """Give the name of a kind, or of what is `known`, that is most like `name`; None if none is, or if it is one.
+    """Return the name of a kind, or of what is `known`, that `name` seems to mean; None if none, or if it is one.
 
     Example:
         >>> near_name("corse"), near_name("licence", ["license"]), near_name("foo"), near_name("mem")

@@ -206,8 +206,8 @@ class _Program:
 
 @contextmanager
 def in_slots(env: Mapping[str, str] | None) -> Iterator[dict[str, str]]:
-    """Surround the start of a program of the job that this context belongs to: it inherits the job's cores. Give the
-    environment for it: what was asked for, `env`, and the job's slots where not set otherwise.
+    """Context manager for the start of a program of the job that runs here: the program inherits the job's cores. Its
+    value is the program's environment: what was asked for, `env`, and the job's slots where not set otherwise.
 
     Example::
 

@@ -35,7 +35,7 @@ _LEAST_SILENCE_S = 0.5
 
 
 class _ClusterExecutor(Executor):
-    """Executor without an embedded worker, which loses silent workers as soon as it is told to."""
+    """Executor without an embedded worker, whose head loses a worker after `silence_s` seconds of silence."""
 
     def __init__(self, silence_s: float, **options: Any) -> None:
         super().__init__(local=None, **options)
@@ -237,9 +237,9 @@ class Cluster:
         """Let no byte pass between a worker and the head while the block lasts, as where a network is cut.
 
         What they send waits, and passes after the block, in order and without loss. The head gives a silent worker no
-        new jobs after half of the seconds of `silence` (30), and loses it after all: then its jobs run elsewhere. A
-        worker that was lost connects again after the block, under its name. Large values
-        pass no more either: between these workers all of them go by way of the head. Other workers notice nothing.
+        new jobs after half of `silence`, and loses it after the whole: then its jobs run elsewhere. A worker that was
+        lost connects again after the block, under its name. Large values pass no more either: between these workers
+        all of them go by way of the head. Other workers notice nothing.
 
         However the block ends, by cancellation too, the link is released.
 

@@ -75,7 +75,7 @@ def cluster(request: pytest.FixtureRequest) -> Callable[..., Awaitable[Cluster]]
 
 
 def _loop_of(request: pytest.FixtureRequest) -> str:
-    """Return the plugin that runs the test, in whose event loop fixtures have to be opened; pytest-asyncio has several.
+    """Return the plugin that runs the test, and of pytest-asyncio the scope of its event loop: fixtures open there.
 
     Raises:
         pytest.UsageError: none does, or two do, or one that is too old.

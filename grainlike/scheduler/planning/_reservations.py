@@ -129,7 +129,7 @@ class Reservations:
     def _wide_for(self, shape: Shape) -> list[WorkerState]:
         """Return the workers on which a job of the shape is wide."""
         if not self.kinds.may_be_wide(shape):
-            return []  # which most are: nothing is kept of them
+            return []  # as for most shapes: nothing is kept of these
         members, wide = self._wide.get(shape.id, (-1, []))
         if members != self.members:
             wide = self.kinds.workers_for(shape)

@@ -149,7 +149,7 @@ class Keeper:
             link.close()
         self._links = links
 
-    # --- forks -----------------------------------------------------------------------------------------------------
+    # --- forks -------------------------------------------------------------------------------------------------------
 
     def _fork_runner(self, spawn_request: SpawnRequest, status: socket.socket) -> list[str] | None:
         here = os.getpid()
