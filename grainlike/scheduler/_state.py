@@ -269,8 +269,10 @@ class SchedulerState:
 
     # --- invariants --------------------------------------------------------------------------------------------------
 
-    def check(self) -> None:
-        """Raise `AssertionError` unless the invariants of `HeadScheduler` hold. For tests: walks over everything."""
+    def check(self, *, at_rest: bool) -> None:
+        """Raise `AssertionError` unless the invariants of `HeadScheduler` hold; `at_rest`, also that no job waits that
+        could go on, as no look at it is due. For tests: walks over everything.
+        """
         places = [*self.backoffs.jobs()]
         for cls in self.catalogue.classes.values():
             for job in cls.live():
@@ -287,6 +289,8 @@ class SchedulerState:
         self.spares.check()
         self.overdrafts.check()
         self.relocations.check()
+        if at_rest and not self.relocations.under_way:
+            self.transfers.rooms.check_at_rest()
         self.backoffs.check()
         assert len(places) == len(self.jobs), "a live job is in exactly one place"
         assert self.jobs.keys() == set(places), "a live job is in exactly one place"

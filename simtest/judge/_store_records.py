@@ -10,7 +10,8 @@ Raises `AssertionError` when one of these promises is broken:
    it needs, if nothing else was there; and is then as others are. (Checked until the first fault.)
 4. A job whose value found no room at a worker is not assigned to that one again, nor given up, as long as another is
    there that could run it and hold its value beside its inputs, and at which it was not tried. (Checked until the first
-   fault.) If its function allows no loss, it is tried again only as often as that allows failures.
+   fault.) It may be tried once more at each worker while no such other one has room for its inputs. If its function
+   allows no loss, it is tried again only as often as that allows failures.
 """
 
 from __future__ import annotations
@@ -113,18 +114,24 @@ class StoreRecords:
         if not function.losses:
             assert len(tried) <= function.retries, f"job {job} runs again, which its function does not allow"
         if worker in tried:
-            self._check_nowhere(job, f"job {job} is tried at worker {worker} again")
+            again = f"job {job} is tried at worker {worker} again"
+            self._check_nowhere(job, again, or_full=tried.count(worker) == 1)
 
     def homeless(self, job: int) -> None:
         """Check that the value of a job has room nowhere, or that it may not run again."""
         if self._functions[self._plans[job].fn].losses:
             self._check_nowhere(job, f"job {job} is given up")
 
-    def _check_nowhere(self, job: int, what: str) -> None:
-        """Check that no worker could hold the value of a job, beside its inputs, at which it was not tried."""
-        size = self._plans[job].size + sum(map(self._size_of, self._values.inputs(job)))
+    def _check_nowhere(self, job: int, what: str, *, or_full: bool = False) -> None:
+        """Check that no worker could hold the value of a job, beside its inputs, at which it was not tried; with
+        `or_full`, that none which could has room for the inputs.
+        """
+        inputs = self._values.inputs(job)
+        size = self._plans[job].size + sum(map(self._size_of, inputs))
         for worker in [worker for worker in self._limits if self._is_calm() and self._could_run(worker, job)]:
             untried = worker not in self._lacked[job] and size <= self._limits[worker]
+            if untried and or_full and inputs and not self.has_room(worker, inputs[0], inputs):
+                continue
             assert not untried, f"{what}, and worker {worker} could hold its value"
 
     def gone(self, worker: int) -> None:

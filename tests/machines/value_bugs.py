@@ -370,6 +370,12 @@ VALUE_BUGS: tuple[Bug, ...] = (
         suite="outputs",
     ),
     _bug(
+        "wait_for_each_others_room",
+        "a job does not run once more where its value has room by now, though its inputs have none elsewhere",
+        (_ROOMS, "        for job in tried:", "        for job in tried[:0]:"),
+        suite="outputs",
+    ),
+    _bug(
         "run_again_what_may_not",
         "a job whose function allows no loss runs again elsewhere for room",
         (_ROOMS, "job.parent is None and job.fn.losses > 0 and", "job.parent is None and"),

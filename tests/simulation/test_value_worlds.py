@@ -85,6 +85,10 @@ def test_a_value_that_was_made_again_waits_for_no_room_that_it_does_not_need():
     assert simulate(23000650, "large_outputs").violations == ()
 
 
+def test_jobs_that_wait_for_each_others_room_run_once_more_where_their_values_found_none():
+    assert simulate(31003283, "large_outputs").violations == ()
+
+
 @pytest.mark.parametrize("seed", [9301752, 9502190, 23001295])
 def test_room_may_be_kept_for_what_cannot_be_copied_now_or_is_damaged_unheard(seed):
     assert simulate(seed, "large_outputs").violations == ()

@@ -29,10 +29,21 @@ class JobInputs:
 
 
 class RoomTries:
-    """Workers at which the value of a job, of `size` bytes, found no room, with their stores in words."""
+    """Workers at which the value of a job, of `size` bytes, found no room, with their stores in words.
+
+    A worker at which the job may run once more, or did, is a key with its negated number: images need no field for it.
+    """
 
     __slots__ = ("size", "workers")
 
     def __init__(self) -> None:
         self.size: int = 0
         self.workers: dict[int, str] = {}
+
+    def may_repeat(self, worker: int) -> bool:
+        """Return True if the job ran at a worker, and was not allowed to run there once more."""
+        return worker in self.workers and -worker not in self.workers
+
+    def repeat(self, worker: int) -> None:
+        """Let the job run once more at a worker."""
+        self.workers[-worker] = self.workers.pop(worker)

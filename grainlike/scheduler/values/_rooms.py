@@ -198,13 +198,56 @@ class Rooms:
         others = [worker for worker in self._alone(job) if job.tried is None or worker.id not in job.tried.workers]
         return [worker for worker in others if worker.store is None or fits_tiers(sizes, *worker.store)]
 
+    def let_repeat(self, jobs: Iterable[HeadJob]) -> bool:
+        """Let the oldest of these jobs that can run once more where its value found no room; return True if one can.
+
+        They wait for room for their inputs at other workers. If jobs that wait in the same way need what stays there,
+        each waits for the room of another, and all would wait for ever.
+        """
+        tried = sorted((job for job in jobs if job.tried is not None), key=order)
+        soon = self._soon_free() if tried else {}
+        for job in tried:
+            worker = self._repeats_at(job, soon)
+            if worker is not None and job.tried is not None:
+                job.tried.repeat(worker.id)
+                return True
+        return False
+
+    def _repeats_at(self, job: HeadJob, soon: Mapping[int, int]) -> WorkerState | None:
+        """Return a worker where the value of a job found no room, and has room now. Return None without one, and while
+        another worker may have room for its inputs once the bytes of `soon` are free.
+        """
+        tries = job.tried
+        if tries is None:
+            return None
+        for worker in self._workers.values():
+            has_room = not (worker.shut or worker.over or self._lacks_room(worker, job, tries.size))
+            if tries.may_repeat(worker.id) and has_room:
+                hopeless = all(self.shortage(other, job) > soon.get(other.id, 0) for other in self.able(job))
+                return worker if hopeless else None
+        return None
+
+    def _soon_free(self) -> dict[int, int]:
+        """Return the bytes at each worker that may become free as jobs end that are at workers, or on their way there,
+        and as copies arrive elsewhere.
+        """
+        active = [job for worker in self._workers.values() for job in worker.held.values()]
+        active += [job for copy in self._known.values() for job in copy.jobs.values()]
+        numbers = {number for job in active for number in job.inputs} | {number for number, _ in self._known}
+        found: dict[int, int] = {}
+        for value in filter(None, map(self._table.values.get, numbers)):
+            for worker in value.replicas:
+                if value.id not in self._table.spare.get(worker, ()):
+                    found[worker] = found.get(worker, 0) + value.size
+        return found
+
     def why_nowhere(self, job: HeadJob) -> str:
         """Return in words where the value of a job found no room, and why it is not made elsewhere; empty where the
         worker that it was made at is the only one.
         """
         tries = job.tried
         others = [] if tries is None else [worker for worker in self._alone(job) if worker.id not in tries.workers]
-        if tries is None or not (others or len(tries.workers) > 1):
+        if tries is None or not (others or len(set(map(abs, tries.workers))) > 1):
             return ""
         if not others:
             return tries_text(tries)
@@ -349,7 +392,14 @@ class Rooms:
         needed = sum(value.size for value in values if worker.id not in value.replicas or value.id in spare)
         return kept + needed - sum(worker.store)
 
+    def check_at_rest(self) -> None:
+        """Raise `AssertionError` if a job waits for room elsewhere in vain. For tests."""
+        soon = self._soon_free()
+        vain = [job.id for job in self.parked.values() if self._repeats_at(job, soon) is not None]
+        assert not vain, f"jobs {vain} could run once more where their values found no room"
+
 
 def tries_text(tries: RoomTries) -> str:
     """Return in words where the value of a job found no room."""
-    return f"its value of {bytes_text(tries.size)} found no room at {' and '.join(tries.workers.values())}"
+    stores = dict.fromkeys(tries.workers.values())  # a worker may be named twice, as `RoomTries` says
+    return f"its value of {bytes_text(tries.size)} found no room at {' and '.join(stores)}"

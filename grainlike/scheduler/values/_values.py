@@ -387,10 +387,13 @@ class Values:
         self._state.requeue(rooms.take_ready(), out)
 
     def make_room(self, now: float) -> None:
-        """Move at most one value for jobs that will have room nowhere; look again soon if that makes room at once."""
-        rooms = self._transfers.rooms
+        """Move at most one value for jobs that will have room nowhere, else let one run once more where its value found
+        no room; look again soon if there is room for a job at once.
+        """
+        rooms, relocations = self._transfers.rooms, self._state.relocations
         jobs, rooms.without_room = rooms.without_room, {}
-        if self._state.relocations.make_room(jobs.values(), now):
+        has_room = relocations.make_room(jobs.values(), now)
+        if has_room or (not relocations.under_way and rooms.let_repeat(jobs.values())):
             self.look_soon(now)
 
     def next_look(self, now: float) -> float | None:

@@ -259,3 +259,68 @@ def test_nothing_is_sent_ahead_to_where_its_value_found_no_room():
     world.lacks_room(jobs[0], 90)
     assert not any(action.ahead and jobs[0] in action.jobs for action in world.actions if hasattr(action, "ahead"))
     assert jobs[0] not in world.head.workers[world.started_on[jobs[0]]].ahead
+
+
+# --- jobs that wait for each other's room ----------------------------------------------------------------------------
+
+
+def swapped(megabytes, kept=()):
+    """Return a world of two workers, and a job at each that needs a value which does not fit beside that of the other.
+    At the first worker there are values of so many megabytes (`kept`), too.
+    """
+    world = Outputs(100, 100)
+    world.values(1, *kept)
+    (one,), (two,) = world.values(1, 60), world.values(2, 60)
+    jobs = [world.call(Cores(1), 1.0, value, size=megabytes * MB) for value in (one, two)]
+    assert [world.started_on[job] for job in jobs] == [1, 2]
+    world.release(one, two)
+    return world, *jobs
+
+
+def test_a_job_runs_once_more_where_its_value_found_no_room_if_all_others_wait_for_each_others_room():
+    world, first, second = swapped(20)
+    world.lacks_room(first, 20)
+    begun = world.begun[first]
+    world.later(0.1)
+    assert world.begun[first] == begun  # the end of the other one could make room for its input
+    world.lacks_room(second, 20)
+    world.later(0.1)
+    assert (world.begun[first], world.started_on[first]) == (world.now, 1)
+    assert world.head.jobs[first].attempt == 2
+    assert second not in world.head.workers[2].held  # the end of the first makes room for its input
+    world.run()
+    world.arrive_all()
+    world.run()
+    assert world.started_on[second] == 1
+    assert {first, second} <= set(world.settled())
+    assert not world.told(OutputsUnfit)
+
+
+def test_it_runs_there_once_more_and_no_oftener():
+    world, first, second = swapped(20)
+    world.lacks_room(first, 20)
+    world.lacks_room(second, 20)
+    world.later(0.1)
+    world.lacks_room(first, 20)
+    world.later(0.1)
+    assert first not in world.head.workers[1].held
+    assert "found no room at n1 (store 100 MB)." in world.why(first)[1]
+    assert (world.begun[second], world.started_on[second]) == (world.now, 2)  # its turn
+    world.run()
+    world.arrive_all()
+    world.run()
+    assert world.started_on[first] == 2
+    assert {first, second} <= set(world.settled())
+
+
+def test_it_waits_while_there_is_no_room_for_its_value_where_that_found_none():
+    world, first, second = swapped(35, kept=[10])
+    world.lacks_room(first, 35)
+    world.lacks_room(second, 35)
+    world.later(0.1)
+    assert first not in world.head.workers[1].held
+    assert (world.begun[second], world.started_on[second]) == (world.now, 2)  # there is room for its value
+    world.lacks_room(second, 35)
+    world.release(1)
+    world.later(0.1)
+    assert (world.begun[first], world.started_on[first]) == (world.now, 1)
