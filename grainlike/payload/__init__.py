@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from grainlike.payload._functions import FunctionBlob, Serializer, dump_function, load_function
     from grainlike.payload._identity import identity_of
     from grainlike.payload._mapping import private_map
-    from grainlike.payload._names import FileVersion, file_version, module_origin
+    from grainlike.payload._names import STAMP_BYTES, FileVersion, file_version, module_origin
     from grainlike.payload._payload import Buffer, Payload
     from grainlike.payload._plain_reader import plain_arguments
     from grainlike.payload._references import (
@@ -114,6 +114,7 @@ __all__ = [
     "PREVIOUS",
     "SHARED_LEAST",
     "SPARE_LEAST",
+    "STAMP_BYTES",
     "STAY_BYTES",
     "AppliedStep",
     "ArrivingReplica",
@@ -213,6 +214,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "Awaited": "ahead._arguments",
             "Buffer": "_payload",
             "FileVersion": "_names",
+            "STAMP_BYTES": "_names",
             "file_version": "_names",
             "module_origin": "_names",
             "FunctionBlob": "_functions",

@@ -21,6 +21,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 __all__ = [
+    "STAMP_BYTES",
     "FileVersion",
     "Reference",
     "file_version",
@@ -142,6 +143,9 @@ def _static(cls: type, name: str) -> object:
 _MOST = 200
 """Modules that a stamp covers: each is one question to the file system."""
 
+STAMP_BYTES = 4
+"""Bytes of a stamp."""
+
 _NOT_WATCHED = _OURS | _MAIN
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _STDLIB = f"{os.path.dirname(os.__file__)}/"  # noqa: PTH120 - as text is compared
@@ -190,12 +194,13 @@ class _Stamps:
             names = [name for name in list(sys.modules) if name not in self._seen]
             self._seen.update(names)
             self._count = len(sys.modules)
-        names += [name for name, (spec, _) in self._specs.items() if module_origin(name, _module(name))[1] is not spec]
+        known = list(self._specs.items())  # other threads may note modules meanwhile
+        names += [name for name, (spec, _) in known if module_origin(name, _module(name))[1] is not spec]
         for name in names:
             self._note(name)
         if names and self._specs:
             text = "\n".join(f"{name} {version}" for name, (_, version) in sorted(self._specs.items()))
-            self._stamp = zlib.crc32(text.encode(errors="backslashreplace")).to_bytes(4, "little")
+            self._stamp = zlib.crc32(text.encode(errors="backslashreplace")).to_bytes(STAMP_BYTES, "little")
         return self._stamp
 
     def _note(self, name: str) -> None:

@@ -36,6 +36,24 @@ def _imported(name="edited_meanwhile"):
         sys.dont_write_bytecode = before
 
 
+async def test_new_functions_of_a_program_that_goes_on_run_with_the_code_that_it_began_with(file, start_worker):
+    file.write_text(OLD)
+    module = _imported()
+
+    def one(number):
+        @delayed
+        def call():
+            return module.plain(), number
+
+        return (call @ Cores(1))()
+
+    async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
+        start_worker(executor.address, resources="cores=[0]")
+        assert await one(1) == ("old", 1)
+        file.write_text("def plain(:")  # saved half-way: a process that begins now could not import it
+        assert await one(2) == ("old", 2)
+
+
 @pytest.mark.parametrize("name", ["plain", "waits"])
 async def test_a_program_that_goes_on_hears_that_its_module_was_edited(file, start_worker, caplog, name):
     file.write_text(OLD)

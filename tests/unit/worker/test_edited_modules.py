@@ -46,6 +46,17 @@ def test_a_module_that_was_edited_is_told_once_and_again_when_it_was_imported_an
     assert edits.look(14.0) == []
 
 
+def test_a_module_in_place_of_which_there_is_a_package_is_told(module):
+    edits = EditedModules()
+    path = module("edited_grown")
+    __import__("edited_grown")
+    assert edits.look(1.0) == []
+    path.unlink()
+    assert edits.look(2.0) == [], "it is being written"
+    module("__init__", "VALUE = 22\n", path.with_suffix(""))
+    assert edits.look(3.0) == [("edited_grown", str(path))]
+
+
 def test_contents_that_are_as_they_were_are_not_told(module):
     edits = EditedModules()
     path = module("edited_touched", "VALUE = 1\n")

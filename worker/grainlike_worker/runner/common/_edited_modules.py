@@ -82,7 +82,7 @@ class EditedModules:
         changed = [
             name
             for name, noted in self._imported.items()
-            if (file_version(noted.path) or noted.version) != noted.version  # one that is away is being written
+            if (file_version(noted.path) or _version_in_place_of(noted)) != noted.version
         ]
         edited = [(name, path) for name in changed if (path := self._edited(name))]
         self.due_at = now + max(PERIOD_S, (monotonic() - began) / _SHARE)
@@ -96,11 +96,21 @@ class EditedModules:
             self._note(name)
             return ""
         version = file_version(noted.path)
+        if version is None and _version_in_place_of(noted) != noted.version:
+            return noted.path
         if version is None or (noted.checksum is not None and _checksum_of(noted.path, version) == noted.checksum):
             # Touched, written as it was, or checked out twice.
             self._imported[name] = noted._replace(version=version or noted.version)
             return ""
         return noted.path
+
+
+def _version_in_place_of(noted: _Imported) -> FileVersion:
+    """Return the version of what an import finds in place of a file that is away: a package in place of a module, or a
+    module in place of a package. Without one the file is being written, and its version is as before.
+    """
+    stem = noted.path.removesuffix(".py").removesuffix("/__init__")
+    return file_version(f"{stem}.py") or file_version(f"{stem}/__init__.py") or noted.version
 
 
 def reason_to_replace(edited: list[tuple[str, str]]) -> str:

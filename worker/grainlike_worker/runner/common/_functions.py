@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grainlike.context import JobInfo
 from grainlike.joblogging import LogLevels, levels_of
 from grainlike.payload import (
+    STAMP_BYTES,
     STAY_BYTES,
     Payload,
     Store,
@@ -224,6 +225,11 @@ class LoadedFunctions:
             self.unloaded.pop(fn, None)
             self._loaded.pop(fn, None)
 
+    def note(self) -> None:
+        """Note what a job has imported, before anybody hears of its end and edits that."""
+        if self._edits is not None:
+            self._edits.note()
+
     def look(self, now: float) -> None:
         """Look whether modules were edited since they were imported here, for `warn`."""
         assert self._edits is not None
@@ -235,9 +241,9 @@ class LoadedFunctions:
 
     def outdated(self, fn: int, now: float) -> str:
         """Return why another process is to run a function that comes for the first time: it would find old code of
-        modules here that were edited since. Empty if it may run here.
+        modules here that were edited since. Empty if it may run here, as one of a program that was here before.
         """
-        if fn not in self.unloaded or self._edits is None:
+        if self._edits is None or fn not in self.unloaded or _stamp_of(self.unloaded[fn][1]) in self._loaded.stamps:
             return ""
         self.look(now)
         return reason_to_replace(self._edited) if self._edited else ""
@@ -268,18 +274,26 @@ class _LoadedByNumber(dict[int, LoadedFunction]):
     A `dict`, as each job asks for its function: of one that is loaded, without a Python call.
     """
 
-    __slots__ = ("_edits", "_unloaded")
+    __slots__ = ("_edits", "_unloaded", "stamps")
 
     def __init__(self, unloaded: dict[int, tuple[FunctionSpec, Buffer]], edits: EditedModules | None) -> None:
         super().__init__()
         self._unloaded = unloaded
         self._edits = edits
+        self.stamps: set[bytes] = set()
+        """Stamps of functions that were loaded here."""
 
     def __missing__(self, fn: int) -> LoadedFunction:
+        self.stamps.add(_stamp_of(self._unloaded[fn][1]))
         loaded = self[fn] = _load(*self._unloaded.pop(fn))
         if self._edits is not None:
             self._edits.note()
         return loaded
+
+
+def _stamp_of(blob: Buffer) -> bytes:
+    """Return the stamp of the versions of modules behind a function's bytes, as its program had imported them."""
+    return bytes(blob[-STAMP_BYTES:])
 
 
 def _load(spec: FunctionSpec, blob: Buffer) -> LoadedFunction:

@@ -227,6 +227,7 @@ class ProcessRunner:
     def _leave(self, lease: RunnerLease) -> bool:
         """Take back what belongs to the job that has ended; return True if it has spoiled the process."""
         leave_job(whole_process=True)
+        self._functions.note()
         # A process that is about to end anyway has no successor.
         spoiled = (self._house.needs_replacement() or this_process.used_up) and not self._interrupts.asked
         if lease.scratch.made:
