@@ -69,6 +69,12 @@ _MOST_REQUESTS = 10_000
 _MOST_TEXTS = 1_000
 """Requests of the program's own jobs whose text is kept."""
 
+_MOST_REBUILT = 2
+"""Segments that are kept rebuilt for searches by number: some 2 MB each, where each entry has one job."""
+
+_Places = dict[int, tuple[int, Entry, int]]
+"""By the number of a job: its place among all that ended, its entry, and its row there."""
+
 _GOOD = "succeeded"
 _FN, _NAME, _SLOTS, _RECEIPT = map(attrgetter, ("fn", "function.name", "placement.slots", "placement.receipt"))
 
@@ -134,6 +140,8 @@ class JobHistory:
         """Requests of batches, with their text, by identity: a hash would cost a call."""
         self._receipts = ReceiptTable()
         self._earlier = EarlierAttempts()
+        self._found: dict[int, _Places] = {}
+        """Places of the jobs of the segments that were searched last, by `Segment.first`; the last searched is last."""
         self.listener: JobListener | None = None
         """Listener that is told of all jobs, if there is one."""
         self._begin_segment()
@@ -141,7 +149,9 @@ class JobHistory:
     def _begin_segment(self) -> None:
         self._entries: list[bytes] = []
         self._lowest, self._highest = sys.maxsize, 0
-        self._first = self._end
+        self._first = self._next_place = self._end
+        self._rebuilt = 0
+        self._recent_found: _Places = {}
         self._bad = 0
 
     @property
@@ -358,7 +368,9 @@ class JobHistory:
         while self._segments and (
             self._segments[0].first + self._segments[0].rows <= self._end - self._most or self._bytes > self._most_bytes
         ):
-            self._bytes -= len(self._segments.popleft().data)
+            gone = self._segments.popleft()
+            self._bytes -= len(gone.data)
+            self._found.pop(gone.first, None)
 
     # --- for the next head -------------------------------------------------------------------------------------------
 
@@ -384,6 +396,7 @@ class JobHistory:
         self._joined = kept.joined
         self._receipts = ReceiptTable(kept.receipts, kept.first_receipt)
         self._earlier = EarlierAttempts(kept.earlier)
+        self._found.clear()
         for segment in kept.segments:
             self._add(segment)
         self._begin_segment()
@@ -422,30 +435,50 @@ class JobHistory:
 
     def find_all(self, numbers: Iterable[int]) -> dict[int, EndedJob]:
         """Return those of the jobs of these numbers that have ended, and are kept, by number."""
-        # To search for bytes takes a hundredth of the time that rebuilding a segment does.
         left = {number: pack(number) for number in numbers}
         found: dict[int, EndedJob] = {}
-        for segment in self._newest_first(self._end):
-            near = {
-                number
-                for number, digits in left.items()
-                if segment.lowest <= number <= segment.highest and digits in segment.data
-            }
-            for place, job in self._of_numbers(segment, near) if near else ():
-                if left.pop(job.job, None) is not None and place >= self._end - self._most:
-                    found[job.job] = job
+        for places, ahead in self._places_near(left):
+            for number in left.keys() & places.keys():
+                del left[number]
+                place, entry, row = places[number]
+                if place >= self._end - self._most:
+                    found[number] = row_of(entry, row, ahead, self._receipts.of(entry.receipt))
             if not left:
                 break
         return found
 
-    def _of_numbers(self, segment: Segment, numbers: set[int]) -> Iterator[tuple[int, EndedJob]]:
-        """Iterate over the jobs of a segment that have these numbers, the latest first, each with its place."""
-        place = segment.first + segment.rows
-        for entry in reversed(unpack(segment.data)):
-            place -= len(entry.jobs)
-            for number in numbers.intersection(entry.jobs):
-                row = entry.jobs.index(number)
-                yield place + row, row_of(entry, row, segment.ahead, self._receipts.of(entry.receipt))
+    def _places_near(self, left: Mapping[int, bytes]) -> Iterator[tuple[_Places, float]]:
+        """Iterate over the places of jobs in whatever may have some of those that are `left`, the latest first; each
+        with how far the calendar's clock is ahead of the head's.
+        """
+        if any(self._lowest <= number <= self._highest for number in left):
+            yield self._recent_places(), self._ahead()
+        for segment in reversed(self._segments):
+            # To search for bytes takes a hundredth of the time that rebuilding a segment does.
+            if any(
+                segment.lowest <= number <= segment.highest and digits in segment.data
+                for number, digits in left.items()
+            ):
+                yield self._places_in(segment), segment.ahead
+
+    def _recent_places(self) -> _Places:
+        """Return the places of what has ended since the last segment; each entry is rebuilt once."""
+        if self._rebuilt < len(self._entries):
+            fresh = unpack(pack([msgspec.Raw(entry) for entry in self._entries[self._rebuilt :]]))
+            self._rebuilt = len(self._entries)
+            self._next_place = _note_places(self._recent_found, self._next_place, fresh)
+        return self._recent_found
+
+    def _places_in(self, segment: Segment) -> _Places:
+        """Return the places of a segment's jobs: those who ask for one job after the other ask for near ones."""
+        places = self._found.pop(segment.first, None)
+        if places is None:
+            places = {}
+            _note_places(places, segment.first, unpack(segment.data))
+            if len(self._found) >= _MOST_REBUILT:
+                del self._found[next(iter(self._found))]
+        self._found[segment.first] = places
+        return places
 
     def outlived(self, job: EndedJob, worker: str) -> bool:
         """Return True if the worker that has this name now joined after the job had ended: it never had the job."""
@@ -470,6 +503,17 @@ class JobHistory:
                 job = row_of(entry, row, segment.ahead, receipt)
                 if meant.has(job):
                     yield place + row, job
+
+
+def _note_places(places: _Places, place: int, entries: Iterable[Entry]) -> int:
+    """Add the jobs of entries, the first of which has this place; return the place of the next job. A job that ended
+    twice is found where it ended last.
+    """
+    for entry in entries:
+        for row, number in enumerate(entry.jobs):
+            places[number] = place + row, entry, row
+        place += len(entry.jobs)
+    return place
 
 
 def named_in_session(job: Job) -> str:

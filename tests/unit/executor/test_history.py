@@ -85,6 +85,73 @@ def test_a_batch_is_kept_with_all_that_is_known_of_each(history):
     assert (first.request, first.coroutine) == ("cores=2", False)
 
 
+def rebuilt_by(monkeypatch):
+    """Numbers of jobs that are rebuilt from now on."""
+    found = []
+
+    def unpack(data):
+        entries = _form.unpack(data)
+        found.extend(number for entry in entries for number in entry.jobs)
+        return entries
+
+    monkeypatch.setattr(_history, "unpack", unpack)
+    return found
+
+
+def test_jobs_that_are_asked_for_one_by_one_are_rebuilt_once_while_more_of_them_end(history, monkeypatch):
+    rebuilt = rebuilt_by(monkeypatch)
+    count = _SEGMENT_JOBS - 1
+    for number in range(1, count + 1):
+        batch(history, [number])
+        assert history.find(number).job == number
+    for number in range(1, count + 1):
+        assert history.find(number).job == number
+    assert rebuilt == list(range(1, count + 1))
+
+
+def test_jobs_of_two_segments_that_are_asked_for_in_turn_are_rebuilt_once(history, monkeypatch):
+    for first in range(1, 3 * _SEGMENT_JOBS, 8):
+        batch(history, range(first, first + 8))
+    rebuilt = rebuilt_by(monkeypatch)
+    for number in range(2_000, 2_030):
+        asked = number, number - _SEGMENT_JOBS
+        assert [history.find(job).job for job in asked] == list(asked)
+    assert len(rebuilt) == 2 * _SEGMENT_JOBS
+
+
+def test_of_segments_that_are_searched_few_stay_rebuilt_and_none_that_is_forgotten(clock):
+    history = JobHistory(dict, clock, most=2 * _SEGMENT_JOBS)
+    for first in range(1, 3 * _SEGMENT_JOBS, 8):
+        batch(history, range(first, first + 8))
+        assert history.find(first + 7).job == first + 7
+        assert history.find(max(1, first - _SEGMENT_JOBS)).job
+        assert len(history._found) <= _history._MOST_REBUILT
+    kept = {segment.first for segment in history._segments}
+    batch(history, range(10_000, 10_000 + _SEGMENT_JOBS))
+    assert history._found.keys() <= {segment.first for segment in history._segments} < kept | {3 * _SEGMENT_JOBS + 1}
+    assert history.find(1) is None
+
+
+def test_a_job_that_ended_twice_is_found_as_it_ended_last(history):
+    for wall in (2.0, 3.0):
+        batch(history, [1, 2], wall=wall)
+        assert history.find(1).ran_s == wall
+
+
+def test_what_was_found_before_another_history_was_taken_is_not_found_after_it(history, clock, live):
+    other = JobHistory(lambda: live, clock, ahead=lambda: AHEAD)
+    batch(other, range(1, _SEGMENT_JOBS + 1), name="other")
+    batch(history, range(1, _SEGMENT_JOBS + 1))
+    batch(history, [5_000])
+    assert history.find(1).name == "fit"
+    assert history.find(5_000)
+    again = other.packed()
+    assert history.restore(again)
+    history._segments.popleft()  # the one from before
+    assert history.find(1).name == "other"
+    assert history.find(5_000) is None
+
+
 @pytest.mark.parametrize(
     ("slots", "awaited"),
     [
