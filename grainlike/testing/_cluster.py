@@ -64,7 +64,7 @@ class Cluster:
         RuntimeError: a worker has ended before it connected; the message has its log.
         TimeoutError: workers have not connected in time.
 
-    Cancelled while it opens, it ends the workers that it has started.
+    Cancelled while it opens, it ends the workers that it has started, and leaves no files.
 
     Example::
 
@@ -100,7 +100,7 @@ class Cluster:
             write_access(access, self._directory / f"{access.role}.json")
 
     async def __aenter__(self) -> Self:
-        await self.executor.__aenter__()
+        await self._open_executor(self.executor.__aenter__())
         try:
             return await self._open()
         except BaseException:
@@ -116,11 +116,20 @@ class Cluster:
         return self._stand().__await__()
 
     async def _stand(self) -> Self:
-        await self.executor
+        await self._open_executor(self.executor)
         try:
             return await self._open()
         except BaseException:
             await self.aclose()
+            raise
+
+    async def _open_executor(self, opens: Awaitable[object]) -> None:
+        """Open the executor. If that fails, or is cancelled, no access files are left."""
+        try:
+            await opens
+        except BaseException:
+            if not self.executor.is_open:  # of one that is open already, the files are in use
+                self._remove_files()
             raise
 
     async def _open(self) -> Self:
@@ -165,6 +174,9 @@ class Cluster:
         if self._relay is not None:
             await self._relay.end()
         self._nodes.clear()
+        self._remove_files()
+
+    def _remove_files(self) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     @property

@@ -214,6 +214,39 @@ async def test_a_worker_that_does_not_start_is_told_of_with_its_log():
         assert not cluster.executor.is_open
 
 
+async def in_block(cluster):
+    async with cluster:
+        pass
+
+
+async def standing(cluster):
+    await cluster
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("opened", [in_block, standing])
+async def test_one_that_is_cancelled_before_its_executor_is_open_leaves_nothing(opened):
+    cluster = Cluster([Cores(1)])
+    assert cluster._directory.exists()
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await opened(cluster)
+    assert scope.cancelled_caught
+    assert not cluster._directory.exists()
+    assert not cluster.executor.is_open
+
+
+@pytest.mark.anyio
+async def test_one_that_is_open_cannot_be_opened_again_and_goes_on():
+    with anyio.fail_after(LIMIT_S):
+        async with Cluster([Cores(1)]) as cluster:
+            for opened in (in_block, standing):
+                with pytest.raises(RuntimeError):
+                    await opened(cluster)
+            assert cluster.client_json.exists()
+            assert (await (place @ Cores(1))())[0] == "n1"
+
+
 @pytest.mark.parametrize(
     ("nodes", "error"),
     [([], ValueError), (["cores=1"], TypeError), ([Cores(1), 2], TypeError), (2, TypeError), ("cores=1", TypeError)],
