@@ -464,8 +464,14 @@ class RemoteHead:
         return _number_at_head(node)
 
     async def logs(self, node: Node) -> AsyncGenerator[LogLine, None]:
-        """Iterate over the lines that a job prints, once the head has it; the head forwards them."""
+        """Iterate over the lines that a job prints, once the head has it; the head forwards them.
+
+        Raises:
+            HeadLostError: the program has lost the head that had the job.
+        """
         number = await self._number_once_sent(node)
+        if number and self.runner.is_of_lost_head(node):
+            raise HeadLostError(f"the head that had {node.function.name} is lost, and no other finds its output")
         if number:
             async with self._lines_of(number) as lines:
                 async for line in lines:

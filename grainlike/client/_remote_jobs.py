@@ -109,6 +109,7 @@ class RemoteJobs:
         self._far: dict[Node, int] = {}
         """Numbers of adopted calls whose outcomes stay at the head until the calls are started or awaited."""
         self._lost: Exception | None = None
+        self._losses = 0
         self._holds = False
         self._held: list[Node] = []
         """Calls that were submitted while the program looked for another head."""
@@ -271,13 +272,17 @@ class RemoteJobs:
         """Return True if the outcome of an adopted call is fetched when it is started."""
         return node in self._far
 
+    def is_of_lost_head(self, node: Node) -> bool:
+        """Return True if the job of a call was at a head that is lost: at the next, its number is that of another."""
+        return isinstance(node.record, _SentJob) and node.record.losses != self._losses
+
     def is_unsent(self, node: Node) -> bool:
         """Return True if a call has a name and goes to the head in its turn."""
         return node in self.names and not node.finished
 
     def _adopted(self, child: int, job: int, function: str, request: str, apart: int) -> Node:
         node = Node(Function(_submitted_before, name=function), parse(request), RunsIn.REMOTE, (), None, ())
-        node.record = Job(job, 0, node, NO_PARCEL)
+        node.record = _SentJob(job, node, self._losses)
         if apart >= 0:
             self._far[node] = child
         else:
@@ -310,7 +315,7 @@ class RemoteJobs:
 
     def _number(self, node: Node) -> int:
         self._last_child += 1
-        node.record = Job(0, 0, node, NO_PARCEL)
+        node.record = _SentJob(0, node, self._losses)
         self._nodes[self._last_child] = node
         self._children[node] = self._last_child
         return self._last_child
@@ -449,6 +454,7 @@ class RemoteJobs:
         With `holds`, calls that are submitted from now on are held back for the next head.
         """
         self._lost = error
+        self._losses += 1
         nodes = [*self._nodes.values(), *(node for node in self._held if not node.finished)]
         self._holds = holds
         self._held.clear()
@@ -474,6 +480,16 @@ class RemoteJobs:
         held, self._held = self._held, []
         self.submit([node for node in held if not node.finished])
         self._pump()
+
+
+class _SentJob(Job):
+    """Job at a head elsewhere; the program has lost `losses` heads before that one."""
+
+    __slots__ = ("losses",)
+
+    def __init__(self, job: int, node: Node, losses: int) -> None:
+        super().__init__(job, 0, node, NO_PARCEL)
+        self.losses = losses
 
 
 def _alike(call: JobCall) -> tuple[Request, int, bool]:

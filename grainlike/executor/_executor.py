@@ -466,6 +466,7 @@ class Executor(ExecutorReports):
             GraphError: another executor started the placeholder; or, when it is iterated, nobody has started it yet.
             RuntimeError: the executor is not open, or lives in another event loop; or it has `backend=`, whose own
                 logs have what its jobs print.
+            HeadLostError: the program has lost the head that ran it.
 
         Example::
 

@@ -11,6 +11,7 @@ from waiting import until, until_called
 
 from grainlike import Cores, Executor, HeadLostError, SessionError, cancel, connect, delayed, gather, info, start
 from grainlike.client import _connection, _remote_head
+from grainlike.graph import node_behind
 from grainlike.net import HeadLocator, accesses_for, parse_address, publish_access, waits
 
 LISTEN = "tcp://127.0.0.1:0"
@@ -152,6 +153,24 @@ async def test_the_output_of_a_call_is_followed_from_before_there_is_a_head():
             async with Head():
                 assert await followed == ["9"]
                 assert info(r_).state == "succeeded"
+
+
+async def test_the_output_of_a_call_at_a_lost_head_is_not_that_of_another_call_at_the_next():
+    async with asyncio.timeout(LIMIT_S):
+        first = Head()
+        await first.__aenter__()
+        async with connect(wait=LIMIT_S, reconnect=True) as ex:
+            before_ = start((says @ Cores(1))("before"))
+            assert await before_ == "before"
+            assert await lines_of(ex, before_) == ["before"]
+            await first.__aexit__(None, None, None)
+            async with Head():
+                after_ = start((says @ Cores(1))("after"))
+                assert await after_ == "after"
+                assert node_behind(after_).record.id == node_behind(before_).record.id
+                with pytest.raises(HeadLostError, match="the head that had says is lost"):
+                    await lines_of(ex, before_)
+                assert await lines_of(ex, after_) == ["after"]
 
 
 async def test_when_no_head_comes_in_time_calls_fail_until_one_is_there():
