@@ -98,17 +98,17 @@ async def silent_tls_end() -> None:
         context.maximum_version = ssl.TLSVersion.TLSv1_2
         context.set_ciphers("aNULL:@SECLEVEL=0")
     near, far = socket.socketpair()
-    with near, far:
-        accepts = asyncio.to_thread(theirs.wrap_socket, far, server_side=True)
-        (_, writer), silent = await asyncio.gather(
-            asyncio.open_connection(sock=near, ssl=ours, server_hostname="peer", ssl_shutdown_timeout=3600), accepts
+    # Wrapped here: what a thread makes while this is cancelled, nobody would close.
+    with near, theirs.wrap_socket(far, server_side=True, do_handshake_on_connect=False) as silent:
+        (_, writer), _ = await asyncio.gather(
+            asyncio.open_connection(sock=near, ssl=ours, server_hostname="peer", ssl_shutdown_timeout=3600),
+            asyncio.to_thread(silent.do_handshake),
         )
-        with silent:
-            writer.close()
-            try:
-                await writer.wait_closed()
-            finally:
-                writer.transport.abort()
+        writer.close()
+        try:
+            await writer.wait_closed()
+        finally:
+            writer.transport.abort()
 
 
 async def gathered() -> None:
