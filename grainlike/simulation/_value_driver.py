@@ -245,6 +245,7 @@ class ValueDriver:
         if daemon.store and daemon.alive and not daemon.frozen:
             value, attempt = dice.pick(sorted(daemon.store))
             daemon.store.discard((value, attempt))
+            daemon.spares.discard((value, attempt))
             self._head.witness.damaged(daemon.worker, value, attempt)
             daemon.up.send(self._gone, daemon.worker, value, attempt)
 

@@ -2,13 +2,16 @@
 
 import os
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
-from grainlike.resources import Cores
+from grainlike.resources import Cores, offer_of
 from grainlike.scheduler import HeadScheduler, NodeScheduler
 from grainlike.scheduler.planning import _planner, _resting, _waiting
-from grainlike.simulation import CALM, Clock, FunctionPlan, JobPlan
+from grainlike.simulation import CALM, Clock, Dice, FunctionPlan, JobPlan, Network, NodePlan, Witness
+from grainlike.simulation._daemon import Daemon
+from grainlike.simulation._value_driver import ValueDriver
 from grainlike.wire import Code, Completed
 from simtest import simulate
 from simtest._policies import compare
@@ -108,6 +111,24 @@ def test_nothing_is_told_of_the_failure_of_a_copy_that_has_ended():
 
 def test_a_replica_that_came_before_its_worker_answers_is_not_gone():
     assert simulate(7326250, "own_values").violations == ()
+
+
+@pytest.mark.parametrize(("workload", "seed"), [("full_stores", 31006950), ("large_outputs", 31006010)])
+def test_no_room_is_taken_of_a_spare_replica_that_was_damaged(workload, seed):
+    assert simulate(seed, workload).violations == ()
+
+
+def test_a_spare_replica_that_was_damaged_makes_no_way():
+    witness = Witness(Clock())
+    witness.own_sizes = {1: 60, 2: 60}
+    stage = SimpleNamespace(clock=witness.clock, dice=Dice(1), network=Network(), faults=CALM, witness=witness)
+    daemon = Daemon(stage, 1, NodePlan(offer_of(Cores(1), own_cores=[0]), store=100, overdraft=0))
+    values = ValueDriver(stage, 1, Network(), CALM)
+    daemon.store.add((1, 1))
+    daemon.spare([(1, 1)], is_spare=True)
+    values.damage(daemon, Dice(1))
+    daemon.store.add((2, 1))
+    assert not values.may_keep(daemon, 60)
 
 
 def test_the_worlds_see_every_path():
