@@ -16,7 +16,7 @@ from grainlike.eventloop import stays, yield_turn
 from grainlike.head import Connection, Head, WorkerConnection, check_data, check_hello
 from grainlike.head.server._client import ClientConnection
 from grainlike.head.server._clients import ClientRegistry
-from grainlike.net import ByteLink, Link, is_gone, is_of_this_machine, process_id, software
+from grainlike.net import ByteLink, Link, is_gone, process_id, software
 from grainlike.resources import parse_allocation
 from grainlike.scheduler import JobState
 from grainlike.system import max_message_bytes
@@ -402,11 +402,8 @@ class ConnectionHandler:
         link ended in order, as that of a dead process does, has less.
         """
         ended = (self._link.reason or "").startswith("closed by the peer")
-        return (
-            ENDED_S
-            if ended and not is_of_this_machine(connection.hello.process)
-            else max(0.0, self._acceptor.lost_s - self._silent_s)
-        )
+        elsewhere = not connection.hello.process.startswith(f"{process_id().partition('/')[0]}/")
+        return ENDED_S if ended and elsewhere else max(0.0, self._acceptor.lost_s - self._silent_s)
 
     @property
     def _silent_s(self) -> float:
