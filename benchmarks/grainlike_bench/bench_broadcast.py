@@ -49,7 +49,7 @@ class Broadcast:
 
     @property
     def copies(self) -> float:
-        """How often the value has gone out of its first node: bytes over those of one transfer.
+        """Transfers of the value out of its first node: bytes over those of one transfer.
 
         In hundredths: how often either end of a link acknowledges differs by less.
         """

@@ -1,4 +1,4 @@
-"""What an installation weighs: each requirement on disk and as a download, and what the last three cost a first job.
+"""Weight of an installation: each requirement on disk and as a download, and what the last three cost a first job.
 
 Everything is installed from the index that pip uses, twice: whole, and without the command line's part. Sizes are those
 of files without compiled code, and of wheels. A package counts for the requirement that brings it first.

@@ -124,7 +124,7 @@ class Loss:
 
 @dataclass
 class Runs:
-    """What the runs of a tree's jobs have written: how many each had, and of the last its number and node."""
+    """Notes of the runs of a tree's jobs: how many each had, and of the last its number and node."""
 
     count: Counter[Spot]
     last: dict[Spot, tuple[int, str]]

@@ -29,7 +29,7 @@ _open: dict[EventLoopId, list[BaseResolver]] = {}
 _standing: dict[EventLoopId, list[BaseResolver]] = {}
 _implicit: dict[EventLoopId, BaseResolver] = {}
 _made: list[int] = [0]
-"""How many implicit executors this process has made."""
+"""Number of implicit executors that this process has made."""
 
 
 def entered(executor: BaseResolver, loop_id: EventLoopId, *, stands: bool = False) -> Token[BaseResolver | None]:

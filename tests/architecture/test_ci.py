@@ -1,4 +1,4 @@
-"""What a change must pass, by the commands that `.ci/run` gives to `make`: which tests run on which Python."""
+"""Checks that a change must pass, by the commands that `.ci/run` gives to `make`: which tests run on which Python."""
 
 import os
 import re

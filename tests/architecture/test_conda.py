@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "packaging" / "conda" / "recipe.yaml"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 ELSEWHERE = {"celery[redis]": "celery", "ray": "ray-core"}
-"""What is called otherwise on conda-forge, where a package has no extras."""
+"""Names that differ on conda-forge, where a package has no extras."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What other libraries' coroutines await for ever is ended by a cancellation, and frees its slot."""
+"""Awaits of other libraries' coroutines end with a cancellation, and free their slots."""
 
 from __future__ import annotations
 
