@@ -51,13 +51,17 @@ def supported() -> list[str]:
     return listed.stdout.split()
 
 
-def test_all_tests_run_on_the_oldest_and_those_of_units_on_the_newest(supported: list[str], tmp_path: Path) -> None:
+def test_all_tests_run_on_the_oldest_and_the_newest_and_those_of_units_between(
+    supported: list[str], tmp_path: Path
+) -> None:
     ended, said = commands(tmp_path, " ".join(supported))
     assert ended == 0
-    oldest, *later = supported
+    oldest, *between, newest = supported
     assert f"PYTHON={oldest} test" in said
-    for python in later:
-        assert f"PYTHON={oldest} test-pythons PYTHONS={python} UNITS={later[-1]}" in said
+    assert f"PYTHON={newest} tests" in said
+    units = " ".join(between)
+    for python in (*between, newest):
+        assert f"PYTHON={oldest} test-pythons PYTHONS={python} UNITS={units}" in said
 
 
 def test_the_same_tests_run_on_each() -> None:
@@ -81,7 +85,7 @@ def bare_environment() -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "failing",
-    ["test", "test-engines", "test-launch", "test-dashboard", "PYTHONS=python3.12", "PYTHONS=python3.13"],
+    ["test", "tests", "test-engines", "test-launch", "test-dashboard", "PYTHONS=python3.12", "PYTHONS=python3.13"],
 )
 def test_what_fails_anywhere_fails_the_whole(failing: str, tmp_path: Path) -> None:
     """That command alone fails, and all else is as where nothing does."""
