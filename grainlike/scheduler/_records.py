@@ -447,12 +447,14 @@ class RequestClass:
         self.passed_since: float | None = None
         """When `blocked_job` was passed over for the first time (`planning._patience`); None until then."""
         # What follows is for the index of those that wait (`_waiting`).
-        self.is_simple: bool = not (near or any(shape.rationed or shape.group is not None for shape in shapes))
+        self.is_simple: bool = not near
         """True if only a change of workers can let its jobs start."""
-        self.timed: bool = any(shape.group is not None or shape.walltime_soft is not None for shape in shapes)
-        names, needs = _needs_of(shapes)
-        self.names: tuple[str, ...] = names
-        self.needs: tuple[int, ...] = needs
+        self.timed: bool = False
+        for shape in shapes:  # a loop, as there may be a class for each job
+            if shape.rationed or shape.group is not None:
+                self.is_simple = False
+            self.timed = self.timed or shape.group is not None or shape.walltime_soft is not None
+        self.names, self.needs = _needs_of(shapes)
         """The least that a job takes of each of `names`, whichever shape it gets."""
         self.place: ClassIndex | None = None
         """The index in which it stands, with `entry` and `kind` as its key there; None while no jobs wait."""

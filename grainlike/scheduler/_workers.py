@@ -261,7 +261,11 @@ class WorkerState:
             return False
         if shape.walltime_soft is not None and shape.walltime_soft > self.lasts:
             return False
-        return all(self.capacity.get(name, 0) >= amount for name, amount in shape.units)
+        capacity = self.capacity
+        for name, amount in shape.units:
+            if capacity.get(name, 0) < amount:
+                return False
+        return True
 
     def fits_now(self, shape: Shape) -> bool:
         """Return True if it gets jobs, and one of the shape fits into what is free."""
@@ -269,13 +273,11 @@ class WorkerState:
 
     def has_room(self, shape: Shape) -> bool:
         """Return True if a job of the shape fits into what is free."""
-        if not (self._fits.get(shape.id) or self.fits_ever(shape)):
-            return False
         free = self.free
         for name, amount in shape.units:
-            if free[name] < amount:
-                return False
-        return True
+            if free.get(name, 0) < amount:
+                return False  # before anything is kept of the shape: there may be very many, and little is free
+        return self._fits.get(shape.id) or self.fits_ever(shape)
 
     def fits_after(self, shape: Shape, ended: Shape) -> bool:
         """Return True if a job of the shape would fit here once a job of the shape `ended` has ended."""

@@ -118,11 +118,11 @@ class AheadPlanner:
             cls = self._classes.get(number)
             if cls is not None and cls.may_be_ahead and cls.entry is not None and cls.shapes[0].users:
                 found[number] = cls
-        for worker in changed:
-            for shape in worker.using:
-                alike = self._waiting.of_shape.get(shape)
-                if alike is not None:
-                    found.update(alike)
+        alike = self._waiting.of_shape
+        if alike:
+            for worker in changed:
+                for shape in worker.using.keys() & alike.keys():
+                    found.update(alike[shape])
         return found
 
     def _in_front(self, wanted: dict[int, RequestClass]) -> list[RequestClass]:
