@@ -160,7 +160,7 @@ Transfers scheduler.values._transfers.Transfers: _going_in _going_out _waiting _
     reach rooms table turned wake
 Look scheduler.planning._dormant.Look: due elsewhere ends is_settled mean near passed rooms shape turns
 Dormancy scheduler.planning._dormant.Dormancy: cls job look number
-DormantClasses scheduler.planning._dormant.DormantClasses: _classes _dues _ends _last _of_fn _of_rates _of_room
+DormantClasses scheduler.planning._dormant.DormantClasses: _classes=records _dues _ends _last _of_fn _of_rates _of_room
     _of_shape _of_turn _of_value _of_worker
 Resting scheduler.planning._resting.Resting: _known _log _read _reserving _transfers _version _waiting _workers
 Misfits scheduler.values._misfits.Misfits: _books=_state _rooms _table
@@ -178,7 +178,7 @@ Search scheduler.planning._search.Search: turns _waiting _classes _workers _rese
     _now _version=version _rooms _everywhere _wide_limits _patient_limit
 Shares scheduler.planning._shares.Shares: _held
 StartLimits scheduler.planning._start_limits.StartLimits: _running _next _awaited
-ClassIndex scheduler.planning._class_index.ClassIndex: _blocks _floor _lasts _least
+ClassIndex scheduler.planning._class_index.ClassIndex: _blocks=blocks _floor _lasts _least
 ClientQueue scheduler.planning._waiting.ClientQueue: always lines new patient size wide
 WaitingClasses scheduler.planning._waiting.WaitingClasses: _classes dormant queues size of_shape are_few few
     _touched patience

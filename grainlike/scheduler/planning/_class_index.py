@@ -33,54 +33,52 @@ Room = tuple[tuple[int, ...], Order | None]
 class ClassIndex:
     """Classes in order. Finding the first that fits costs a step for each block, and a look into one of them."""
 
-    __slots__ = ("_blocks", "_floor", "_lasts", "_least")
+    __slots__ = ("_floor", "_lasts", "_least", "blocks")
 
     def __init__(self) -> None:
-        self._blocks: list[list[Entry]] = []
+        self.blocks: list[list[Entry]] = []
+        """Its classes, in blocks; empty if there are none."""
         self._lasts: list[Entry] = []
         self._least: list[tuple[int, ...]] = []
         """The least amounts of each block; they may be too low after a class has left."""
         self._floor: tuple[int, ...] = ()
         """The least amounts of all blocks; they may be too low, too."""
 
-    def __bool__(self) -> bool:
-        return bool(self._blocks)
-
     def __iter__(self) -> Iterator[Entry]:
-        return (entry for block in self._blocks for entry in block)
+        return (entry for block in self.blocks for entry in block)
 
     def add(self, entry: Entry) -> None:
         """Insert a class at its place."""
-        if not self._blocks:
-            self._blocks, self._lasts, self._least, self._floor = [[entry]], [entry], [entry[3]], entry[3]
+        if not self.blocks:
+            self.blocks, self._lasts, self._least, self._floor = [[entry]], [entry], [entry[3]], entry[3]
             return
         self._floor = tuple(map(min, self._floor, entry[3]))
         at = min(bisect_left(self._lasts, entry), len(self._lasts) - 1)
-        block = self._blocks[at]
+        block = self.blocks[at]
         insort(block, entry)
         self._lasts[at] = block[-1]
         self._least[at] = tuple(map(min, self._least[at], entry[3]))
         if len(block) > 2 * BLOCK:
-            self._blocks[at : at + 1] = halves = [block[:BLOCK], block[BLOCK:]]
+            self.blocks[at : at + 1] = halves = [block[:BLOCK], block[BLOCK:]]
             self._lasts[at : at + 1] = [half[-1] for half in halves]
             self._least[at : at + 1] = [_least_of(half) for half in halves]
 
     def remove(self, entry: Entry) -> None:
         """Remove a class."""
         at = bisect_left(self._lasts, entry)
-        block = self._blocks[at]
+        block = self.blocks[at]
         del block[bisect_left(block, entry)]
         if block:
             self._lasts[at] = block[-1]
         else:
-            del self._blocks[at], self._lasts[at], self._least[at]
+            del self.blocks[at], self._lasts[at], self._least[at]
 
     def after(self, entry: Entry | None) -> Entry | None:
         """Return the class that comes next after `entry`, or the first."""
         at = 0 if entry is None else bisect_right(self._lasts, entry)
-        if at == len(self._blocks):
+        if at == len(self.blocks):
             return None
-        block = self._blocks[at]
+        block = self.blocks[at]
         return block[0] if entry is None else block[bisect_right(block, entry)]
 
     def first_fitting(self, rooms: Sequence[Room], after: Entry | None) -> Entry | None:
@@ -93,8 +91,8 @@ class ClassIndex:
         if not rooms:
             return None
         begin = 0 if after is None else bisect_right(self._lasts, after)
-        for at in range(begin, len(self._blocks)):
-            block = self._blocks[at]
+        for at in range(begin, len(self.blocks)):
+            block = self.blocks[at]
             if not fits(block[0], self._least[at], rooms):
                 continue
             skipped = bisect_right(block, after) if after is not None and at == begin else 0

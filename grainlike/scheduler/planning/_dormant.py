@@ -104,7 +104,8 @@ class DormantClasses:
     """
 
     def __init__(self) -> None:
-        self._classes: dict[int, Dormancy] = {}
+        self.records: dict[int, Dormancy] = {}
+        """By class; empty if none rests."""
         self._last = 0
         self._of_worker: dict[int, dict[int, RequestClass]] = {}
         self._of_turn: dict[int, dict[_Turn, dict[int, RequestClass]]] = {}
@@ -118,14 +119,14 @@ class DormantClasses:
         self._ends: list[_Due] = []
 
     def __len__(self) -> int:
-        return len(self._classes)
+        return len(self.records)
 
     def __contains__(self, cls: RequestClass) -> bool:
-        return cls.id in self._classes
+        return cls.id in self.records
 
     def due(self, cls: RequestClass) -> float | None:
         """Return when a dormant class may go elsewhere; None where that is not known."""
-        return self._classes[cls.id].look.due
+        return self.records[cls.id].look.due
 
     # --- falling asleep and waking -----------------------------------------------------------------------------------
 
@@ -133,7 +134,7 @@ class DormantClasses:
         """Let a class rest whose first job was looked at in vain."""
         self.discard(cls)
         self._last += 1
-        record = self._classes[cls.id] = Dormancy(self._last, cls, job, look)
+        record = self.records[cls.id] = Dormancy(self._last, cls, job, look)
         for worker in filter(None, (look.elsewhere, look.near)):
             self._of_worker.setdefault(worker, {})[cls.id] = cls
         for worker in look.rooms:
@@ -157,7 +158,7 @@ class DormantClasses:
 
     def discard(self, cls: RequestClass) -> None:
         """Forget a class that is looked at again, or has no jobs; nothing happens for one that is awake."""
-        record = self._classes.pop(cls.id, None)
+        record = self.records.pop(cls.id, None)
         if record is None:
             return
         look = record.look
@@ -176,19 +177,19 @@ class DormantClasses:
         self._of_rates.pop(cls.id, None)
 
     def _tidy(self, heap: list[_Due]) -> None:
-        if len(heap) > 2 * len(self._classes) + _STALE_MOST:
+        if len(heap) > 2 * len(self.records) + _STALE_MOST:
             heap[:] = [entry for entry in heap if self._is_live(entry)]
             heapify(heap)
 
     def _is_live(self, entry: _Due) -> bool:
-        record = self._classes.get(entry[1])
+        record = self.records.get(entry[1])
         return record is not None and record.number == entry[2]
 
     # --- what wakes them ---------------------------------------------------------------------------------------------
 
     def all(self) -> list[RequestClass]:
         """Return all of them: a worker has come, gone, shut or opened."""
-        return [record.cls for record in self._classes.values()]
+        return [record.cls for record in self.records.values()]
 
     def of_rates(self) -> list[RequestClass]:
         """Return those for which it counts how long copies take."""
@@ -208,7 +209,7 @@ class DormantClasses:
     def of_room(self, worker: WorkerState, has_room: _HasRoom) -> list[RequestClass]:
         """Return those for which it counted that a worker has room, which it has no more."""
         found = self._of_room.get(worker.id)
-        return [] if not found else [cls for cls in found.values() if not has_room(worker, self._classes[cls.id].job)]
+        return [] if not found else [cls for cls in found.values() if not has_room(worker, self.records[cls.id].job)]
 
     def of_values(self, values: Iterable[int]) -> list[RequestClass]:
         """Return those whose first job needs one of these values."""
@@ -232,7 +233,7 @@ class DormantClasses:
         while heap and heap[0][0] <= limit:
             entry = heappop(heap)
             if self._is_live(entry):
-                found.append(self._classes[entry[1]].cls)
+                found.append(self.records[entry[1]].cls)
         return found
 
     @property

@@ -244,17 +244,17 @@ class Planner:
         """Look only at classes that could start where something has changed, or be reserved for; False as in
         `_place_few`.
         """
-        if self.waiting.lose_patience(now):
+        waiting, kept = self.waiting, self.reserving
+        if waiting.lose_patience(now):
             self._wake_at(now)
-        kept = self.reserving
         changed = self._to_look_at(reopened)
         self._resting.rouse(changed, now)
         table = self.near.table
         tight, table.tight = table.tight, {}
         search = kept.search = Search(
-            self.waiting, self._classes, self._workers, kept.by_worker, kept.by_class, changed, kept.kinds, now,
+            waiting, self._classes, self._workers, kept.by_worker, kept.by_class, changed, kept.kinds, now,
         )  # fmt: skip
-        turns, resting = search.turns, self._resting
+        turns, resting, dormant = search.turns, self._resting, waiting.dormant
         room, visits = PLACED_MOST, VISITS_MOST
         while turns:
             client = min(turns, key=self.shares.used) if len(turns) > 1 else next(iter(turns))
@@ -275,7 +275,7 @@ class Planner:
                 visits -= search.blocked(client, job)
                 if job.cls.near:
                     resting.let_rest(job.cls, job, self.near.look, now)
-            if resting.any:
+            if dormant.records:
                 self._wake_at(resting.rouse_meanwhile(search))
         self._wake_at(resting.next_due)
         return True

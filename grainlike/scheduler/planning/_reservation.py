@@ -139,7 +139,10 @@ def renewed(reservations: list[Reservation], now: float) -> bool:
         start = max(reservation.start for reservation in reservations)
         for reservation in reservations:
             reservation.refresh(now, start)
-    return all(reservation.in_time for reservation in reservations)
+    for reservation in reservations:
+        if not reservation.in_time:
+            return False
+    return True
 
 
 def _soonest(worker: WorkerState, shape: Shape, now: float, at_least: float) -> tuple[float, dict[str, int]]:

@@ -45,11 +45,6 @@ class Resting:
         self._version = 0
 
     @property
-    def any(self) -> bool:
-        """True if a class rests."""
-        return bool(self._waiting.dormant)
-
-    @property
     def next_due(self) -> float | None:
         """When the first class that rests may go elsewhere; None if that is known of none."""
         return self._waiting.dormant.next_due
@@ -80,9 +75,9 @@ class Resting:
         transfers, dormant = self._transfers, self._waiting.dormant
         placed, transfers.table.placed = transfers.table.placed, []
         before, self._known = self._known, (self._reserving.members, self._log.shifts, transfers.reach.changes)
-        if dormant and (before[:2] != self._known[:2] or transfers.table.crowded):
+        if dormant.records and (before[:2] != self._known[:2] or transfers.table.crowded):
             self._rouse(dormant.all())
-        elif dormant:
+        elif dormant.records:
             self._rouse(dormant.over(now))
             self._rouse(dormant.of_values(placed))
             self._rouse(self._waiting.patience.passed)

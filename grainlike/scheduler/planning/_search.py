@@ -114,10 +114,12 @@ class Search:
         turn, cls = self.turns[client], job.cls
         place = cls.place
         if place is not None and place is not turn.queue.new:
-            self._rooms.clear()
+            if len(self._changed) > FAILED_MOST:
+                self._rooms.clear()  # of before what was placed since
             turn.fruitless += cls.claim is not None and cls.id not in self._reserved
             return 0
-        self._waiting.leave(cls)
+        if turn.queue.size == 1:
+            self._waiting.leave(cls)  # a client of whose classes the only one is blocked goes behind those of equal use
         self._waiting.add_blocked(cls, job, self._now, self._kinds.wide_on(cls))
         if place is None:
             return 0
@@ -181,12 +183,12 @@ class Search:
         best: Entry | None = turn.again[0] if turn.again else None
         source: ClassIndex | None = None
         for line in (queue.new, queue.always):
-            entry = line.after(turn.cursor) if line else None
+            entry = line.after(turn.cursor) if line.blocks else None
             if entry is not None and (best is None or entry < best):
                 best, source = entry, line
-        if (queue.wide or queue.patient) and turn.fruitless < CLAIMS_MOST:
+        if (queue.wide or queue.patient.blocks) and turn.fruitless < CLAIMS_MOST:
             claims = [(line, self._wide_up_to(kinds)) for kinds, line in queue.wide.items()]
-            if queue.patient:
+            if queue.patient.blocks:
                 claims.append((queue.patient, self._patient_up_to()))
             for line, limit in claims:
                 entry = self._claim(line, turn.cursor, limit)

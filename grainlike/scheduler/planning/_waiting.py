@@ -96,7 +96,7 @@ class WaitingClasses:
             touched, self._touched = self._touched, {}
             for cls in touched.values():
                 self.renew(cls, now)
-                if cls in self.dormant:
+                if cls.near and cls in self.dormant:
                     self.rouse(cls)
         if self.size <= FEW // 2:
             classes = [self._classes[entry[2]] for queue in self.queues.values() for entry in queue]
@@ -126,16 +126,20 @@ class WaitingClasses:
         self._add(cls, job, queue.new)
 
     def add_blocked(self, cls: RequestClass, job: HeadJob, now: float, wide_on: tuple[int, ...]) -> None:
-        """The first job of a class fits nowhere. It may be reserved for at once on workers of the kinds `wide_on`."""
+        """The first job of a class, new or in no line, fits nowhere. It may be reserved for at once on workers of the
+        kinds `wide_on`.
+        """
         queue = self._queue(cls)
+        line = self._line(queue, job) if cls.is_simple else queue.always
+        if cls.place is None:
+            self._add(cls, job, line)
+        else:
+            self._move(cls, line)
         if cls.is_simple:
-            self._add(cls, job, self._line(queue, job))
             self._widen(cls, wide_on)
             self.patience.blocked(job, now)
             if cls.passed_since is not None:
                 self.patience.await_end(job)
-        else:
-            self._add(cls, job, queue.always)
 
     def _line(self, queue: ClientQueue, job: HeadJob) -> ClassIndex:
         """Return the line for a class with this first job."""
@@ -175,7 +179,7 @@ class WaitingClasses:
         self._unclaim(cls)
         cls.place.remove(cls.entry)
         queue = self.queues[cls.client]
-        if not cls.place and queue.lines.get(cls.kind) is cls.place:
+        if not cls.place.blocks and queue.lines.get(cls.kind) is cls.place:
             del queue.lines[cls.kind]
         queue.size -= 1
         self.size -= 1
@@ -231,6 +235,14 @@ class WaitingClasses:
         if cls.may_be_ahead:
             self.of_shape.setdefault(cls.shapes[0].id, {})[cls.id] = cls
 
+    def _move(self, cls: RequestClass, line: ClassIndex) -> None:
+        """Move a class that was new to another line; its first job is the same."""
+        assert cls.place is not None
+        assert cls.entry is not None
+        cls.place.remove(cls.entry)
+        cls.place = line
+        line.add(cls.entry)
+
     def _claim(self, cls: RequestClass, line: ClassIndex) -> None:
         assert cls.entry is not None
         cls.claim = line
@@ -240,7 +252,7 @@ class WaitingClasses:
         if cls.claim is not None and cls.entry is not None:
             cls.claim.remove((*cls.entry[:3], ()))
             wide = self.queues[cls.client].wide
-            if not cls.claim and wide.get(cls.wide_on) is cls.claim:
+            if not cls.claim.blocks and wide.get(cls.wide_on) is cls.claim:
                 del wide[cls.wide_on]
             cls.claim = None
 

@@ -45,4 +45,4 @@ def test_the_first_that_fits_is_found_as_by_a_walk_over_all(seed: int, monkeypat
         assert line.first_fitting(rooms, after) == naive(entries, rooms, after)
         assert line.after(after) == next((entry for entry in entries if after is None or entry > after), None)
         assert list(line) == entries
-        assert bool(line) == bool(entries)
+        assert bool(line.blocks) == bool(entries)
