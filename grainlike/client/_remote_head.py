@@ -243,7 +243,7 @@ class RemoteHead:
         """
         may_have = client.welcome is not None and not self._settings.session
         self._values.first = client.welcome.own_values if may_have and client.welcome is not None else 0
-        self.runner.own = OwnArguments(self._values.fetcher) if self._values.first else None
+        self.runner.own = OwnArguments(self._values.fetcher, alone=True) if self._values.first else None
 
     async def _introduce(self, client: HeadClient) -> None:
         """Wait until the head has admitted this program; then send the import paths of jobs, and ask for the workers.

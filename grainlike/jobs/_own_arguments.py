@@ -1,7 +1,8 @@
 """Large arguments of a program's calls as own values: each leaves the program once, however many calls have it.
 
 Own values are made of ready values (`delayed_value`), and of buffers that several calls of one batch have. In later
-batches a buffer is still the same value, while the object that holds it lives and has not changed.
+batches a buffer is still the same value, while the object that holds it lives and has not changed. For calls that go to
+a head elsewhere, they are also made of buffers and streams that one call alone has, for that call only.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from grainlike.payload import (
     have_same_bytes,
     place_of,
     replica_size,
+    stream_apart,
 )
 
 __all__ = ["OwnArguments", "OwnValueHolder"]
@@ -58,7 +60,8 @@ class _KnownBuffer(NamedTuple):
 
 
 class OwnArguments:
-    """Makes own values of the large arguments of calls; `holder` keeps them.
+    """Makes own values of the large arguments of calls; `holder` keeps them. With `alone`, also of large buffers and
+    streams that only one call has.
 
     Example::
 
@@ -68,8 +71,9 @@ class OwnArguments:
         own.end_batch()                                         # once the calls were submitted
     """
 
-    def __init__(self, holder: OwnValueHolder) -> None:
+    def __init__(self, holder: OwnValueHolder, *, alone: bool = False) -> None:
         self._holder = holder
+        self._alone = alone
         self._known: dict[_Place, _KnownBuffer] = {}
         self._batch: dict[_Place, RemoteValue] = {}
         self.holds: bool = False
@@ -98,12 +102,14 @@ class OwnArguments:
             node.refer(self._holder.own(payload, value))
 
     def share(self, payloads: Sequence[Payload]) -> list[tuple[Payload, list[int]]]:
-        """Return the payloads of a batch of calls, with references in place of the buffers that several calls have, and
-        the values to which each payload refers then.
+        """Return the payloads of a batch of calls, with references in place of the buffers that become values, and the
+        values to which each payload refers then.
         """
         most = self._holder.own_most
         if not most:
             return [(payload, []) for payload in payloads]
+        if self._alone:
+            payloads = [stream_apart(one) if SHARED_LEAST <= len(one.data) <= most else one for one in payloads]
         places = [[_place(buffer) for buffer in payload.buffers] for payload in payloads]
         counts: dict[_Place, int] = {}
         for mine in places:
@@ -129,14 +135,20 @@ class OwnArguments:
         return (Payload(payload.data, tuple(buffers)), list(values)) if values else (payload, [])
 
     def _value_of(self, buffer: memoryview, place: _Place, count: int, most: int) -> int | None:
-        """Return the value for a buffer; None if only one call has the buffer, or no worker could keep it."""
+        """Return the value for a buffer that `count` calls have; None if it travels: no worker could keep it, or only
+        one call has it, and such buffers are no values here.
+        """
         alone = Payload(b"", (buffer,))
         if replica_size(alone) > most:
             return None
         reference = self._batch.get(place) or self._known_at(buffer, place)
-        if reference is None and count > 1:
-            reference = self._holder.own(alone, None)
-            self._keep(reference, buffer, place)
+        if reference is None and (count > 1 or self._alone):
+            try:
+                reference = self._holder.own(alone, None)
+            except MemoryError:  # copying the buffer for its call raises this for that call alone
+                return None
+            if count > 1:  # else programs that pass on array after array would keep all that live
+                self._keep(reference, buffer, place)
         if reference is None:
             return None
         self._batch[place] = reference

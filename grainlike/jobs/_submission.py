@@ -17,6 +17,7 @@ from grainlike.jobs._job import NO_PARCEL, Job, Placement
 from grainlike.jobs._repeated import LARGE, RepeatedArguments, is_big
 from grainlike.jobs._shipped import Shipped
 from grainlike.payload import (
+    SHARED_LEAST,
     FunctionBlob,
     Payload,
     SharedCopies,
@@ -118,7 +119,7 @@ def pack_calls(
             listener.failed(node, error)
         else:
             packed.append((node, blob, payload, inputs))
-    if own is not None and any(payload.buffers for _, _, payload, _ in packed):
+    if own is not None and any(payload.buffers or len(payload.data) >= SHARED_LEAST for _, _, payload, _ in packed):
         shared = own.share([payload for _, _, payload, _ in packed])
         packed = [
             (node, blob, payload, [*inputs, *values])

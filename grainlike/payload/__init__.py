@@ -107,7 +107,7 @@ if TYPE_CHECKING:
         dump_arguments_ahead,
         fill_arguments,
     )
-    from grainlike.payload.ahead._enclosed import enclose_values
+    from grainlike.payload.ahead._enclosed import enclose_values, stream_apart
 
 __all__ = [
     "MARK",
@@ -199,6 +199,7 @@ __all__ = [
     "serializer_versions",
     "stand_in",
     "stored_bytes",
+    "stream_apart",
     "told_of_error",
     "traceback_of_error",
     "write_replica",
@@ -298,6 +299,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "serializer_versions": "_versions",
             "stand_in": "_too_large",
             "stored_bytes": "_store",
+            "stream_apart": "ahead._enclosed",
             "told_of_error": "_errors",
             "traceback_of_error": "_errors",
             "write_replica": "_replicas",

@@ -10,7 +10,7 @@ from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._references import holding, referenced_buffer
 from grainlike.payload._values import dump_whole, load_whole
 
-__all__ = ["enclose_values"]
+__all__ = ["enclose_values", "stream_apart"]
 
 
 def enclose_values(arguments: Payload, values: Mapping[int, Payload]) -> Payload:
@@ -33,6 +33,17 @@ def enclose_values(arguments: Payload, values: Mapping[int, Payload]) -> Payload
     beside = [(number, *_apart(payload)) for number, payload in values.items() if number not in filled]
     whole = Payload(arguments.data, tuple(buffers))
     return dump_whole(_Enclosed(*_apart(whole), beside)) if beside else whole
+
+
+def stream_apart(arguments: Payload) -> Payload:
+    """Return arguments whose stream is a buffer, too, for `load_arguments`. Nothing is loaded or copied.
+
+    >>> from grainlike.payload import dump_arguments, load_arguments
+    >>> whole = stream_apart(dump_arguments(([1] * 1000,), {}, what="f"))
+    >>> len(whole.data) < len(whole.buffers[0]), load_arguments(whole) == (([1] * 1000,), {})
+    (True, True)
+    """
+    return dump_whole(_Enclosed(*_apart(arguments), []))
 
 
 def _apart(payload: Payload) -> tuple[pickle.PickleBuffer, list[pickle.PickleBuffer]]:

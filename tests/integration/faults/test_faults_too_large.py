@@ -64,10 +64,19 @@ async def test_many_that_are_too_large_only_together_come_one_by_one(start_worke
     assert warnings() == []
 
 
-async def test_arguments_of_a_client_that_are_too_large_are_an_error_of_its_job(start_worker, warnings):
-    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as head, connect(head.address):
+async def test_an_argument_of_a_client_that_is_too_large_goes_to_its_worker(start_worker, warnings):
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as head, connect(head.address) as client:
         start_worker(head.address, resources="cores=1", first=ELSEWHERE)
-        await head.wait_for_workers(1)  # else a warning says after a while that there is none
+        await client.wait_for_workers(1)
+        assert (await (measure @ Cores(1))(np.ones(TOO_LARGE, np.uint8)))[0] == TOO_LARGE
+    assert warnings() == []
+
+
+async def test_arguments_of_a_client_that_travel_and_are_too_large_are_an_error_of_its_job(start_worker, warnings):
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as head, connect(head.address) as client:
+        more = ("--store", "1000000", "--scratch-limit", "0")
+        start_worker(head.address, resources="cores=1", first=ELSEWHERE, more=more)
+        await client.wait_for_workers(1)  # else a warning says after a while that there is none
         job = measure @ Cores(1)
         good = [job(np.ones(MOST // 2 + number, np.uint8)) for number in range(6)]
         bad = job(np.ones(TOO_LARGE, np.uint8))

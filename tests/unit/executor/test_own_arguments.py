@@ -98,6 +98,37 @@ def test_no_more_than_so_much_is_kept_for_later(own, holder, monkeypatch):
     assert shared(own, first, second, third) == [[], [101], [102]]
 
 
+def test_a_buffer_of_one_call_is_a_value_for_that_call_alone_where_that_is_asked_for(holder):
+    own = OwnArguments(holder, alone=True)
+    array = np.zeros(MIB)
+    assert shared(own, array) == [[100]]
+    gc.collect()
+    assert holder.released == [100]
+    assert shared(own, array, array) == [[101], [101]]
+    assert shared(own, array) == [[101]]
+
+
+def test_a_large_stream_is_a_value_then_too(holder):
+    own = OwnArguments(holder, alone=True)
+    whole = dump_arguments(([1.0] * MIB, np.zeros(2)), {"few": 3}, what="f")
+    ((payload, values),) = own.share([whole])
+    assert values == [100]
+    assert payload.nbytes < 1000
+    assert holder.kept[100].buffers[0] == whole.data
+    assert len(whole.data) > MIB
+    assert own.share([dump_arguments(([1.0] * 8,), {}, what="f")])[0][1] == []
+
+
+def test_a_buffer_for_which_there_is_no_memory_travels(holder, monkeypatch):
+    own = OwnArguments(holder, alone=True)
+    monkeypatch.setattr(holder, "own", _without_memory)
+    assert shared(own, np.zeros(MIB)) == [[]]
+
+
+def _without_memory(*_):
+    raise MemoryError("no memory")
+
+
 def test_small_buffers_travel(own):
     array = np.zeros(MIB // 8 - 1)
     assert shared(own, array, array) == [[], []]
