@@ -41,6 +41,7 @@ from grainlike.jobs import (
     worker_info,
 )
 from grainlike.net import RETURN_S, ByteLink, HeadLocator, ReconnectingLink, waits
+from grainlike.payload import SHARED_LEAST, STAY_BYTES
 from grainlike.resources import EMPTY, Request
 from grainlike.scheduler import Explanation
 from grainlike.system import import_paths
@@ -87,6 +88,9 @@ LOOKED_S = 60.0
 
 _WAITS = "It waits for calls of its graph that have not ended."
 """Explanation of a call of a graph that an earlier program has sent to the head."""
+
+_HELD = "It is sent when workers have its large arguments, which are on their way there from this program."
+"""Explanation of a call of a session that is held."""
 
 _numbers: set[int] = set()
 """Numbers of the connections of this process."""
@@ -208,6 +212,8 @@ class RemoteHead:
         if self._output is not None:
             await self._output.drain()
         if self._client is not None:
+            if self.runner.held is not None:
+                await self.runner.held.all_sent()
             await self._client.leave()
         self._leases.close()
 
@@ -238,12 +244,16 @@ class RemoteHead:
         self.runner.go_on(client.link, self._values)
 
     def _allow_own(self, client: HeadClient) -> None:
-        """Let large arguments become own values of the program, once the head has admitted it. Jobs of a session take
-        all arguments along instead, because they go on without this program.
+        """Let large arguments become own values of the program, once the head has admitted it. Calls of a session,
+        which go on without this program, are held until workers have these values.
         """
-        may_have = client.welcome is not None and not self._settings.session
-        self._values.first = client.welcome.own_values if may_have and client.welcome is not None else 0
-        self.runner.own = OwnArguments(self._values.fetcher, alone=True) if self._values.first else None
+        values, in_session = self._values, bool(self._settings.session)
+        values.first = 0 if client.welcome is None else client.welcome.own_values
+        values.lasting = in_session
+        least = SHARED_LEAST if in_session else STAY_BYTES
+        self.runner.own = OwnArguments(values.fetcher, alone=True, least=least) if values.first else None
+        if in_session:
+            self.runner.hold_back(values, lambda held: self._tasks.start_soon(held.watching))
 
     async def _introduce(self, client: HeadClient) -> None:
         """Wait until the head has admitted this program; then send the import paths of jobs, and ask for the workers.
@@ -430,7 +440,7 @@ class RemoteHead:
             found = explain_unsubmitted(node)
             # A call without a number waits for other calls. Those of an earlier program are not known here.
             if found is None:
-                return Explanation(0, "inputs", 0, request, words=_WAITS)
+                return Explanation(0, "inputs", 0, request, words=_HELD if self.runner.is_held(node) else _WAITS)
             again = await self._explain_job(maker_again(node, self._values.fetcher))
             await self._ask_about(node.reference)
             return found if again is None else replaced(found, kept=str(again))
@@ -547,6 +557,7 @@ class RemoteHead:
         """Drop the session's calls with these names; return when the head has dropped them."""
         for name in names:
             self.named.pop(name, None)
+        self.runner.forget(names)
         self.client.link.post(Forget(list(names)))
         await self.client.ask(AskHead(0), HeadIs)  # the head handles messages in order, so `Forget` before this one
 

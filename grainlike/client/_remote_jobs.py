@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import Context, copy_context
 from functools import partial
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from grainlike.client._events import RemoteLeases, outcome_of
 from grainlike.client._remote_values import RemoteValues
@@ -59,6 +60,9 @@ from grainlike.wire import (
     unpack_parcels,
 )
 
+if TYPE_CHECKING:
+    from grainlike.client._held_calls import HeldCalls
+
 __all__ = ["RemoteJobs"]
 
 logger = logging.getLogger("grainlike")
@@ -73,6 +77,9 @@ _ABOUT_VALUES = (
     StopTransfer,
     DropOwnValues,
 )
+
+_Batches = dict[tuple[Request, int, bool], list[JobCall]]
+"""Calls by what all calls in one message have in common."""
 
 _MOST_DIGESTS = 4096
 """Most functions that one message releases."""
@@ -116,6 +123,8 @@ class RemoteJobs:
         self._release = False
         self.own: OwnArguments | None = None
         """Maker of own values from large arguments; None if all arguments travel with their calls."""
+        self.held: HeldCalls | None = None
+        """Calls that wait until workers have their large arguments; None without a session."""
         self.caller_of: Callable[[Node], Context | None] = _nobody
         """Function that returns the context in which a call was awaited, for warnings about the call."""
         self.names: dict[Node, str] = {}
@@ -156,7 +165,7 @@ class RemoteJobs:
         """
         if self._lost is not None:
             return
-        fetcher = self.values.fetcher if self.values.fetcher.used else None
+        fetcher = self.values.fetcher if self.values.fetcher.used or self.own is not None else None
         nodes = whole_graph(root, self._ahead, fetcher)
         if nodes is None:
             return
@@ -164,21 +173,46 @@ class RemoteJobs:
         fresh = {node: number for number, node in enumerate(calls, self._last_child + 1)}
         numbers = ChainMap(fresh, self._children)
         try:
-            packed = pack_ahead(nodes, numbers, fetcher)
+            packed = pack_ahead(nodes, numbers, fetcher, self.own)
         except Exception:  # noqa: BLE001 - packing the call in its turn raises it again, for those who await the call
             return
         for call in packed:
             assert self._number(call.node) == call.child
             self._goes_ahead(call.node, call.child, named=call.node in self.names)
-        self._send_ahead(packed, goes_on)
+        self.send_in_order(packed if self.held is None else self.held.take(packed, goes_on=goes_on), goes_on)
+        self._end_batch()
         for node in calls:
             node.drop_arguments()
 
-    def _send_ahead(self, packed: list[JobCall], goes_on: bool) -> None:
-        """Send calls of a graph in order; neighbours that are alike go in one message."""
+    def hold_back(self, values: RemoteValues, watch: Callable[[HeldCalls], object]) -> None:
+        """Hold calls from now on until workers have their large arguments, which are among `values`; `watch` starts a
+        task.
+        """
+        from grainlike.client._held_calls import HeldCalls  # few programs have a session
+
+        self.held = HeldCalls(values, self, watch)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Let calls that are held go to the head without these names."""
+        if self.names:
+            for node in [node for node, name in self.names.items() if name in names]:
+                del self.names[node]
+
+    def is_held(self, node: Node) -> bool:
+        """Return True if a call waits in this program until workers have its large arguments."""
+        return self.held is not None and self._children.get(node, 0) in self.held
+
+    def refuse_held(self, call: JobCall, error: Exception) -> None:
+        """Fail a call that was held, and cannot be sent."""
+        self.names.pop(call.node, None)
+        self._refuse(call.child, call.node, error)
+        self._pump()
+
+    def send_in_order(self, calls: list[JobCall], goes_on: bool) -> None:
+        """Send calls in order; neighbours that are alike go in one message."""
         self._release_functions()
-        for key, calls in groupby(packed, _alike):
-            self._post({key: list(calls)}, goes_on=goes_on)
+        for (key, _), alike in groupby(calls, lambda call: (_alike(call), call.needs is None)):
+            self._post({key: list(alike)}, goes_on=goes_on)
 
     def _ask_for_far(self, nodes: Iterable[Node]) -> list[Node]:
         """Fetch the outcomes that the session keeps on disk; return the other nodes."""
@@ -204,30 +238,36 @@ class RemoteJobs:
         return fresh
 
     def _send(self, nodes: list[Node]) -> None:
-        own = self.own
-        self._post(self._packed(nodes, own))
-        if own is not None and own.holds:
-            own.end_batch()
+        batches = self._packed(nodes)
+        self._post(batches if self.held is None else self._without_held(batches, self.held))
+        if self.own is not None and self.own.holds:  # a call of `_end_batch` for each call of the user's costs time
+            self._end_batch()
 
-    def _packed(
-        self, nodes: Iterable[Node], own: OwnArguments | None
-    ) -> dict[tuple[Request, int, bool], list[JobCall]]:
+    def _end_batch(self) -> None:
+        """Release what was kept for a batch of calls, which refer to it now."""
+        if self.own is not None and self.own.holds:
+            self.own.end_batch()
+
+    @staticmethod
+    def _without_held(batches: _Batches, held: HeldCalls) -> _Batches:
+        return {key: free for key, calls in batches.items() if (free := held.take(calls))}
+
+    def _packed(self, nodes: Iterable[Node]) -> _Batches:
         self._release_functions()
-        fetcher, copies = self.values.fetcher, SharedCopies()
+        fetcher, copies, own = self.values.fetcher, SharedCopies(), self.own
         return pack_calls(nodes, self._number, self._listener, streams=True, copies=copies, fetcher=fetcher, own=own)
 
     def _send_named(self, nodes: list[Node]) -> None:
-        """Send calls with names whose inputs are there, so that other calls may refer to them. They take all arguments
-        along, because they outlive the program and its values.
-        """
-        batches = self._packed(nodes, None)
+        """Send calls with names whose inputs are there, so that other calls may refer to them."""
+        batches = self._packed(nodes)
         for key, calls in batches.items():
             batches[key] = [call._replace(needs=()) for call in calls]
             for call in calls:
                 self._goes_ahead(call.node, call.child, named=True)
-        self._post(batches)
+        self._post(batches if self.held is None else self._without_held(batches, self.held))
+        self._end_batch()
 
-    def _post(self, batches: dict[tuple[Request, int, bool], list[JobCall]], *, goes_on: bool = False) -> None:
+    def _post(self, batches: _Batches, *, goes_on: bool = False) -> None:
         levels = self._levels
         # This expression finds out without a call whether the levels have changed, as in `FunctionTable.number`.
         logs = b"" if levels is None else levels.packed if levels.unchanged in levels.cache else levels.read()
@@ -337,7 +377,9 @@ class RemoteJobs:
             self._taken.pop(node, None)
             child = self._children.get(node)
             if child is not None:
-                if not (skipped and self._ahead.get(node)):  # the head fails a named call itself, and keeps that
+                if self.held is not None and self.held.drop(child):
+                    self._unheard.discard(child)
+                elif not (skipped and self._ahead.get(node)):  # the head fails a named call itself, and keeps that
                     gone.append(child)
                     self._unheard.discard(child)
                 self._take(child)
@@ -408,10 +450,16 @@ class RemoteJobs:
             self.values.release(unwanted)
 
     def _hear_ends(self, children: Sequence[int]) -> None:
-        """Tell the head that no later call refers to these calls, because their outcomes are here."""
+        """Tell the head that no later call refers to these calls, because their outcomes are here. It is told later of
+        those that calls need which are held.
+        """
         heard = self._unheard.intersection(children)
         self._unheard -= heard
-        for part in split_by_count(sorted(heard)):
+        self.tell_heard(heard if self.held is None else self.held.hear(heard))
+
+    def tell_heard(self, children: Iterable[int]) -> None:
+        """Tell the head that no later call refers to these calls."""
+        for part in split_by_count(sorted(children)):
             self._link.post(OutcomesHeard(part))
 
     def _items(self, message: Items, buffers: Sequence[Buffer]) -> None:
@@ -455,6 +503,8 @@ class RemoteJobs:
         """
         self._lost = error
         self._losses += 1
+        if self.held is not None:
+            self.held.clear()
         nodes = [*self._nodes.values(), *(node for node in self._held if not node.finished)]
         self._holds = holds
         self._held.clear()

@@ -6,7 +6,7 @@ The client's own values are in this process, and go to one worker when jobs need
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from grainlike.engine import Fetcher
@@ -94,6 +94,15 @@ class RemoteValues:
         self._host = socket.gethostname()
         self._is_near = False
         self._largest = _UNLIMITED
+        self._smallest = 0
+        self.has_workers: bool = False
+        """True if the head has workers, whether or not they are silent now."""
+        self.lasting: bool = False
+        """True if own values are to outlive this program: each must fit into the store of every worker."""
+        self.progress: int = 0
+        """Number that grows when a byte of an own value has left, or workers have a value."""
+        self.reached: Callable[[int], object] = _nobody_waits
+        """Called when a value has the replicas that were asked for, or is lost."""
         self._link = link
         self._counters = counters
         self._jobs: dict[int, Job] = {}
@@ -113,11 +122,15 @@ class RemoteValues:
         self._own = OwnValueStore(self._files)
         self._directory: SharedDirectory | None = None
         self._sends: dict[int, _OwnSend] = {}
+        self._held: dict[int, bool] = {}
+        """Values to which calls refer that are held, and whether they were to be released meanwhile."""
 
     def see(self, workers: Sequence[WorkerInfo]) -> None:
-        """Record how much the largest store holds, and whether a worker may map files of this program."""
+        """Record what the largest and the smallest store hold, and whether a worker may map files of this program."""
         self._is_near = any(worker.host == self._host for worker in workers)
         self._largest = max(map(_room_of, workers), default=_UNLIMITED)
+        self._smallest = min(map(_room_of, workers), default=0)
+        self.has_workers = bool(workers)
 
     # --- from the fetcher --------------------------------------------------------------------------------------------
 
@@ -143,7 +156,10 @@ class RemoteValues:
             self._link.post(ValueInterest([], part, []))
 
     def release(self, values: Sequence[int]) -> None:
-        """Give up the program's references to these values."""
+        """Give up the program's references to these values; to held ones later."""
+        if self._held:
+            self._held.update(dict.fromkeys(self._held.keys() & set(values), True))
+            values = [value for value in values if value not in self._held]
         for value in values:
             self._jobs.pop(value, None)
             self._internal.discard(value)
@@ -166,7 +182,23 @@ class RemoteValues:
     @property
     def own_most(self) -> int:
         """Bytes of the largest argument that may become an own value; 0 if none may."""
-        return self._largest if self.first else 0
+        if not self.first:
+            return 0
+        return self._smallest if self.lasting else self._largest
+
+    def is_own(self, value: int) -> bool:
+        """Return True if a value is one of the program's own."""
+        return value in self._own.sizes
+
+    def hold(self, values: Iterable[int]) -> None:
+        """Keep the program's references to values, whatever is released, until `unhold`."""
+        self._held.update(dict.fromkeys(values, False))
+
+    def unhold(self, values: Iterable[int]) -> None:
+        """Release the values that were to be released meanwhile."""
+        released = [value for value in values if self._held.pop(value, False)]
+        if released:
+            self.release(released)
 
     def add_own(self, payload: Payload) -> tuple[int, int]:
         """Keep a copy of a payload as an own value until it is released and no job needs it; return its number, and the
@@ -233,6 +265,7 @@ class RemoteValues:
                     self._coming.pop(value, None)
                     self._lost[value] = words
                     self.fetcher.lost(value, ValueLostError(words))
+                    self.reached(value)
             case ValuesAt():
                 self._moved(message)
             case SendReplica():
@@ -263,6 +296,7 @@ class RemoteValues:
                 data = self._own.read(order.value, send.at, end)
                 self._link.post(ReplicaPart(order.transfer, order.value, order.attempt, send.at, send.size), [data])
                 self._counters.sent += end - send.at
+                self.progress += 1
                 send.at = end
         except (KeyError, OSError):
             self._fail(send)
@@ -332,12 +366,18 @@ class RemoteValues:
     def _moved(self, told: ValuesAt) -> None:
         for value, workers in zip(told.values, told.workers, strict=True):
             if value in self._workers:
+                self.progress += tuple(workers) != tuple(self._workers[value])
                 self._workers[value] = workers
         for value in told.reached:
             self.fetcher.replicated(value)
+            self.reached(value)
         for value, recomputed, attempt in zip(told.values, told.recomputed, told.attempts, strict=False):
             job = self._jobs.get(value)
             if job is not None and job.placement is not None:
                 if value not in self._internal:
                     self._counters.recomputed += max(0, recomputed - job.recomputed)
                 job.placement.recomputed, job.placement.attempt = recomputed, attempt
+
+
+def _nobody_waits(value: int) -> None:
+    """Do nothing: calls are held only for a session."""

@@ -187,7 +187,8 @@ class ConnectedExecutor(Executor):
         The head keeps its outcome until `forget`, and any program that has the session finds it in `placeholders`.
         The call goes to the head with all that it needs, so its whole graph runs without this program. Where a part of
         that has to stay here, as a call without resources, or was started before, it is sent once its inputs are
-        there. A call that is cancelled loses its name, and what only it needs is cancelled, too.
+        there. One with arguments of 1 MiB or more is sent once two workers have them: `named` tells of it then. A call
+        that is cancelled loses its name, and what only it needs is cancelled, too.
 
         With `exist_ok`, a name that is taken is no error: the placeholder that has it is returned, finished, failed or
         not, as it was called then; the one given here is dropped. So a program that is started again goes on.

@@ -61,7 +61,7 @@ class _KnownBuffer(NamedTuple):
 
 class OwnArguments:
     """Makes own values of the large arguments of calls; `holder` keeps them. With `alone`, also of large buffers and
-    streams that only one call has.
+    streams that only one call has. Ready values become own values if they are larger than `least` bytes.
 
     Example::
 
@@ -71,8 +71,9 @@ class OwnArguments:
         own.end_batch()                                         # once the calls were submitted
     """
 
-    def __init__(self, holder: OwnValueHolder, *, alone: bool = False) -> None:
+    def __init__(self, holder: OwnValueHolder, *, alone: bool = False, least: int = STAY_BYTES) -> None:
         self._holder = holder
+        self._least = least
         self._alone = alone
         self._known: dict[_Place, _KnownBuffer] = {}
         self._batch: dict[_Place, RemoteValue] = {}
@@ -98,7 +99,7 @@ class OwnArguments:
             return
         if payload.nbytes <= STAY_BYTES:
             node.function = LOOKED_AT
-        elif replica_size(payload) <= self._holder.own_most:
+        elif payload.nbytes > self._least and replica_size(payload) <= self._holder.own_most:
             node.refer(self._holder.own(payload, value))
 
     def share(self, payloads: Sequence[Payload]) -> list[tuple[Payload, list[int]]]:

@@ -80,11 +80,14 @@ class Misfits:
 
     def _travelling(self, job: HeadJob) -> list[int]:
         """Return the own values that travel with a job. A client's job that has failed or was lost before gets none,
-        because its attempts would be counted from zero again. A job that makes a value again gets none, because nobody
-        submits it.
+        because its attempts would be counted from zero again. A job of a session gets none, because other calls know it
+        by its number, and a job that makes a value again, because nobody submits it.
         """
         own = self._rooms.travelling(job)
-        is_at_home = all(self._table.values[number].origin == PROGRAM for number in own)
+        origins = {self._table.values[number].origin for number in own}
+        if not origins <= {PROGRAM, job.cls.client}:
+            return []
+        is_at_home = origins <= {PROGRAM}
         remakes = job.data is not None and job.data.remakes
         return own if is_at_home or not (job.failures or job.losses or remakes) else []
 

@@ -12,8 +12,7 @@ import psutil
 import pytest
 from argument_calls import entered, sum_of, total
 from far import far_workers, far_workers_of_client, head_of, lose, records, replicas
-from heads import head_process, listens
-from limits import LIMIT_S
+from heads import ELSEWHERE, head_with_journal
 from waiting import until
 
 from grainlike import GVAR, Cores, cancel, connect, delayed, info, start
@@ -23,7 +22,6 @@ pytestmark = pytest.mark.asyncio
 
 SIZE = 4_000_000
 LARGE = 20_000_000
-ELSEWHERE = "import grainlike.payload as p\np.memory_id = lambda: {name!r}"
 
 
 def numbers(size: int = SIZE, kind: float = 1.0) -> np.ndarray:
@@ -42,48 +40,6 @@ async def at_rest(executor) -> None:
     await until(lambda: not (records(executor) or replicas(executor) or source._own.sizes))
     assert not head_of(executor).state.jobs
     assert not head_of(executor).state.origins
-
-
-class Heads:
-    """Heads of one journal, one after another, each in a process of its own."""
-
-    def __init__(self, journal):
-        self.journal, self._heads, self.address = journal, [], ""
-
-    @property
-    def pid(self) -> int:
-        return self._heads[-1].pid
-
-    @property
-    def size(self) -> int:
-        """Bytes of the journal."""
-        return sum(path.stat().st_size for path in self.journal.rglob("*") if path.is_file())
-
-    async def begin(self) -> str:
-        self._heads.append(head_process(self.journal))
-        self.address = await listens(self._heads[-1])
-        return self.address
-
-    async def kill_and_begin(self) -> None:
-        before = self.address
-        self.kill()
-        assert await self.begin() == before
-
-    def kill(self) -> None:
-        for head in self._heads:
-            head.kill()
-            head.communicate()
-
-
-@contextlib.asynccontextmanager
-async def head_with_journal(directory):
-    heads = Heads(directory / "journal")
-    async with asyncio.timeout(LIMIT_S):
-        try:
-            await heads.begin()
-            yield heads
-        finally:
-            heads.kill()
 
 
 def added(given) -> float:

@@ -300,12 +300,15 @@ async def test_a_program_cannot_have_the_numbers_of_others(start_worker):
         assert not records(client)
 
 
-async def test_jobs_of_a_session_take_their_arguments_along(start_worker):
+async def test_jobs_of_a_session_have_it_at_their_worker_and_small_ones_take_them_along(start_worker):
     async with far_workers(start_worker, "n1") as (head, _), connect(head.address, session="s") as client:
         model_ = delayed_value(numbers())
         assert await gather((total @ Cores(1))(model_, at) for at in range(2)) == [("n1", SIZE / 8)] * 2
-        assert not own(head)
-        assert client.report().sent > 2 * SIZE
+        assert len(own(head)) == 1
+        assert SIZE < client.report().sent < 1.02 * ONCE
+        small_ = delayed_value(b"m" * 300_000)
+        assert await (delayed(len) @ Cores(1))(small_) == 300_000
+        assert len(own(head)) == 1
 
 
 async def test_it_outlives_a_head_with_a_journal(start_worker, tmp_path):

@@ -155,10 +155,21 @@ def test_it_travels_when_the_one_worker_with_room_has_gone(gone):
 def test_a_job_of_a_client_is_dropped_and_to_be_submitted_again():
     world = Programs(30)
     value = world.own(40, CLIENT)
-    job = world.call(Cores(1), 1.0, value)
+    job = world.call(Cores(1), 1.0, value, client=CLIENT)
     assert world.travelled == {job: [value]}
     assert job not in world.head.jobs
     assert value in world.head._state.values.values
+    world.head.check()
+
+
+def test_a_job_of_a_session_waits_for_a_larger_store():
+    """Other calls of the session may know it by its number, so its program cannot submit it again."""
+    world = Programs(30)
+    value = world.own(40, CLIENT)
+    job = world.call(Cores(1), 1.0, value, client=CLIENT + 1)
+    assert not world.travelled
+    assert [action.failed for action in world.told(InputsUnfit)] == [False]
+    assert job in world.head.jobs
     world.head.check()
 
 
@@ -167,7 +178,7 @@ def test_a_job_of_a_client_that_has_failed_before_waits():
     world.tell(FunctionDefined(2, retries=1, backoff=(1.0, 1.0, 1.0)))
     value = world.own(40, CLIENT)
     world.stores[CLIENT] = {(value, 1)}
-    job = world.call(Cores(1), 1.0, value, fn=2)
+    job = world.call(Cores(1), 1.0, value, fn=2, client=CLIENT)
     world.arrive_all()
     _, _, worker, cls, attempt = world.take_running(job)
     world.finish(job, worker, cls, attempt, code=Code.FAILED)

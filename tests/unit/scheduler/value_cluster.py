@@ -42,13 +42,13 @@ class ValueCluster(Cluster):
         self.stores[len(self.free_at_work) + 1] = set()
         super().join(offer, **{"has_data": self.has_data, **known})
 
-    def call(self, request, seconds, *inputs, fn=1, size=0, n=1):
+    def call(self, request, seconds, *inputs, fn=1, size=0, n=1, client=0):
         """Submit jobs that need these values, and leave one of `size` bytes each."""
         jobs = [next(self._number) for _ in range(n)]
         self.length.update(dict.fromkeys(jobs, seconds))
         self.sizes.update(dict.fromkeys(jobs, size))
         self.inputs.update(dict.fromkeys(jobs, inputs))
-        self.tell(JobsSubmitted(request, jobs, [fn] * n, inputs=(inputs,) * n))
+        self.tell(JobsSubmitted(request, jobs, [fn] * n, client=client, inputs=(inputs,) * n))
         return jobs if n > 1 else jobs[0]
 
     def tell(self, event):
