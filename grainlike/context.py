@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GVAR",
+    "JobFacts",
     "JobInfo",
     "JobNode",
     "JobOutput",
@@ -101,6 +102,9 @@ class JobInfo:
         return self._directory(f"{self.id}-{self.attempt}")
 
 
+JobFacts = tuple[int, str, int, float | None, tuple[JobNode, ...], "Callable[[str], Path] | None"]
+"""What a `JobInfo` is made of."""
+
 # The descriptors themselves: there is one for each job, and a frozen class's own way takes three times as long.
 _set_id = JobInfo.__dict__["id"].__set__
 _set_name = JobInfo.__dict__["name"].__set__
@@ -129,20 +133,19 @@ class JobView:
         allocation: the slots it holds. A job that lent its cores while it awaited may resume with others.
         uplink: its connection to its worker, typed by the code that put it here; None where there is none.
         resolver: runs the placeholders that it awaits; set once it has awaited one.
-        author: the job to which output printed here is attributed; None if output is not attributed.
-        output: receiver of that output; None if output is not attributed.
+        output: receiver of what it prints; None if output is not attributed.
         carrier: the view of the job that runs this one as a part of itself; None for one that runs alone.
         logs: the levels of its program's loggers, typed by the code that put them here; None if records of `logging`
             are not passed on to that program.
     """
 
     __slots__ = (
+        "_author",
+        "_job",
         "allocation",
-        "author",
         "carrier",
         "context",
         "instance",
-        "job",
         "logs",
         "output",
         "resolver",
@@ -153,7 +156,7 @@ class JobView:
         self,
         allocation: Allocation,
         instance: str | None,
-        job: JobInfo | None,
+        job: JobInfo | JobFacts | None,
         context: object,
         uplink: object = None,
         carrier: "JobView | None" = None,
@@ -164,13 +167,26 @@ class JobView:
         self.allocation: Allocation = allocation
         self.carrier: JobView | None = carrier
         self.instance: str | None = instance
-        self.job: JobInfo | None = job
+        self._job: JobInfo | JobFacts | None = job
         self.context: object = context
         self.uplink: object = uplink
-        self.author: JobInfo | None = author
+        self._author: JobInfo | None = author
         self.output: JobOutput | None = output
         self.logs: object = logs
         self.resolver: object = None
+
+    @property
+    def job(self) -> JobInfo | None:
+        """The job itself; None outside of one."""
+        job = self._job
+        if isinstance(job, tuple):
+            job = self._job = JobInfo(*job)  # only now: most jobs never look at themselves
+        return job
+
+    @property
+    def author(self) -> JobInfo | None:
+        """The job to which output printed here is attributed, itself unless another was named; None outside of one."""
+        return self.job if self._author is None else self._author
 
 
 _OUTSIDE = JobView(NO_ALLOCATION, None, None, None)
@@ -253,7 +269,7 @@ Example::
 def enter_job(
     allocation: Allocation,
     instance: str | None,
-    job: JobInfo | None,
+    job: JobInfo | JobFacts | None,
     context: object = None,
     uplink: object = None,
     *,
@@ -266,7 +282,8 @@ def enter_job(
     `output` receives what it prints (see `author`); `logs`: see `JobView`. With `whole_process`, threads that copied no
     context see the job too: for a process that runs one job at a time.
     """
-    view = JobView(allocation, instance, job, context, uplink, None, job, output, logs)
+    # Without names, which would take as long as all the rest: each job passes here.
+    view = JobView(allocation, instance, job, context, uplink, None, None, output, logs)
     _current.set(view)
     if whole_process:
         this_process.view = view
@@ -297,7 +314,7 @@ def enter_part(job: JobInfo) -> None:
     whole = _view()
     carrier = whole.carrier or whole
     view = JobView(
-        carrier.allocation, whole.instance, job, whole.context, whole.uplink, carrier, job, whole.output, carrier.logs
+        carrier.allocation, whole.instance, job, whole.context, whole.uplink, carrier, None, whole.output, carrier.logs
     )
     _current.set(view)
 

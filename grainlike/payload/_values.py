@@ -113,13 +113,17 @@ def load_arguments(payload: Payload | tuple[Buffer, Sequence[Buffer]]) -> tuple[
     return arguments
 
 
-def dump_plain_value(value: object) -> bytes | None:
-    """Return the stream of `dump_value` for a number, text or bytes; None for anything else.
+def dump_plain_value(value: object, most: int) -> bytes | None:
+    """Return the stream of `dump_value` for a number, text or bytes; None for anything else, and for more than `most`
+    bytes.
 
-    >>> load_value(Payload(dump_plain_value("a")))
+    >>> load_value(Payload(dump_plain_value("a", 100)))
     'a'
     """
-    return _dumps(value, 5) if type(value) in _PLAIN else None
+    if type(value) not in _PLAIN:
+        return None
+    data = _dumps(value, 5)
+    return data if len(data) <= most else None
 
 
 def dump_value(value: object, *, what: str = "the value") -> Payload:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grainlike.context import GVAR, JobInfo, JobNode, enter_job, leave_job
+from grainlike.context import GVAR, JobInfo, JobNode, enter_job, leave_job, this_job
 from grainlike.resources import NO_ALLOCATION, Cores, Memory
 
 GIVEN = Cores([6, 7, 9]) & Memory("8Gi")
@@ -137,3 +137,15 @@ def test_repr_shows_the_slots_and_the_job():
 def test_nobody_can_write_to_it():
     with pytest.raises(AttributeError):
         GVAR.res = GIVEN
+
+
+def test_a_job_is_made_of_its_facts_when_it_is_looked_at_and_is_then_the_same() -> None:
+    def inside() -> None:
+        enter_job(GIVEN, "n1", (3, "fit", 1, None, (), None))
+        view = this_job()
+        assert view is not None
+        assert view.job == JOB
+        assert GVAR.job is view.job
+        assert view.author is view.job
+
+    in_new_context(inside)

@@ -23,7 +23,6 @@ from grainlike.payload import (
     Payload,
     Store,
     dump_error,
-    dump_plain_value,
     dump_value,
     know,
     load_arguments,
@@ -53,8 +52,9 @@ class LoadedFunction(NamedTuple):
     """A function ready to call, or (`refusal`) the dumped error that says why it cannot be.
 
     `on`: the exception types after which a call is tried again; None for all. `logs`: the levels of its program's
-    loggers; None where its jobs keep their records of `logging`. `stays`: its large values stay at the worker.
-    `is_chain`: it runs a chain, of which the large value of the first link stays at the worker.
+    loggers; None where its jobs keep their records of `logging`. `stays`: its large values stay at the worker; a plain
+    one of more than `plain_most` bytes is such. `is_chain`: it runs a chain, of which the large value of the first link
+    stays at the worker.
     """
 
     name: str
@@ -65,17 +65,13 @@ class LoadedFunction(NamedTuple):
     on: tuple[type[BaseException], ...] | None = None
     logs: LogLevels | None = None
     stays: bool = False
+    plain_most: int = sys.maxsize
     is_chain: bool = False
 
     def is_final(self, error: BaseException) -> bool:
         """Return True if a call that failed with `error` is not to be tried again."""
         # By the type alone: `isinstance` asks the object too, and a user's class may raise at every look.
         return self.on is not None and not issubclass(type(error), self.on)
-
-    def plain(self, value: object) -> bytes | None:
-        """Return the bytes of a value if they are all that there is of it, and travel with its job's end; else None."""
-        data = dump_plain_value(value)
-        return None if data is None or (self.stays and len(data) > STAY_BYTES) else data
 
 
 class LoadedFunctions:
@@ -309,6 +305,7 @@ def _load(spec: FunctionSpec, blob: Buffer) -> LoadedFunction:
             on=on,
             logs=levels_of(spec.logs),
             stays=spec.stays and not is_chain,
+            plain_most=STAY_BYTES if spec.stays and not is_chain else sys.maxsize,
             is_chain=spec.stays and is_chain,
         )
     except BaseException as error:  # noqa: BLE001 - loading runs user code, which may raise anything

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import repeat
 
-from grainlike.context import JobInfo, JobNode
+from grainlike.context import JobFacts, JobInfo, JobNode
 from grainlike.payload import Payload
 from grainlike.resources import Allocation, parse_allocation, with_memory
 from grainlike.wire import Buffer, Code, Gang, Parcel, Run, unpack_parcels
@@ -108,14 +108,18 @@ class RunnerLease:
         return parcel
 
     def info(self, name: str) -> JobInfo:
-        """Return the description that the job at `index` sees of itself."""
+        """Return the description that the job at `index`, a call of the function `name`, sees of itself."""
+        return JobInfo(*self.facts(name))
+
+    def facts(self, name: str) -> JobFacts:
+        """Return what `info` is made of: few jobs look at theirs."""
         run, index = self._run, self.index
         deadline = run.deadlines[index]
         if self.limit is not None and self.shared:
             deadline = time.monotonic() + self.limit
         elif deadline is not None and self._late is not None:
             deadline = max(deadline, self._late)
-        return JobInfo(run.jobs[index], name, run.attempts[index], deadline, self._nodes, self.scratch.make)
+        return run.jobs[index], name, run.attempts[index], deadline, self._nodes, self.scratch.make
 
     def upcoming(self, name: str) -> Iterator[tuple[JobInfo, Parcel | None]]:
         """Return the descriptions that the job at `index`, and those behind it that call the same function, `name`, see

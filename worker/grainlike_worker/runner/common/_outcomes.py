@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from itertools import repeat
 from operator import mul, sub
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from grainlike.payload import Payload
 from grainlike.wire import Buffer, Code, Completed, ReceiptSpec, fit_together, pack_parcels
@@ -58,7 +58,8 @@ class OutcomeBatch:
         cpu: float,
     ) -> None:
         """Add a job that began, with its value or its exception."""
-        data = payload if isinstance(payload, bytes) else self._without_buffers(payload)
+        # By the type: `isinstance` is a call.
+        data = payload if type(payload) is bytes else self._without_buffers(cast("Payload | Stays", payload))
         self._jobs.append(job)
         self._attempts.append(attempt)
         self._codes.append(code)
@@ -66,6 +67,8 @@ class OutcomeBatch:
         self._wall.append(wall)
         self._cpu.append(cpu)
         self._data.append(data)
+        if len(self._jobs) >= _ROWS:
+            self.due_at = 0.0
 
     def _without_buffers(self, payload: Payload | Stays) -> bytes:
         """Return what travels in the column of the job to be added; buffers, and the size of a value that stays, are
@@ -74,6 +77,7 @@ class OutcomeBatch:
         data, buffers = payload
         if buffers:
             self._apart[len(self._jobs)] = buffers
+            self.due_at = 0.0  # they are the memory of an object that the next job may change
         if isinstance(data, int):
             self._sizes[len(self._jobs)] = data
             return b""
@@ -95,6 +99,8 @@ class OutcomeBatch:
         self._wall += walls
         self._cpu += map(mul, walls, repeat(busy))
         self._data += values
+        if len(self._jobs) >= _ROWS:
+            self.due_at = 0.0
 
     def never_ran(self, job: int, attempt: int, code: Code) -> None:
         """Add a job that did not begin: `CANCELLED` or `RETURNED`."""
@@ -112,11 +118,6 @@ class OutcomeBatch:
     def last_has_failed(self) -> bool:
         """True if the job that was added last has failed, and nobody has been told."""
         return bool(self._codes) and self._codes[-1] == Code.FAILED
-
-    def due(self, now: float) -> bool:
-        """Return True if the outcomes are to be sent before the next job starts."""
-        # Buffers are the memory of an object that the next job may change: they must leave before it starts.
-        return now >= self.due_at or bool(self._apart) or len(self._jobs) >= _ROWS
 
     def take(self, rss: int) -> tuple[Completed, list[Buffer]]:
         """Return everything so far as one message and its buffers; the columns are empty then."""
@@ -154,7 +155,7 @@ class OutcomeBatch:
     def _clear(self, now: float) -> None:
         self.taken_at = now
         self.due_at = now + FLUSH_S
-        """When to send at the latest what is there."""
+        """When the outcomes are to be sent before the next job starts: now where that may not wait."""
         self._jobs: list[int] = []
         self._attempts: list[int] = []
         self._codes: list[int] = []

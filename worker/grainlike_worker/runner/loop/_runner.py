@@ -17,7 +17,7 @@ from grainlike.context import JobInfo, JobOutput, enter_job
 from grainlike.errors import ProtocolError
 from grainlike.eventloop import Cancellation
 from grainlike.net import Link
-from grainlike.payload import STAY_BYTES, Payload, dump_plain_value, dump_value, load_arguments
+from grainlike.payload import Payload, dump_plain_value, dump_value, load_arguments
 from grainlike.resources import Allocation
 from grainlike.wire import (
     Beat,
@@ -201,7 +201,7 @@ class LoopRunner:
                 turn = laps.now
             if suspended is not None:
                 break
-            if lease.columns.due(laps.now):
+            if laps.now >= lease.columns.due_at:
                 self._flush(lease)
             if laps.now - turn >= _TURN_S:
                 await self.tasks.pause()
@@ -341,8 +341,8 @@ class LoopRunner:
         try:
             yielded = coroutine.send(None)
         except StopIteration as stop:
-            plain = dump_plain_value(stop.value)
-            if plain is not None and (not function.stays or len(plain) <= STAY_BYTES):
+            plain = dump_plain_value(stop.value, function.plain_most)
+            if plain is not None:
                 return plain
             told = self._placed(stop.value, function, info)
             if isinstance(told, Payload):
@@ -368,7 +368,7 @@ class LoopRunner:
         final = False
         try:
             value = await suspended
-            outcome: bytes | Payload | Stays | None = function.plain(value)
+            outcome: bytes | Payload | Stays | None = dump_plain_value(value, function.plain_most)
             if outcome is None:
                 outcome = await self._told(value, function, lease.info(function.name))
             code = Code.SUCCEEDED

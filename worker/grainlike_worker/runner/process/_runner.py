@@ -9,9 +9,9 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING
 
-from grainlike.context import JobInfo, enter_job, leave_job, this_process
+from grainlike.context import JobFacts, JobInfo, enter_job, leave_job, this_process
 from grainlike.errors import ProtocolError
-from grainlike.payload import Payload, dump_value, load_arguments, replica_size
+from grainlike.payload import Payload, dump_plain_value, dump_value, load_arguments, replica_size
 from grainlike.resources import Allocation, parse_allocation
 from grainlike.wire import (
     Buffer,
@@ -291,7 +291,7 @@ class ProcessRunner:
                 continue
             # Outcomes are told when the next job is claimed, or go with those that are handed back: else the daemon,
             # which has nothing left of a barred lease then, lifts the barrier before it was seen here.
-            if lease.index and (lease.apart or lease.columns.due(laps.now)):
+            if lease.index and (lease.apart or laps.now >= lease.columns.due_at):
                 self._settle(lease)
                 self._flush(lease)
             self._run_one(lease)
@@ -364,7 +364,7 @@ class ProcessRunner:
         try:
             interrupts.exposed = True
             payload = self._base.copy().run(
-                self._call, function, lease.parcels[lease.index], needs, allocation, lease.info(function.name)
+                self._call, function, lease.parcels[lease.index], needs, allocation, lease.facts(function.name)
             )
             interrupts.exposed = False
             code = Code.SUCCEEDED if function.refusal is None else Code.FAILED
@@ -396,7 +396,7 @@ class ProcessRunner:
         self._memory.set(allocation.memory)
 
     def _call(
-        self, function: LoadedFunction, arguments: Parcel, needs: list[Need], allocation: Allocation, info: JobInfo
+        self, function: LoadedFunction, arguments: Parcel, needs: list[Need], allocation: Allocation, facts: JobFacts
     ) -> bytes | Payload | Stays:
         """Return the value of the call, as it is told: as bytes, if it is plain, and travels."""
         if function.refusal is not None:
@@ -405,13 +405,14 @@ class ProcessRunner:
         enter_job(
             allocation,
             functions.instance,
-            info,
+            facts,
             functions.value,
             self._uplink,
             whole_process=True,
             logs=function.logs,
         )
-        show_job(info.id)
+        job = facts[0]
+        show_job(job)
         if functions.warning:
             functions.warn(function)
         args, kwargs = functions.arguments(arguments, needs) if needs else load_arguments(arguments)
@@ -420,14 +421,15 @@ class ProcessRunner:
                 function.callable,
                 args,
                 kwargs,
-                lambda made: self._out().drive(made, info, function.value_name),
-                f"{function.name} (job {info.id})",
+                lambda made: self._out().drive(made, JobInfo(*facts), function.value_name),
+                f"{function.name} (job {job})",
             )
         else:
             value = function.callable(*args, **kwargs)
-        plain = function.plain(value)
+        plain = dump_plain_value(value, function.plain_most)
         if plain is not None:
             return plain
+        info = JobInfo(*facts)
         first = functions.first_value(value) if function.is_chain else None
         if first is not None:
             room = self._rooms.ask(Room(info.id, info.attempt, replica_size(first)))
