@@ -14,10 +14,9 @@ from grainlike.wire import ReceiptSpec
 from grainlike_worker.runner.common._devices import ORDER, VISIBLE, Devices, device_library_loaded
 from grainlike_worker.runner.common._thread_pools import NativePools
 
-__all__ = ["Enforcer", "hide_job", "read_receipt", "show_job"]
+__all__ = ["Enforcer", "read_receipt"]
 
 _VISIBLE = VISIBLE.encode()
-_JOB = b"GRAINLIKE_JOB"
 _MEMORY = b"GRAINLIKE_MEMORY"
 _environment: dict[bytes, bytes] = vars(os.environ)["_data"]
 
@@ -111,21 +110,6 @@ class Enforcer:
         if mask != self._mask or _affinity() != mask:
             _pin_all_threads(mask)
             self._mask = mask
-
-
-def show_job(number: int) -> None:
-    """Put the number of the job that begins into this process's environment, for the programs that it starts."""
-    value = b"%d" % number
-    _environment[_JOB] = value  # the bytes behind the mapping: each job passes here
-    os.putenv(_JOB, value)
-
-
-def hide_job() -> None:
-    """Take the number of the last job out of `os.environ`, which is compared with that of before the lease.
-
-    The next job's replaces the one of the process's own environment: no need to unset it there too.
-    """
-    _environment.pop(_JOB, None)
 
 
 def _export(name: bytes, value: bytes | None) -> None:

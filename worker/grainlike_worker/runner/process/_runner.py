@@ -43,10 +43,11 @@ from grainlike_worker.runner.common import _chain_links
 from grainlike_worker.runner.common._context import show_nodes
 from grainlike_worker.runner.common._devices import Devices
 from grainlike_worker.runner.common._edited_modules import EditedModules
-from grainlike_worker.runner.common._enforce import Enforcer, hide_job, show_job
+from grainlike_worker.runner.common._enforce import Enforcer
 from grainlike_worker.runner.common._failures import NO_VALUE, failed
 from grainlike_worker.runner.common._functions import LoadedFunction, LoadedFunctions
 from grainlike_worker.runner.common._job_directories import JobDirectories
+from grainlike_worker.runner.common._job_number import hide_job, show_job
 from grainlike_worker.runner.common._job_records import JobRecords
 from grainlike_worker.runner.common._lease import RunnerLease
 from grainlike_worker.runner.common._outcomes import Stays
