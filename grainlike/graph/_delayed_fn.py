@@ -191,7 +191,12 @@ class DelayedFn(_Wrapper[P, T_co]):
         if kwargs or not function.least <= len(args) <= function.most:
             check_arguments(function.name, function.callable, args, kwargs)
         made: Delayed[T_co] = _new(Delayed)  # as its class does, in fewer steps
-        if not kwargs and LEAVES.issuperset(map(type, args)):  # as `capture` finds; most calls are such
+        simple = not kwargs
+        for item in args:  # one by one: most calls have few arguments, for which a set takes longer
+            if type(item) not in LEAVES:
+                simple = False
+                break
+        if simple:  # as `capture` finds; most calls are such
             rebind(made, Node(function, self.request, self._place, args, None, ()))
         else:
             rebind(made, Node(function, self.request, self._place, *capture(args, kwargs)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from importlib import import_module
-from operator import attrgetter, getitem
+from operator import getitem
 from typing import TYPE_CHECKING, Any, Protocol
 
 from grainlike.errors import JobCancelledError
@@ -37,7 +37,6 @@ __all__ = [
     "register",
 ]
 
-_DEPS, _KEYWORDS = attrgetter("deps"), attrgetter("_outcome")
 _LAZY = State.LAZY
 _SUCCEEDED = State.SUCCEEDED
 _FAILED = State.FAILED
@@ -347,9 +346,13 @@ def positional_arguments(nodes: Sequence[Node]) -> list[tuple[Any, ...]] | None:
     """Return the arguments of each of these nodes, if none has keywords, with values in place of the dependencies, all
     of which succeeded; else None. A container with nodes inside stays a `Template`.
     """
-    if any(map(_KEYWORDS, nodes)):
-        return None
-    if not any(map(_DEPS, nodes)):
+    has_inputs = False
+    for node in nodes:
+        if node._outcome:
+            return None
+        if node.deps:
+            has_inputs = True
+    if not has_inputs:
         return [node._args for node in nodes]
     return [tuple([item._outcome if type(item) is Node else item for item in node._args]) for node in nodes]
 

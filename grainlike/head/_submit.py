@@ -44,7 +44,8 @@ _FIRST_MOST = CALL_MOST - 4096
 """Most bytes of function and arguments of a chain's first call: with its name they are kept as arguments are."""
 
 _MARKED = MARK[:1]
-_DEPS, _FINISHED = map(attrgetter, ("deps", "finished"))  # for `map`, without a Python call for each node
+_FINISHED = attrgetter("finished")  # for `map`, without a Python call for each node
+_new = object.__new__
 
 
 class JobFactory:
@@ -157,10 +158,14 @@ class JobFactory:
         and bytes, or may take along who waits for them.
         """
         # Columns and built-in functions in place of `make` for each node: see `Head._submit_alike`.
-        waiting = {id(node.dependents): node for node in nodes}
-        if any(map(follower_of, waiting.values())):
-            return None
-        has_inputs = any(map(_DEPS, nodes))
+        dependents, has_inputs = None, False
+        for node in nodes:
+            if node.dependents is not dependents:  # those that one call waits for have the same
+                dependents = node.dependents
+                if follower_of(node) is not None:
+                    return None
+            if node.deps:
+                has_inputs = True
         if has_inputs:
             if self.own is not None:
                 for node in nodes:
@@ -189,13 +194,18 @@ class JobFactory:
                 if len(stream) > BIG:
                     seen.see(node, args, {})
         numbers = list(range(first, first + len(nodes)))  # one object for each, wherever it stands
-        jobs = [Job(number, fn, node, (stream, ())) for number, node, stream in zip(numbers, nodes, data, strict=True)]
-        state.jobs.update(zip(numbers, jobs, strict=True))
-        for node, job in zip(nodes, jobs, strict=True):
+        jobs: list[Job] = []
+        for number, node, stream in zip(numbers, nodes, data, strict=True):
+            # As the class makes one, in fewer steps; and arguments go as jobs come, so that the collector, which counts
+            # what is new, has no reason to look.
+            job = _new(Job)
+            job.id, job.fn, job.node, job.travels, job.placement = number, fn, node, stream, None
             node.drop_arguments()
             node.record = job
             if not node.age:
-                node.age = job.id
+                node.age = number
+            jobs.append(job)
+        state.jobs.update(zip(numbers, jobs, strict=True))
         ages = [node.age for node in nodes] if has_inputs else numbers
         return jobs, [] if ages == numbers else ages
 
