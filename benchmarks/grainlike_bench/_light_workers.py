@@ -199,6 +199,9 @@ class LightRunner:
     def held_at(self, lease: int) -> int | None:
         return self.started() if self._lease is not None and self._lease.lease == lease else -1
 
+    def claimed_for(self) -> float:
+        return 0.0
+
     def stepping(self) -> tuple[int, float] | None:
         return None
 

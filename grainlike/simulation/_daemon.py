@@ -448,7 +448,8 @@ class Daemon:
             return
         runner = self.runners.get(action.runner)
         if runner is not None and runner.started >= 0:
-            self.hear(BarrierHeld(action.runner, action.lease, runner.started))
+            ran_s = 0.0 if runner.since is None else self.rate * (self.clock.now - runner.since)
+            self.hear(BarrierHeld(action.runner, action.lease, runner.started, ran_s))
 
     # --- time --------------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ class RunList:
         "index",
         "jobs",
         "lease",
+        "limited",
         "running",
         "stopped",
     )
@@ -37,6 +38,7 @@ class RunList:
         self.lease = action.lease
         self.jobs = action.jobs
         self.attempts = action.attempts
+        self.limited = action.limit is not None
         self.index = 0
         self.end = len(action.jobs)
         self.running = False

@@ -86,7 +86,7 @@ class _Nest:
 class Runner(ABC):
     """Base of both kinds of runner. Messages to a dead one are lost, as bytes in a broken pipe are."""
 
-    __slots__ = ("_clock", "_inbox", "_nests", "_outbox", "alive", "home", "ready", "runner", "started", "up")
+    __slots__ = ("_clock", "_inbox", "_nests", "_outbox", "alive", "home", "ready", "runner", "since", "started", "up")
 
     def __init__(self, home: Home, runner: int) -> None:
         self.home = home
@@ -95,6 +95,8 @@ class Runner(ABC):
         self.up = False
         self.ready = False
         self.started = _IDLE
+        self.since: float | None = None
+        """True time at which the job at `started` was claimed, if it has a time limit."""
         self._clock = home.clock
         self._inbox = Channel(home.clock, home.dice, home.network.pipe)
         self._outbox = Channel(home.clock, home.dice, home.network.pipe)
@@ -339,7 +341,7 @@ class OwnRunner(Runner):
 
     def _go_on(self, lease: RunList) -> None:
         while lease.index < lease.end:
-            self.started = lease.index
+            self.started, self.since = lease.index, self._clock.now if lease.limited else None
             if self._asked or lease.index >= self._barrier:
                 lease.hand_back(lease.index)
             elif lease.job in lease.stopped:

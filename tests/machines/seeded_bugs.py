@@ -608,6 +608,20 @@ BUGS: tuple[Bug, ...] = (
         ),
     ),
     _bug(
+        "forget_since_when_it_runs",
+        NODE,
+        "a job of a run-list is timed from the barrier, not from its own beginning",
+        "waits",
+        (_NODE, "self._runners.limit(lease, now - event.ran_s)", "self._runners.limit(lease, now)"),
+    ),
+    _bug(
+        "count_it_twice",
+        NODE,
+        "a job of a run-list has run for twice as long as it has, and is ended before its time",
+        "waits",
+        (_NODE, "now - event.ran_s)", "now - 2 * event.ran_s)"),
+    ),
+    _bug(
         "count_the_start",
         NODE,
         "the start of a process is taken from the time of its first job",

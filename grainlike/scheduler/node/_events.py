@@ -102,11 +102,15 @@ class RunnerGone(msgspec.Struct, frozen=True, gc=False):
 
 
 class BarrierHeld(msgspec.Struct, frozen=True, gc=False):
-    """A barrier is in force: no job of the run-list behind position `started` has begun or will."""
+    """A barrier is in force: no job of the run-list behind position `started` has begun or will.
+
+    `ran_s`: for how many seconds that job has run; 0 if that is not known.
+    """
 
     runner: int
     lease: int
     started: int
+    ran_s: float = 0.0
 
 
 class JobAwaits(msgspec.Struct, frozen=True, gc=False):

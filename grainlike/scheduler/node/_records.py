@@ -17,8 +17,10 @@ from grainlike.scheduler._statistics import RunTimes
 from grainlike.scheduler.node._events import RunnerKind
 from grainlike.wire import Code, Wait
 
-LISTED_LIMIT_S = 1.0
-"""The least time limit of jobs that share leases: it is counted from a barrier, some 12 ms after a lease's start."""
+LISTED_LIMIT_S = 0.02
+"""The least time limit of jobs that share leases: which of them runs, and since when, is known from a barrier, which
+stands some 12 ms after the lease's start.
+"""
 
 __all__ = ["NodeClass", "NodeFunction", "NodeJob", "NodeLease", "NodeRunner", "by_age", "front", "place"]
 

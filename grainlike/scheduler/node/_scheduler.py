@@ -11,7 +11,8 @@ Invariants (checked by `NodeScheduler.check` in tests after every step):
 
 A lease is one allocation and a *run-list*: jobs of one function that a runner executes one after another without asking
 again. Only functions known to be tiny get more than one job (`_run_list`); when a running job turns out long, the rest
-is taken back behind a barrier and stays on this node. The time limit of the running one is counted from there.
+is taken back behind a barrier and stays on this node. Only then is it known which one runs, and since when: its time
+limit is counted from there.
 """
 
 from __future__ import annotations
@@ -74,6 +75,11 @@ APART_S = 6e-5
 
 LONG_S = 0.010
 """Seconds after which a run-list that has not ended gives up the jobs that it has not started."""
+
+UNSEEN_S = 1.0
+"""The least seconds that a process which has begun none of a run-list has for its first job, once their time limit is
+over: it is the driver that may have been held up, and not seen that jobs have begun, or ended.
+"""
 
 
 class NodeScheduler:
@@ -460,7 +466,7 @@ class NodeScheduler:
         if lease.jobs and all(job.stopped is not None for job in lease.unended()):
             self._runners.terminate(lease, now, out)
         elif lease.limit_s is not None:
-            self._runners.limit(lease, now)
+            self._runners.limit(lease, now - event.ran_s)
         lease.timed = True
         self._maybe_end(lease, out)
 
@@ -558,7 +564,8 @@ class NodeScheduler:
             overdue = [job for job in lease.unended() if job.stopped is None]
             if not lease.timed:  # no barrier was held: which of its jobs runs, and since when, is not known
                 lease.timed = True
-                self._runners.limit(lease, now)
+                assert lease.limit_s is not None
+                self._runners.limit(lease, now + max(0.0, UNSEEN_S - lease.limit_s))
             elif overdue:
                 overdue[0].stopped = Code.TIMED_OUT  # those behind it have not begun
                 if runner.kind == "own":

@@ -16,6 +16,13 @@ from grainlike.context import GVAR
 from grainlike.errors import JobCancelledError, RemoteError, SerializationError
 from grainlike.payload import dump_arguments, dump_function
 from grainlike.wire import Code, Define, FunctionSpec, Run, Undefine
+from grainlike_worker.ipc._claims import ClaimPage
+
+
+def now() -> float:
+    import time
+
+    return time.monotonic()
 
 
 def test_a_fresh_process_says_once_that_it_is_ready_and_reckons_deadlines_from_then() -> None:
@@ -53,6 +60,21 @@ def test_deadlines_in_a_run_list_are_reckoned_from_when_each_job_begins() -> Non
     assert early + 100.0 < deadlines[0] < deadlines[1] < deadlines[2]
     assert all(left <= 100.0 for _, left in found)
     assert runner.readied == [0]
+
+
+def test_in_a_run_list_with_a_limit_the_page_shows_since_when_the_job_runs(gate: Gate, claims: ClaimPage) -> None:
+    with Runner(stop_at_gate, by_value(now), claims=claims) as runner:
+        runner.run({1: (1, ()), 2: (0, gate.args), 3: (1, ())}, limit=100.0)
+        gate.wait()
+        shown, begun = claims.since / 1e9, time.monotonic()
+        gate.open()
+        runner.until(1, 2, 3)
+        assert runner.values[1] <= shown <= begun, "it is the second one's, which had begun"
+        third = claims.since
+        assert begun < third / 1e9 <= runner.values[3]
+        runner.run({4: (1, ()), 5: (1, ())})
+        runner.until(4, 5)
+        assert claims.since == third, "those have no limit, and need not look at the clock"
 
 
 def test_a_process_without_limits_says_nothing_more() -> None:

@@ -17,7 +17,7 @@ from grainlike.scheduler import (
     Ticked,
 )
 from grainlike.scheduler.node._records import LISTED_LIMIT_S
-from grainlike.scheduler.node._scheduler import APART_S, LONG_S, RUN_LIST_S
+from grainlike.scheduler.node._scheduler import APART_S, LONG_S, RUN_LIST_S, UNSEEN_S
 from grainlike.wire import Assign, ClassSpec, Code, Completed, Define, FunctionSpec
 
 FREE, LIMITED, HURRIED, AWAITS, AWAITS_LIMITED = 1, 2, 3, 4, 5
@@ -76,7 +76,7 @@ def next_lease(scheduler: NodeScheduler, cls: int, fn: int, jobs: int, *, attemp
         pytest.param(SHARED, FREE, 1, 5, id="tiny"),
         pytest.param(SHARED, FREE, 2, 5, id="tried again"),
         pytest.param(SHARED, LIMITED, 1, 5, id="a limit"),
-        pytest.param(SHARED, HURRIED, 1, 1, id="a short limit, of which a barrier takes too large a part"),
+        pytest.param(SHARED, HURRIED, 1, 1, id="a limit that may be over before a barrier stands"),
         pytest.param(SHARED, AWAITS, 1, 5, id="coroutines"),
         pytest.param(SHARED, AWAITS_LIMITED, 1, 1, id="coroutines with a limit"),
         pytest.param(ISOLATED, FREE, 1, 5, id="isolated"),
@@ -136,12 +136,47 @@ def test_the_time_of_the_one_that_runs_is_counted_from_the_barrier(scheduler: No
     scheduler.check()
 
 
+def test_or_from_when_it_began_if_that_is_known(scheduler: NodeScheduler) -> None:
+    start = next_lease(scheduler, SHARED, LIMITED, 4)
+    complete(scheduler, start, [2], 0.001)
+    scheduler.handle(Ticked(), LONG_S)
+    scheduler.handle(BarrierHeld(start.runner, start.lease, 1, ran_s=LONG_S + 0.001), LONG_S + 0.002)
+    assert not ended(scheduler.handle(Ticked(), LISTED_LIMIT_S)), "that is the time of the first one, which has ended"
+    assert ended(scheduler.handle(Ticked(), LISTED_LIMIT_S + 0.001))
+    gone = scheduler.handle(RunnerGone(start.runner, "SIGTERM", 1, 0), LISTED_LIMIT_S + 1.0)
+    assert told(gone) == {3: Code.TIMED_OUT}
+    assert started(gone).jobs == [4, 5], "those behind it waited here"
+    scheduler.check()
+
+
+def test_one_whose_time_is_over_when_that_is_known_is_ended_at_once(scheduler: NodeScheduler) -> None:
+    start = next_lease(scheduler, SHARED, LIMITED, 4)
+    scheduler.handle(Ticked(), LONG_S)
+    late = LISTED_LIMIT_S + 0.005
+    scheduler.handle(BarrierHeld(start.runner, start.lease, 0, ran_s=late - 0.001), late)
+    assert ended(scheduler.handle(Ticked(), late))
+    assert told(scheduler.handle(RunnerGone(start.runner, "SIGTERM", 0, 0), 1.0)) == {2: Code.TIMED_OUT}
+    scheduler.check()
+
+
+def test_jobs_of_which_it_was_not_seen_that_they_have_ended_are_not_ended(scheduler: NodeScheduler) -> None:
+    """Node that stands still, twice, for longer than their time limit."""
+    start = next_lease(scheduler, SHARED, LIMITED, 4)
+    for late in (0.1, 0.2, 0.3):
+        assert not ended(scheduler.handle(Ticked(), late))
+    scheduler.handle(BarrierHeld(start.runner, start.lease, 3, ran_s=0.001), 0.3)
+    assert not ended(scheduler.handle(Ticked(), 0.299 + LISTED_LIMIT_S * 0.9))
+    complete(scheduler, start, [2, 3, 4, 5], 0.31)
+    assert scheduler.idle
+    scheduler.check()
+
+
 def test_a_process_that_begins_none_of_them_is_ended_for_the_first_one(scheduler: NodeScheduler) -> None:
     start = next_lease(scheduler, SHARED, LIMITED, 4)
     scheduler.handle(Ticked(), LONG_S)
     assert not ended(scheduler.handle(Ticked(), LISTED_LIMIT_S)), "no barrier stood, so any of them may have begun now"
-    assert not ended(scheduler.handle(Ticked(), LISTED_LIMIT_S * 1.5))
-    assert ended(scheduler.handle(Ticked(), LISTED_LIMIT_S * 2))
+    assert not ended(scheduler.handle(Ticked(), LISTED_LIMIT_S + UNSEEN_S * 0.9))
+    assert ended(scheduler.handle(Ticked(), LISTED_LIMIT_S + UNSEEN_S))
     gone = scheduler.handle(RunnerGone(start.runner, "SIGKILL", -1, 0), LISTED_LIMIT_S + 7.0)
     assert told(gone) == {2: Code.TIMED_OUT}
     assert started(gone).jobs == [3, 4, 5]

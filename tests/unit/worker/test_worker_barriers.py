@@ -5,11 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from grainlike.scheduler import BarrierHeld, RaiseBarrier
 from grainlike.wire import Run
-from grainlike_worker.daemon import _daemon
+from grainlike_worker.daemon import _daemon, _runner_supervisor
 from grainlike_worker.daemon._output import Outputs
 from grainlike_worker.daemon._runner_supervisor import RunnerSupervisor
 from grainlike_worker.ipc._claims import IDLE, ClaimPage
@@ -92,5 +93,32 @@ async def test_what_a_process_shows_of_the_lease_before_is_not_taken_for_the_nex
         runner.post(runs(3, 30, 31))
         runner._take_leave(process)
         assert runner._last_claim == IDLE, "nothing of the list that it died with had begun"
+    finally:
+        claims.close()
+
+
+@pytest.mark.parametrize(("limit", "ran_s"), [(1.0, 2.5), (None, 0.0)])
+async def test_it_is_told_for_how_long_a_job_with_a_time_limit_has_run(
+    limit: float | None, ran_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = RunnerSupervisor(never, lambda pid: None, Outputs(lambda message: None).tap(1), own=True)  # type: ignore[arg-type]
+    told: list[Any] = []
+    daemon: Any = SimpleNamespace(_runners={1: runner}, _tell=told.append, _flush=lambda: None)
+    claims = ClaimPage.create()
+
+    async def stands(seconds: float) -> None:
+        assert seconds == _daemon.BARRIER_S
+
+    monkeypatch.setattr(_daemon.anyio, "sleep", stands)
+    monkeypatch.setattr(_runner_supervisor.time, "monotonic_ns", lambda: 4_000_000_000)
+    try:
+        claims.lease, claims.since, claims.started = 1, 1_500_000_000, 1
+        link = SimpleNamespace(post=lambda *_: None)
+        process: Any = SimpleNamespace(claims=claims, flush=lambda: None, link=link)
+        runner._process = process
+        runner.post(msgspec.structs.replace(runs(1, 10, 11, 12), limit=limit))
+        runner.bar()
+        await _daemon._Daemon._hold_barrier(daemon, RaiseBarrier(1, 1))
+        assert told == [BarrierHeld(1, 1, 1, ran_s)]
     finally:
         claims.close()

@@ -583,7 +583,7 @@ class _Daemon:
             runner = self._runners.get(action.runner)
         if runner is not None and started >= 0:
             runner.works_on_only(started)
-            self._tell(BarrierHeld(action.runner, action.lease, started))
+            self._tell(BarrierHeld(action.runner, action.lease, started, runner.claimed_for()))
             self._flush()
 
     # --- time --------------------------------------------------------------------------------------------------------

@@ -266,6 +266,12 @@ class RunnerSupervisor:
             self.bar()
         return None
 
+    def claimed_for(self) -> float:
+        claims = self._claims
+        if claims is None or self._lease is None or self._lease.run.limit is None:
+            return 0.0
+        return (time.monotonic_ns() - claims.since) / 1e9
+
     def stepping(self) -> tuple[int, float] | None:
         if self._own:
             return None

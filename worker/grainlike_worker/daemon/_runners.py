@@ -65,6 +65,12 @@ class RunnerBody(Protocol):
         """
         ...
 
+    def claimed_for(self) -> float:
+        """Return for how many seconds it has had the job that `started` is about, if that is one of a run-list whose
+        jobs have a time limit; 0 where that is not known.
+        """
+        ...
+
     def stepping(self) -> tuple[int, float] | None:
         """The job whose step is on in a process that many share, 0 for none, and for how many seconds it has been.
 
@@ -160,6 +166,9 @@ class _LoopRunner:
 
     def held_at(self, lease: int) -> int | None:  # noqa: ARG002 - many at a time, of which each hands itself back
         return -1
+
+    def claimed_for(self) -> float:
+        return 0.0
 
     def stepping(self) -> tuple[int, float] | None:
         return None  # it is our own loop: when we look, none is

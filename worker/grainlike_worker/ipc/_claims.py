@@ -12,7 +12,7 @@ from typing import Self
 
 from grainlike_worker.ipc._page import Page
 
-__all__ = ["BARRIER", "IDLE", "LEASE", "NO_BARRIER", "STARTED", "ClaimPage"]
+__all__ = ["BARRIER", "IDLE", "LEASE", "NO_BARRIER", "SINCE", "STARTED", "ClaimPage"]
 
 IDLE = -1
 """`started` between two leases."""
@@ -20,8 +20,8 @@ IDLE = -1
 NO_BARRIER = 2**31 - 1
 """`barrier` while every job of the run-list may start."""
 
-STARTED, BARRIER, _LIMIT, _BASE, _LEASES, _WATCHED, _TAKEN, _LINK, _KERNEL, _TOLD, LEASE = range(11)
-"""Places in `ClaimPage.words`. A runner writes and reads those three there: the attributes of their names take a call
+STARTED, BARRIER, _LIMIT, _BASE, _LEASES, _WATCHED, _TAKEN, _LINK, _KERNEL, _TOLD, LEASE, SINCE = range(12)
+"""Places in `ClaimPage.words`. A runner writes and reads those four there: the attributes of their names take a call
 each, for every job."""
 
 
@@ -54,6 +54,8 @@ class ClaimPage(Page[int]):
             processes.
         taken: bytes that were found when the process was killed for going beyond its limit; else 0.
         lease: number of the lease that `started` is about. The runner changes it while that is `IDLE`.
+        since: nanoseconds of the system's monotonic clock when the job of `started` was claimed, in a run-list whose
+            jobs have a time limit. The runner writes it first: who reads a job that has begun reads no earlier time.
 
     Example::
 
@@ -78,6 +80,7 @@ class ClaimPage(Page[int]):
     kernel = _Word(_KERNEL)
     told = _Word(_TOLD)
     lease = _Word(LEASE)
+    since = _Word(SINCE)
 
     @classmethod
     def create(cls) -> Self:

@@ -37,7 +37,7 @@ from grainlike.wire import (
     StopReason,
     Undefine,
 )
-from grainlike_worker.ipc._claims import BARRIER, IDLE, LEASE, STARTED, ClaimPage
+from grainlike_worker.ipc._claims import BARRIER, IDLE, LEASE, SINCE, STARTED, ClaimPage
 from grainlike_worker.linux._lifeline import end_within
 from grainlike_worker.runner.common import _chain_links
 from grainlike_worker.runner.common._context import show_nodes
@@ -335,6 +335,8 @@ class ProcessRunner:
         if lease.shared and self._output.printed:
             self._output.flush()
         if words is not None:
+            if lease.shared and lease.limit is not None:
+                words[SINCE] = time.monotonic_ns()
             words[STARTED] = lease.index
         # Between the claim and the look at the barrier stands a system call, in which Python hands over its lock: no
         # processor carries our write past it. Without that, both sides could believe that the job is theirs.
