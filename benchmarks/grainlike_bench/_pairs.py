@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-__all__ = ["OWN_LEASE_S", "Way", "in_turn"]
+__all__ = ["OWN_LEASES_S", "Way", "in_turn"]
 
-OWN_LEASE_S = 0.9
-"""Timeout in seconds with which no job shares a lease; from a second on, tiny ones do."""
+OWN_LEASES_S = (600.0, 601.0)
+"""Timeouts in seconds of two functions that are called in turn: jobs of two functions share no lease."""
 
 Way = Callable[[], Awaitable[object]]
 

@@ -2,7 +2,7 @@
 
 *With* run-lists is how they run: a function known to be tiny has many calls on one lease. *Isolated*
 calls share leases, too, and their process is put in order after each. *Without*, each call has a lease of its own,
-granted, told and given back, as calls have that take longer: here they set a timeout of less than a second.
+granted, told and given back, as calls have that take longer: here two functions are called in turn.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from grainlike import Cores, delayed, gather
-from grainlike_bench._pairs import OWN_LEASE_S, in_turn
+from grainlike_bench._pairs import OWN_LEASES_S, in_turn
 from grainlike_bench.bench_jobs import daemon
 
 JOBS = 10_000
@@ -42,22 +42,23 @@ async def pooled(pool: ProcessPoolExecutor) -> None:
     expect([future.result() for future in futures])
 
 
-async def ours(function: Any) -> None:
-    expect(await gather([function(i) for i in range(JOBS)]))
+async def ours(*functions: Any) -> None:
+    """Call them in turn."""
+    expect(await gather([functions[i % len(functions)](i) for i in range(JOBS)]))
 
 
 async def measure(rounds: int = ROUNDS) -> dict[str, list[float]]:
     """Jobs a second of every round."""
     listed = delayed(nothing) @ Cores(1)
     isolated = delayed(nothing, isolate=True) @ Cores(1)
-    alone = delayed(nothing, timeout=OWN_LEASE_S) @ Cores(1)
+    alone = [delayed(nothing, timeout=timeout) @ Cores(1) for timeout in OWN_LEASES_S]
     with ProcessPoolExecutor(2) as pool:
         async with daemon(insecure=True):
             ways = {
                 "pool": partial(pooled, pool),
                 "with": partial(ours, listed),
                 "isolated": partial(ours, isolated),
-                "without": partial(ours, alone),
+                "without": partial(ours, *alone),
             }
             seconds = await in_turn(list(ways.values()), rounds)
     return {name: [JOBS / took for took in taken] for name, taken in zip(ways, seconds, strict=True)}
