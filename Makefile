@@ -76,7 +76,7 @@ begin_launch = $(if $(1),beside launch-$(firstword $(1)) env GRAINLIKE_TEST_LAUN
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests pythons test-engines test-pythons test-examples test-launch test-dashboard test-image test-long test-kernel bugs check house docs lint format bench clean
+.PHONY: help demo test tests pythons test-engines test-pythons test-examples test-launch test-dashboard test-image test-gpu test-long test-kernel bugs check house docs lint format bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -163,6 +163,12 @@ $(VENV)/image/base.tar: | $(VENV)/.pip
 		mkdir -p $(@D); mmdebstrap --quiet --format=tar --variant=essential --include=passwd,python3-venv --aptopt='Acquire::Retries "5"' \
 			$$suite $@.new && mv $@.new $@
 
+$(VENV)/.gpu: $(VENV)/.dev
+	@command -v nvidia-smi >/dev/null || { echo "the tests of devices need an NVIDIA device, and nvidia-smi" >&2; exit 2; }
+	@echo "Installing PyTorch with CUDA into $(VENV) (once; some gigabytes) ..."
+	@$(PIP) torch
+	@touch $@
+
 $(VENV)/.browser: $(VENV)/.dev
 	@echo "Installing what drives a browser into $(VENV) (once) ..."
 	@$(PIP) --group browser
@@ -187,6 +193,9 @@ $(VENV)/gridengine/.unpacked: | $(VENV)/.pip
 		&& $(APT) download -o APT::Sandbox::User=root $(GRID_ENGINE); } && { get || { $(APT) update && get; }; } >/dev/null
 	@for package in $(@D)/packages/*.deb; do dpkg-deb -x "$$package" $(@D) || exit; done
 	@touch $@
+
+test-gpu: $(VENV)/.gpu  ## run jobs on an NVIDIA device of this machine, by PyTorch, and by CuPy and JAX where they are installed; nobody else may use it meanwhile
+	GRAINLIKE_TEST_GPU=1 $(BIN)/python -m pytest tests/gpu $(ARGS)
 
 test-long: bugs  ## what takes hours: SEEDS=100000 worlds and broken journals, EXAMPLES=20000 of STEPS=200 of both minds, KILLS=5000 of processes, ROUNDS=5 of signals to blocks on a real Slurm (as root), 10 000 values, every seeded bug
 	GRAINLIKE_TEST_SEEDS=$(SEEDS) GRAINLIKE_TEST_REPLAYS=10 $(BIN)/python -m pytest tests/simulation

@@ -16,6 +16,8 @@ MAY = {
     "integration/faults/test_faults_jobs.py": "jobs that never end",
     "integration/faults/weather.py": "a network that is slow",
     "helpers/enforced_calls.py": "a job that says again and again where it is",
+    "helpers/gpu_calls.py": "jobs that wait for a file, in processes of their own",
+    "gpu/gpu_device.py": "a driver's tool, which tells only when it is asked",
     "chaos/client_program.py": "a user's program, which dials again after a while",
     "launch/slurm_pools.py": "jobs that wait for a file, in processes of their own",
     "launch/slurm_here.py": "programs of Slurm's, which tell of nothing",
