@@ -117,6 +117,10 @@ class Ledger:
         """Return how much is granted under a name, in nano-units."""
         return self.capacity.units.get(name, 0) - self.free.get(name, 0)
 
+    def left_of_device(self, device: int) -> int:
+        """Return how much of a device is free, in nano-units."""
+        return self._devices.shares[device]
+
     def fits_ever(self, request: Request) -> bool:
         """Tell whether an idle node could grant it.
 

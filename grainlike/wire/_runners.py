@@ -45,7 +45,8 @@ class Run(BaseMessage, frozen=True, tag=31):
 
     `limit` is the number of seconds that each job may run. The deadline of an only job counts from the grant; for a
     process that could not begin it at once, from `Ready`; those of several from when they begin. `memory` and `needs`
-    are as in `Assign`. Where jobs are kept `apart`, each finds the process as the first one does.
+    are as in `Assign`. Where jobs are kept `apart`, each finds the process as the first one does. A process that may
+    hold memory of devices does not begin a `fresh` one: its successor does.
     """
 
     lease: int
@@ -60,6 +61,7 @@ class Run(BaseMessage, frozen=True, tag=31):
     memory: tuple[int, ...] = ()
     needs: list[list[Need]] = msgspec.field(default_factory=list)
     apart: bool = False
+    fresh: bool = False
 
 
 class StopReason(IntEnum):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from grainlike.resources import Allocation, Request
+from simtest.judge._device_records import DeviceRecords
 
 __all__ = ["NodeRecords"]
 
@@ -20,6 +21,7 @@ class NodeRecords:
         self._ids = {name: dict.fromkeys(ids, 0) for name, ids in offer.ids.items()}
         self._used = dict.fromkeys(self._capacity, 0)
         self._leases: dict[int, Allocation] = {}
+        self.devices = DeviceRecords()
 
     def fits_ever(self, request: Request) -> bool:
         """Return True if the empty node, with all of its walltime left, could run it."""

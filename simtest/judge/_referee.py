@@ -244,6 +244,8 @@ class Referee(ValueWitness):
         """Record the death of a process, and which job caused it."""
         super().runner_died(worker, runner, killer)
         self._terminating.discard((worker, runner))
+        if worker in self._nodes:
+            self._nodes[worker].devices.died(runner)
         for (at, _), lease in self._leases.items():
             if at == worker and lease.runner == runner:
                 for job, attempt in lease.attempts.items():
@@ -487,6 +489,7 @@ class Referee(ValueWitness):
         allocation = parse_allocation(action.allocation)
         if not self._gangs.leads(worker, action.lease, allocation):
             self._nodes[worker].take(action.lease, allocation)
+        self._nodes[worker].devices.granted(action.lease, action.runner, allocation, fresh=action.fresh)
         lease = self._leases[worker, action.lease] = _Lease(action, allocation)
         memory = dict(zip(action.jobs, action.memory, strict=True)) if action.memory else {}
         for job, attempt in lease.attempts.items():
@@ -540,11 +543,13 @@ class Referee(ValueWitness):
         super().held(worker, start)
         allocation = parse_allocation(start.allocation)
         self._nodes[worker].take(start.lease, allocation)
+        self._nodes[worker].devices.held(start.lease, allocation)
         self._gangs.held(worker, start, allocation)
         assert self.plans[start.jobs[0]].request.units == allocation.units, f"{allocation} is not what was asked for"
 
     def freed(self, worker: int, lease: int) -> None:
         """Check that no job runs in a lease that is freed, and that its process is gone if it was asked to die."""
+        self._nodes[worker].devices.freed(lease)
         if self._gangs.release(worker, lease, self._runs_for_the_head):
             self._nodes[worker].give(lease)
             return

@@ -36,6 +36,7 @@ from grainlike.scheduler import (
     WakeAt,
 )
 from grainlike.wire import Assign, Cancel, Code, Completed
+from simtest.judge._device_records import DeviceRecords
 
 __all__ = ["NaiveNode"]
 
@@ -91,6 +92,7 @@ class NaiveNode:
         """The leases whose jobs wait for jobs of their own, or for their cores."""
         self._nests: dict[Outcome, NaiveNest] = {}
         self._loans = NaiveLoans(offer)
+        self._devices = DeviceRecords()
         self._going = False
         self._due: dict[tuple[int, int], float] = {}
         """Until when an attempt may run, if it may not run for ever, reckoned from when its process can begin it."""
@@ -162,7 +164,9 @@ class NaiveNode:
         else:
             assert not self._planned, "what was sent ahead went before what is planned"
         keep = action.fns[0] in self.keeps
-        self._loans.granted(action.lease, _parsed(action.allocation), action.runner, keep=keep, ahead=ahead)
+        allocation = _parsed(action.allocation)
+        self._loans.granted(action.lease, allocation, action.runner, keep=keep, ahead=ahead)
+        self._devices.granted(action.lease, action.runner, allocation, fresh=action.fresh)
         if action.limit is not None:
             assert len(action.jobs) == 1, "a job with a limit is alone"
             runner.limits[action.jobs[0], action.attempts[0]] = action.limit
@@ -184,6 +188,7 @@ class NaiveNode:
     def _free(self, lease: int) -> None:
         number = self._loans.rows[lease].runner
         self._loans.ended(lease)
+        self._devices.freed(lease)
         runner = self.runners.get(number)
         assert runner is None or not runner.terminating, "its process was told to die, and lives"
         assert runner is None or not runner.leases.get(lease), "a job runs in it"
@@ -289,6 +294,7 @@ class NaiveNode:
     def die(self, number: int, now: float) -> None:
         """A process is gone."""
         runner = self.runners.pop(number)
+        self._devices.died(number)
         self.suspended.difference_update(runner.leases)
         first = min((min(held) for held in runner.leases.values() if held), default=-1)
         self.tell(RunnerGone(number, "SIGKILL", first if runner.kind == "own" else -1), now)

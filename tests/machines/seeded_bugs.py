@@ -21,6 +21,7 @@ HEAD, NODE, TALK = "head's scheduler", "node's scheduler", "talk of the two"
 SUITES = {
     "judge": "tests/simulation/test_worlds.py::test_every_promise_is_kept",
     "nested": "tests/simulation/test_nested_worlds.py::test_every_promise_is_kept",
+    "gangs": "tests/simulation/test_gang_worlds.py::test_every_promise_is_kept_and_the_worlds_see_every_path",
     "orphans": "tests/simulation/test_head_crash.py::test_every_promise_is_kept",
     "laws": "tests/simulation/test_worlds.py::test_every_promise_is_kept",
     "waits": "tests/simulation/test_policy.py",
@@ -30,7 +31,7 @@ SUITES = {
 }
 """What to run. In those of `JUDGED` the judge is alone: the schedulers' own laws are not looked at."""
 
-JUDGED = ("judge", "nested", "orphans", "values")
+JUDGED = ("judge", "nested", "gangs", "orphans", "values")
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ _PATIENCE, _INDEX = "scheduler/planning/_patience.py", "scheduler/planning/_clas
 _WAITING, _CATALOGUE = "scheduler/planning/_waiting.py", "scheduler/_catalogue.py"
 _CANDIDATES, _NODE = "scheduler/planning/_candidates.py", "scheduler/node/_scheduler.py"
 _RUNNERS, _WORKER_EVENTS = "scheduler/node/_runners.py", "scheduler/_worker_events.py"
+_HOLDS = "scheduler/node/_holds.py"
 _DEADLOCK, _LENDING = "scheduler/_deadlock.py", "scheduler/node/_lending.py"
 
 
@@ -107,6 +109,58 @@ def _bug(name: str, room: str, breaks: str, suite: str, *changes: tuple[str, str
 _TRANSCRIPT, _BACKOFF = "wire/_resend_buffer.py", "scheduler/_backoff.py"
 
 BUGS: tuple[Bug, ...] = (
+    # --- memory of devices that idle processes hold ------------------------------------------------------------------
+    _bug(
+        "begin_before_others_are_gone",
+        NODE,
+        "a job begins on a device while processes that were told to end still hold its memory",
+        "machine",
+        (
+            _RUNNERS,
+            "        holders = [*self._idle, *self._leaving.values()]\n",
+            "        holders = self._idle\n",
+        ),
+    ),
+    _bug(
+        "keep_the_process_of_other_devices",
+        NODE,
+        "a job on a device begins in a process that holds memory of others, or another share of it",
+        "judge",
+        (_RUNNERS, "        return bool(before) and before != runner.devices\n", "        return False\n"),
+    ),
+    _bug(
+        "give_away_the_process_of_a_device",
+        NODE,
+        "a job without devices gets a process that has a context of one",
+        "judge",
+        (
+            _RUNNERS,
+            """        if runner.devices:
+            self._device_memory.came_free(runner)
+        elif runner.kind == "own":
+""",
+            """        if runner.kind == "own":
+""",
+        ),
+    ),
+    _bug(
+        "forget_one_share_too_many",
+        NODE,
+        "idle processes with shares of a device are not ended though they and what is granted exceed it",
+        "judge",
+        (
+            _RUNNERS,
+            "                if self._held(one, self._idle, but=spared) <= left:\n",
+            "                if self._held(one, self._idle, but=spared) <= left + runner.devices[one]:\n",
+        ),
+    ),
+    _bug(
+        "hold_slots_whose_memory_is_not_free",
+        NODE,
+        "slots are held for a gang while idle processes hold the memory of their devices",
+        "gangs",
+        (_HOLDS, "not None and hold.cls.devices and not ", "not None and hold.cls is None and not "),
+    ),
     # --- links that break --------------------------------------------------------------------------------------------
     _bug(
         "send_all_again_that_is_kept",

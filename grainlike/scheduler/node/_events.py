@@ -176,7 +176,7 @@ class SpawnRunner(msgspec.Struct, frozen=True, gc=False):
 
 
 class StartLease(msgspec.Struct, frozen=True, gc=False):
-    """Give a runner a lease; see `wire.Run`."""
+    """Give a runner a lease; see `wire.Run`. `fresh`: its process, if it may hold memory of devices, is replaced."""
 
     runner: int
     lease: int
@@ -188,6 +188,7 @@ class StartLease(msgspec.Struct, frozen=True, gc=False):
     limit: float | None
     memory: tuple[int, ...] = ()
     needs: list[list[Need]] = msgspec.field(default_factory=list)
+    fresh: bool = False
 
 
 class StartApart(StartLease, frozen=True, gc=False):

@@ -5,9 +5,10 @@ say) has them to itself. The head asks each of these workers to hold slots. The 
 says so; where the job is then assigned, it starts on what is held (`pop`). Elsewhere nothing runs on them; they are
 free again when the head cancels the hold, or when the node stops.
 
-By the head's counts all that it asked for fits, so a hold waits only for jobs that the node itself started ahead, or
-for a layout. Nothing else starts while one waits, or a stream of jobs could take each slot that comes free. But all
-waiting holds are tried: one that waits for a layout must not keep other gangs half-assembled.
+By the head's counts all that it asked for fits, so a hold waits only for jobs that the node itself started ahead, for
+a layout, or for the end of idle processes that may hold memory of its devices. Nothing else starts while one waits, or
+a stream of jobs could take each slot that comes free. But all waiting holds are tried: one that waits for a layout must
+not keep other gangs half-assembled.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator
 from grainlike.resources import Allocation, Grant, Ledger
 from grainlike.scheduler.node._events import NodeAction, TellCompleted, TellEnded, TellHeld
 from grainlike.scheduler.node._records import NodeClass
+from grainlike.scheduler.node._runners import Runners
 from grainlike.wire import Assign, Cancel, Code, Completed, LeaseStart
 from grainlike.wire import Hold as HoldSlots
 
@@ -52,11 +54,15 @@ class NodeHolds:
             if not cls.fits:
                 self._end(hold, Code.UNFIT, now, out)
 
-    def grant_all(self, now: float, out: list[NodeAction]) -> bool:
+    def grant_all(self, now: float, out: list[NodeAction], runners: Runners) -> bool:
         """Grant what can be granted; return False while some hold still waits."""
         waiting = [hold for hold in self.by_job.values() if hold.grant is None]
         for hold in waiting:
-            hold.grant = self._ledger.grant(hold.cls.request)
+            grant = self._ledger.grant(hold.cls.request)
+            if grant is not None and hold.cls.devices and not runners.make_room(grant, now, out, starts=False):
+                self._ledger.release(grant)
+                grant = None
+            hold.grant = grant
             if hold.grant is not None:
                 hold.lease = self._next_lease()
                 allocation = str(hold.grant.allocation)

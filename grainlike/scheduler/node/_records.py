@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 
 import msgspec
@@ -87,12 +87,14 @@ class NodeJob(msgspec.Struct, eq=False):
 
 
 class NodeRunner:
-    __slots__ = ("answers", "id", "kind", "leases", "ready", "retired", "terminating")
+    __slots__ = ("answers", "devices", "id", "kind", "leases", "ready", "retired", "terminating")
 
     def __init__(self, runner: int, kind: RunnerKind) -> None:
         self.id = runner
         self.kind = kind
         self.leases: dict[int, NodeLease] = {}
+        self.devices: Mapping[int, int] = {}
+        """How much of each device its last lease with devices had, in nano-units: it may hold their memory."""
         self.terminating = False
         """True once it was asked to die: it gets no more leases, and its slots are not free until it is gone."""
         self.retired = False

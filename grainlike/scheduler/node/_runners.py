@@ -3,14 +3,24 @@
 There is at most one *shared* runner that takes leases, for coroutines, and as many processes for one lease at a time as
 there are such leases; they are kept for the next. The time limit of a job begins when its process can begin it: the
 start of a process does not count, but may not last for ever (`START_S`). The slots of a runner that is *terminating*
-are not free until it is gone. A shared one in which a job ignores that it was stopped is *retired*: it keeps the jobs
-that it has, and another takes its place.
+are not free until it is gone; nor is the memory of devices that an idle one may hold. A shared one in which a job
+ignores that it was stopped is *retired*: it keeps the jobs that it has, and another takes its place.
+
+A library of devices keeps what a job has used, and its context, for the next. So a process counts as holding what its
+last lease with devices had of them, until it is gone. A lease with devices takes an idle process that holds just these,
+whose context serves again. Before it begins, others that hold memory of its devices are ended, and gone: all of them
+where it has whole devices; where it has a share, as far as they and what is granted exceed the device. One of them need
+not be waited for: the lease is given to it, and its process is replaced before that begins. Leases without devices
+leave these processes alone. So of each device, idle processes hold no more than is free.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Mapping
+from math import inf
 
+from grainlike.resources import Allocation, Grant, Ledger
 from grainlike.scheduler.node._events import (
     KillRunner,
     NodeAction,
@@ -37,17 +47,96 @@ SOFT_STOP_S = 0.05
 """Seconds that a process with several tiny jobs may take to skip a cancelled one before a barrier is raised for it."""
 
 
+class _DeviceMemory:
+    """Idle processes of one node that may hold memory of devices, and those of them that were told to end."""
+
+    __slots__ = ("_idle", "_leaving", "_ledger")
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._idle: list[NodeRunner] = []
+        """Those that came free last are last."""
+        self._leaving: dict[int, NodeRunner] = {}
+
+    def came_free(self, runner: NodeRunner) -> None:
+        """Add a process whose lease has ended."""
+        self._idle.append(runner)
+
+    def gone(self, runner: NodeRunner) -> None:
+        """Remove a process that is gone."""
+        if self._leaving.pop(runner.id, None) is None and runner in self._idle:
+            self._idle.remove(runner)
+
+    def take(self, shares: Mapping[int, int]) -> NodeRunner | None:
+        """Remove and return the idle process that a lease with these devices is given; None if there is none for it."""
+        runner = self._best(shares)
+        if runner is not None:
+            self._idle.remove(runner)
+        return runner
+
+    def _best(self, shares: Mapping[int, int]) -> NodeRunner | None:
+        """Return one that holds just these, else one that holds some of their memory, and would have to end anyway."""
+        last_first = self._idle[::-1]
+        same = (runner for runner in last_first if runner.devices == shares)
+        return next(same, None) or next((runner for runner in last_first if self._is_too_much(runner, shares)), None)
+
+    def _is_too_much(self, runner: NodeRunner, shares: Mapping[int, int]) -> bool:
+        """Return True if an idle process holds memory of a device of which these shares, when granted, leave less."""
+        common = [one for one in shares if one in runner.devices]
+        return any(self._held(one, self._idle) > self._ledger.left_of_device(one) for one in common)
+
+    def leave(self, shares: Mapping[int, int], *, one_stays: bool) -> list[NodeRunner]:
+        """Return the idle processes that have to end before a lease begins to which these shares are granted.
+
+        They count as leaving from now on. With `one_stays` the lease is given one that `take` returns.
+        """
+        spared = self._best(shares) if one_stays else None
+        told: list[NodeRunner] = []
+        for one in shares:
+            left = self._ledger.left_of_device(one)
+            for runner in [idle for idle in self._idle if one in idle.devices and idle is not spared]:
+                if self._held(one, self._idle, but=spared) <= left:
+                    break
+                self._idle.remove(runner)
+                told.append(runner)
+        self._leaving.update((runner.id, runner) for runner in told)
+        return told
+
+    def is_free(self, shares: Mapping[int, int], *, one_stays: bool) -> bool:
+        """Return True if a lease to which these shares are granted need not wait for the end of processes."""
+        spared = self._best(shares) if one_stays else None
+        holders = [*self._idle, *self._leaving.values()]
+        return all(self._held(one, holders, but=spared) <= self._ledger.left_of_device(one) for one in shares)
+
+    def _held(self, device: int, runners: Iterable[NodeRunner], but: NodeRunner | None = None) -> int:
+        return sum(runner.devices.get(device, 0) for runner in runners if runner is not but)
+
+    def check(self) -> None:
+        """Raise `AssertionError` unless the rule holds."""
+        for one in self._ledger.capacity.gpus:
+            held, left = self._held(one, self._idle), self._ledger.left_of_device(one)
+            assert held <= left, f"idle processes may hold {held} of device {one}, of which {left} is free"
+        assert all(runner.devices and not runner.terminating for runner in self._idle)
+
+
 class Runners:
     """All runners of one node. `killable`: the shared one is a process, which can be killed."""
 
-    __slots__ = ("_all", "_idle", "_killable", "_last", "_lending", "_shared", "_timers", "grace_s", "reason")
+    __slots__ = (
+        "_all", "_device_memory", "_idle", "_killable", "_last", "_leaving", "_lending", "_shared", "_timers",
+        "grace_s", "reason",
+    )  # fmt: skip
 
-    def __init__(self, lending: Lending, timers: Timers, *, killable: bool) -> None:
+    def __init__(self, lending: Lending, timers: Timers, ledger: Ledger, *, killable: bool) -> None:
         self._lending = lending
         self._timers = timers
         self._killable = killable
         self._all: dict[int, NodeRunner] = {}
         self._idle: list[NodeRunner] = []
+        """Those that have had no devices."""
+        self._device_memory = _DeviceMemory(ledger)
+        self._leaving: deque[tuple[float, int]] = deque()
+        """When idle ones that were told to end are killed."""
         self._shared: NodeRunner | None = None
         self._last = 0
         self.grace_s: float | None = None
@@ -65,9 +154,39 @@ class Runners:
             self._shared = self._spawn("shared", out)
         return self._shared
 
-    def own(self, out: list[NodeAction]) -> NodeRunner:
-        """Return a runner for one lease at a time that has none."""
+    def own(self, grant: Grant, out: list[NodeAction], *, devices: bool) -> NodeRunner:
+        """Return a runner for one lease at a time that has none; one with `devices` is given what `make_room` left."""
+        warm = self._device_memory.take(_shares_of(grant.allocation)) if devices else None
+        if warm is not None:
+            return warm
         return self._idle.pop() if self._idle else self._spawn("own", out)
+
+    def make_room(self, grant: Grant, now: float, out: list[NodeAction], *, starts: bool = True) -> bool:
+        """End idle processes that may hold memory of the devices of a grant; return True if there are none any more.
+
+        `starts`: a lease begins on it now, and is given one of them, or is refused; else slots are held for a gang.
+        """
+        shares = _shares_of(grant.allocation)
+        for runner in self._device_memory.leave(shares, one_stays=starts):
+            runner.terminating = True
+            out.append(TerminateRunner(runner.id, self.reason))
+            self._leaving.append((now + self._grace_s, runner.id))
+        return self._device_memory.is_free(shares, one_stays=starts)
+
+    def hold_devices(self, runner: NodeRunner, grant: Grant) -> bool:
+        """Record that a runner is given devices; return True if it may hold other memory than these of its own."""
+        before, runner.devices = runner.devices, _shares_of(grant.allocation)
+        return bool(before) and before != runner.devices
+
+    @property
+    def kills_at(self) -> float:
+        """When the next idle process is killed that does not end."""
+        return self._leaving[0][0] if self._leaving else inf
+
+    def kill_overdue(self, now: float, out: list[NodeAction]) -> None:
+        """Kill idle processes that were told to end, and have not."""
+        while self.kills_at <= now:
+            out.append(KillRunner(self._leaving.popleft()[1]))
 
     def _spawn(self, kind: RunnerKind, out: list[NodeAction]) -> NodeRunner:
         self._last += 1
@@ -97,7 +216,9 @@ class Runners:
 
     def released(self, runner: NodeRunner, out: list[NodeAction]) -> None:
         """Record that a lease of a runner has ended."""
-        if runner.kind == "own":
+        if runner.devices:
+            self._device_memory.came_free(runner)
+        elif runner.kind == "own":
             self._idle.append(runner)
         if runner.retired:
             self.end_retired(runner, out)
@@ -111,6 +232,10 @@ class Runners:
             self._shared = None
         if runner in self._idle:
             self._idle.remove(runner)
+        if runner.devices:
+            self._device_memory.gone(runner)
+        if self._leaving:
+            self._leaving = deque(pair for pair in self._leaving if pair[1] != number)
         return runner
 
     def stop(self, lease: NodeLease, jobs: Iterable[NodeJob], now: float, out: list[NodeAction]) -> None:
@@ -149,3 +274,14 @@ class Runners:
             for lease in runner.leases.values():
                 self._lending.forget(lease)
             out.append(KillRunner(runner.id))
+
+    def check(self) -> None:
+        """Raise `AssertionError` unless what idle processes may hold of devices is free, and each is idle once."""
+        self._device_memory.check()
+        assert not any(runner.devices or runner.leases or runner.terminating for runner in self._idle)
+
+
+def _shares_of(allocation: Allocation) -> dict[int, int]:
+    """Return how much of each device an allocation has, in nano-units."""
+    devices = allocation.gpus
+    return dict.fromkeys(devices, allocation.units["gpus"] // len(devices)) if devices else {}

@@ -5,7 +5,8 @@ Invariants (checked by `NodeScheduler.check` in tests after every step):
 1. An id is in one lease at most; what is not in a lease is free.
 2. Planned jobs start in the order they came, and before any job sent ahead: by the head's counts they fit, so they
    wait for nothing but jobs that the node itself started ahead.
-3. A lease's ids are free again only when its last job has ended *and* no process that could still run one is left.
+3. A lease's ids are free again only when its last job has ended *and* no process that could still run one is left; the
+   memory of its devices, when its process is gone, or has the next lease on the same (`_runners`).
 4. Exactly one end is reported of every job that came in: completed, returned or cancelled.
 5. Slots for a gang (`_holds`) are granted before any job starts.
 
@@ -113,7 +114,7 @@ class NodeScheduler:
         self._holds = NodeHolds(self._ledger, self._next_lease)
         self._lending = Lending(self._ledger, self._leases)
         self._timers = Timers(self._leases)
-        self._runners = Runners(self._lending, self._timers, killable=killable)
+        self._runners = Runners(self._lending, self._timers, self._ledger, killable=killable)
         self._last_lease = 0
         self._stopped = False
 
@@ -158,13 +159,14 @@ class NodeScheduler:
             case CoresTaken(cores=cores):
                 self._ledger.avoided = cores
             case Ticked():
+                self._runners.kill_overdue(now, out)
                 for lease, action in self._timers.due(now):
                     self._due(lease, action, now, out)
         if self._stopped:
             self._stop_all(now, out)
         else:
             self._grant_all(now, out)
-        self._timers.wind(out)
+        self._timers.wind(out, self._runners.kills_at)
         return out
 
     @property
@@ -229,7 +231,8 @@ class NodeScheduler:
         limit_s = _shorter(function.timeout, event.hard_s)
         job = self._jobs[hold.id] = NodeJob(hold.id, hold.attempt, hold.cls, fn, function, limit_s, hold.id)
         assert hold.grant is not None
-        self._start(hold.lease, hold.grant, self._runners.own(out), [job], now, out)
+        runner = self._runners.own(hold.grant, out, devices=hold.cls.devices)
+        self._start(hold.lease, hold.grant, runner, [job], now, out)
         self._leases[hold.lease].keeps = True  # all its nodes are held together, so none of them alone can be lent
 
     # --- granting ----------------------------------------------------------------------------------------------------
@@ -238,7 +241,7 @@ class NodeScheduler:
         """Let waiting jobs continue; start planned jobs in order; then those sent ahead, the oldest first job first."""
         if self._lending.wanting:
             self._lending.resume(out)
-        if self._holds.by_job and (self._lending.wanted or not self._holds.grant_all(now, out)):
+        if self._holds.by_job and (self._lending.wanted or not self._holds.grant_all(now, out, self._runners)):
             return
         while self._planned and (job := front(self._planned)) is not None:
             if not self._grant(job, self._planned, now, out):
@@ -262,15 +265,18 @@ class NodeScheduler:
         return oldest
 
     def _grant(self, job: NodeJob, queue: deque[NodeJob], now: float, out: list[NodeAction]) -> bool:
-        """Start a lease for `job`, the first of `queue`; return False if its slots are not free."""
+        """Start a lease for `job`, the first of `queue`; return False if its slots, or their memory, are not free."""
         if self._lending.holds_back(job.cls.request, ahead=queue is not self._planned):
             return False
         grant = self._ledger.grant(job.cls.request)
         if grant is None:
             return False
+        if job.cls.devices and not self._runners.make_room(grant, now, out):
+            self._ledger.release(grant)
+            return False
         queue.popleft()
         run_list = self._run_list(job)
-        self._start(self._next_lease(), grant, self._runner_for(job, out), run_list, now, out)
+        self._start(self._next_lease(), grant, self._runner_for(job, grant, out), run_list, now, out)
         return True
 
     def _next_lease(self) -> int:
@@ -294,7 +300,8 @@ class NodeScheduler:
         some = self._needs and not self._needs.keys().isdisjoint(jobs)
         needs = [self._needs.get(job, []) for job in jobs] if some else []
         start = StartApart if cls.isolate and several else StartLease
-        out.append(start(runner.id, number, allocation, jobs, attempts, fns, deadlines, limit, memory, needs))
+        fresh = cls.devices and self._runners.hold_devices(runner, grant)
+        out.append(start(runner.id, number, allocation, jobs, attempts, fns, deadlines, limit, memory, needs, fresh))
         out.append(TellStarted(LeaseStart(number, cls.id, allocation, jobs, attempts, now, memory)))
         if limit is not None:
             self._runners.limit(lease, now)
@@ -318,11 +325,11 @@ class NodeScheduler:
                 run_list.append(job)
         return run_list
 
-    def _runner_for(self, job: NodeJob, out: list[NodeAction]) -> NodeRunner:
+    def _runner_for(self, job: NodeJob, grant: Grant, out: list[NodeAction]) -> NodeRunner:
         # Devices are made visible by environment variables, which coroutines in one process share.
         if job.fn.is_async and not job.cls.isolate and not job.cls.devices:
             return self._runners.shared(out)
-        return self._runners.own(out)
+        return self._runners.own(grant, out, devices=job.cls.devices)
 
     # --- reports of runners ------------------------------------------------------------------------------------------
 
@@ -594,6 +601,7 @@ class NodeScheduler:
         for name, capacity in self._ledger.capacity.units.items():
             assert self._ledger.free[name] == capacity - used[name], name
         self._lending.check()
+        self._runners.check()
         queued = [job for cls in self._classes.values() for job in cls.ahead if not job.gone]
         queued += [job for job in self._planned if not job.gone]
         leased = [job for lease in self._leases.values() for job in lease.jobs.values() if not job.gone]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
+from math import inf
 from typing import Literal
 
 from grainlike.scheduler._events import WakeAt
@@ -39,12 +40,13 @@ class Timers:
             if lease is not None:
                 yield lease, action
 
-    def wind(self, out: list[NodeAction]) -> None:
-        """Request a wake-up for the next action, unless it was requested already."""
+    def wind(self, out: list[NodeAction], other: float) -> None:
+        """Request a wake-up for the next action, or for `other`, unless it was requested already."""
         while self._queue and self._queue[0][1] not in self._leases:
             heappop(self._queue)
-        if not self._queue:
+        at = min(self._queue[0][0], other) if self._queue else other
+        if at == inf:
             self._wake = None
-        elif self._wake is None or self._queue[0][0] < self._wake:
-            self._wake = self._queue[0][0]
-            out.append(WakeAt(self._wake))
+        elif self._wake is None or at < self._wake:
+            self._wake = at
+            out.append(WakeAt(at))

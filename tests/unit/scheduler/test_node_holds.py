@@ -9,12 +9,14 @@ from grainlike.scheduler import (
     NodeScheduler,
     NodeStopped,
     RunnerCompleted,
+    RunnerGone,
     SpawnRunner,
     StartLease,
     TellCompleted,
     TellEnded,
     TellHeld,
     TellStarted,
+    TerminateRunner,
 )
 from grainlike.wire import Assign, Cancel, ClassSpec, Code, Completed, Define, FunctionSpec, Hold
 
@@ -123,7 +125,22 @@ def test_a_hold_that_waits_for_a_layout_keeps_no_other_waiting():
         node.assign(4, job)
     assert node.hold(4, 7) == []  # 0.8 of a device is free, but on two of them
     assert kinds(node.hold(2, 8)) == ["TellHeld"]
-    assert [action.start.jobs for action in node.finish(node.leases()[0]) if isinstance(action, TellHeld)] == [[7]]
+    (told,) = [action for action in node.finish(node.leases()[0]) if isinstance(action, TerminateRunner)]
+    held = node.tell(RunnerGone(told.runner, "it had memory of the device", -1))
+    assert [action.start.jobs for action in held if isinstance(action, TellHeld)] == [[7]]
+
+
+def test_a_hold_waits_for_idle_processes_that_may_hold_memory_of_its_devices():
+    node = Node(Cores(4) & GPUs(1))
+    node.assign(4, 1)
+    node.finish(node.leases()[0])
+    assert kinds(node.hold(4, 7)) == ["TerminateRunner", "WakeAt"]
+    assert node.assign(1, 2) == []  # nothing passes it
+    (runner,) = {lease.runner for lease in node.leases()}
+    actions = node.tell(RunnerGone(runner, "", -1))
+    assert kinds(actions) == ["TellHeld", "SpawnRunner", "StartLease", "TellStarted"]
+    started = node.assign(4, 7)
+    assert [(action.runner, action.fresh) for action in started if isinstance(action, StartLease)] == [(3, False)]
 
 
 def test_one_that_waits_is_answered_when_it_is_let_go():

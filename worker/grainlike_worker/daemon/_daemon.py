@@ -477,8 +477,8 @@ class _Daemon:
             self._give_key(action.runner)
         runner.works_on(action.jobs, action.attempts)
         columns = action.allocation, action.jobs, action.attempts, action.fns, action.deadlines, data, counts
-        apart = isinstance(action, StartApart)
-        runner.post(Run(action.lease, *columns, action.limit, action.memory, action.needs, apart), buffers)
+        rest = action.limit, action.memory, action.needs, isinstance(action, StartApart), action.fresh
+        runner.post(Run(action.lease, *columns, *rest), buffers)
 
     def _give_key(self, number: int) -> None:
         """Let the jobs of a runner reach managers of `multiprocessing` that this program has made, or will make."""

@@ -84,6 +84,7 @@ class RunnerSupervisor:
         self._unsent = ""
         """Why a message to the process could not be sent."""
         self._end_wanted: Literal["terminate", "kill"] | None = None
+        self._why_ended = "its job was cancelled, or out of time"
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         if self._own and isinstance(message, Run):
@@ -318,9 +319,11 @@ class RunnerSupervisor:
         return self._process.claims if self._process is not None else None
 
     def _why_told(self) -> str:
-        return "" if self._end_wanted is None else ", as it was told to end: its job was cancelled, or out of time"
+        return "" if self._end_wanted is None else f", as it was told to end: {self._why_ended}"
 
     def terminate(self, reason: StopReason) -> None:
+        if self._end_wanted is None and self._lease is None:
+            self._why_ended = "another job is given a device whose memory it may hold"
         self._end_wanted = self._end_wanted or "terminate"
         if self._process is not None:
             self._process.terminate(reason)

@@ -26,8 +26,8 @@ class RunnerLease:
     """
 
     __slots__ = (
-        "_late", "_nodes", "_run", "apart", "columns", "end", "fns", "gang", "index", "jobs", "limit", "memory",
-        "needs", "parcels", "scratch", "shared", "stopped", "whole",
+        "_late", "_nodes", "_run", "apart", "columns", "end", "fns", "fresh", "gang", "index", "jobs", "limit",
+        "memory", "needs", "parcels", "scratch", "shared", "stopped", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -44,6 +44,8 @@ class RunnerLease:
         """For how long each of its jobs may run."""
         self.apart = run.apart
         """True if each job is to find the process as the first one does."""
+        self.fresh = run.fresh
+        """True if a process that may hold memory of devices is not to begin it."""
         self.gang = gang
         self._nodes = () if gang is None else _nodes(gang)
         self.parcels = unpack_parcels(run.data, run.counts, buffers)

@@ -41,7 +41,7 @@ from grainlike_worker.ipc._claims import BARRIER, IDLE, LEASE, SINCE, STARTED, C
 from grainlike_worker.linux._lifeline import end_within
 from grainlike_worker.runner.common import _chain_links
 from grainlike_worker.runner.common._context import show_nodes
-from grainlike_worker.runner.common._devices import Devices
+from grainlike_worker.runner.common._devices import Devices, device_library_loaded
 from grainlike_worker.runner.common._edited_modules import EditedModules
 from grainlike_worker.runner.common._enforce import Enforcer
 from grainlike_worker.runner.common._failures import NO_VALUE, failed
@@ -193,6 +193,7 @@ class ProcessRunner:
             outdated
             or self._leftovers.stay
             or (elsewhere and self._enforcer.is_unfit_for(lease.whole))
+            or (lease.fresh and device_library_loaded())
             or self._house.exceeds_memory()
         ):
             self._give_up(outdated)
