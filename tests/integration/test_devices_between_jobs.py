@@ -90,3 +90,23 @@ async def test_a_process_that_had_other_devices_too_is_replaced(device: str) -> 
         async with Executor(local=GPUs(2)):
             both = await (fill @ GPUs(2))(device)
             assert await (fill @ GPUs(1))(device) != both
+
+
+async def test_a_process_whose_job_failed_on_a_device_gets_no_other(device: str) -> None:
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(local=Cores(1) & GPUs(1)):
+            first = await failed_in((fail @ GPUs(1))(device))
+            second = await failed_in((fail @ GPUs(1))(device))
+            assert second != first
+            assert await (fill @ GPUs(1))(device) not in (first, second)
+
+
+async def test_a_process_whose_job_failed_and_has_seen_no_device_gets_the_next(device: str) -> None:
+    """No library of devices is loaded there, or the job had none: its failure says nothing about a device."""
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(local=Cores(1) & GPUs(1)):
+            for request in (GPUs(1), Cores(1)):
+                first = await failed_in((fail_without_library @ request)())
+                assert await failed_in((fail_without_library @ request)()) == first
+            warm = await failed_in((fail @ Cores(1))(device))
+            assert await failed_in((fail_without_library @ Cores(1))()) == warm

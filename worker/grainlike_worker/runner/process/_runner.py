@@ -377,6 +377,8 @@ class ProcessRunner:
             if issubclass(type(error), Exception):
                 interrupts.wait_for_word()
             code, payload = (Code.CANCELLED, NO_VALUE) if interrupts.asked else lease.failed(error)
+            if allocation.gpus and device_library_loaded():
+                self._leftovers.stay = True  # an error of the device comes again from each call of its library
             final = function.is_final(error)
         if self._forked:
             os._exit(0)  # a child that the job forked came back out of the job: it is no runner
