@@ -11,7 +11,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -37,6 +37,7 @@ from grainlike.subprocesses import open_core_locks
 
 __all__ = ["Finding", "doctor"]
 
+_NVIDIA = Path("/proc/driver/nvidia/gpus")
 _DRIFT_S = 5.0
 _FEW_FILES = 1024
 _SOON_DAYS = 14
@@ -87,6 +88,7 @@ def _machine() -> Iterator[Finding]:
     else:
         yield Finding("note", "cores", f"{platform.system()} pins no process", "jobs are not held to theirs")
     yield from _core_offers()
+    yield from _devices()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     few = soft < _FEW_FILES
     advice = f"for many workers: ulimit -n {hard if hard > soft else 65_536}" if few else ""
@@ -101,6 +103,20 @@ def _core_offers() -> Iterator[Finding]:
         for pid, offered in locks.overlaps().items():
             found = f"process {pid} offers cores {','.join(map(str, offered))}"
             yield Finding("note", "cores", found, "what starts here takes those that it does not use, if it can")
+
+
+def _devices() -> Iterator[Finding]:
+    """Name the devices that NVIDIA's driver has here, in the order of their numbers; a worker offers none unasked."""
+    described: list[str] = []
+    for path in sorted(_NVIDIA.glob("*/information")):  # by PCI address, as jobs count them
+        with suppress(OSError):
+            pairs = (line.partition(":") for line in path.read_text(errors="replace").splitlines())
+            said = {name.strip(): value.strip() for name, _, value in pairs}
+            described.append(f"{said.get('Model', 'unknown model')} {said.get('GPU UUID', path.parent.name)}")
+    if described:
+        count = len(described)
+        found = f"{count} of NVIDIA's: {', '.join(described)}"
+        yield Finding("ok", "GPUs", found, f'a worker offers them if it is told: --resources "cores=4 gpus={count}"')
 
 
 def _memory_tier() -> Finding:

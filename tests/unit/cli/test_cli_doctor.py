@@ -102,6 +102,36 @@ def test_memory_has_a_tier(capsys: pytest.CaptureFixture[str]) -> None:
     assert "(tier watchdog)" in found["found"] or "(tier cgroup)" in found["found"]
 
 
+INFORMATION = """\
+Model: \t\t NVIDIA H100 80GB HBM3
+IRQ:   \t\t 58
+GPU UUID: \t GPU-{uuid}
+Video BIOS: \t 96.00.74.00.01
+Bus Type: \t PCIe
+DMA Size: \t 52 bits
+DMA Mask: \t 0xfffffffffffff
+Bus Location: \t 0000:{bus}:00.0
+Device Minor: \t 0
+GPU Firmware: \t 580.159.04
+GPU Excluded:\t No
+"""
+
+
+def test_devices_are_named_in_the_order_of_their_numbers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(_doctor, "_NVIDIA", tmp_path / "gpus")
+    assert "GPUs" not in findings(capsys, 0)
+    for bus, uuid in (("3b", "later"), ("19", "sooner")):
+        folder = tmp_path / "gpus" / f"0000:{bus}:00.0"
+        folder.mkdir(parents=True)
+        (folder / "information").write_text(INFORMATION.format(bus=bus, uuid=uuid))
+    (found,) = findings(capsys, 0)["GPUs"]
+    h100 = "NVIDIA H100 80GB HBM3"
+    assert found["found"] == f"2 of NVIDIA's: {h100} GPU-sooner, {h100} GPU-later"
+    assert '"cores=4 gpus=2"' in found["advice"]
+
+
 def test_another_head_at_its_address_is_not_taken_for_it(capsys: pytest.CaptureFixture[str], head: Address) -> None:
     publish_access(accesses_for("c1", (head,), make_credentials("c1")))
     (found,) = findings(capsys, 1)["head"]
