@@ -16,7 +16,7 @@ import pytest
 from device_calls import fail, fail_without_library, fill, hold, share
 from limits import LIMIT_S
 
-from grainlike import Cores, Delayed, Executor, GPUs, start
+from grainlike import Cores, Delayed, Executor, GPUs, delayed, start
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="libraries are looked up in /proc")]
 
@@ -90,6 +90,27 @@ async def test_a_process_that_had_other_devices_too_is_replaced(device: str) -> 
         async with Executor(local=GPUs(2)):
             both = await (fill @ GPUs(2))(device)
             assert await (fill @ GPUs(1))(device) != both
+
+
+async def test_what_the_first_job_on_a_device_loads_is_no_reason_to_replace_its_process() -> None:
+    """A process that has come to hold much more memory than at first is replaced else."""
+
+    @delayed
+    def load(size: int) -> int:
+        import builtins
+
+        from grainlike_worker.runner.process import _reset
+
+        _reset._WEIGH_S = 0.0  # before each lease, here, and not once a second
+        builtins.loaded = b"\1" * size  # type: ignore[attr-defined]
+        return os.getpid()
+
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(local=Cores(1) & GPUs(1)):
+            small = {await (load @ Cores(1))(10_000_000) for _ in range(2)}
+            assert {await (load @ GPUs(1))(400_000_000) for _ in range(2)} == small
+            assert await (load @ GPUs(1))(1_300_000_000) in small
+            assert await (load @ GPUs(1))(10_000_000) not in small
 
 
 async def test_a_process_whose_job_failed_on_a_device_gets_no_other(device: str) -> None:

@@ -62,6 +62,10 @@ class RunnerReset:
             self._first = held
         return held > 2 * self._first + _GROWN
 
+    def weigh_anew(self) -> None:
+        """Count from after the lease that begins: the first with devices loads libraries of gigabytes, to be kept."""
+        self._first, self._weighed = 0, 0.0
+
     def needs_replacement(self) -> bool:
         """After a lease: end the children that it left behind; whether the process should take no other."""
         orphaned = self._end_others() if self._spared else end_children(LEFTOVER_GRACE_S)

@@ -103,6 +103,7 @@ class ProcessRunner:
         self._memory = memory if memory is not None else MemoryLimit(claims, None)
         self._house = RunnerReset()
         self._fresh = True
+        self._had_devices = False
         self._clean = False
         self._held_to: Allocation | None = None
         """The slots of the last lease, while the environment, as it is put back after each, is the one of these."""
@@ -256,6 +257,9 @@ class ProcessRunner:
     def _hold_to(self, lease: RunnerLease) -> None:
         """Hold this process to the slots of a lease, and show those in its environment, with the nodes of a gang."""
         self._enforcer.enforce(lease.whole)
+        if lease.whole.gpus and not self._had_devices:
+            self._had_devices = True
+            self._house.weigh_anew()
         if lease.gang is not None or self._shows_nodes:
             show_nodes(lease.gang)
             self._shows_nodes = lease.gang is not None
