@@ -19,6 +19,7 @@ limit is counted from there.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from math import inf
 
 from msgspec.structs import replace
@@ -178,6 +179,11 @@ class NodeScheduler:
     def granted_memory(self) -> int:
         """Return the bytes of memory that are granted now."""
         return self._ledger.granted("memory") // UNIT
+
+    @property
+    def computing(self) -> dict[int, Collection[int]]:
+        """Return the jobs that have not ended of each lease that does not wait for jobs of its own."""
+        return {lease.id: lease.jobs.keys() for lease in self._leases.values() if lease.waits is Wait.NOTHING}
 
     @property
     def idle(self) -> bool:

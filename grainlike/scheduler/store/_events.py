@@ -10,7 +10,10 @@ __all__ = [
     "CopyLeft",
     "EvictReplica",
     "GiveRoom",
+    "LookAt",
+    "MemoryFree",
     "MemoryGranted",
+    "PaybackDue",
     "RefuseRoom",
     "Replica",
     "ReplicaFound",
@@ -48,14 +51,15 @@ class Tier(Enum):
 
 class RoomAsked(msgspec.Struct, frozen=True, gc=False):
     """Room is needed here for a replica: for the value of a job (`is_output`), or for a copy from another worker.
-    Answered once by `GiveRoom` or `RefuseRoom`, unless `RoomReturned` comes first. `free`: bytes of the machine's
-    memory that are free beyond a tenth of it.
+    Answered once by `GiveRoom` or `RefuseRoom`, at once or later, unless `RoomReturned` comes first. `free`: bytes of
+    the machine's memory that are free beyond a tenth of it. `busy`: leases here as in `PaybackDue`.
     """
 
     replica: Replica
     size: int
     is_output: bool
     free: int = 0
+    busy: list[int] = []
 
 
 class RoomUnfit(msgspec.Struct, frozen=True, gc=False):
@@ -137,6 +141,20 @@ class MemoryGranted(msgspec.Struct, frozen=True, gc=False):
     granted: int
 
 
+class MemoryFree(msgspec.Struct, frozen=True, gc=False):
+    """So many bytes of the machine's memory are free beyond a tenth of it; told while outputs wait."""
+
+    free: int
+
+
+class PaybackDue(msgspec.Struct, frozen=True, gc=False):
+    """The time of `LookAt` has come. `busy`: leases here that use replicas, and whose jobs compute: they wait neither
+    for room nor for jobs of their own.
+    """
+
+    busy: list[int]
+
+
 StoreEvent = (
     RoomAsked
     | RoomUnfit
@@ -151,6 +169,8 @@ StoreEvent = (
     | SpillEnded
     | ScratchLost
     | MemoryGranted
+    | MemoryFree
+    | PaybackDue
 )
 
 
@@ -199,4 +219,10 @@ class SpillDiscarded(msgspec.Struct, frozen=True, gc=False):
     replica: Replica
 
 
-StoreAction = GiveRoom | RefuseRoom | EvictReplica | SpillReplica | SpillKept | SpillDiscarded
+class LookAt(msgspec.Struct, frozen=True, gc=False):
+    """Tell `PaybackDue` at this time."""
+
+    at: float
+
+
+StoreAction = GiveRoom | RefuseRoom | EvictReplica | SpillReplica | SpillKept | SpillDiscarded | LookAt

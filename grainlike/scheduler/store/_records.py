@@ -55,8 +55,8 @@ class StoreRecords:
         self.scratch: int = 0
         self.spilling: int = 0
         """Bytes in shared memory and in scratch, including rooms that are not written yet; and bytes being spilled."""
-        self.overdrafts: set[Replica] = set()
-        """Outputs in shared memory that had room only beyond the budget."""
+        self.overdrafts: dict[Replica, None] = {}
+        """Outputs in shared memory that had room only beyond the budget, and are not paid back, in order."""
         self._lines: dict[tuple[Tier, bool], dict[Replica, StoredReplica]] = {
             (tier, is_spare): {} for tier in Tier for is_spare in (False, True)
         }
@@ -72,7 +72,7 @@ class StoreRecords:
         """Remove a replica. The room in scratch of a spill under way stays taken until `end_spill`."""
         del self.replicas[replica.name], self._line(replica)[replica.name]
         self._count(replica, -replica.size)
-        self.overdrafts.discard(replica.name)
+        self.overdrafts.pop(replica.name, None)
 
     def touch(self, replica: StoredReplica, *, is_spare: bool | None = None) -> None:
         """Record a use of a replica, or that it has become spare, or is spare no more."""

@@ -3,19 +3,33 @@ them.
 
 Room is the first of these that there is: free budget of shared memory; the room of spare replicas that nobody uses; the
 room of other replicas, once they are copied to scratch; scratch itself. An output may also exceed the budget of shared
-memory, one for each slot, while a tenth of the machine's memory is free. A demand waits at most for copies to scratch,
-never for the end of a job. Time plays no part: "least recently used" is an order.
+memory, one for each slot, while a tenth of the machine's memory is free: an *overdraft*.
+
+While there are overdrafts, an output without room waits until bytes are free, and copies are refused. The output is
+refused `PAYBACK_S` after it asked, or after fewer bytes were here than ever since; or, if leases computed with replicas
+when it asked, once all these have ended or wait. So no wait lasts for ever:
+
+- Each new lowest number of bytes frees at least one, so an output goes on waiting finitely often for that.
+- A lease counts only while its jobs wait neither for room nor for jobs of their own; so two outputs never wait for each
+  other, nor one for a job whose children need its cores. Leases that begin later do not count, so readers that follow
+  each other do not prolong a wait.
+- Others wait only for copies to scratch, and those end.
+
+"Least recently used" is an order: time plays no other part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from grainlike.scheduler.store._events import (
     CopyLeft,
     EvictReplica,
     GiveRoom,
+    LookAt,
+    MemoryFree,
     MemoryGranted,
+    PaybackDue,
     RefuseRoom,
     Replica,
     ReplicaFound,
@@ -38,18 +52,33 @@ from grainlike.scheduler.store._events import (
 )
 from grainlike.scheduler.store._records import StoredReplica, StoreRecords
 
-__all__ = ["StoreScheduler"]
+__all__ = ["PAYBACK_S", "StoreScheduler"]
+
+PAYBACK_S = 5.0
+"""Seconds for which an output waits while nothing is freed, and nobody is at work who could free something."""
 
 
 class _Ask:
-    """Demand for room. It waits for spills at most once; `unfit` are the tiers that turned out to have no room."""
+    """Demand for room. It waits for spills at most once.
 
-    __slots__ = ("event", "has_waited", "unfit")
+    Attributes:
+        unfit: tiers that turned out to have no room.
+        free: bytes of the machine's memory that are free beyond a tenth of it.
+        due: time at which an output that waits for an overdraft is looked at; None if it never waited for one.
+        busy: leases that may free something for it; at first those that computed here when it asked.
+        lowest: fewest bytes in memory, and in scratch, since it began to wait.
+    """
+
+    __slots__ = ("busy", "due", "event", "free", "has_waited", "lowest", "unfit")
 
     def __init__(self, event: RoomAsked) -> None:
         self.event = event
+        self.free = event.free
         self.has_waited = False
         self.unfit: set[Tier] = set()
+        self.due: float | None = None
+        self.busy: set[int] = set(event.busy)
+        self.lowest: tuple[int, int] = (0, 0)
 
 
 class StoreScheduler:
@@ -61,12 +90,15 @@ class StoreScheduler:
     Example::
 
         store = StoreScheduler(memory=1 << 30, scratch=0, slots=2)
-        store.handle(RoomAsked((7, 1), 200_000, is_output=True))      # [GiveRoom((7, 1), 200000, Tier.MEMORY)]
-        store.handle(ReplicaWritten((7, 1)))                          # []
-        store.records.memory                                            # 200000
+        store.handle(RoomAsked((7, 1), 200_000, is_output=True), now=0.0)  # [GiveRoom((7, 1), 200000, Tier.MEMORY)]
+        store.handle(ReplicaWritten((7, 1)), now=0.1)                      # []
+        store.records.memory                                               # 200000
     """
 
-    __slots__ = ("_asks", "_given", "_granted", "_machine", "_spills", "memory", "records", "scratch", "slots")
+    __slots__ = (
+        "_asks", "_given", "_granted", "_is_looking", "_late", "_machine", "_spills", "memory", "records", "scratch",
+        "slots",
+    )  # fmt: skip
 
     def __init__(self, *, memory: int, scratch: int, slots: int, machine: int = 0) -> None:
         self.memory: int = memory
@@ -77,6 +109,10 @@ class StoreScheduler:
         self._granted = 0
         self._asks: dict[Replica, _Ask] = {}
         """Demands that wait for spills, in order."""
+        self._late: dict[Replica, _Ask] = {}
+        """Outputs that wait until an overdraft is paid back, in order."""
+        self._is_looking = False
+        """True from a `LookAt` until its `PaybackDue`."""
         self._given: dict[Replica, _Ask] = {}
         """Demands that have room, until their replicas are whole."""
         self._spills: dict[Replica, StoredReplica] = {}
@@ -93,18 +129,23 @@ class StoreScheduler:
         """Bytes by which outputs exceed the shared memory that the store may have."""
         return max(0, self.records.memory - self.limit) if self.records.overdrafts else 0
 
-    def handle(self, event: StoreEvent) -> list[StoreAction]:
+    @property
+    def late(self) -> Collection[Replica]:
+        """Outputs that wait until an overdraft is paid back."""
+        return self._late.keys()
+
+    def handle(self, event: StoreEvent, now: float) -> list[StoreAction]:
         """Take an event; return the actions, in order."""
         out: list[StoreAction] = []
         match event:
             case RoomAsked():
                 if not self._goes_on(event, out):
                     self._forget(event.replica)
-                    self._answer(_Ask(event), out)
+                    self._answer(_Ask(event), now, out)
             case RoomUnfit(replica=replica):
-                self._unfit(replica, out)
+                self._unfit(replica, now, out)
             case RoomReturned(replica=replica):
-                if replica in self._asks or replica in self._given:
+                if replica in self._asks or replica in self._given or replica in self._late:
                     self._forget(replica)
             case CopyLeft(replica=replica):
                 self._left(replica)
@@ -129,15 +170,20 @@ class StoreScheduler:
                 self.scratch = 0
             case MemoryGranted(granted=granted):
                 self._granted = granted
-        self._settle(out)
+            case MemoryFree(free=free):
+                for ask in self._late.values():
+                    ask.free = free
+            case PaybackDue(busy=busy):
+                self._look(set(busy), now, out)
+        self._settle(now, out)
         return out
 
     # --- demands -----------------------------------------------------------------------------------------------------
 
-    def _answer(self, ask: _Ask, out: list[StoreAction]) -> None:
-        """Give room, begin to make room, or refuse it."""
+    def _answer(self, ask: _Ask, now: float, out: list[StoreAction]) -> None:
+        """Give room, begin to make room, let an output wait, or refuse it."""
         event, size = ask.event, ask.event.size
-        if self.records.overdrafts and not event.is_output:
+        if (self.records.overdrafts or self._late) and not event.is_output:
             self._refuse(event, out)
             return
         if Tier.MEMORY not in ask.unfit:
@@ -149,9 +195,11 @@ class StoreScheduler:
                 return
         if Tier.SCRATCH not in ask.unfit and self._has_scratch(size, out):
             self._give(ask, Tier.SCRATCH, out)
-        elif Tier.MEMORY not in ask.unfit and self._may_exceed(event):
+        elif Tier.MEMORY not in ask.unfit and self._may_exceed(ask):
             self._give(ask, Tier.MEMORY, out)
-            self.records.overdrafts.add(event.replica)
+            self.records.overdrafts[event.replica] = None
+        elif self._may_wait(ask):
+            self._wait(ask, now)
         else:
             self._refuse(event, out)
 
@@ -172,21 +220,69 @@ class StoreScheduler:
     def _waited_for(self) -> int:
         return sum(ask.event.size for ask in self._asks.values())
 
-    def _may_exceed(self, event: RoomAsked) -> bool:
+    def _may_exceed(self, ask: _Ask) -> bool:
         """Return True if an output may have shared memory beyond the budget."""
-        return event.is_output and len(self.records.overdrafts) < self.slots and event.size <= event.free
+        return ask.event.is_output and len(self.records.overdrafts) < self.slots and ask.event.size <= ask.free
 
     def _has_scratch(self, size: int, out: list[StoreAction]) -> bool:
         """Return True if `size` bytes of scratch are free, if need be after evicting spare replicas there."""
         return self.records.scratch + size <= self.scratch or self._evict(Tier.SCRATCH, size, out)
 
-    def _unfit(self, replica: Replica, out: list[StoreAction]) -> None:
+    def _unfit(self, replica: Replica, now: float, out: list[StoreAction]) -> None:
         ask = self._given.pop(replica, None)
         if ask is not None:
             record = self.records.replicas[replica]
             self.records.remove(record)
             ask.unfit.add(record.tier)
-            self._answer(ask, out)
+            self._answer(ask, now, out)
+
+    # --- outputs that wait for overdrafts ----------------------------------------------------------------------------
+
+    def _may_wait(self, ask: _Ask) -> bool:
+        """Return True if an output may have room once bytes are freed. Only overdrafts let one begin to wait."""
+        if not ask.event.is_output or Tier.MEMORY in ask.unfit:
+            return False
+        could_fit = ask.event.size <= max(self.memory, self.scratch, ask.free)
+        return could_fit and (ask.due is not None or bool(self.records.overdrafts))
+
+    def _wait(self, ask: _Ask, now: float) -> None:
+        if ask.due is None:
+            ask.due = now + PAYBACK_S
+            ask.lowest = self.records.memory, self.records.scratch
+        self._late[ask.event.replica] = ask
+
+    def _look(self, busy: set[int], now: float, out: list[StoreAction]) -> None:
+        """Refuse room to the outputs whose time has come, unless leases compute that may free some for them."""
+        self._is_looking = False
+        for replica, ask in list(self._late.items()):
+            if ask.due is None or now < ask.due:
+                continue
+            were_busy, ask.busy = ask.busy, ask.busy & busy
+            if were_busy:  # what they free may be known here only a while after their end
+                ask.due = now + PAYBACK_S
+            else:
+                del self._late[replica]
+                self._refuse(ask.event, out)
+
+    def _serve_late(self, now: float, out: list[StoreAction]) -> None:
+        """Give room to outputs that wait, the first first. An output as large as one that has none has none, either."""
+        memory, scratch = self.records.memory, self.records.scratch
+        least: int | None = None
+        late, self._late = self._late, {}
+        for replica, ask in late.items():
+            lowest = min(memory, ask.lowest[0]), min(scratch, ask.lowest[1])
+            if lowest != ask.lowest:
+                ask.lowest, ask.due = lowest, now + PAYBACK_S
+            if least is None or ask.event.size < least:
+                self._answer(ask, now, out)
+                if replica in self._late:
+                    least = ask.event.size
+            else:
+                self._late[replica] = ask
+        due = min((ask.due for ask in self._late.values() if ask.due is not None), default=None)
+        if due is not None and not self._is_looking:
+            self._is_looking = True
+            out.append(LookAt(due))
 
     # --- unfinished copies -------------------------------------------------------------------------------------------
 
@@ -292,7 +388,7 @@ class StoreScheduler:
 
     # --- the end of a turn -------------------------------------------------------------------------------------------
 
-    def _settle(self, out: list[StoreAction]) -> None:
+    def _settle(self, now: float, out: list[StoreAction]) -> None:
         """Give room to demands that wait, and free the bytes that exceed the budget."""
         for replica, ask in list(self._asks.items()):
             if ask.event.size <= self.limit - self.records.memory:
@@ -301,7 +397,7 @@ class StoreScheduler:
             elif not self.records.spilling:  # the spills for it have ended, but freed less than expected
                 del self._asks[replica]
                 ask.has_waited = True
-                self._answer(ask, out)
+                self._answer(ask, now, out)
         records = self.records
         lacking = records.memory - records.spilling - self.limit
         if lacking > 0:
@@ -310,14 +406,27 @@ class StoreScheduler:
                     self._evict_all([spare], out)
                     lacking -= spare.size
             self._begin_spills(self._to_spill(lacking)[0], out)
-        if records.memory <= self.limit:
-            records.overdrafts.clear()
+        if records.overdrafts:
+            self._pay_back()
+        if self._late:
+            self._serve_late(now, out)
+
+    def _pay_back(self) -> None:
+        """Forget overdrafts, the first first, as long as the others are as large as what exceeds the budget."""
+        records = self.records
+        sizes = {replica: records.replicas[replica].size for replica in records.overdrafts}
+        rest = self.limit + sum(sizes.values()) - records.memory
+        for replica, size in sizes.items():
+            if size <= rest:
+                rest -= size
+                del records.overdrafts[replica]
 
     # --- replicas ----------------------------------------------------------------------------------------------------
 
     def _forget(self, replica: Replica) -> None:
         self._asks.pop(replica, None)
         self._given.pop(replica, None)
+        self._late.pop(replica, None)
         record = self.records.replicas.get(replica)
         if record is not None:
             self.records.remove(record)

@@ -6,7 +6,8 @@ import os
 import re
 import signal
 import stat
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -172,6 +173,80 @@ async def test_values_that_are_spilled_go_to_other_workers(disk: Path, start_wor
         assert len(on_disk(disk)) == 3
         assert [float((await value_).sum()) for value_ in values] == [number * COUNT for number in range(4)]
         assert executor.report().fetched > 3 * SIZE
+
+
+TELLS = """
+import grainlike.scheduler.store._scheduler as s
+real = s.StoreScheduler.handle
+s.PAYBACK_S = {seconds}
+def handle(self, event, now):
+    actions = real(self, event, now)
+    with open({path!r}, "a") as file:
+        file.write(type(event).__name__ + "\\n")
+    return actions
+s.StoreScheduler.handle = handle
+"""
+"""Code of a worker that writes down what its store is told."""
+
+
+def _told(path: Path, event: str) -> int:
+    return path.read_text().split().count(event) if path.exists() else 0
+
+
+async def test_a_job_that_gives_waits_until_an_overdraft_is_paid_back(tmp_path: Path, start_worker) -> None:
+    told = tmp_path / "told"
+    more, first = ("--store", str(ROOM), "--scratch-limit", "0"), {"n1": TELLS.format(path=str(told), seconds=60)}
+    async with far_workers(start_worker, "n1", resources="cores=1", more=more, first=first):
+        kept_, over_, waits_ = [start((made @ Cores(1))(number)) for number in range(3)]
+        await until(lambda: _told(told, "RoomAsked") == 3)
+        assert info(waits_).state == "running"
+        del kept_
+        gc.collect()
+        await wait(waits_)
+        assert info(waits_).state == "succeeded"
+        assert [float((await value_).sum()) for value_ in (over_, waits_)] == [COUNT, 2 * COUNT]
+
+
+async def test_a_job_that_gives_waits_as_long_as_one_runs_that_may_free_something(tmp_path: Path, start_worker) -> None:
+    @delayed
+    def gives_after(path):
+        with path.open("rb") as fifo:
+            fifo.read(1)
+        return np.full(COUNT, 3, dtype=np.float64)
+
+    @delayed
+    def reads(path, _):
+        with path.open("rb") as fifo:
+            return fifo.read(1)
+
+    for name in ("give", "read"):
+        os.mkfifo(tmp_path / name)
+    told = tmp_path / "told"
+    more, first = ("--store", str(ROOM), "--scratch-limit", "0"), {"n1": TELLS.format(path=str(told), seconds=2)}
+    async with far_workers(start_worker, "n1", resources="cores=2", more=more, first=first):
+        values = [start((made @ Cores(1))(number)) for number in range(3)]  # two of them beyond the budget
+        await wait(values)
+        waits_ = start(
+            (gives_after @ Cores(1))(tmp_path / "give")
+        )  # it begins before jobs go first that free something
+        await until(lambda: info(waits_).state == "running")
+        reader_ = start((reads @ Cores(1))(tmp_path / "read", values.pop(0)))
+        await until(lambda: info(reader_).state == "running")
+        with open_fifo(tmp_path / "give"):
+            await until(lambda: _told(told, "PaybackDue") == 1)
+        assert info(waits_).state == "running"
+        with open_fifo(tmp_path / "read"):
+            await wait(waits_)
+        await waits_
+        assert info(waits_).state == "succeeded"
+
+
+@contextmanager
+def open_fifo(path: Path) -> Iterator[None]:
+    """Let who reads a byte of a FIFO go on, now or later."""
+    with path.open("r+b", buffering=0) as fifo:  # it waits for no reader
+        fifo.write(b"x")
+        yield
 
 
 SHORT_OF_MEMORY = "import grainlike_worker.store._replicas as r\nr.spare_memory = lambda: 0"

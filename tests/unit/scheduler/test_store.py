@@ -11,7 +11,10 @@ from grainlike.scheduler.store._events import (
     CopyLeft,
     EvictReplica,
     GiveRoom,
+    LookAt,
+    MemoryFree,
     MemoryGranted,
+    PaybackDue,
     RefuseRoom,
     Replica,
     ReplicaFound,
@@ -32,23 +35,30 @@ from grainlike.scheduler.store._events import (
     StoreEvent,
     Tier,
 )
-from grainlike.scheduler.store._scheduler import StoreScheduler
+from grainlike.scheduler.store._scheduler import PAYBACK_S, StoreScheduler
 
 A, B, C, D = (1, 1), (2, 1), (3, 1), (4, 1)
 FREE = 1 << 40
 
 
-def store_with(*replicas: tuple[Replica, int], memory: int = 100, scratch: int = 100, slots: int = 1) -> StoreScheduler:
+class Store(StoreScheduler):
+    """A store's scheduler that is told most things at one time."""
+
+    def handle(self, event: StoreEvent, now: float = 0.0) -> list[StoreAction]:
+        return super().handle(event, now)
+
+
+def store_with(*replicas: tuple[Replica, int], memory: int = 100, scratch: int = 100, slots: int = 1) -> Store:
     """A store with whole outputs in shared memory."""
-    store = StoreScheduler(memory=memory, scratch=scratch, slots=slots)
+    store = Store(memory=memory, scratch=scratch, slots=slots)
     for replica, size in replicas:
         assert store.handle(RoomAsked(replica, size, is_output=True)) == [GiveRoom(replica, size, Tier.MEMORY)]
         store.handle(ReplicaWritten(replica))
     return store
 
 
-def asked(store: StoreScheduler, replica: Replica, size: int, *, free: int = 0) -> list[StoreAction]:
-    return store.handle(RoomAsked(replica, size, is_output=True, free=free))
+def asked(store: Store, replica: Replica, size: int, *, free: int = 0, now: float = 0.0) -> list[StoreAction]:
+    return store.handle(RoomAsked(replica, size, is_output=True, free=free), now)
 
 
 # --- the order -------------------------------------------------------------------------------------------------------
@@ -134,9 +144,8 @@ def test_a_small_output_does_not_take_what_a_large_one_waits_for() -> None:
 def test_beyond_the_budget_each_slot_has_one_output_until_that_is_paid_back() -> None:
     store = store_with((A, 100), scratch=0)
     assert asked(store, B, 30, free=FREE) == [GiveRoom(B, 30, Tier.MEMORY)]
-    assert asked(store, C, 30, free=FREE) == [RefuseRoom(C, 30, 100, 0)]
-    store.handle(ReplicasRemoved([A]))
-    assert asked(store, C, 70, free=FREE) == [GiveRoom(C, 70, Tier.MEMORY)]
+    assert asked(store, C, 70, free=FREE) == [LookAt(PAYBACK_S)]
+    assert store.handle(ReplicasRemoved([A])) == [GiveRoom(C, 70, Tier.MEMORY)]
     assert asked(store, D, 30, free=FREE) == [GiveRoom(D, 30, Tier.MEMORY)]
 
 
@@ -194,7 +203,7 @@ def test_a_spill_that_failed_is_not_tried_again() -> None:
 
 
 def test_values_give_way_to_memory_that_is_granted_to_jobs() -> None:
-    store = StoreScheduler(memory=100, scratch=100, slots=1, machine=120)
+    store = Store(memory=100, scratch=100, slots=1, machine=120)
     for replica in (A, B):
         asked(store, replica, 50)
         store.handle(ReplicaWritten(replica))
@@ -257,6 +266,105 @@ def test_a_copy_that_is_broken_off_before_it_had_room_waits_for_none() -> None:
     assert store.records.memory == 0
 
 
+# --- outputs that wait until an overdraft is paid back --------------------------------------------------------------
+
+
+def overdrawn(*, slots: int = 1) -> Store:
+    """A full store without a disk, with one output beyond its budget."""
+    store = store_with((A, 100), scratch=0, slots=slots)
+    assert asked(store, B, 30, free=FREE) == [GiveRoom(B, 30, Tier.MEMORY)]
+    store.handle(ReplicaWritten(B))
+    return store
+
+
+def due(store: Store, now: float, *busy: int) -> list[StoreAction]:
+    return store.handle(PaybackDue([*busy]), now)
+
+
+def test_an_output_waits_for_an_overdraft_that_is_never_paid_back_and_is_refused_then() -> None:
+    store = overdrawn()
+    assert asked(store, C, 10, free=FREE, now=1.0) == [LookAt(1.0 + PAYBACK_S)]
+    assert asked(store, D, 10, free=FREE, now=2.0) == []
+    assert due(store, 1.0 + PAYBACK_S) == [RefuseRoom(C, 10, 100, 0), LookAt(2.0 + PAYBACK_S)]
+    assert due(store, 2.0 + PAYBACK_S) == [RefuseRoom(D, 10, 100, 0)]
+    assert list(store.late) == []
+
+
+def test_what_is_freed_but_not_enough_makes_the_wait_longer_once() -> None:
+    store = overdrawn(slots=2)
+    assert asked(store, C, 10, free=9) == [LookAt(PAYBACK_S)]
+    assert store.handle(ReplicasRemoved([B]), 3.0) == []
+    assert due(store, PAYBACK_S) == [LookAt(3.0 + PAYBACK_S)]
+    assert asked(store, D, 30, free=FREE, now=4.0) == [GiveRoom(D, 30, Tier.MEMORY)]
+    store.handle(ReplicaWritten(D), 4.0)
+    assert store.handle(ReplicasRemoved([D]), 5.0) == [], "no fewer bytes are here than before"
+    assert due(store, 3.0 + PAYBACK_S) == [RefuseRoom(C, 10, 100, 0)]
+
+
+def test_an_output_waits_as_long_as_leases_compute_that_may_free_something() -> None:
+    store = overdrawn()
+    store.handle(RoomAsked(C, 10, is_output=True, free=FREE, busy=[1, 2]))
+    assert due(store, PAYBACK_S, 1, 3) == [LookAt(2 * PAYBACK_S)]
+    assert due(store, 2 * PAYBACK_S, 2, 3) == [LookAt(3 * PAYBACK_S)], "what lease 1 has freed may not be known yet"
+    assert due(store, 3 * PAYBACK_S, 2, 3) == [RefuseRoom(C, 10, 100, 0)], "those that began later do not count"
+
+
+def test_outputs_that_wait_are_served_in_order_and_those_that_have_room_do_not_wait_for_them() -> None:
+    store = overdrawn()
+    store.handle(ReplicasUsed([A]))
+    asked(store, C, 40, free=FREE)
+    asked(store, D, 20, free=FREE)
+    asked(store, (5, 1), 40, free=FREE)
+    assert store.handle(ReplicasRemoved([B])) == [GiveRoom(C, 40, Tier.MEMORY)]
+    store.scratch = 40
+    assert store.handle(ReplicasUnused([A])) == [GiveRoom(D, 20, Tier.SCRATCH)]
+    assert list(store.late) == [(5, 1)]
+    assert asked(store, (6, 1), 20, free=FREE) == [GiveRoom((6, 1), 20, Tier.SCRATCH)]
+
+
+def test_an_overdraft_is_paid_back_as_soon_as_the_others_are_as_large_as_what_exceeds_the_budget() -> None:
+    store = store_with((A, 60), ((5, 1), 40), scratch=0, slots=2)
+    for replica, size in ((B, 30), (C, 40)):
+        assert asked(store, replica, size, free=FREE) == [GiveRoom(replica, size, Tier.MEMORY)]
+    assert asked(store, D, 50, free=FREE) == [LookAt(PAYBACK_S)]
+    assert store.handle(ReplicasRemoved([(5, 1)])) == [GiveRoom(D, 50, Tier.MEMORY)]
+    assert list(store.records.overdrafts) == [C, D]
+
+
+def test_no_copy_comes_while_an_output_waits() -> None:
+    store = overdrawn()
+    asked(store, C, 60, free=FREE)
+    store.handle(MemoryFree(0))
+    store.handle(ReplicasUsed([A]))
+    store.handle(ReplicasRemoved([B]))
+    assert not store.records.overdrafts
+    store.scratch = 50
+    assert store.handle(RoomAsked(D, 50, is_output=False))[0] == RefuseRoom(D, 50, 100, 50)
+
+
+def test_an_output_that_waits_may_exceed_the_budget_only_if_the_machine_has_memory_by_then() -> None:
+    store = overdrawn()
+    asked(store, C, 60, free=FREE)
+    store.handle(MemoryFree(59))
+    assert store.handle(ReplicasRemoved([B])) == []
+    assert store.handle(MemoryFree(60)) == [GiveRoom(C, 60, Tier.MEMORY)]
+
+
+def test_an_output_that_is_given_up_or_dropped_waits_no_more() -> None:
+    store = overdrawn()
+    for event in (RoomReturned(C), ReplicasRemoved([C])):
+        asked(store, C, 60, free=FREE)
+        store.handle(event)
+        assert list(store.late) == []
+
+
+def test_an_output_that_could_not_be_had_even_then_is_refused_at_once() -> None:
+    store = overdrawn()
+    assert asked(store, C, 101, free=100) == [RefuseRoom(C, 101, 100, 0)]
+    assert asked(store, C, 101, free=101) == [LookAt(PAYBACK_S)]
+    assert asked(store_with((A, 100), scratch=0), C, 30, free=0) == [RefuseRoom(C, 30, 100, 0)], "no overdraft"
+
+
 # --- random histories ------------------------------------------------------------------------------------------------
 
 
@@ -264,7 +372,7 @@ class World:
     """A worker that does what the scheduler says, knows what is truly where, and judges each step."""
 
     def __init__(self, memory: int, scratch: int, slots: int) -> None:
-        self.store = StoreScheduler(memory=memory, scratch=scratch, slots=slots)
+        self.store = Store(memory=memory, scratch=scratch, slots=slots)
         self.slots = slots
         self.memory: dict[Replica, int] = {}
         self.scratch: dict[Replica, int] = {}
@@ -278,9 +386,12 @@ class World:
         """Those that have no answer yet."""
         self.spills: list[tuple[Replica, int]] = []
         self.last = 0
+        self.now = 0.0
+        self.look: float | None = None
+        """When outputs that wait for an overdraft are to be looked at."""
 
     def tell(self, event: StoreEvent) -> None:
-        for action in self.store.handle(event):
+        for action in self.store.handle(event, self.now):
             self._do(action)
         self._judge()
 
@@ -309,6 +420,9 @@ class World:
                 self.scratch[replica] = self.memory.pop(replica)
             case SpillDiscarded():
                 pass
+            case LookAt(at=at):
+                assert self.look is None
+                self.look = at
 
     def gone(self, replica: Replica) -> None:
         for place in (self.memory, self.scratch, self.asked, self.used):
@@ -325,7 +439,9 @@ class World:
         assert sum(self.memory.values()) <= self.store.memory + found + sum(beyond)
         assert records.scratch <= max(self.store.scratch, self.most_scratch)
         assert len(records.overdrafts) <= self.slots
-        assert not self.asked or self.spills, "somebody waits for nothing"
+        late = set(self.store.late)
+        assert self.asked.keys() == late or self.spills, "somebody waits for nothing"
+        assert not late or self.look is not None, "somebody waits for ever"
 
     @property
     def most_scratch(self) -> int:
@@ -347,6 +463,7 @@ class World:
         can += [partial(self.break_off, rooms)] if rooms and pick % 3 == 0 else []
         can += [partial(self.go_on, sorted(self.left))] if self.left else []
         can += [self.some_spill_ends] if self.spills else []
+        can += [self.time_passes] if self.look is not None else []
         can[what % len(can)](pick, size)
 
     def ask(self, pick: int, size: int) -> None:
@@ -403,6 +520,11 @@ class World:
     def lose_scratch(self, _: int, __: int) -> None:
         self.tell(ScratchLost())
 
+    def time_passes(self, pick: int, _: int) -> None:
+        assert self.look is not None
+        self.now, self.look = self.look, None
+        self.tell(PaybackDue([1] if pick % 3 == 0 else []))
+
     def some_spill_ends(self, pick: int, _: int) -> None:
         self.end_spill(pick, is_whole=pick % 5 != 0)
 
@@ -414,6 +536,8 @@ class World:
         """Let all end, and look that nothing is left."""
         while self.spills:
             self.end_spill(0, is_whole=True)
+        while self.look is not None:
+            self.time_passes(1, 0)
         assert not self.asked, "somebody was not answered"
         for replica in sorted({*self.memory, *self.scratch}):
             is_whole = replica in self.whole | self.left
@@ -427,7 +551,7 @@ class World:
             0,
             0,
             {},
-            set(),
+            {},
         )
 
 

@@ -26,7 +26,7 @@ from grainlike.payload import (
 )
 from grainlike.resources import Cores, offer_of
 from grainlike.scheduler import NodeScheduler
-from grainlike.scheduler.store import Replica
+from grainlike.scheduler.store import Replica, _scheduler
 from grainlike.wire import Code, Completed, Evicted, Message, Need, Stored
 from grainlike_worker.store import _relay, _replicas, _rooms
 from grainlike_worker.store._limits import StoreLimits
@@ -201,6 +201,7 @@ async def test_a_disk_that_is_full_is_given_up_and_what_is_there_stays(
     fills: list[int] = []
     monkeypatch.setattr(os, "posix_fallocate", full)
     monkeypatch.setattr(_replicas, "spare_memory", lambda: SIZE)
+    monkeypatch.setattr(_scheduler, "PAYBACK_S", 0.0)
     changes: list[str] = []
     async with opened(places) as store:
         store.replicas.changed = lambda: changes.append(store.replicas.lost)
@@ -252,6 +253,67 @@ async def test_whoever_is_given_up_while_a_value_is_spilled_for_it_hears_that(
         assert refused == ["nobody waits for it any more"]
         gate.set()
         await until(lambda: store.is_spilled(0))
+
+
+# --- outputs that wait until an overdraft is paid back --------------------------------------------------------------
+
+
+@asynccontextmanager
+async def overdrawn(places: tuple[Path, Path]) -> AsyncIterator[Store]:
+    """A store with room for one value, and a second one in it."""
+    async with opened(places, memory=1, scratch=0) as store:
+        for value in range(2):
+            await store.give(value)
+        assert store.replicas.over
+        yield store
+
+
+@pytest.mark.parametrize("how", ["dropped", "evicted"])
+async def test_an_output_waits_until_an_overdraft_is_paid_back(places: tuple[Path, Path], how: str) -> None:
+    async with overdrawn(places) as store:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(store.give, 2)
+            await until(lambda: (2, 1) in store.replicas.rooms)
+            if how == "dropped":
+                store.replicas.drop([0], [1])
+            else:
+                store.replicas.spare([0], [1], is_spare=True)
+        assert store.holds(2)
+
+
+async def test_an_output_may_exceed_the_budget_after_its_wait_only_if_memory_is_free_then(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = SIZE
+    monkeypatch.setattr(_replicas, "spare_memory", lambda: free)
+    async with overdrawn(places) as store, anyio.create_task_group() as tasks:
+        tasks.start_soon(store.give, 2)
+        await until(lambda: (2, 1) in store.replicas.rooms)
+        free = 0
+        store.replicas.drop([0], [1])
+        assert store.replicas.rooms[2, 1].answer is None
+        free = SIZE
+        store.replicas.used(1, [[Need(1, 1, SIZE)]])
+        await until(lambda: (2, 1) in store.replicas.sizes)
+
+
+async def test_an_output_waits_no_longer_than_leases_compute_that_use_values(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_scheduler, "PAYBACK_S", 0.0)
+    looks: list[int] = []
+
+    def computing() -> dict[int, list[int]]:
+        looks.append(1)
+        return {7: [70], 8: [2], 9: [90]} if len(looks) < 4 else {8: [2], 9: [90]}
+
+    async with overdrawn(places) as store:
+        store.replicas.computing = computing
+        for lease in (7, 8):  # that of the output itself, and one that uses nothing, do not count
+            store.replicas.used(lease, [[Need(0, 1, SIZE)]])
+        with pytest.raises(StoreFull, match="are in use: delete placeholders"):
+            await store.give(2)
+    assert len(looks) == 5
 
 
 # --- files that are written over -------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ class StoreRelay:
         self._told = Stored(0)
         self._is_due = False
         replicas.granted = lambda: scheduler.granted_memory
+        replicas.computing = lambda: scheduler.computing
         replicas.evicted = self._evicted
         replicas.changed = self._changed
 

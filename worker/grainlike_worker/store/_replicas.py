@@ -7,7 +7,8 @@ the head. A job that ends in any other way leaves no file. Every step that waits
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,7 +29,10 @@ from grainlike.scheduler.store import (
     CopyLeft,
     EvictReplica,
     GiveRoom,
+    LookAt,
+    MemoryFree,
     MemoryGranted,
+    PaybackDue,
     RefuseRoom,
     Replica,
     ReplicaFound,
@@ -79,7 +83,8 @@ class WorkerReplicas:
 
     `start` runs a coroutine function in the background, for copies to disk. `evicted` is called with each replica that
     was removed to make room. `changed` is called when the bytes on disk have changed, or the disk is given up.
-    `granted` returns the bytes of memory that jobs have.
+    `granted` returns the bytes of memory that jobs have; `computing` the jobs of each lease that does not wait for jobs
+    of its own.
 
     Example::
 
@@ -107,6 +112,7 @@ class WorkerReplicas:
         self.start: Start = _nowhere
         self.granted: Callable[[], int] = int
         self._granted = 0
+        self.computing: Callable[[], Mapping[int, Iterable[int]]] = dict
         self.evicted: Callable[[Replica], object] = _unheard
         self.changed: Callable[[], object] = bool
         self._place = limits.place
@@ -161,8 +167,10 @@ class WorkerReplicas:
             StoreFull: there is no room for it.
         """
         self.make_way()
-        free = 0 if self._scheduler.records.memory + size <= self._scheduler.limit else spare_memory()
-        return await self._room(RoomAsked((value, attempt), size, is_output=True, free=free))
+        if self._scheduler.records.memory + size <= self._scheduler.limit:
+            return await self._room(RoomAsked((value, attempt), size, is_output=True))
+        free, busy = spare_memory(), self._busy({value})
+        return await self._room(RoomAsked((value, attempt), size, is_output=True, free=free, busy=busy))
 
     async def room_for_copy(self, value: int, attempt: int, size: int) -> tuple[Path, int]:
         """Return a file of `size` bytes, all allocated, for a replica from another worker, and how many bytes of it an
@@ -354,10 +362,15 @@ class WorkerReplicas:
 
     def _tell(self, event: StoreEvent) -> None:
         before = self._scheduler.records.scratch, self._scheduler.over
-        for action in self._scheduler.handle(event):
-            self._act(action)
+        if self._scheduler.late:
+            self._do(MemoryFree(spare_memory()))
+        self._do(event)
         if (self._scheduler.records.scratch, self._scheduler.over) != before:
             self.changed()
+
+    def _do(self, event: StoreEvent) -> None:
+        for action in self._scheduler.handle(event, time.monotonic()):
+            self._act(action)
 
     def _act(self, action: StoreAction) -> None:
         match action:
@@ -381,6 +394,20 @@ class WorkerReplicas:
                     self._files.release(self._held.pop(replica, None))
             case SpillDiscarded(replica=replica):
                 self._copies.pop(replica)[0].unlink(missing_ok=True)
+            case LookAt(at=at):
+                self.start(self._look, at)
+
+    async def _look(self, at: float) -> None:
+        await anyio.sleep(max(0.0, at - time.monotonic()))
+        self._tell(PaybackDue(self._busy()))
+
+    def _busy(self, asking: Iterable[int] = ()) -> list[int]:
+        """Return the leases that use replicas, and of which no job waits for room, nor for jobs of its own."""
+        if not self.uses:
+            return []
+        waiting = {*asking, *(job for job, _ in self._told)}
+        using = ((lease, jobs) for lease, jobs in self.computing().items() if lease in self.uses)
+        return [lease for lease, jobs in using if waiting.isdisjoint(jobs)]
 
     def _answer(self, replica: Replica, answer: Tier | str) -> None:
         room = self._told.pop(replica)
