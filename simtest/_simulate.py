@@ -9,7 +9,13 @@ from msgspec.structs import replace
 from grainlike.simulation import CALM, QUICK, Delay, Dice, Faults, Network, NodePlan
 from simtest._outcome import Outcome
 from simtest._trial import Trial
-from simtest._value_workloads import VALUE_WORKLOADS, with_small_stores, with_stores, with_tight_stores
+from simtest._value_workloads import (
+    VALUE_WORKLOADS,
+    with_real_stores,
+    with_small_stores,
+    with_stores,
+    with_tight_stores,
+)
 from simtest._workloads import BENCHMARKS, draw_nodes, draw_workload, equal_nodes
 
 __all__ = ["simulate"]
@@ -63,13 +69,15 @@ def simulate(
     network = _STORMY if weather.chance(0.5) else Network()
     if plan.name in VALUE_WORKLOADS:
         nodes, drawn, network = _with_data(dice.fork("data"), nodes, drawn, network, calm=faults is not None)
-    if plan.name == "full_stores":
+    if plan.name in ("full_stores", "real_stores"):
         nodes = with_stores(dice.fork("stores"), plan, 1 + len(nodes) // 3)
         network = replace(network, bytes_per_s=1e9, relayed_bytes_per_s=None)
     elif plan.name == "own_values":
         nodes = with_small_stores(dice.fork("small stores"), plan, nodes)
-    elif plan.name == "large_outputs":
+    elif plan.name in ("large_outputs", "real_outputs"):
         nodes = with_tight_stores(dice.fork("tight stores"), nodes)
+    if plan.name in ("real_stores", "real_outputs"):
+        nodes = with_real_stores(dice.fork("real stores"), nodes)
     return Trial(
         seed,
         plan,

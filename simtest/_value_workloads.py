@@ -9,7 +9,9 @@ from msgspec.structs import replace
 from grainlike.resources import EMPTY, Cores, Nodes, Request, Resource, offer_of
 from grainlike.simulation import Dice, FunctionPlan, JobPlan, NodePlan, Workload
 
-__all__ = ["PATTERNS", "VALUE_WORKLOADS", "with_small_stores", "with_stores", "with_tight_stores"]
+__all__ = [
+    "PATTERNS", "VALUE_WORKLOADS", "with_real_stores", "with_small_stores", "with_stores", "with_tight_stores",
+]  # fmt: skip
 
 MB = 10**6
 
@@ -201,6 +203,28 @@ def large_outputs(dice: Dice, count: int) -> Workload:
     return Workload("large_outputs", _FUNCTIONS, tuple(jobs))
 
 
+def real_stores(dice: Dice, count: int) -> Workload:
+    """As `full_stores`, with the store's real scheduler at workers; see `with_real_stores`."""
+    return replace(full_stores(dice, count), name="real_stores")
+
+
+def real_outputs(dice: Dice, count: int) -> Workload:
+    """As `large_outputs`, with the store's real scheduler at workers; see `with_real_stores`."""
+    return replace(large_outputs(dice, count), name="real_outputs")
+
+
+def with_real_stores(dice: Dice, nodes: tuple[NodePlan, ...]) -> tuple[NodePlan, ...]:
+    """Return nodes whose stores have the real scheduler, half of them with a disk. Beyond the budget, jobs may give one
+    value for each core, at some nodes as long as memory is free.
+    """
+    return tuple(
+        node
+        if node.store is None
+        else replace(node, scratch=dice.pick((0, 0, 60, 150)) * MB, overdraft=dice.pick((None, None, None, 60 * MB)))
+        for node in nodes
+    )
+
+
 def with_tight_stores(dice: Dice, nodes: tuple[NodePlan, ...]) -> tuple[NodePlan, ...]:
     """Return nodes for `large_outputs`: each with a store of its own size, beyond which jobs may give little."""
     return tuple(
@@ -251,5 +275,7 @@ VALUE_WORKLOADS: dict[str, Callable[[Dice, int], Workload]] = {
     "own_values": own_values,
     "full_stores": full_stores,
     "large_outputs": large_outputs,
+    "real_stores": real_stores,
+    "real_outputs": real_outputs,
 }
 """All of these, by name."""

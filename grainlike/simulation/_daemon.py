@@ -42,6 +42,7 @@ from grainlike.simulation._dice import Dice
 from grainlike.simulation._nests import Call
 from grainlike.simulation._plans import Faults, Network, NodePlan
 from grainlike.simulation._runners import OwnRunner, Runner, SharedRunner
+from grainlike.simulation._store import SimulatedStore
 from grainlike.simulation._voice import Voice
 from grainlike.simulation._witness import Witness
 from grainlike.wire import Cancel, Code, Completed, LeaseStart, LeaseWait, Need
@@ -95,12 +96,14 @@ class Daemon:
 
     __slots__ = (
         "_alarm",
+        "_asked",
         "_completed",
         "_ended",
         "_missed",
         "_name",
         "_nests",
         "_offset",
+        "_refused",
         "_stage",
         "_started",
         "_waits",
@@ -118,6 +121,7 @@ class Daemon:
         "over",
         "plan",
         "rate",
+        "rooms",
         "runners",
         "scheduler",
         "spares",
@@ -154,6 +158,12 @@ class Daemon:
         """Function that looks at what it keeps, if that is limited."""
         self.may_keep: Callable[[Daemon, int], bool] | None = None
         """Function that says whether it has room for so many bytes of a job, if that is limited."""
+        self.rooms: SimulatedStore | None = None
+        """Its store, if that has the real scheduler."""
+        self._asked: dict[tuple[int, int], int] = {}
+        """Runners of the jobs whose values asked for room and have not come, by job and attempt."""
+        self._refused: set[tuple[int, int]] = set()
+        """Those that have none."""
         self.needs: dict[int, list[Need]] = {}
         self.alive: bool = True
         self.frozen: bool = False
@@ -223,8 +233,9 @@ class Daemon:
         """Handle outcomes from a runner; mark exceptions after which a job is not tried again."""
         if Code.FAILED in completed.codes:
             plans = self.witness.plans
-            ends = zip(completed.jobs, completed.codes, strict=True)
-            final = [job for job, code in ends if code == Code.FAILED and plans[job].final]
+            ends = zip(completed.jobs, completed.attempts, completed.codes, strict=True)
+            failed = [job for job, at, code in ends if code == Code.FAILED and (job, at) not in self._refused]
+            final = [job for job in failed if plans[job].final]
             completed = replace(completed, final=final)
         completed = self._keep_values(completed)
         self.hear(RunnerCompleted(runner, completed))
@@ -241,15 +252,56 @@ class Daemon:
         """Handle the end of a runner's process."""
         self.hear(RunnerGone(runner, how, started, never_ran=never_spawned, never_spawned=never_spawned))
 
+    def needs_room(self, job: int) -> bool:
+        """Return True if a job's value needs room before the job has ended."""
+        return self.rooms is not None and self.witness.plans[job].size > 0
+
+    def runner_asks(self, runner: int, job: int, attempt: int) -> None:
+        """Ask the store for room for a job's value, and tell the runner."""
+        self.when_thawed(partial(self._ask, runner, job, attempt))
+
+    def _ask(self, runner: int, job: int, attempt: int) -> None:
+        if self.rooms is not None and runner in self.runners:
+            self._asked[job, attempt] = runner
+            told = partial(self._room_told, runner, job, attempt)
+            self.rooms.ask((job, attempt), self.witness.plans[job].size, told, is_output=True)
+            self.witness.seen["waits for room"] += (job, attempt) in self.rooms.scheduler.late
+
+    def _room_told(self, runner: int, job: int, attempt: int, has_room: bool) -> None:
+        if not has_room:
+            self._refused.add((job, attempt))
+        if runner in self.runners:
+            self.runners[runner].room_told(job, attempt, has_room)
+
+    def _return_rooms(self, runner: int) -> None:
+        """Return the rooms of values that a runner can write no more."""
+        for replica in [replica for replica, asker in self._asked.items() if asker == runner]:
+            self._return_room(replica)
+
+    def _return_room(self, replica: tuple[int, int]) -> None:
+        if self._asked.pop(replica, 0) and self.rooms is not None:
+            self._refused.discard(replica)
+            self.rooms.returned(replica)
+
+    def when_thawed(self, call: Callable[[], None]) -> None:
+        """Call a function now, or once this daemon is not frozen any more."""
+        if self.frozen:
+            self._missed.append(partial(self.when_thawed, call))
+        elif self.alive:
+            call()
+
     def drop(self, replicas: list[tuple[int, int]]) -> None:
         """Remove replicas."""
         if self.frozen:
             self._missed.append(partial(self.drop, replicas))
         elif self.alive:
+            gone = [replica for replica in replicas if replica in self.store]
             self.store.difference_update(replicas)
             self.spares.difference_update(replicas)
             for value, attempt in replicas:
                 self.witness.removed(self.worker, value, attempt)
+            if self.rooms is not None:
+                self.rooms.removed(gone)
             self._look_at_store()
 
     def spare(self, replicas: list[tuple[int, int]], is_spare: bool) -> None:
@@ -258,9 +310,15 @@ class Daemon:
             self._missed.append(partial(self.spare, replicas, is_spare))
         elif is_spare:
             self.spares.update(self.store.intersection(replicas))
+            self._tell_spare(replicas, is_spare=True)
             self._look_at_store()
         else:
             self.spares.difference_update(replicas)
+            self._tell_spare(replicas, is_spare=False)
+
+    def _tell_spare(self, replicas: list[tuple[int, int]], *, is_spare: bool) -> None:
+        if self.rooms is not None and self.alive:
+            self.rooms.spare(replicas, is_spare=is_spare)
 
     def least_used(self) -> list[tuple[int, int]]:
         """Return the replicas that it may give up, the least recently used first."""
@@ -279,6 +337,8 @@ class Daemon:
         plans = self.witness.plans
         if self.may_keep is not None:
             completed = self._turn_away(completed, self.may_keep)
+        elif self._asked:
+            completed = self._with_wanted(completed)
         rows = list(zip(completed.jobs, completed.attempts, completed.codes, strict=True))
         sizes = [plans[job].size if code == Code.SUCCEEDED else 0 for job, _, code in rows]
         gone = [value for job, _, code in rows if code == Code.INPUT_GONE for value in self.lacks(job)]
@@ -287,8 +347,24 @@ class Daemon:
         for (job, attempt, _), size in zip(rows, sizes, strict=True):
             if size and self.alive:
                 self.store.add((job, attempt))
+                if self.rooms is not None:
+                    self._asked.pop((job, attempt))
+                    self.rooms.written((job, attempt))
                 self.witness.stored(self.worker, job, attempt, is_output=True)
         return replace(completed, sizes=sizes if any(sizes) else [], gone=gone)
+
+    def _with_wanted(self, completed: Completed) -> Completed:
+        """Return room that will not be filled, and say which jobs failed for want of room."""
+        wanted = dict[int, int]()
+        for job, attempt, code in zip(completed.jobs, completed.attempts, completed.codes, strict=True):
+            if (job, attempt) in self._refused:
+                self.witness.seen["refused room"] += 1
+                if code == Code.FAILED:
+                    wanted[job] = self.witness.plans[job].size
+                    self.witness.lacked_room(self.worker, job, attempt)
+            if code != Code.SUCCEEDED:
+                self._return_room((job, attempt))
+        return replace(completed, wanted=wanted) if wanted else completed
 
     def _turn_away(self, completed: Completed, may_keep: Callable[[Daemon, int], bool]) -> Completed:
         """Fail the jobs for whose values there is no room."""
@@ -357,6 +433,7 @@ class Daemon:
     def _tell(self, event: NodeEvent, not_before: float = _LONG_AGO) -> None:
         if type(event) is RunnerGone:
             self.runners.pop(event.runner, None)
+            self._return_rooms(event.runner)
         elif type(event) is Cancel:
             self.witness.to_be_ended(self.worker, event.jobs, event.attempts)
         now = self.local(self.clock.now)
@@ -382,6 +459,8 @@ class Daemon:
                     self.needs.update(zip(action.jobs, action.needs, strict=True))
                     used = [(need.value, need.attempt) for row in action.needs for need in row]
                     self.used_at.update(dict.fromkeys(used, self.clock.now))
+                    if self.rooms is not None:
+                        self.rooms.used(action.lease, used)
                 runner = self.runners[action.runner]
                 runner.unbar()
                 runner.run(action)
@@ -394,6 +473,8 @@ class Daemon:
             case TellEnded():
                 self.witness.freed(self.worker, action.lease)
                 self._ended.append(action.lease)
+                if self.rooms is not None:
+                    self.rooms.ended_use(action.lease)
             case TellHeld():
                 self.witness.held(self.worker, action.start)
                 self._started.append(action.start)

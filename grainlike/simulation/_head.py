@@ -180,12 +180,17 @@ class SimulatedHead:
         plan = daemon.plan
         if plan.has_data:
             self.witness.serves(daemon.worker)
-        store = -1
-        if plan.store is not None:
+        store, scratch = -1, 0
+        if plan.store is not None and plan.scratch is not None:
+            store, scratch = plan.store, plan.scratch
+            self.values.open_store(daemon)
+            self.witness.limited(daemon.worker, store, None, scratch)
+        elif plan.store is not None:
             store, daemon.on_stored = plan.store, self.values.look_at_store
             daemon.may_keep = None if plan.overdraft is None else self.values.may_keep
             self.witness.limited(daemon.worker, store, plan.overdraft)
-        self._tell(WorkerJoined(daemon.worker, f"n{daemon.worker}", plan.offer, has_data=plan.has_data, store=store))
+        columns = daemon.worker, f"n{daemon.worker}", plan.offer
+        self._tell(WorkerJoined(*columns, has_data=plan.has_data, store=store, scratch=scratch))
 
     def suspect(self, worker: int, *, broke: bool) -> None:
         """Suspect a worker that is silent, or whose link has broken, unless it was given up before."""

@@ -25,11 +25,13 @@ class RunList:
         "_flushed",
         "_rows",
         "attempts",
+        "began_at",
         "end",
         "index",
         "jobs",
         "lease",
         "limited",
+        "places",
         "running",
         "stopped",
     )
@@ -42,6 +44,10 @@ class RunList:
         self.index = 0
         self.end = len(action.jobs)
         self.running = False
+        self.began_at = 0.0
+        """When it began, while its value waits for room."""
+        self.places = False
+        """True while the value of the job at `index` waits for room."""
         self.stopped: AbstractSet[int] = _NOBODY
         self._flushed = now
         self._awaited = False

@@ -92,6 +92,7 @@ class NodePlan(msgspec.Struct, frozen=True):
     After `stops_after` seconds it is asked to stop, as by a batch system at the end of its walltime, and does not
     return. With `has_data` others can get its values directly. `store`: bytes of values that it may keep, beside what
     jobs give beyond that; None for any number. `overdraft`: bytes that they may give beyond that; None for any number.
+    `scratch`: bytes of values that it may keep on disk, 0 for none; then its store has the real scheduler.
     """
 
     offer: Allocation
@@ -102,6 +103,7 @@ class NodePlan(msgspec.Struct, frozen=True):
     has_data: bool = False
     store: int | None = None
     overdraft: int | None = None
+    scratch: int | None = None
 
 
 class Network(msgspec.Struct, frozen=True):

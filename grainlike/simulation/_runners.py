@@ -41,6 +41,13 @@ class Home(Protocol):
         """Return the values that a job needs and that are not here."""
         ...
 
+    def needs_room(self, job: int) -> bool:
+        """Return True if a job's value needs room before the job has ended."""
+        ...
+
+    def runner_asks(self, runner: int, job: int, attempt: int) -> None:
+        """Handle that a job's value needs room."""
+
     def runner_says(self, runner: int, completed: Completed) -> None:
         """Handle outcomes that came through the pipe."""
 
@@ -128,6 +135,11 @@ class Runner(ABC):
         """Send that a job may continue."""
         if self.alive:
             self._inbox.send(self._go_on_with, action)
+
+    def room_told(self, job: int, attempt: int, has_room: bool) -> None:
+        """Send whether there is room for a job's value."""
+        if self.alive:
+            self._inbox.send(self._placed, job, attempt, has_room)
 
     def bar(self) -> None:  # noqa: B027 - only some kinds have barriers
         """Keep the runner from starting more jobs."""
@@ -277,9 +289,32 @@ class Runner(ABC):
 
     def _interrupted(self, lease: RunList, index: int, code: Code) -> None:
         if self.alive and lease.running and lease.index == index:
-            self._ran(lease, code, self._clock.now)
+            if lease.places:
+                self._ended(lease, Code.CANCELLED, self._clock.now)
+            else:
+                self._ran(lease, code, self._clock.now)
 
     def _ran(self, lease: RunList, code: Code, begun: float) -> None:
+        """End the job at `index`, or let its value wait for room first."""
+        if code != Code.SUCCEEDED or not self.home.needs_room(lease.job):
+            self._ended(lease, code, begun)
+        elif not lease.places:
+            lease.places = True
+            lease.began_at = begun
+            self._outbox.send(self.home.runner_asks, self.runner, lease.job, lease.attempt)
+            self._placing()
+
+    def _placing(self) -> None:  # noqa: B027 - see `bar`
+        """Handle that a job waits for room from now on."""
+
+    def _placed(self, job: int, attempt: int, has_room: bool) -> None:
+        for lease in self._lists():
+            if lease.places and (lease.job, lease.attempt) == (job, attempt):
+                self._ended(lease, Code.SUCCEEDED if has_room else Code.FAILED, lease.began_at)
+                return
+
+    def _ended(self, lease: RunList, code: Code, begun: float) -> None:
+        lease.places = False
         now, home, job = self._clock.now, self.home, lease.job
         if self._nests:
             self._nests.pop(job, None)
@@ -393,7 +428,8 @@ class SharedRunner(Runner):
             lease = self._task_of.get(job)
             if lease is not None and job not in lease.stopped:
                 lease.stop([job])
-                if lease.running and lease.job in lease.stopped and self.home.witness.plans[lease.job].awaits:
+                awaits = lease.places or self.home.witness.plans[lease.job].awaits
+                if lease.running and lease.job in lease.stopped and awaits:
                     self._interrupt(lease)
         self._unanswered = True
         self._answer()
@@ -401,12 +437,16 @@ class SharedRunner(Runner):
     def _answer(self) -> None:
         """Acknowledge a stop, as soon as no job blocks the event loop."""
         plans = self.home.witness.plans
-        if self._unanswered and all(plans[lease.job].awaits for lease in self._lists() if lease.running):
+        running = (lease for lease in self._lists() if lease.running)
+        if self._unanswered and all(lease.places or plans[lease.job].awaits for lease in running):
             self._unanswered = False
             self._outbox.send(self.home.runner_answered, self.runner)
 
-    def _ran(self, lease: RunList, code: Code, begun: float) -> None:
-        super()._ran(lease, code, begun)
+    def _placing(self) -> None:
+        self._answer()
+
+    def _ended(self, lease: RunList, code: Code, begun: float) -> None:
+        super()._ended(lease, code, begun)
         self._answer()
 
     def _go_on(self, lease: RunList) -> None:

@@ -25,6 +25,7 @@ from grainlike.simulation._copies import Copies
 from grainlike.simulation._daemon import Daemon
 from grainlike.simulation._dice import Dice
 from grainlike.simulation._plans import Faults, Network
+from grainlike.simulation._store import SimulatedStore
 from grainlike.simulation._voice import Voice
 from grainlike.simulation._witness import Witness
 
@@ -99,16 +100,35 @@ class ValueDriver:
                 self._head.clock.after(_REFUSED_S, partial(self._failed, copy, unreachable=not relayed))
             elif source is not None and (value, attempt) not in source.store:
                 self._head.clock.after(_REFUSED_S, self._missing, copy)
+            elif target.rooms is not None:
+                target.coming[value, attempt] = size, number
+                begin = partial(self._begin_in_room, source, target, copy, size, relayed)
+                target.rooms.ask((value, attempt), size, begin, is_output=False)
             elif not self._has_room(target, (value, attempt), size, number):
                 self._head.clock.after(_REFUSED_S, self._failed, copy)
             else:
-                here = self._here.pop((action.worker, value, attempt), 0.0)
-                arrive = partial(self._arrive, number, target, value, attempt)
-                stop = self._copies.start(source, target, size - here, arrive, self._relayed if relayed else None)
-                if source is None:
-                    self._first[value] = stop, copy
-                if self._faults.blocked and not relayed:
-                    self._look_later(stop, size, copy)
+                self._begin(source, target, copy, size, relayed=relayed)
+
+    def _begin_in_room(
+        self, source: Daemon | None, target: Daemon, copy: _Transfer, size: int, relayed: bool, has_room: bool
+    ) -> None:
+        if has_room:
+            self._begin(source, target, copy, size, relayed=relayed)
+        else:
+            self._head.witness.seen["no room"] += 1
+            target.coming.pop((copy.value, copy.attempt), None)
+            self._head.clock.after(_REFUSED_S, self._failed, copy)
+
+    def _begin(self, source: Daemon | None, target: Daemon, copy: _Transfer, size: int, *, relayed: bool) -> None:
+        """Begin a copy that has room."""
+        number, _, value, attempt = copy
+        here = self._here.pop((copy.target, value, attempt), 0.0)
+        arrive = partial(self._arrive, number, target, value, attempt)
+        stop = self._copies.start(source, target, size - here, arrive, self._relayed if relayed else None)
+        if source is None:
+            self._first[value] = stop, copy
+        if self._faults.blocked and not relayed:
+            self._look_later(stop, size, copy)
 
     def _is_blocked(self, source: int, target: int, *, relayed: bool) -> bool:
         """Return True if a worker does not reach another now. Where values are relayed that has no data servers, it
@@ -141,6 +161,24 @@ class ValueDriver:
         if left is not None:
             self._here[target, value, attempt] = size - left
             self._head.clock.after(_STALLED_S, partial(self._failed, copy, unreachable=True))
+
+    def open_store(self, daemon: Daemon) -> None:
+        """Give a worker a store with the real scheduler."""
+        rooms = daemon.rooms = SimulatedStore(self._head.clock, daemon.plan, lambda: daemon.scheduler.computing)
+        rooms.later = daemon.when_thawed
+        rooms.evicted = partial(self._evicted, daemon)
+        rooms.changed = partial(self._exceeds, daemon)
+
+    def _evicted(self, daemon: Daemon, replica: tuple[int, int]) -> None:
+        if replica in daemon.store:
+            self._give_up(daemon, *replica)
+        else:
+            self._here.pop((daemon.worker, *replica), None)
+
+    def _exceeds(self, daemon: Daemon, over: int) -> None:
+        if daemon.alive:
+            daemon.over = over
+            daemon.up.send(self._stored, daemon.worker, over)
 
     # --- room --------------------------------------------------------------------------------------------------------
 
@@ -202,6 +240,8 @@ class ValueDriver:
     def _arrive(self, source: int, target: Daemon, value: int, attempt: int) -> None:
         target.coming.pop((value, attempt), None)
         target.store.add((value, attempt))
+        if target.rooms is not None:
+            target.rooms.written((value, attempt))
         target.used_at[value, attempt] = self._head.clock.now
         self._head.witness.stored(target.worker, value, attempt, is_output=False)
         target.up.send(self._fetched, source, target.worker, value, attempt)
@@ -218,11 +258,21 @@ class ValueDriver:
         source, target, value, attempt = copy
         members = self._head.members
         if target in members:
-            members[target].daemon.coming.pop((value, attempt), None)
+            self._take_back(members[target].daemon, value, attempt)
         if self._head.alive and self._under_way.get((target, value)) is copy:
             del self._under_way[target, value]
             self._head.witness.copied(source, target, value, attempt, whole=False, unreachable=unreachable)
             self._head.tell(ReplicasFailed(target, [value], [attempt], "it cannot be reached", unreachable))
+
+    def _take_back(self, target: Daemon, value: int, attempt: int) -> None:
+        """Take back the room of a copy that came to nothing, but what it has left there."""
+        is_coming = target.coming.pop((value, attempt), None) is not None
+        if not is_coming or target.rooms is None:
+            return
+        if (target.worker, value, attempt) in self._here:
+            target.rooms.broke_off((value, attempt))
+        else:
+            target.rooms.returned((value, attempt))
 
     def freed(self, action: OwnValuesFreed) -> None:
         """Give up what is under way of values of the client's own."""
@@ -246,6 +296,8 @@ class ValueDriver:
             value, attempt = dice.pick(sorted(daemon.store))
             daemon.store.discard((value, attempt))
             daemon.spares.discard((value, attempt))
+            if daemon.rooms is not None:
+                daemon.rooms.removed([(value, attempt)])
             self._head.witness.damaged(daemon.worker, value, attempt)
             daemon.up.send(self._gone, daemon.worker, value, attempt)
 
@@ -272,6 +324,8 @@ class ValueDriver:
             value, attempt = dice.pick(sorted(daemon.spares))
             if not self._head.witness.is_used(daemon.worker, value):
                 self._give_up(daemon, value, attempt)
+                if daemon.rooms is not None:
+                    daemon.rooms.removed([(value, attempt)])
 
     def _give_up(self, daemon: Daemon, value: int, attempt: int) -> None:
         daemon.spares.discard((value, attempt))
@@ -301,8 +355,9 @@ class ValueDriver:
     def left(self, worker: int) -> None:
         """Stop what goes to a worker that was given up, and comes from it."""
         for peer in self._head.members.values():
-            coming = peer.daemon.coming.items()
-            peer.daemon.coming = {replica: row for replica, row in coming if row[1] != worker}
+            for replica, row in list(peer.daemon.coming.items()):
+                if row[1] == worker:
+                    self._take_back(peer.daemon, *replica)
         self._under_way = {
             key: copy for key, copy in self._under_way.items() if worker not in (copy.source, copy.target)
         }

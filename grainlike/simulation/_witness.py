@@ -272,8 +272,10 @@ class Witness:
     def serves(self, worker: int) -> None:
         """Record that others can get values of a worker directly."""
 
-    def limited(self, worker: int, store: int, overdraft: int | None) -> None:
-        """Record how many bytes of values a worker may keep, and may have beyond these; None for any number."""
+    def limited(self, worker: int, store: int, overdraft: int | None, scratch: int = 0) -> None:
+        """Record how many bytes of values a worker may keep in memory and on disk, and may have beyond these; None for
+        any number.
+        """
 
     def exceeds(self, worker: int, over: int) -> None:
         """Record that the head hears by how many bytes a worker exceeds what it may keep."""

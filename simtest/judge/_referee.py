@@ -153,10 +153,10 @@ class Referee(ValueWitness):
             if at == worker:
                 self._order.came_back(job)
 
-    def limited(self, worker: int, store: int, overdraft: int | None) -> None:
+    def limited(self, worker: int, store: int, overdraft: int | None, scratch: int = 0) -> None:
         """Record how much a worker may keep, and may have beyond that."""
-        super().limited(worker, store, overdraft)
-        self._bytes.limited(worker, store, overdraft, cores=self._nodes[worker].offer.units.get("cores", 0))
+        super().limited(worker, store, overdraft, scratch)
+        self._bytes.limited(worker, store + scratch, overdraft, cores=self._nodes[worker].offer.units.get("cores", 0))
 
     def suspected(self, worker: int) -> None:
         """Record that a worker may get nothing new."""

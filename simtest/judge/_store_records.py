@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from grainlike.resources import fits_tiers
 from grainlike.simulation import Clock, FunctionPlan, JobPlan
 from simtest.judge._value_records import ValueRecords
 
@@ -55,7 +56,8 @@ class StoreRecords:
         self._could_run = could_run
         self._is_spare = is_spare
         self._is_calm = is_calm
-        self._limits: dict[int, int] = {}
+        self._limits: dict[int, tuple[int, int]] = {}
+        """Bytes that each worker may keep in memory and on disk."""
         self._own: dict[int, int] = {}
         """Bytes of the values of the client's own."""
         self.over: set[int] = set()
@@ -65,9 +67,9 @@ class StoreRecords:
         self._until: dict[tuple[int, int], float] = {}
         """When the oldest job begins at the latest, by job and a worker that could hold its inputs."""
 
-    def limited(self, worker: int, store: int) -> None:
-        """Record how much a worker may keep."""
-        self._limits[worker] = store
+    def limited(self, worker: int, store: int, scratch: int = 0) -> None:
+        """Record how much a worker may keep in memory and on disk."""
+        self._limits[worker] = store, scratch
 
     def added(self, value: int, size: int) -> None:
         """Record a value of the client's own."""
@@ -75,8 +77,18 @@ class StoreRecords:
 
     def could_keep(self, worker: int, value: int) -> bool:
         """Return True if a worker could have a value, if nothing else was there."""
-        size = self._size_of(value)
-        return size <= self._limits.get(worker, size)
+        return worker not in self._limits or self._fits(worker, [value])
+
+    def _fits(self, worker: int, values: Iterable[int], beside: tuple[int, ...] = ()) -> bool:
+        """Return True if the empty store of a worker could hold values, and others of sizes `beside`."""
+        return fits_tiers([*beside, *map(self._size_of, values)], *self._limits[worker])
+
+    def _surely_fits(self, worker: int, values: Iterable[int]) -> bool:
+        """Return True if a worker can have these values at once, wherever the first of them are. A worker with a disk
+        may have room in two parts.
+        """
+        memory, scratch = self._limits[worker]
+        return not scratch and sum(map(self._size_of, values)) <= memory
 
     def has_room(self, worker: int, value: int, kept_for: Iterable[int] = ()) -> bool:
         """Return True if a worker could have a value beside all that it has and is sent, for all that the head has
@@ -84,16 +96,14 @@ class StoreRecords:
         """
         there = {value, *self._values.at(worker), *self._values.coming_to(worker), *kept_for}
         there.update(self._values.damaged_lately(worker))
-        size = sum(map(self._size_of, there))
-        return size <= self._limits.get(worker, size)
+        return worker not in self._limits or self._surely_fits(worker, there)
 
     def takes_along(self, job: int) -> None:
         """Check that no store could hold what a job needs, which takes a part of it along."""
         needed = self._values.inputs(job)
-        size = sum(map(self._size_of, needed))
         for worker in [worker for worker in self._limits if self._is_calm() and self._could_run(worker, job)]:
             words = f"job {job} takes along what worker {worker} could hold"
-            assert size > self._limits[worker], words
+            assert not self._fits(worker, needed), words
             assert not all(worker in self._values.holders(value) for value in needed), words
         self._waiting.pop(job, None)
 
@@ -127,9 +137,9 @@ class StoreRecords:
         `or_full`, that none which could has room for the inputs.
         """
         inputs = self._values.inputs(job)
-        size = self._plans[job].size + sum(map(self._size_of, inputs))
+        beside = (self._plans[job].size,)
         for worker in [worker for worker in self._limits if self._is_calm() and self._could_run(worker, job)]:
-            untried = worker not in self._lacked[job] and size <= self._limits[worker]
+            untried = worker not in self._lacked[job] and self._fits(worker, inputs, beside)
             if untried and or_full and inputs and not self.has_room(worker, inputs[0], inputs):
                 continue
             assert not untried, f"{what}, and worker {worker} could hold its value"
@@ -182,7 +192,7 @@ class StoreRecords:
         if worker in self.over or not self._could_run(worker, job) or not all(map(self._values.holders, inputs)):
             return False
         kept = {value for value in self._values.at(worker) if not self._is_spare(worker, value)}
-        return sum(map(self._size_of, kept.union(inputs))) <= self._limits[worker]
+        return self._surely_fits(worker, kept.union(inputs))
 
     def _seconds(self, job: int, worker: int) -> float:
         """Return how long it may take until a job begins: what runs ends, and once more as others were in its place."""

@@ -122,10 +122,10 @@ class ValueWitness(Witness):
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
-    def limited(self, worker: int, store: int, overdraft: int | None) -> None:
+    def limited(self, worker: int, store: int, overdraft: int | None, scratch: int = 0) -> None:
         """Record how much a worker may keep, and may have beyond that."""
-        super().limited(worker, store, overdraft)
-        self._room.limited(worker, store)
+        super().limited(worker, store, overdraft, scratch)
+        self._room.limited(worker, store, scratch)
 
     def exceeds(self, worker: int, over: int) -> None:
         """Record that the head hears by how much a worker exceeds what it may keep."""

@@ -22,7 +22,7 @@ from simtest.judge._stored_bytes import StoredBytes
 from simtest.judge._value_records import ValueRecords
 
 SEEDS = int(os.environ.get("GRAINLIKE_TEST_SEEDS", "1000"))
-"""With this, some 2 000 worlds; each takes about 20 ms of CPU time."""
+"""With this, some 2 300 worlds; each takes about 20 ms of CPU time."""
 
 BLOCK = 25
 
@@ -35,12 +35,13 @@ def test_no_promise_is_broken(workload, first):
         assert outcome.violations == (), f"python -m simtest --seed {seed} --workload {workload}"
 
 
+@pytest.mark.parametrize("workload", ["full_stores", "real_stores"])
 @pytest.mark.parametrize("first", range(0, SEEDS // 20, 5))
-def test_no_promise_is_broken_where_stores_are_full(first):
+def test_no_promise_is_broken_where_stores_are_full(workload, first):
     for seed in range(first, first + 5):
         calm = seed % 2 == 0  # how long the oldest job waits is judged until the first fault
-        outcome = simulate(seed, "full_stores", faults=CALM if calm else None)
-        words = f"python -m simtest --seed {seed} --workload full_stores{' --calm' if calm else ''}"
+        outcome = simulate(seed, workload, faults=CALM if calm else None)
+        words = f"python -m simtest --seed {seed} --workload {workload}{' --calm' if calm else ''}"
         assert outcome.violations == (), words
 
 
@@ -54,6 +55,18 @@ def test_no_promise_is_broken_where_outputs_find_no_room(first):
         words = f"python -m simtest --seed {seed} --workload large_outputs{' --calm' if calm else ''}"
         assert outcome.violations == (), words
     assert min(seen["lacked room"], seen["homeless"], seen["value"]) > 0
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS // 3, BLOCK))
+def test_no_promise_is_broken_where_outputs_wait_for_room_in_a_real_store(first):
+    seen = Counter()
+    for seed in range(first, first + BLOCK):
+        calm = seed % 2 == 0
+        outcome = simulate(seed, "real_outputs", faults=CALM if calm else None)
+        seen += Counter(outcome.seen)
+        words = f"python -m simtest --seed {seed} --workload real_outputs{' --calm' if calm else ''}"
+        assert outcome.violations == (), words
+    assert min(seen[what] for what in ("waits for room", "refused room", "overdraft", "evicted", "no room")) > 0
 
 
 @pytest.mark.parametrize("seed", [5169, 5259, 5955, 202031])

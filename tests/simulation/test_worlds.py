@@ -43,7 +43,7 @@ def test_every_workload_runs_through(workload):
     outcome = simulate(1, workload, jobs=20, faults=CALM)
     assert outcome.violations == ()
     # Trees of jobs have about eight each; values that fill stores have four readers for each job that was asked for.
-    assert outcome.jobs == {"recursion": 2, "full_stores": 88}.get(workload, 20)
+    assert outcome.jobs == {"recursion": 2, "full_stores": 88, "real_stores": 88}.get(workload, 20)
     not_all_run = ("impossible", "stream", "bursts", "poison", "gangs")
     assert outcome.makespan >= outcome.lower_bound * 0.999 or workload in not_all_run
 

@@ -173,6 +173,7 @@ class StoreScheduler:
             case MemoryFree(free=free):
                 for ask in self._late.values():
                     ask.free = free
+                return out
             case PaybackDue(busy=busy):
                 self._look(set(busy), now, out)
         self._settle(now, out)

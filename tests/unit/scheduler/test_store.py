@@ -347,7 +347,8 @@ def test_an_output_that_waits_may_exceed_the_budget_only_if_the_machine_has_memo
     asked(store, C, 60, free=FREE)
     store.handle(MemoryFree(59))
     assert store.handle(ReplicasRemoved([B])) == []
-    assert store.handle(MemoryFree(60)) == [GiveRoom(C, 60, Tier.MEMORY)]
+    assert store.handle(MemoryFree(60)) == []
+    assert store.handle(ReplicasUnused([])) == [GiveRoom(C, 60, Tier.MEMORY)]
 
 
 def test_an_output_that_is_given_up_or_dropped_waits_no_more() -> None:

@@ -297,6 +297,25 @@ async def test_an_output_may_exceed_the_budget_after_its_wait_only_if_memory_is_
         await until(lambda: (2, 1) in store.replicas.sizes)
 
 
+async def test_an_output_that_waits_is_given_up_as_it_could_have_room(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = SIZE
+    monkeypatch.setattr(_replicas, "spare_memory", lambda: free)
+    async with overdrawn(places) as store, anyio.create_task_group() as tasks:
+        tasks.start_soon(refused, store, 2)
+        await until(lambda: (2, 1) in store.replicas.rooms)
+        free = 0
+        store.replicas.drop([0], [1])
+        free = SIZE
+        store.replicas.ended(ended(2, Code.CANCELLED))
+
+
+async def refused(store: Store, value: int) -> None:
+    with pytest.raises(StoreFull, match="nobody waits for it any more"):
+        await store.give(value)
+
+
 async def test_an_output_waits_no_longer_than_leases_compute_that_use_values(
     places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,173 @@
+"""Simulated store of a worker: the real `StoreScheduler`, with rooms that cost nothing and spills that take time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+
+from grainlike.scheduler.store import (
+    CopyLeft,
+    EvictReplica,
+    GiveRoom,
+    LookAt,
+    MemoryFree,
+    PaybackDue,
+    RefuseRoom,
+    Replica,
+    ReplicasRemoved,
+    ReplicasUnused,
+    ReplicasUsed,
+    ReplicaWritten,
+    RoomAsked,
+    RoomReturned,
+    SpareTold,
+    SpillDiscarded,
+    SpillEnded,
+    SpillKept,
+    SpillReplica,
+    StoreAction,
+    StoreEvent,
+    StoreScheduler,
+    Tier,
+)
+from grainlike.simulation._clock import Clock
+from grainlike.simulation._plans import NodePlan
+
+__all__ = ["SimulatedStore"]
+
+_DISK_BYTES_PER_S = 2e8
+
+_FREE = 1 << 50
+"""Bytes of memory that are free on a machine without a limit for outputs beyond the budget."""
+
+_Later = Callable[[Callable[[], None]], None]
+
+
+class SimulatedStore:
+    """Store of one worker with the limits of `plan`. `later` has a function called once the worker is not frozen,
+    unless it is dead. `evicted` is called with each replica or unfinished copy that made way, `changed` with the bytes
+    beyond the budget when these have changed; `computing` is that of the `NodeScheduler`.
+    """
+
+    def __init__(self, clock: Clock, plan: NodePlan, computing: Callable[[], Mapping[int, Collection[int]]]) -> None:
+        assert plan.store is not None
+        assert plan.scratch is not None
+        slots = max(1, plan.offer.units.get("cores", 0))
+        self.scheduler: StoreScheduler = StoreScheduler(memory=plan.store, scratch=plan.scratch, slots=slots)
+        self.later: _Later = _at_once
+        self.evicted: Callable[[Replica], None] = _ignore
+        self.changed: Callable[[int], None] = _ignore
+        self.tiers: dict[Replica, Tier] = {}
+        """Tier of each whole replica, and of each room."""
+        self._clock = clock
+        self._plan = plan
+        self._computing = computing
+        self._answers: dict[Replica, Callable[[bool], None]] = {}
+        self._over = 0
+        self._uses: dict[int, list[Replica]] = {}
+
+    @property
+    def waiting(self) -> int:
+        """Number of outputs that wait for an overdraft."""
+        return len(self.scheduler.late)
+
+    def ask(self, replica: Replica, size: int, then: Callable[[bool], None], *, is_output: bool) -> None:
+        """Ask for room; `then` is called, now or later, with whether there is some."""
+        self._answers[replica] = then
+        busy = self._busy({replica[0]}) if is_output else []
+        self._tell(RoomAsked(replica, size, is_output, self._free() if is_output else 0, busy))
+
+    def written(self, replica: Replica) -> None:
+        """Note that a replica is whole."""
+        self._tell(ReplicaWritten(replica))
+
+    def returned(self, replica: Replica) -> None:
+        """Note that nobody will write a replica."""
+        self._answers.pop(replica, None)
+        self.tiers.pop(replica, None)
+        self._tell(RoomReturned(replica))
+
+    def broke_off(self, replica: Replica) -> None:
+        """Note that a copy was given up that has left a part of its bytes."""
+        self._answers.pop(replica, None)
+        self._tell(CopyLeft(replica))
+
+    def removed(self, replicas: Iterable[Replica]) -> None:
+        """Note that whole replicas are not here any more."""
+        gone = list(replicas)
+        for replica in gone:
+            self.tiers.pop(replica, None)
+        self._tell(ReplicasRemoved(gone))
+
+    def spare(self, replicas: Iterable[Replica], *, is_spare: bool) -> None:
+        """Let whole replicas make way, or no longer."""
+        self._tell(SpareTold(list(replicas), is_spare))
+
+    def used(self, lease: int, replicas: list[Replica]) -> None:
+        """Note that a lease begins whose jobs need replicas."""
+        self._uses[lease] = replicas
+        self._tell(ReplicasUsed(replicas))
+
+    def ended_use(self, lease: int) -> None:
+        """Note that a lease has ended."""
+        replicas = self._uses.pop(lease, None)
+        if replicas is not None:
+            self._tell(ReplicasUnused(replicas))
+
+    def _free(self) -> int:
+        if self._plan.overdraft is None:
+            return _FREE
+        return max(0, self._plan.overdraft - max(0, self.scheduler.records.memory - self.scheduler.limit))
+
+    def _busy(self, asking: Iterable[int] = ()) -> list[int]:
+        waiting = {*asking, *(value for value, _ in self._answers)}
+        using = ((lease, jobs) for lease, jobs in self._computing().items() if lease in self._uses)
+        return [lease for lease, jobs in using if waiting.isdisjoint(jobs)]
+
+    def _tell(self, event: StoreEvent) -> None:
+        told: list[tuple[Callable[[bool], None], bool]] = []
+        events = [MemoryFree(self._free()), event] if self.scheduler.late else [event]
+        for one in events:
+            for action in self.scheduler.handle(one, self._clock.now):
+                self._act(action, told)
+        self._say_over()
+        for then, has_room in told:
+            then(has_room)
+
+    def _say_over(self) -> None:
+        if self.scheduler.over != self._over:
+            self._over = self.scheduler.over
+            self.changed(self._over)
+
+    def _act(self, action: StoreAction, told: list[tuple[Callable[[bool], None], bool]]) -> None:
+        match action:
+            case GiveRoom(replica=replica):
+                self.tiers[replica] = action.tier
+                told.append((self._answers.pop(replica), True))
+            case RefuseRoom(replica=replica):
+                self.tiers.pop(replica, None)
+                told.append((self._answers.pop(replica), False))
+            case EvictReplica(replica=replica):
+                del self.tiers[replica]
+                self._say_over()  # first, as workers do
+                self.evicted(replica)
+            case SpillReplica(replica=replica, size=size):
+                ended = partial(self._tell, SpillEnded(replica, is_whole=True))
+                self._clock.after(size / _DISK_BYTES_PER_S, self.later, ended)
+            case SpillKept(replica=replica):
+                self.tiers[replica] = Tier.SCRATCH
+            case SpillDiscarded():
+                pass
+            case LookAt(at=at):
+                self._clock.at(at, self.later, self._look)
+
+    def _look(self) -> None:
+        self._tell(PaybackDue(self._busy()))
+
+
+def _at_once(function: Callable[[], None]) -> None:
+    function()
+
+
+def _ignore(_: object) -> None:
+    """Ignore what nothing needs to know."""
