@@ -150,6 +150,8 @@ class Trial(World):
         for site in self.sites:
             if site.daemon is not None:
                 assert site.daemon.scheduler.idle, f"worker {site.daemon.worker} believes that it is busy"
+                if site.daemon.rooms is not None:
+                    site.daemon.rooms.check_at_rest({one: self.witness.size_of(one[0]) for one in site.daemon.store})
         self.witness.check_values(list(self.head.peers), self.head.scheduler.values_known)
         left = [
             job for job in self.head.scheduler.jobs if job in self.witness.outcome and not self.witness.is_reviving(job)

@@ -114,6 +114,19 @@ class SimulatedStore:
         if replicas is not None:
             self._tell(ReplicasUnused(replicas))
 
+    def check_at_rest(self, sizes: Mapping[Replica, int]) -> None:
+        """Raise `AssertionError` unless exactly these whole replicas, and unfinished copies, have room, and nobody uses
+        them or waits. For tests.
+        """
+        records = self.scheduler.records.replicas
+        kept = {name: one.size for name, one in records.items() if not one.is_left}
+        assert kept == sizes, f"room is taken for {kept}, and {sizes} are here"
+        assert not any(one.uses for one in records.values()), "a replica is used, and no job runs"
+        assert not self._answers, f"{list(self._answers)} wait for room"
+        assert (
+            sum(one.size for one in records.values()) == self.scheduler.records.memory + self.scheduler.records.scratch
+        )
+
     def _free(self) -> int:
         if self._plan.overdraft is None:
             return _FREE
@@ -130,6 +143,7 @@ class SimulatedStore:
         for one in events:
             for action in self.scheduler.handle(one, self._clock.now):
                 self._act(action, told)
+        self.scheduler.check()
         self._say_over()
         for then, has_room in told:
             then(has_room)

@@ -298,10 +298,14 @@ class ValueRecords:
         """Record that a worker has a value no more; check that no job there uses it."""
         if worker in self._stores:
             self._stores[worker].discard((value, attempt))
-            used = [job for (at, job), opened in self._running.items() if at == worker and (value, attempt) in opened]
+            used = self._openers(worker, value, attempt)
             again = any(held == value for held, _ in self._stores[worker])  # it was made again, and this is the old one
-            used = [job for job in used if self._is_open(job) and not again]
-            assert not used, f"worker {worker} removed value {value}, which job {used} uses there"
+            assert again or not used, f"worker {worker} removed value {value}, which job {used} uses there"
+
+    def _openers(self, worker: int, value: int, attempt: int) -> list[int]:
+        """Return the jobs that run at a worker and have opened a replica there."""
+        used = [job for (at, job), opened in self._running.items() if at == worker and (value, attempt) in opened]
+        return [job for job in used if self._is_open(job)]
 
     def damaged(self, worker: int, value: int, attempt: int) -> None:
         """Record that a value is damaged at a worker."""
@@ -328,7 +332,9 @@ class ValueRecords:
         return any(at == worker and value in self._needs.get(job, ()) for at, job in self._running)
 
     def evicted(self, worker: int, value: int, attempt: int) -> None:
-        """Check that a replica which its worker gives up for room is not the last one."""
+        """Check that a replica that makes way is not the last one, and that no job uses it there."""
+        used = self._openers(worker, value, attempt)
+        assert not used, f"worker {worker} gives up value {value}, which job {used} uses there"
         others = self.holders(value) - {worker}
         told_by = self._went_at.get(value, -_SILENT_S) + (_SILENT_S if self.trouble else _QUIET_S)
         excused = others or self._clock.now < told_by or not self.is_needed(value)

@@ -422,6 +422,19 @@ class StoreScheduler:
                 rest -= size
                 del records.overdrafts[replica]
 
+    # --- invariants --------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise `AssertionError` unless only overdrafts, one a slot, and replicas that were found exceed the budget.
+        For tests: walks over all replicas.
+        """
+        records = self.records
+        assert len(records.overdrafts) <= self.slots, "more outputs than slots exceed the budget"
+        found = sum(one.size for one in records.replicas.values() if one.is_found)
+        beyond = sum(records.replicas[replica].size for replica in records.overdrafts)
+        assert records.memory <= self.memory + beyond + found, "what exceeds the budget is no overdraft"
+        assert not self._late or self._is_looking, "outputs wait that nobody will look at"
+
     # --- replicas ----------------------------------------------------------------------------------------------------
 
     def _forget(self, replica: Replica) -> None:

@@ -432,6 +432,7 @@ class World:
             names.discard(replica)
 
     def _judge(self) -> None:
+        self.store.check()
         records = self.store.records
         assert sum(self.memory.values()) == records.memory
         assert sum(self.scratch.values()) + sum(size for _, size in self.spills) == records.scratch
