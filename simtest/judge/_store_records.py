@@ -140,8 +140,9 @@ class StoreRecords:
         beside = (self._plans[job].size,)
         for worker in [worker for worker in self._limits if self._is_calm() and self._could_run(worker, job)]:
             untried = worker not in self._lacked[job] and self._fits(worker, inputs, beside)
-            if untried and or_full and inputs and not self.has_room(worker, inputs[0], inputs):
-                continue
+            if untried and or_full and inputs:
+                before = [*inputs, *self._values.dropped_now(worker)]
+                untried = self.has_room(worker, inputs[0], before)
             assert not untried, f"{what}, and worker {worker} could hold its value"
 
     def gone(self, worker: int) -> None:

@@ -75,6 +75,8 @@ class ValueRecords:
         """Time of the last loss of a replica of each value."""
         self._damaged: set[tuple[int, int]] = set()
         """Worker and value, for all that was damaged: the head may not have heard of it."""
+        self._dropped_at: dict[tuple[int, int], float] = {}
+        """When the head had a worker remove a value, by worker and value."""
         self._damaged_at: dict[tuple[int, int], float] = {}
         """Time of the last damage, by worker and value. Replicas that were evicted are not among these."""
 
@@ -208,6 +210,10 @@ class ValueRecords:
         """Return the values that were damaged at a worker, and of which the head may believe that they are there."""
         now, within = self._clock.now, _SILENT_S if self.trouble else _QUIET_S
         return [value for (at, value), when in self._damaged_at.items() if at == worker and now < when + within]
+
+    def dropped_now(self, worker: int) -> list[int]:
+        """Return the values that the head has a worker remove at this moment; it may have decided about jobs before."""
+        return [value for (at, value), when in self._dropped_at.items() if (at, when) == (worker, self._clock.now)]
 
     def lives(self, worker: int) -> bool:
         """Return True for a worker that is not dead, whether the head knows it or not."""
@@ -350,6 +356,7 @@ class ValueRecords:
             users = [job for job in self._users.get(value, ()) if self._is_open(job)]
             assert not self.is_needed(value), f"value {value} is to be removed, and jobs {users} or others need it"
             known[1].discard(action.worker)
+            self._dropped_at[action.worker, value] = self._clock.now
 
     def copying(self, source: int, target: int, value: int, attempt: int, size: int) -> None:
         """Check a copy that is asked for."""

@@ -105,6 +105,10 @@ def test_jobs_that_wait_for_each_others_room_run_once_more_where_their_values_fo
     assert simulate(31003283, "large_outputs").violations == ()
 
 
+def test_room_that_is_free_since_this_moment_does_not_count_for_a_job_that_was_let_run_once_more_before():
+    assert simulate(61000639, "large_outputs").violations == ()
+
+
 @pytest.mark.parametrize("seed", [9301752, 9502190, 23001295])
 def test_room_may_be_kept_for_what_cannot_be_copied_now_or_is_damaged_unheard(seed):
     assert simulate(seed, "large_outputs").violations == ()
