@@ -8,7 +8,7 @@ import numpy as np
 
 from grainlike import Retry, delayed
 
-__all__ = ["COUNT", "made", "made_larger", "made_later", "made_once", "made_soon", "total"]
+__all__ = ["COUNT", "made", "made_larger", "made_later", "made_once", "made_soon", "made_two", "total"]
 
 
 COUNT = 100_000
@@ -17,6 +17,11 @@ COUNT = 100_000
 @delayed
 def made(number):
     return np.full(COUNT, number, dtype=np.float64)
+
+
+@delayed(nout=2)
+def made_two(number):
+    return np.full(COUNT, number, dtype=np.float64), np.full(COUNT, number + 1, dtype=np.float64)
 
 
 @delayed

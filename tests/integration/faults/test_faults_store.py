@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from anyio.lowlevel import checkpoint
-from array_calls import COUNT, made, made_larger, made_later, made_soon, total
+from array_calls import COUNT, made, made_larger, made_later, made_soon, made_two, total
 from far import far_workers, head_of
 from fault_calls import waits_for
 from limits import LIMIT_S
@@ -35,6 +35,7 @@ from grainlike import (
     wait,
 )
 from grainlike.payload import memory_id
+from grainlike.scheduler.store import _scheduler
 from grainlike.system import is_in_memory
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.skipif(not memory_id(), reason="no shared memory in the file system")]
@@ -161,6 +162,37 @@ async def test_a_value_that_no_store_has_room_for_fails_without_harm_to_its_runn
         with pytest.raises(StoreFullError, match="102,400 bytes of shared memory, and 0 of disk, so it can never hold"):
             await (function @ Cores(1))(2)
         assert await (total @ Cores(1))(first) == COUNT
+
+
+async def test_parts_that_fit_one_at_a_time_fail_beside_the_whole_that_stays_or_are_spilled(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_scheduler, "PAYBACK_S", 0.0)
+    options = {"store": str(ROOM), "scratch": str(disk)}
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1), scratch_limit="0", **options):
+        a_, b_ = (made_two @ Cores(1))(1)
+        words = (
+            rf"no room for 800,\d+ bytes: .* {ROOM:,} bytes of shared memory, .* of which 1,600,\d+ and 0 are in use"
+        )
+        with pytest.raises(StoreFullError, match=words):
+            await (total @ Cores(1))(a_)
+        assert float((await b_).sum()) == 2 * COUNT, "the whole is there, and the program takes the part"
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1), scratch_limit=str(4 * ROOM), **options):
+        a_, b_ = (made_two @ Cores(1))(1)
+        assert [await (total @ Cores(1))(value_) for value_ in (a_, b_)] == [COUNT, 2 * COUNT]
+        assert await (total @ Cores(1))(a_, b_) == 3 * COUNT
+
+
+@pytest.mark.parametrize("limit", [0, ROOM])
+async def test_two_inputs_that_fit_one_at_a_time_are_read_beyond_the_budget_or_from_the_disk(
+    disk: Path, limit: int
+) -> None:
+    options = {"store": str(ROOM), "scratch": str(disk), "scratch_limit": str(limit)}
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1), **options):
+        values = [start((made @ Cores(1))(number)) for number in (1, 2)]
+        await wait(values)
+        assert len(on_disk(disk)) == (1 if limit else 0)
+        assert await (total @ Cores(1))(*values) == 3 * COUNT
 
 
 async def test_values_that_are_spilled_go_to_other_workers(disk: Path, start_worker) -> None:
