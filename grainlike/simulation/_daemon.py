@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
@@ -42,10 +42,12 @@ from grainlike.simulation._dice import Dice
 from grainlike.simulation._nests import Call
 from grainlike.simulation._plans import Faults, Network, NodePlan
 from grainlike.simulation._runners import OwnRunner, Runner, SharedRunner
-from grainlike.simulation._store import SimulatedStore
 from grainlike.simulation._voice import Voice
 from grainlike.simulation._witness import Witness
 from grainlike.wire import Cancel, Code, Completed, LeaseStart, LeaseWait, Need
+
+if TYPE_CHECKING:  # few worlds have it, and a command that runs none of these loads less
+    from grainlike.simulation._store import SimulatedStore
 
 __all__ = ["Daemon", "Stage"]
 

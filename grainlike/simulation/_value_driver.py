@@ -25,7 +25,6 @@ from grainlike.simulation._copies import Copies
 from grainlike.simulation._daemon import Daemon
 from grainlike.simulation._dice import Dice
 from grainlike.simulation._plans import Faults, Network
-from grainlike.simulation._store import SimulatedStore
 from grainlike.simulation._voice import Voice
 from grainlike.simulation._witness import Witness
 
@@ -164,6 +163,8 @@ class ValueDriver:
 
     def open_store(self, daemon: Daemon) -> None:
         """Give a worker a store with the real scheduler."""
+        from grainlike.simulation._store import SimulatedStore  # few worlds have it
+
         rooms = daemon.rooms = SimulatedStore(self._head.clock, daemon.plan, lambda: daemon.scheduler.computing)
         rooms.later = daemon.when_thawed
         rooms.evicted = partial(self._evicted, daemon)
