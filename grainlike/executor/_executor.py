@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
@@ -17,7 +17,7 @@ from grainlike.engine import BaseResolver, Waitable, value_words
 from grainlike.errors import GrainlikeError, GraphError
 from grainlike.eventloop import EventLoopId, here
 from grainlike.executor._exits import close_at_exit
-from grainlike.executor._registry import current, enclosing, entered, left, standing_in
+from grainlike.executor._registry import block_left, current, enclosing, entered, left, standing_in
 from grainlike.executor._reports import ExecutorReports
 from grainlike.executor._settings import NOT_GIVEN, NotGiven, settings_for
 from grainlike.graph import Delayed, Node, State, Stream, delayed, node_behind, start
@@ -87,8 +87,9 @@ class Executor(ExecutorReports):
 
     `ex = await Executor(...)` opens it without a block, for the life of its event loop: for a notebook, or a prompt.
     What awaits after it uses it, and so do all tasks of the loop that are in no block. Where several are open round an
-    `await`, with blocks or without, the one that was opened last is used. It closes by `await ex.aclose()`, otherwise
-    with its loop, or when Python ends. A program that does not close it itself gets a `ResourceWarning`.
+    `await`, with blocks or without, the one that was opened last is used. So one that was opened in a block stays in
+    use when the block ends, until it is closed. It closes by `await ex.aclose()`, otherwise with its loop, or when
+    Python ends. A program that does not close it itself gets a `ResourceWarning`.
 
     Raises:
         ResourceSpecError: `local` is no offer, or `store`, `scratch` or `scratch_limit` is not possible here.
@@ -240,8 +241,7 @@ class Executor(ExecutorReports):
     ) -> None:
         self._check_end(error)
         left(self, self.loop_id)
-        with suppress(ValueError):  # opened in another context, as fixtures are: there is nothing to put back here
-            current.reset(self._tokens.pop())
+        block_left(self, self._tokens.pop())
         await self._close()
         # What failed inside is told rather than what followed from it; an error of the user's own goes first.
         if self._failure is not None and (error is None or isinstance(error, GrainlikeError)):

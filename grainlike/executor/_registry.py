@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from contextvars import ContextVar, Token
 
 from grainlike.engine import BaseResolver
@@ -9,6 +10,7 @@ from grainlike.eventloop import EventLoopId
 
 __all__ = [
     "alone",
+    "block_left",
     "current",
     "enclosing",
     "entered",
@@ -68,6 +70,16 @@ def left(executor: object, loop_id: EventLoopId) -> None:
             executors[loop_id] = others
     if _implicit.get(loop_id) is executor:
         del _implicit[loop_id]
+
+
+def block_left(executor: BaseResolver, token: Token[BaseResolver | None]) -> None:
+    """Put back what was innermost in this context before the block of an executor, unless one that was opened in the
+    block is still open: that stays.
+    """
+    innermost = current.get()
+    if innermost is None or innermost is executor or not innermost.is_open:
+        with suppress(ValueError):  # opened in another context, as fixtures are: there is nothing to put back here
+            current.reset(token)
 
 
 def alone(loop_id: EventLoopId) -> bool:

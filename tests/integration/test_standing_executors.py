@@ -86,6 +86,39 @@ async def test_one_that_is_opened_in_a_block_goes_before_the_block_until_it_is_c
         assert await owner() is block
 
 
+async def test_one_that_is_opened_in_a_block_is_used_after_the_block_has_ended() -> None:
+    async def owner() -> object:
+        r_ = square(1)
+        await r_
+        return node_behind(r_).owner
+
+    outside = await Executor(local=None)
+    async with Executor(local=None):
+        inside = await Executor(local=None)
+        async with Executor(local=None):
+            pass
+        assert await owner() is inside
+    assert await owner() is inside
+    await inside.aclose()
+    assert await owner() is outside
+    await outside.aclose()
+
+
+async def test_a_block_that_ends_before_one_that_was_opened_in_it_leaves_that_in_use() -> None:
+    async with Executor(local=None) as round_all:
+        first, second = Executor(local=None), Executor(local=None)
+        await first.__aenter__()
+        await second.__aenter__()
+        await first.__aexit__(None, None, None)
+        r_ = square(1)
+        await r_
+        assert node_behind(r_).owner is second
+        await second.__aexit__(None, None, None)
+        r_ = square(2)
+        await r_
+        assert node_behind(r_).owner is round_all
+
+
 async def test_connect_can_be_awaited() -> None:
     head = await Executor(listen="tcp://127.0.0.1:0", local=Cores([0]))
     executor = await connect(head.address)
