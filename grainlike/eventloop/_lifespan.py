@@ -58,7 +58,7 @@ class Lifespan(ABC):
         self._closed = anyio.Event()
         self._changes = Changes()
         self._state = "open"
-        self._task = spawn_detached(loop_id, self._task_name, self._serve)
+        self._task: object = spawn_detached(loop_id, self._task_name, self._serve)
 
     async def _wait_until_open(self) -> None:
         """Wait until it has opened; close it where that fails or is cancelled."""
@@ -97,6 +97,7 @@ class Lifespan(ABC):
             await self._ended()
             self._opened.set()
             self._closed.set()
+            self._task = None  # its context has the executor that was in use when this was opened
 
     @abstractmethod
     async def _live(self) -> None:

@@ -56,10 +56,11 @@ def implicit_made() -> int:
     return _made[0]
 
 
-def left(executor: object, loop_id: EventLoopId) -> None:
+def left(executor: BaseResolver, loop_id: EventLoopId) -> None:
     """Record that an executor has closed; implicit ones too.
 
-    One without a block leaves this context to the one round it, if this is where it was opened.
+    One without a block leaves this context to the one round it, if this is where it was opened. Those that were opened
+    in it have that one round them, too: they would else keep it, and all that closed before it.
     """
     innermost = current.get()
     if innermost is not None and innermost is executor and executor in _standing.get(loop_id, ()):
@@ -68,6 +69,9 @@ def left(executor: object, loop_id: EventLoopId) -> None:
         others = [one for one in executors.pop(loop_id, ()) if one is not executor]
         if others:
             executors[loop_id] = others
+    for inner in opened():
+        if inner.enclosing is executor:
+            inner.enclosing = executor.enclosing
     if _implicit.get(loop_id) is executor:
         del _implicit[loop_id]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import subprocess
 import sys
 from pathlib import Path
+from weakref import ReferenceType, ref
 
 import anyio
 import pytest
@@ -117,6 +119,36 @@ async def test_a_block_that_ends_before_one_that_was_opened_in_it_leaves_that_in
         r_ = square(2)
         await r_
         assert node_behind(r_).owner is round_all
+
+
+async def test_executors_that_have_closed_are_let_go_while_later_ones_are_open(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.ERROR, "grainlike")  # warnings that another one is open would keep that
+    closed: list[ReferenceType[Executor]] = []
+    executor = await Executor(local=None)
+    for _ in range(4):
+        following = await Executor(local=None)
+        await executor.aclose()
+        closed.append(ref(executor))
+        executor = following
+    gc.collect()
+    # The context of the newest one's task has the one before it.
+    assert [gone() for gone in closed[:-1]] == [None, None, None]
+    await executor.aclose()
+
+
+async def test_executors_of_blocks_are_let_go_while_later_ones_are_open() -> None:
+    closed: list[ReferenceType[Executor]] = []
+    executor = await Executor(local=None).__aenter__()
+    for _ in range(4):
+        following = await Executor(local=None).__aenter__()
+        await executor.__aexit__(None, None, None)
+        closed.append(ref(executor))
+        executor = following
+    gc.collect()
+    assert [gone() for gone in closed[:-1]] == [None, None, None]
+    await executor.__aexit__(None, None, None)
 
 
 async def test_connect_can_be_awaited() -> None:
