@@ -24,6 +24,7 @@ from grainlike.client._introduction import (
     find_client_access,
     hello_of_client,
     lines_of_job,
+    own_copy,
     telling_of_death,
 )
 from grainlike.client._queries import LiveSubscription, LogSubscription, OutcomeFetch, PendingQuery
@@ -159,7 +160,7 @@ class HeadClient:
         await self._greeted.wait()
         if self.welcome is None:
             assert self._failure is not None
-            raise self._failure
+            raise own_copy(self._failure)
         return self.welcome
 
     async def leave(self) -> None:
@@ -189,7 +190,7 @@ class HeadClient:
             HeadLostError: the head is lost.
         """
         if self._failure is not None:
-            raise self._failure
+            raise own_copy(self._failure)
         number, asked = self._post(question, partial(PendingQuery, heard=_only(answer, take)))
         try:
             return self._checked(await asked.next(), answer)
@@ -268,7 +269,7 @@ class HeadClient:
 
     def _post(self, question: Question, kind: Callable[[Question], Q]) -> tuple[int, Q]:
         if self._failure is not None:
-            raise self._failure
+            raise own_copy(self._failure)
         self._last_ask += 1
         question = replace(question, ask=self._last_ask)
         asked = kind(question)
@@ -288,7 +289,7 @@ class HeadClient:
 
     def _checked(self, told: Answer | None, answer: type[A]) -> A:
         if told is None and self._failure is not None:
-            raise self._failure
+            raise own_copy(self._failure)
         return checked_answer(told, answer)
 
     def _hear(self, frames: list[Frame]) -> None:

@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -26,10 +27,12 @@ __all__ = [
     "find_client_access",
     "hello_of_client",
     "lines_of_job",
+    "own_copy",
     "telling_of_death",
 ]
 
 A = TypeVar("A", bound=Answer)
+E = TypeVar("E", bound=BaseException)
 
 
 class Asker(Protocol):
@@ -78,6 +81,15 @@ def lines_of_job(told: LogsAre) -> Iterator[LogLine]:
     """Iterate over the lines of a job's output in an answer."""
     for line, attempt, stream in zip(told.lines, told.attempts, told.streams, strict=True):
         yield LogLine(line, attempt, stream)
+
+
+def own_copy(error: E) -> E:
+    """Return a copy of an error that many may be told of: raised itself, it would have the frames of all who were."""
+    copied = copy(error)
+    if hasattr(error, "__notes__"):
+        copied.__notes__ = list(error.__notes__)
+    copied.__cause__, copied.__suppress_context__ = error.__cause__, error.__suppress_context__
+    return copied
 
 
 @contextmanager

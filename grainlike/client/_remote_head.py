@@ -20,7 +20,7 @@ from msgspec.structs import replace as replaced
 
 from grainlike.client._connection import LOOK_S, HeadClient, first_link
 from grainlike.client._events import RemoteFeed, RemoteLeases
-from grainlike.client._introduction import RefusedQueryError, find_client_access, telling_of_death
+from grainlike.client._introduction import RefusedQueryError, find_client_access, own_copy, telling_of_death
 from grainlike.client._remote_fleet import RemoteFleet
 from grainlike.client._remote_jobs import RemoteJobs
 from grainlike.client._remote_values import RemoteValues
@@ -421,7 +421,7 @@ class RemoteHead:
             HeadLostError: the head is lost, and the program does not look for another.
         """
         if self._lost is not None and not self._settings.reconnect:
-            raise self._lost
+            raise own_copy(self._lost)
         return len(self._present()) >= n
 
     def refusal(self, request: Request) -> str | None:  # noqa: ARG002 - workers may come

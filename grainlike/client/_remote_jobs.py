@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from grainlike.client._events import RemoteLeases, outcome_of
+from grainlike.client._introduction import own_copy
 from grainlike.client._remote_values import RemoteValues
 from grainlike.engine import buffer_of
 from grainlike.errors import JobCancelledError, JobTimeoutError, SessionError
@@ -145,7 +146,7 @@ class RemoteJobs:
                 self._held.extend(nodes)
                 return
             for node in nodes:
-                self._listener.failed(node, self._lost)
+                self._listener.failed(node, own_copy(self._lost))
             return
         fresh = self._ask_for_far(nodes) if self._far else list(nodes)
         if self._ahead:

@@ -445,6 +445,31 @@ async def test_who_waits_for_an_answer_hears_that_the_head_is_gone():
             await caller.ask(AskHead(0), HeadIs)
 
 
+async def test_each_who_hears_that_the_head_is_gone_has_an_error_without_the_frames_of_others():
+    head = await Executor(listen=TLS, local=Cores([0]))
+    connected = await connect(head.address)
+
+    async def asks():
+        await connected.history()
+
+    async def calls():
+        await (delayed(says) @ Cores(1))(1)
+
+    async def heard(how):
+        with pytest.raises(HeadLostError) as told:
+            await how()
+        return told.value, len(told.traceback)
+
+    async with asyncio.timeout(LIMIT_S):
+        await head.aclose()
+        await connected._service.client.gone()
+        for how in (asks, calls, lambda: connected.wait_for_workers(1)):
+            (first, frames), (second, later) = await heard(how), await heard(how)
+            assert first is not second
+            assert (str(first), frames) == (str(second), later)
+    await connected.aclose()
+
+
 async def test_a_silent_client_is_dropped(monkeypatch):
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor:
         with monkeypatch.context() as impatient:  # but not with the other
