@@ -13,7 +13,7 @@ import math
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import anyio
 
@@ -86,9 +86,13 @@ class LogRouter:
     """
 
     def __init__(self, ask: Callable[[WorkerConnection, Follow], None], number: Callable[[], int]) -> None:
-        self._ask = ask
+        self._tell = ask
         self._number = number
         self._listeners: dict[int, LogFollower] = {}
+        self._at: dict[_Source, dict[int, LogFollower]] = {}
+        """Readers by what they have subscribed to: a busy head must not try all of them for each piece of output."""
+        self._of: dict[int, dict[int, LogFollower]] = {}
+        """Readers by the id of the source that they read, which lives as long as they do."""
 
     def __bool__(self) -> bool:
         return bool(self._listeners)
@@ -101,6 +105,7 @@ class LogRouter:
         """
         number = self._number()
         listener = self._listeners[number] = LogFollower(number, node, self._ask, follow=follow)
+        self._of.setdefault(id(node), {})[number] = listener
         if not node.finished:
             node.waiters = [*(node.waiters or ()), listener.set]
         try:
@@ -115,32 +120,52 @@ class LogRouter:
             if silent and (why := listener.silence):
                 yield LogLine(why, 0, "note")
         finally:
-            del self._listeners[listener.number]
             if node.waiters is not None and listener.set in node.waiters:
                 node.waiters.remove(listener.set)
             listener.leave()
+            del self._listeners[number]
+            _drop(self._of, id(node), number)
+
+    def _ask(self, peer: WorkerConnection, follow: Follow) -> None:
+        """Subscribe a reader at a worker, or unsubscribe it."""
+        source, number = (peer.number, follow.job), follow.follower
+        if follow.on:
+            self._at.setdefault(source, {})[number] = self._listeners[number]
+        else:
+            _drop(self._at, source, number)
+        self._tell(peer, follow)
 
     def assigned(self, peer: WorkerConnection, jobs: Sequence[Job]) -> None:
         """Query workers to which these jobs have been sent, for their readers."""
-        for listener in self._listeners.values():
-            for first in jobs:
-                for job in (first, *first.links):
-                    if source_of(job) is listener.node:
-                        listener.ask(job, peer)
+        for first in jobs:
+            for job in (first, *first.links):
+                for listener in self._of.get(id(source_of(job)), {}).values():
+                    listener.ask(job, peer)
 
     def hear(self, peer: WorkerConnection, output: Output) -> None:
         """Pass a job's output from a worker to the readers."""
-        for listener in self._listeners.values():
+        for listener in self._at.get((peer.number, output.job), {}).values():
             listener.hear(peer, output)
 
     def left(self, peer: WorkerConnection) -> None:
         """Remove a worker that has left; it sends no more output."""
+        self._at = {source: readers for source, readers in self._at.items() if source[0] != peer.number}
         for listener in self._listeners.values():
             listener.lose(peer)
 
 
 _Source = tuple[int, int]
 """A worker's number, and that of a job there."""
+
+_Key = TypeVar("_Key", int, _Source)
+
+
+def _drop(readers: dict[_Key, dict[int, LogFollower]], key: _Key, number: int) -> None:
+    """Remove a reader from an index; no-op if it is not there."""
+    found = readers.get(key, {})
+    found.pop(number, None)
+    if not found:
+        readers.pop(key, None)
 
 
 class LogFollower:

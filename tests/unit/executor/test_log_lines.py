@@ -1,5 +1,8 @@
 """Bytes of many streams and attempts, cut into lines."""
 
+from collections import Counter
+from contextlib import aclosing
+from itertools import count
 from types import SimpleNamespace
 
 import anyio
@@ -7,7 +10,7 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike.head import _logs
-from grainlike.head._logs import LONGEST_LINE, EndedSource, LogFollower, _Lines
+from grainlike.head._logs import LONGEST_LINE, EndedSource, LogFollower, LogRouter, _Lines
 from grainlike.jobs._job import Job
 from grainlike.wire import EndedJob, Follow, Output, OutputStream
 
@@ -73,6 +76,47 @@ def asked():
 
 def output(text, attempt=1, job=3, **more):
     return Output(job, attempt, [OUT], [text.encode()], **more)
+
+
+@pytest.mark.anyio
+async def test_output_is_passed_to_its_own_readers_and_tried_with_no_others(monkeypatch):
+    calls = Counter()
+    for name in ("hear", "ask"):
+        real = getattr(LogFollower, name)
+        monkeypatch.setattr(LogFollower, name, lambda *a, real=real, name=name: (calls.update([name]), real(*a))[1])
+    router, worker = LogRouter(Worker.post, count(1).__next__), Worker(1)
+    nodes = [SimpleNamespace(finished=False, record=None, waiters=None) for _ in range(50)]
+    jobs = [Job(number, 1, node, (b"", ())) for number, node in enumerate(nodes)]
+    found = []
+
+    async def read(node):
+        async with aclosing(router.lines(node, [worker])) as lines:
+            found.extend([str(line) async for line in lines])
+
+    with anyio.fail_after(LIMIT_S):
+        async with anyio.create_task_group() as tasks:
+            for node in (*nodes, nodes[7]):  # one has two readers
+                tasks.start_soon(read, node)
+            await anyio.wait_all_tasks_blocked()
+            router.assigned(worker, jobs)
+            assert sorted(message.job for message in worker.told) == sorted([*range(50), 7])
+            for message in worker.told[:]:
+                router.hear(worker, output("", job=message.job, follower=message.follower, caught_up=True))
+            for job in range(50):
+                router.hear(worker, output(f"{job}\n", job=job))
+            await anyio.wait_all_tasks_blocked()
+            assert calls == {"ask": 51, "hear": 2 * 49 + 3 * 2}  # both readers are tried with what is for one of them
+            for node in nodes[:25]:
+                node.finished = True
+                for waiter in node.waiters[:]:
+                    waiter()
+            await anyio.wait_all_tasks_blocked()
+            router.left(worker)
+            router.hear(worker, output("late\n", job=30))
+            tasks.cancel_scope.cancel()
+    assert not router
+    assert (router._at, router._of) == ({}, {})
+    assert sorted(map(int, found)) == sorted([*range(25), 7])  # of the others, nobody has read to the end
 
 
 async def rest(listener):
