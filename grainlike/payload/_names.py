@@ -15,7 +15,8 @@ import importlib
 import os
 import sys
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from operator import is_, itemgetter
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -185,10 +186,16 @@ class _Stamps:
         self._seen: set[str] = set()
         self._specs: dict[str, tuple[Any, str]] = {}
         """Spec and version of each module, by name."""
+        self._watched: _Watched = [], [], [], []
         self._stamp = b""
 
     def read(self) -> bytes:
         """Return the stamp; empty while there are no modules of the user's."""
+        if len(sys.modules) != self._count or not _as_watched(*self._watched):
+            self._look()
+        return self._stamp
+
+    def _look(self) -> None:
         names: list[str] = []
         if len(sys.modules) != self._count:
             names = [name for name in list(sys.modules) if name not in self._seen]
@@ -201,7 +208,7 @@ class _Stamps:
         if names and self._specs:
             text = "\n".join(f"{name} {version}" for name, (_, version) in sorted(self._specs.items()))
             self._stamp = zlib.crc32(text.encode(errors="backslashreplace")).to_bytes(STAMP_BYTES, "little")
-        return self._stamp
+        self._watched = _watched(list(self._specs.items()))
 
     def _note(self, name: str) -> None:
         path, spec = module_origin(name, _module(name))
@@ -211,6 +218,37 @@ class _Stamps:
 
 def _module(name: str) -> ModuleType | None:
     return sys.modules.get(name)
+
+
+_Watched = tuple[list[str], list[ModuleType | None], list[dict[str, Any]], list[Any]]
+"""Names, and the modules that they mean; attributes of those that are there, and the specs among them."""
+
+_spec_in = itemgetter("__spec__")
+
+
+def _watched(noted: Sequence[tuple[str, tuple[Any, str]]]) -> _Watched:
+    names = [name for name, _ in noted]
+    modules = list(map(_module, names))
+    attributes: list[dict[str, Any]] = []
+    specs: list[Any] = []
+    for (name, (spec, _)), module in zip(noted, modules, strict=True):
+        if module_origin(name, module)[0]:
+            attributes.append(object.__getattribute__(module, "__dict__"))
+            specs.append(spec)
+    return names, modules, attributes, specs
+
+
+def _as_watched(
+    names: list[str], modules: list[ModuleType | None], attributes: list[dict[str, Any]], specs: list[Any]
+) -> bool:
+    """Return True if these are the modules of these names, and none was imported again since: that gives it another
+    spec. Each copy of a function asks, in programs of many modules: no code of ours runs for each of them here.
+    """
+    try:
+        imported_as_then = all(map(is_, map(_spec_in, attributes), specs))
+    except KeyError:
+        return False
+    return imported_as_then and all(map(is_, map(sys.modules.get, names), modules))
 
 
 versions_stamp = _Stamps().read

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import hashlib
 import importlib
+import importlib.util
 import linecache
 import queue
 import sys
@@ -21,6 +22,7 @@ import pytest
 from grainlike.errors import SerializationError
 from grainlike.payload import (
     Serializer,
+    _names,
     dump_arguments,
     dump_function,
     dump_value,
@@ -529,6 +531,42 @@ def test_a_function_that_came_into_its_module_later_is_told_of(monkeypatch: pyte
     ):
         with pytest.raises(SerializationError, match=r"has imported the module as it was; what was put into it since"):
             load()
+
+
+def test_copies_of_functions_look_at_the_users_modules_only_once_one_was_imported_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "module_of_many.py"
+    path.write_text("x = 1")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("module_of_many")
+    dump_function(closing_over(1))
+    looks: list[str] = []
+    real = _names.module_origin
+    monkeypatch.setattr(_names, "module_origin", lambda name, module: (looks.append(name), real(name, module))[1])
+
+    def stamp() -> bytes:
+        return dump_function(closing_over(1)).data[-_names.STAMP_BYTES :]
+
+    first = stamp()
+    assert stamp() == first
+    assert not looks
+    path.write_text("x = 22")
+    assert stamp() == first  # it has the old code
+    importlib.reload(module)
+    second = stamp()
+    assert second != first
+    assert "module_of_many" in looks
+    looks.clear()
+    assert stamp() == second
+    assert not looks
+    path.write_text("x = 333")
+    other = importlib.util.module_from_spec(module.__spec__)
+    monkeypatch.setitem(sys.modules, "module_of_many", other)  # as a test runner may, with the same spec
+    assert stamp() == second
+    assert "module_of_many" in looks
+    del module.__spec__, other.__spec__
+    assert len(stamp()) == len(second)
 
 
 def test_lines_of_a_prompt_travel_and_survive_a_check_of_the_cache() -> None:
