@@ -65,7 +65,8 @@ grainlike head stop --workers
 grainlike head stop --forget
 """,
     ok="it has stopped",
-    failed="it is part of a program, and ends with that; or it has stopped, and its disk refused what sessions keep",
+    failed="it is part of a program, and ends with that; or it has stopped, but its disk refused what sessions keep, "
+    "or a worker did not end",
     refused=NO_HEAD,
 )
 

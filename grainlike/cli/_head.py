@@ -254,11 +254,11 @@ def _reasons(log: Path) -> list[str]:
 
 async def stop_head(caller: BlockingClient, *, forget: bool, workers: bool) -> int:
     """Stop a head, wait until it has exited, where that can be seen from here, and print what it has kept of sessions,
-    or dropped; return the exit code, which is `FAILED` where the disk refuses that. With `workers`, end these first.
+    or dropped. With `workers`, end these first. Return the exit code, which is `FAILED` where the disk refuses what
+    sessions keep, or where a worker has not ended.
     """
     head = await caller.ask(AskHead(0), HeadIs)
-    if workers:
-        await _end_all_workers(caller)
+    all_ended = not workers or await _end_all_workers(caller)
     sessions = (await caller.ask(AskSessions(0), SessionsAre)).sessions
     held = [session for session in sessions if session.names or session.jobs]
     failure = head.journal if head.journal.startswith("not kept") else ""
@@ -277,17 +277,31 @@ async def stop_head(caller: BlockingClient, *, forget: bool, workers: bool) -> i
         lines, refused = _fate(held, head.directory, failure, workers_stay=not workers), bool(failure)
     for line in lines:
         print(escaped_line(line))  # noqa: T201
-    return FAILED if held and refused else OK
+    return FAILED if (held and refused) or not all_ended else OK
 
 
-async def _end_all_workers(caller: BlockingClient) -> None:
-    """End all workers, with their jobs, and wait until they have left: a head that has gone could tell them nothing."""
-    ended = (await caller.ask(AskDepart(0, ["*"], kill=True), Matched)).workers
+async def _end_all_workers(caller: BlockingClient) -> bool:
+    """End all workers, with their jobs, and wait until they have left, for a head that has gone could tell them
+    nothing; print which have, and which have not. Return False if some have not.
+    """
+    told = (await caller.ask(AskDepart(0, ["*"], kill=True), Matched)).workers
     due = time.monotonic() + _END_S
-    while (await caller.ask(AskWorkers(0), WorkersAre)).workers and time.monotonic() < due:
+    while (stay := await _workers_there(caller)) and time.monotonic() < due:
         await caller.pause(_LOOK_S)
-    if ended:
-        print(escaped_line(f"{'worker' if len(ended) == 1 else 'workers'} {', '.join(ended)} ended"))  # noqa: T201
+    if ended := [name for name in told if name not in stay]:
+        print(escaped_line(f"{_workers(ended)} ended"))  # noqa: T201
+    if stay:
+        have = "has" if len(stay) == 1 else "have"
+        print(escaped_line(f"{_workers(stay)} {have} not ended within {_END_S:g} s, and may still run"))  # noqa: T201
+    return not stay
+
+
+async def _workers_there(caller: BlockingClient) -> list[str]:
+    return [worker.name for worker in (await caller.ask(AskWorkers(0), WorkersAre)).workers]
+
+
+def _workers(names: list[str]) -> str:
+    return f"{'worker' if len(names) == 1 else 'workers'} {', '.join(names)}"
 
 
 def _wait_for_end(process: str, journal: str) -> None:

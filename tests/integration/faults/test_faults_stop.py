@@ -1,6 +1,7 @@
 """A head that is told to stop: what sessions keep stays in its journal, and what is dropped is said."""
 
 import asyncio
+import math
 import os
 import resource
 import signal
@@ -99,6 +100,37 @@ async def test_workers_that_were_started_by_hand_end_with_their_head_where_that_
     first, second, *_, last = capsys.readouterr().out.splitlines()
     assert (first, second) == ("worker n1 ended", "stopped")
     assert last.endswith("would have dropped it")
+
+
+async def test_a_worker_that_does_not_end_with_its_head_is_named(tmp_path, start_worker, capsys, monkeypatch):
+    clock, workers_there = SimpleNamespace(monotonic=lambda: now), _head._workers_there
+    now = 0.0
+
+    async def looks(caller):
+        nonlocal now
+        found = await workers_there(caller)
+        now = math.inf if found == ["n2"] else 0.0
+        return found
+
+    monkeypatch.setattr(_head, "time", clock)
+    monkeypatch.setattr(_head, "_workers_there", looks)
+    async with asyncio.timeout(LIMIT_S):
+        async with HeadDaemon(TLS, journal=tmp_path / "journal") as daemon:
+            async with connect() as ex:
+                start_worker(ex.address, name="n1", resources="cores=1")
+                stays = start_worker(ex.address, name="n2", resources="cores=1")
+                await ex.wait_for_workers(2)
+            stays.process.send_signal(signal.SIGSTOP)
+            try:
+                stopping = await stop(daemon, "--workers")
+            finally:
+                stays.process.send_signal(signal.SIGCONT)
+        assert await stopping == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "worker n1 ended",
+        "worker n2 has not ended within 10 s, and may still run",
+        "stopped",
+    ]
 
 
 async def test_where_the_disk_refuses_it_does_not_say_that_sessions_are_kept(tmp_path, capsys, monkeypatch):
