@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from contextlib import suppress
 
 import pytest
 from raw_runner import Runner, by_value, linux_only
@@ -119,3 +120,41 @@ def test_a_process_in_which_a_job_has_left_what_cannot_be_put_back_takes_no_othe
         assert runner.until_end() == 0
         assert runner.renews
         assert 1 not in runner.codes
+
+
+def use_up_descriptors() -> int:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    with suppress(OSError):
+        while True:
+            os.open("/dev/null", os.O_RDONLY)
+    return 1
+
+
+@linux_only
+@pytest.mark.parametrize("begins", ["fresh", "used"])
+def test_a_process_whose_jobs_have_left_open_all_files_that_it_may_have_takes_no_other(begins: str) -> None:
+    with Runner(by_value(use_up_descriptors), os.getpid) as runner:
+        if begins == "used":
+            runner.call(1)
+        assert runner.call(0) == 1
+        assert runner.until_end() == 0
+        assert runner.renews
+
+
+@linux_only
+def test_jobs_behind_one_that_has_left_all_files_open_run_in_a_fresh_process() -> None:
+    with Runner(by_value(use_up_descriptors), os.getpid) as runner:
+        runner.run({1: (0, ()), 2: (1, ())}, apart=True)
+        assert runner.until_end() == 0
+        assert runner.renews
+        assert list(runner.codes.values()) == [Code.SUCCEEDED, Code.RETURNED]
+
+
+@linux_only
+def test_a_process_without_a_standard_input_goes_on() -> None:
+    with Runner(os.close, os.getpid) as runner:
+        pid = runner.call(1)
+        runner.call(0, 0)
+        assert runner.call(1) == pid

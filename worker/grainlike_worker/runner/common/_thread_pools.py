@@ -5,6 +5,7 @@ Which native libraries are in this process.
 
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 __all__ = ["NativePools", "loaded_any"]
@@ -48,8 +49,9 @@ class NativePools:
         return widths
 
     def _look(self) -> None:
-        self._pools = _find()
-        self._modules = len(sys.modules)
+        with suppress(OSError, ImportError):  # a job has used up the descriptors: this process is replaced after it
+            self._pools = _find()
+            self._modules = len(sys.modules)
 
 
 def _find() -> list[Pool]:

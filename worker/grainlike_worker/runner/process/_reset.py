@@ -2,10 +2,13 @@
 
 Put back is what is cheap to compare: the working directory and the environment (`ProcessState` has the rest). A process
 is given up when its job left children behind (they are ended, but a library may still count on them), when its modules
-or its environment were torn out, and when it has come to hold much more memory than after its first lease.
+or its environment were torn out, when the files that its jobs left open are nearly all that it may have, and when it
+has come to hold much more memory than after its first lease.
 """
 
+import errno
 import os
+import resource
 import sys
 import time
 from contextlib import suppress
@@ -20,6 +23,9 @@ _GROWN = 256 * 2**20
 
 _WEIGH_S = 1.0
 """How often it is weighed at most."""
+
+_FILES = 16
+"""Descriptors that must be left for another lease: one more job, and what is opened round it."""
 
 
 class RunnerReset:
@@ -70,7 +76,7 @@ class RunnerReset:
         """After a lease: end the children that it left behind; whether the process should take no other."""
         orphaned = self._end_others() if self._spared else end_children(LEFTOVER_GRACE_S)
         torn = sys.modules is not self._modules or __name__ not in self._modules or os.environ is not self._environ
-        return orphaned or torn
+        return orphaned or torn or _descriptors_are_used_up()
 
     def spare_children(self) -> None:
         """The children that are there now are not a job's: they stay."""
@@ -91,6 +97,15 @@ class RunnerReset:
         for name in [name for name in self._data if name not in self._environment]:
             del os.environb[name]
         os.environb.update(self._environment)
+
+
+def _descriptors_are_used_up() -> bool:
+    try:
+        lowest = os.dup(0)  # of those that are free
+    except OSError as error:  # or the job has closed this one, which is put back
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+    os.close(lowest)
+    return lowest + _FILES > resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def _here() -> tuple[str | None, int | None]:
