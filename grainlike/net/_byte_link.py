@@ -124,6 +124,14 @@ class ByteLink(Link):
                 self._hung_up()
         except Exception as error:  # noqa: BLE001 - `run` raises it, outside transports and task groups
             self._fails(error)
+        except (KeyboardInterrupt, SystemExit) as stop:
+            self._stopped(stop)
+            raise
+
+    def _stopped(self, stop: BaseException) -> None:
+        """End the link: the rest of what was received is lost, and a program that goes on would wait for it."""
+        words = f"{type(stop).__name__} came in the middle of a read, of which the rest is lost"
+        self._end(words, ProtocolError(words))
 
     def _fails(self, error: Exception) -> None:
         """End the link for an error in what was received."""

@@ -224,6 +224,9 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             on_frames(frames)
         except Exception as error:  # noqa: BLE001 - as in `_receive`
             self._fails(error)
+        except (KeyboardInterrupt, SystemExit) as stop:
+            self._stopped(stop)
+            raise
         if self._flushing:
             self._write()
 

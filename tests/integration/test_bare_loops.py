@@ -85,3 +85,58 @@ def test_jobs_run_calls_without_resources_themselves() -> None:
 def test_jobs_may_ask_for_workers_themselves() -> None:
     program = run_program("print(await (nested @ Cores(1))())")
     assert (program.returncode, program.stdout) == (0, "9\n"), program.stderr
+
+
+INTERRUPTED = """
+import asyncio, signal
+from grainlike import Cores, Executor, HeadLostError, connect, delayed, start
+from grainlike.client import HeadClient
+from grainlike.wire import Outcomes
+
+def square(x):
+    return x * x
+
+pressed = []
+
+def pressed_at_the_outcome(self, frames, hear=HeadClient._hear):
+    if not pressed and any(isinstance(frame.message, Outcomes) for frame in frames):
+        pressed.append(True)
+        signal.raise_signal(signal.SIGINT)
+    hear(self, frames)
+
+HeadClient._hear = pressed_at_the_outcome
+
+async def begin():
+    global head, client, r_
+    head = await Executor(listen="tcp://127.0.0.1:0", local=Cores([0]))
+    client = await connect(head.address)
+    r_ = start((delayed(square) @ Cores(1))(3))
+    await r_
+
+async def go_on():
+    try:
+        await r_
+    except HeadLostError as error:
+        print(error)
+    await client.aclose()
+    print(await (delayed(square) @ Cores(1))(4))
+    await head.aclose()
+
+loop = asyncio.new_event_loop()
+try:
+    loop.run_until_complete(begin())
+except KeyboardInterrupt:
+    print("interrupted")
+loop.run_until_complete(go_on())
+loop.close()
+"""
+
+
+def test_ctrl_c_in_the_middle_of_a_read_lets_no_await_hang_that_follows(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(INTERRUPTED)
+    argv = [sys.executable, "script.py"]
+    ended = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert ended.returncode == 0, ended.stderr
+    first, lost, value = ended.stdout.splitlines()
+    assert (first, value) == ("interrupted", "16")
+    assert lost.endswith("KeyboardInterrupt came in the middle of a read, of which the rest is lost")
