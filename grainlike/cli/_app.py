@@ -120,7 +120,7 @@ def read_value(parameter: Any, value: Any) -> Any:
         ValueError: it takes more to tell, or it looks wrong, which typer explains.
     """
     is_single = parameter.nargs == 1 and not getattr(parameter, "multiple", False)
-    is_default = value is None or (value is parameter.default and isinstance(value, int | float | str))
+    is_default = value is None or (value is parameter.default and isinstance(value, int | float | str | Path))
     if is_single and is_default and not parameter.required:
         return value
     descriptor = getattr(parameter, "type_descriptor", None)  # older typers have none, and use no pydantic

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -208,53 +209,69 @@ def _head_start(
     leaves the work as it is for the next start. Ctrl-C and `grainlike head stop` do so where sessions keep something;
     else they end it.
     """
-    from grainlike.cli._head import start_detached, start_head
+    if detach:
+        from grainlike.cli._head_detached import start_detached
+
+        files = [] if keep is None else ["--keep", keep]
+        files += [] if access is None else ["--access", str(access.expanduser().absolute())]
+        files += [] if dashboard is None else ["--dashboard", dashboard]
+        files += [] if journal is None else ["--journal", str(journal.expanduser().absolute())]
+        files += [] if events is None else ["--events", _absolute(events)]
+        files += [] if metrics is None else ["--metrics", metrics]
+        flags = (
+            ["--insecure"] * insecure
+            + ["--run-once"] * run_once
+            + ["--salvage"] * salvage
+            + ["--record"] * record
+            + ["--no-launch"] * no_launch
+        )
+        files += [] if listen is None else ["--listen", listen]
+
+        def detached() -> int:
+            _pages(dashboard)  # refused here, where it is seen
+            return start_detached(["--log-level", log_level.value, *files, *flags])
+
+        exit_with(lambda: _or_wrong_usage(detached))
+    from grainlike.cli._head_start import start_head
     from grainlike.cli._words import bytes_of
 
     def started() -> int:
-        try:
-            pages = None
-            if dashboard is not None:
-                from grainlike.dashboard import read_address
+        return start_head(
+            listen,
+            access,
+            insecure=insecure,
+            log_level=log_level.value,
+            run_once=run_once,
+            journal=journal,
+            salvage=salvage,
+            record=record,
+            keep=None if keep is None else bytes_of(keep),
+            no_launch=no_launch,
+            events=events,
+            metrics=metrics,
+            ready=ready,
+            log_file=log_file,
+            dashboard=_pages(dashboard),
+        )
 
-                pages = read_address(dashboard)
-            if detach:
-                files = [] if keep is None else ["--keep", keep]
-                files += [] if access is None else ["--access", str(access.expanduser().absolute())]
-                files += [] if dashboard is None else ["--dashboard", dashboard]
-                files += [] if journal is None else ["--journal", str(journal.expanduser().absolute())]
-                files += [] if events is None else ["--events", _absolute(events)]
-                files += [] if metrics is None else ["--metrics", metrics]
-                flags = (
-                    ["--insecure"] * insecure
-                    + ["--run-once"] * run_once
-                    + ["--salvage"] * salvage
-                    + ["--record"] * record
-                    + ["--no-launch"] * no_launch
-                )
-                files += [] if listen is None else ["--listen", listen]
-                return start_detached(["--log-level", log_level.value, *files, *flags])
-            return start_head(
-                listen,
-                access,
-                insecure=insecure,
-                log_level=log_level.value,
-                run_once=run_once,
-                journal=journal,
-                salvage=salvage,
-                record=record,
-                keep=None if keep is None else bytes_of(keep),
-                no_launch=no_launch,
-                events=events,
-                metrics=metrics,
-                ready=ready,
-                log_file=log_file,
-                dashboard=pages,
-            )
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from error
+    exit_with(lambda: _or_wrong_usage(started))
 
-    exit_with(started)
+
+def _or_wrong_usage(run: Callable[[], int]) -> int:
+    """Run it; a value that it refuses is wrong usage."""
+    try:
+        return run()
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _pages(dashboard: str | None) -> tuple[str, int] | None:
+    """Return host and port of the pages for browsers."""
+    if dashboard is None:
+        return None
+    from grainlike.dashboard import read_address
+
+    return read_address(dashboard)
 
 
 def _absolute(path: str) -> str:

@@ -20,7 +20,7 @@ from grainlike.cli._exits import FAILED, OK, REFUSED
 from grainlike.cli._words import escaped, escaped_line, print_json
 from grainlike.cli._words import seconds as in_words
 from grainlike.errors import GrainlikeError
-from grainlike.executor import NOT_GIVEN, Executor, connect
+from grainlike.executor import NOT_GIVEN, Executor
 from grainlike.graph import Delayed, delayed, info, start
 from grainlike.jobs import LogLine
 from grainlike.resources import Request, parse
@@ -84,7 +84,7 @@ def submit(
         _say(warning)
 
     async def main() -> int:
-        async with executor or connect(head, insecure=insecure, on_failure="continue") as opened:
+        async with executor or _connected(head, insecure=insecure) as opened:
             with _progress() if bars else nullcontext():
                 return await _Submission(opened, commands, variables).run(as_json=as_json)
 
@@ -93,6 +93,12 @@ def submit(
     except (GrainlikeError, OSError, ValueError) as error:
         _say(str(error))
         return REFUSED
+
+
+def _connected(head: str | None, *, insecure: bool) -> Executor:
+    from grainlike.executor import connect  # without a head, nothing that connects to one
+
+    return connect(head, insecure=insecure, on_failure="continue")
 
 
 def _progress() -> AbstractContextManager[object]:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from grainlike.engine._engine import Engine
     from grainlike.engine._explain import explain_unsubmitted, maker_again, value_words
     from grainlike.engine._fetches import Fetcher, ValueSource, bring, copy_made, replicate_values, staying_values
-    from grainlike.engine._interfaces import JobRunner
+    from grainlike.engine._interfaces import QUIET_S, JobRunner
     from grainlike.engine._left_to_jobs import least_request
-    from grainlike.engine._local_calls import QUIET_S, LocalCall, LocalCalls
+    from grainlike.engine._local_calls import LocalCall, LocalCalls
     from grainlike.engine._resolver import BaseResolver, Waitable
     from grainlike.engine._streams import ReaderWakeup, buffer_of
     from grainlike.engine._thread_call import ThreadCall, this_call
@@ -58,7 +58,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "ValueSource": "_fetches",
             "LocalCall": "_local_calls",
             "LocalCalls": "_local_calls",
-            "QUIET_S": "_local_calls",
+            "QUIET_S": "_interfaces",
             "explain_unsubmitted": "_explain",
             "BaseResolver": "_resolver",
             "Waitable": "_resolver",

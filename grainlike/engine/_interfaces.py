@@ -8,7 +8,11 @@ from typing import Any, Protocol
 
 from grainlike.graph import Node
 
-__all__ = ["CallCache", "CallRunner", "JobRunner"]
+__all__ = ["QUIET_S", "CallCache", "CallRunner", "JobRunner"]
+
+QUIET_S = 12.0
+"""Seconds for which closing waits for cancelled calls before it logs them: enough for a grace, a signal, and another.
+"""
 
 
 class JobRunner(Protocol):

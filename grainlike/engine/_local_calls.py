@@ -23,6 +23,7 @@ from anyio.abc import TaskGroup
 
 from grainlike._retrying import backoff_s, tries_again
 from grainlike.context import leave_job
+from grainlike.engine._interfaces import QUIET_S
 from grainlike.engine._streams import buffer_of, stream_here
 from grainlike.engine._thread_call import ThreadCall
 from grainlike.errors import JobCancelledError, JobTimeoutError
@@ -30,13 +31,9 @@ from grainlike.eventloop import Cancellation, EventLoopId, RepeatedCancellation,
 from grainlike.graph import Delayed, Node, Record, State, StreamNode
 from grainlike.jobs import Observer
 
-__all__ = ["QUIET_S", "LocalCall", "LocalCalls"]
+__all__ = ["LocalCall", "LocalCalls"]
 
 logger = logging.getLogger("grainlike")
-
-QUIET_S = 12.0
-"""Seconds for which closing waits for cancelled calls before it logs them: enough for a grace, a signal, and another.
-"""
 
 THREADS = 40
 """Number of plain functions that run at once; anyio's own default for worker threads."""

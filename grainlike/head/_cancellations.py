@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
-from grainlike.graph import Node
 from grainlike.head._history import JobHistory
 from grainlike.head._state import HeadState
 from grainlike.jobs import Job
 from grainlike.scheduler import HeadEvent, JobsCancelled
+
+if TYPE_CHECKING:
+    from grainlike.graph import Node
 
 __all__ = ["Cancellations"]
 

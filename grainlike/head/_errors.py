@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from grainlike.errors import JobTimeoutError, ValueLostError, WorkerLostError
-from grainlike.graph import Node
 from grainlike.head._kept_calls import RevivedJob
 from grainlike.head._nested import RelayedJob
 from grainlike.head._peers import WorkerConnection
 from grainlike.jobs import Job
 from grainlike.payload import Payload, load_error
-from grainlike.resources import Missing
 from grainlike.scheduler import Deadlock
 from grainlike.wire import OWN_VALUES, Code, EndedJob
+
+if TYPE_CHECKING:
+    from grainlike.graph import Node
+    from grainlike.resources import Missing
 
 __all__ = ["LAYOUT", "error_of", "name_of", "refusal", "stopped", "text_of", "value_lost", "why_stuck"]
 

@@ -18,15 +18,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sized
 from functools import cached_property
+from typing import TYPE_CHECKING
 from weakref import ref
 
 from grainlike.errors import ProtocolError
-from grainlike.graph import Function
 from grainlike.joblogging import ProgramLevels
 from grainlike.jobs import FirstOfChain, Job, retry_spec
 from grainlike.payload import dump_function, name_function
 from grainlike.scheduler import AHEAD_QUICK_S, FunctionDefined, HeadJob
 from grainlike.wire import Buffer, FunctionSpec, RetrySpec, SubmittedFunction
+
+if TYPE_CHECKING:
+    from grainlike.graph import Function
 
 __all__ = ["FunctionTable", "Owner"]
 

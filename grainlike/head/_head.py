@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec.structs import replace
 
-from grainlike.engine import Fetcher
 from grainlike.errors import JobCancelledError, ProtocolError
-from grainlike.graph import Function, Node, Options
 from grainlike.head._actions import ActionExecutor
 from grainlike.head._cancellations import Cancellations
 from grainlike.head._event_log import EventLog
@@ -37,7 +35,7 @@ from grainlike.head._state import HeadState
 from grainlike.head._submit import JobFactory
 from grainlike.head._validation import check_frames
 from grainlike.head.values._mover import ValueMover
-from grainlike.jobs import FirstOfChain, JobCounters, Observer, OutcomeListener, OwnArguments, RepeatedArguments
+from grainlike.jobs import FirstOfChain, JobCounters, Observer, OutcomeListener, RepeatedArguments
 from grainlike.net import Link
 from grainlike.resources import Allocation, Request
 from grainlike.scheduler import (
@@ -89,6 +87,8 @@ from grainlike.wire import (
 )
 
 if TYPE_CHECKING:
+    from grainlike.engine import Fetcher
+    from grainlike.graph import Function, Node, Options
     from grainlike.head._recorder import Recorder
     from grainlike.head.values._client_values import ClientValues
 
@@ -162,6 +162,8 @@ class Head:
         `shares`, buffers that several calls have are values: for workers that share no memory with this process.
         """
         fetcher.source = self.program_values
+        from grainlike.jobs import OwnArguments  # a head without a program has none
+
         self._maker.own, self._maker.shares = OwnArguments(fetcher), shares
         self.program_values.fetcher = self._maker.fetcher = fetcher
         self.state.functions.stays = True

@@ -14,12 +14,11 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from operator import attrgetter
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
-from grainlike.graph import Node
 from grainlike.head._attempts import EarlierAttempts
 from grainlike.head._errors import name_of
 from grainlike.head._kept_calls import RevivedJob
@@ -43,6 +42,9 @@ from grainlike.jobs import Job, Placement
 from grainlike.resources import MEMORY, Request
 from grainlike.scheduler import JobsSubmitted
 from grainlike.wire import KEPT_JOBS, AskHistory, Completed, EndedAttempt, EndedJob, HistoryIs
+
+if TYPE_CHECKING:
+    from grainlike.graph import Node
 
 __all__ = ["KEPT_BYTES", "JobHistory", "JobListener", "calendar_ahead", "first_line"]
 

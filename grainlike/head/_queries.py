@@ -7,12 +7,10 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import replace as replaced
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from grainlike.engine import explain_unsubmitted
-from grainlike.graph import Node
 from grainlike.head._errors import name_of, refusal
 from grainlike.head._history import JobHistory
 from grainlike.head._logs import EndedSource, LogRouter, source_of
@@ -23,8 +21,11 @@ from grainlike.head.values._mover import ValueMover
 from grainlike.history import matcher
 from grainlike.jobs import CHAIN_MOST, Job, LogLine, WorkerInfo
 from grainlike.resources import EMPTY, Allocation, Request
-from grainlike.scheduler import Explanation, HeadJob, JobState, PoolOffer, wanted_in_pools
+from grainlike.scheduler import Explanation, HeadJob, JobState
 from grainlike.wire import AskJobs, JobRow
+
+if TYPE_CHECKING:
+    from grainlike.graph import Node
 
 __all__ = ["HeadQueries", "StoreUse"]
 
@@ -104,6 +105,8 @@ class HeadQueries:
 
     def wanted(self, offer: Allocation, most: int, within_s: float) -> int:
         """Return how many more workers with this offer would help now."""
+        from grainlike.scheduler import PoolOffer, wanted_in_pools  # until that is asked, a head does without
+
         return wanted_in_pools(self._state.scheduler, [PoolOffer(offer, most)], within_s)[0][0]
 
     def refusal(self, request: Request) -> str | None:
@@ -117,6 +120,8 @@ class HeadQueries:
 
     def explain(self, node: Node) -> Explanation:
         """Return where a placeholder stands and what it waits for."""
+        from grainlike.engine import explain_unsubmitted  # a head without a program has no placeholders
+
         unsubmitted = explain_unsubmitted(node)
         if unsubmitted is not None:
             return unsubmitted

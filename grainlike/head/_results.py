@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
-from grainlike.engine import buffer_of
-from grainlike.graph import Node, StreamNode
+from grainlike.graph import StreamNode
 from grainlike.head._attempts import made_before
 from grainlike.head._errors import error_of, name_of, stopped, text_of
 from grainlike.head._history import JobHistory
@@ -34,6 +34,9 @@ from grainlike.jobs import (
 from grainlike.payload import STAY_BYTES, Payload, load_plain_values, load_value, told_of_error
 from grainlike.scheduler import FunctionTimed, HeadEvent, LineageDropped, ValuesReleased
 from grainlike.wire import Buffer, Code, Completed, Credit, Items, Parcel, unpack_parcels
+
+if TYPE_CHECKING:
+    from grainlike.graph import Node
 
 __all__ = ["ResultHandler", "take_items"]
 
@@ -417,6 +420,8 @@ def take_items(peer: WorkerConnection, job: Job | None, message: Items, buffers:
             job.window.sent(Payload(data, tuple(outband)).nbytes)
         job.reply_to.post(Items(job.child, message.attempt, message.data, message.counts), buffers)
     elif isinstance(job.node, StreamNode):
+        from grainlike.engine import buffer_of  # a head whose program has no stream does without
+
         buffer = buffer_of(job.node)
         if not buffer.begun:
             buffer.begin(partial(_credit, peer, job.id, placement.attempt))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from grainlike.engine import Fetcher
-from grainlike.graph import Function, Node, positional_arguments
+from grainlike.graph import positional_arguments
 from grainlike.head._kept_calls import CALL_MOST
 from grainlike.head._shared_memory import ObjectStore, size_of
 from grainlike.head._state import HeadState
@@ -18,7 +17,6 @@ from grainlike.jobs import (
     FirstOfChain,
     Job,
     OutcomeListener,
-    OwnArguments,
     RepeatedArguments,
     chained_after,
     follower_of,
@@ -36,6 +34,11 @@ from grainlike.payload import (
     is_stored,
 )
 from grainlike.wire import Parcel
+
+if TYPE_CHECKING:
+    from grainlike.engine import Fetcher
+    from grainlike.graph import Function, Node
+    from grainlike.jobs import OwnArguments
 
 __all__ = ["JobFactory"]
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from grainlike.graph import Node, Record, RunsIn, State
+from grainlike.graph import Record, RunsIn, State
 from grainlike.jobs._slots import allocation_of
 from grainlike.payload import MARK, drop, dump_arguments, load_arguments, plain_arguments
 from grainlike.wire import Parcel, ReceiptSpec, Totals
 
 if TYPE_CHECKING:
+    from grainlike.graph import Node
     from grainlike.resources import Allocation, Receipt, Usage
 
 __all__ = [

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from grainlike.graph import Node
 from grainlike.payload import Payload, dump_value
+
+if TYPE_CHECKING:
+    from grainlike.graph import Node
 
 __all__ = ["BIG", "LARGE", "RepeatedArguments", "is_big"]
 

@@ -4,9 +4,11 @@ it.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from weakref import ref
 
-from grainlike.graph import Function
+if TYPE_CHECKING:
+    from grainlike.graph import Function
 
 __all__ = ["Shipped"]
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from grainlike.errors import JobMemoryError, JobTimeoutError, SerializationError, UnsatisfiableError
-from grainlike.graph import Function, Node, Retry, StreamNode, ValueFetcher
+from grainlike.graph import StreamNode
 from grainlike.jobs._interfaces import OutcomeListener
 from grainlike.jobs._job import NO_PARCEL, Job, Placement
 from grainlike.jobs._repeated import LARGE, RepeatedArguments, is_big
@@ -43,6 +43,7 @@ from grainlike.wire import (
 )
 
 if TYPE_CHECKING:  # a job has none
+    from grainlike.graph import Function, Node, Retry, ValueFetcher
     from grainlike.jobs._own_arguments import OwnArguments
 
 __all__ = [

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-from grainlike.resources import Allocation, Missing, Request
+from grainlike.resources import Allocation, Request
 from grainlike.scheduler._value_events import (
     CopiesLost,
     FetchReplicas,
@@ -24,6 +26,9 @@ from grainlike.scheduler._value_events import (
     ValuesLost,
 )
 from grainlike.wire import Completed, LeaseStart, LeaseWait, Need
+
+if TYPE_CHECKING:
+    from grainlike.resources import Missing
 
 __all__ = [
     "AHEAD_QUICK_S",

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from grainlike._shown import bytes_text
-from grainlike.resources import Missing, Nodes, Request, number
+from grainlike.resources import Nodes, Request, number
 from grainlike.scheduler._explanation import MOST_NAMED, Explanation, Shortage
 from grainlike.scheduler._job_tree import lent_by
 from grainlike.scheduler._records import HeadJob, Shape
@@ -21,6 +22,9 @@ from grainlike.scheduler.planning._planner import Planner
 from grainlike.scheduler.planning._reservation import Reservation
 from grainlike.scheduler.values._rooms import tries_text
 from grainlike.wire import Wait
+
+if TYPE_CHECKING:
+    from grainlike.resources import Missing
 
 __all__ = ["explain", "nothing_arrived"]
 

@@ -17,9 +17,10 @@ place in `_state`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from grainlike._deferred import RecordTable
-from grainlike.resources import Missing, Request
+from grainlike.resources import Request
 from grainlike.scheduler._attempts import RetryPolicy
 from grainlike.scheduler._deadlock_watch import DeadlockWatch
 from grainlike.scheduler._events import (
@@ -65,6 +66,9 @@ from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._start_limits import StartLimits
 from grainlike.scheduler.values._values import Values
 from grainlike.wire import Code, Completed, LeaseStart, LeaseWait, Wait
+
+if TYPE_CHECKING:
+    from grainlike.resources import Missing
 
 __all__ = ["HeadScheduler"]
 

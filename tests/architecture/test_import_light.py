@@ -273,6 +273,59 @@ def test_a_head_without_a_journal_loads_nothing_that_writes_one() -> None:
     assert loaded & unused == set()
 
 
+OF_PROGRAMS = {
+    "grainlike.cli._head",
+    "grainlike.cli._head_log",
+    "grainlike.client",
+    "grainlike.engine._explain",
+    "grainlike.engine._local_calls",
+    "grainlike.engine._streams",
+    "grainlike.graph._delayed",
+    "grainlike.graph._gather",
+    "grainlike.graph._questions",
+    "grainlike.jobs._own_arguments",
+    "grainlike.resources._missing",
+    "grainlike.scheduler._scale_hint",
+    "logging.handlers",
+}
+"""What runs a program's graph, answers questions that come later, or stops a head: one that starts needs none of it."""
+
+HEAD_STARTS = 262
+"""The most modules of ours that are loaded when a head in the foreground begins to listen, without certificates."""
+
+
+def test_a_head_that_starts_loads_no_more_than_it_did() -> None:
+    loaded = loaded_by("import grainlike.cli._app\nfrom grainlike.cli._head_start import start_head")
+    assert "grainlike.head.server._accept" in loaded
+    assert loaded & OF_PROGRAMS == set()
+    assert len([module for module in loaded if module.startswith("grainlike")]) <= HEAD_STARTS
+
+
+def test_the_demonstration_says_what_it_does_before_it_loads_what_does_it(tmp_path: Path) -> None:
+    show = """
+import contextlib, io, sys
+from importlib.machinery import ModuleSpec
+sys.modules["sklearn"] = sklearn = type(sys)("sklearn")  # as if it were installed
+sklearn.__spec__ = ModuleSpec("sklearn", None)
+sys.modules["grainlike.cli.demo._stages"] = None  # and what runs the demonstration were not
+from grainlike.cli import main
+with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(ModuleNotFoundError):
+    main(["demo", "--quick"])
+assert shown.getvalue() == "Model selection on handwritten digits: 6 candidates in 5 folds each, 30 fits\\n", shown
+"""
+    loaded = loaded_by(f"import os\nos.chdir({str(tmp_path)!r})\n{show}")
+    assert "grainlike.cli.demo._demo" in loaded
+    assert (
+        loaded & {"anyio", "asyncio", "msgspec", "pydantic", "rich", "grainlike.executor", "grainlike.graph"} == set()
+    )
+
+
+def test_commands_without_a_head_load_nothing_that_connects_to_one() -> None:
+    loaded = loaded_by("import grainlike.cli._submit")
+    assert "grainlike.executor._executor" in loaded
+    assert loaded & {"grainlike.client", "grainlike.executor._connected"} == set()
+
+
 def test_a_list_of_what_can_be_measured_loads_nothing_that_runs_jobs() -> None:
     find = f"sys.path.append({str(ROOT / 'benchmarks')!r})"
     loaded = loaded_by(f"{find}\nfrom grainlike.cli import main\nmain(['bench', '--list'])")

@@ -33,12 +33,10 @@ class DemoWorkers:
         self.widest = max(len(worker.resources.cores) for worker in workers)
 
 
-def intro(site: DemoWorkers, tried: int) -> str:
-    """Return the introduction: what is about to run, and where."""
+def intro(site: DemoWorkers) -> str:
+    """Return where the sweep is about to run."""
     lines = [
-        "[bold]Model selection on handwritten digits[/bold]",
-        f"  {tried} candidates × {FOLDS} folds = {tried * FOLDS} fits, each candidate in one core,",
-        f"  then the best one again in {_cores(site.widest)}. What there is:",
+        f"  each candidate in one core, then the best one again in {_cores(site.widest)}. The workers:",
         *(f"  {worker.name}: {_named(worker.resources.cores)}, process {worker.pid}" for worker in site.workers),
     ]
     if site.logical:

@@ -17,7 +17,6 @@ from anyio.abc import TaskGroup
 from grainlike._version import __version__
 from grainlike.engine import QUIET_S
 from grainlike.eventloop import Alarm, Changes, held_up
-from grainlike.graph import Node
 from grainlike.head.server._accept import Acceptor
 from grainlike.head.server._storage import HeadStorage
 from grainlike.jobs import OutcomeListener
@@ -27,6 +26,7 @@ from grainlike.wire import LOST_S
 
 if TYPE_CHECKING:  # only a head to which others connect has one
     from grainlike.client import HeadClient
+    from grainlike.graph import Node
     from grainlike.head import EventLog, Head, Recorder
     from grainlike.head.fleet import FleetDriver
     from grainlike.head.server._endpoint import Endpoint

@@ -9,7 +9,7 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike.cli import _head_log
-from grainlike.cli._head import _reasons
+from grainlike.cli._head_detached import _reasons
 from grainlike.cli._head_log import open_log
 
 ROOT = Path(__file__).parents[3]

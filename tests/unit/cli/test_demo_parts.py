@@ -102,8 +102,8 @@ def test_the_final_fit_tells_its_cores_and_what_it_read_right(outcome: SweepOutc
 
 def test_logical_cores_are_said_to_be_so(outcome: SweepOutcome) -> None:
     site = DemoWorkers([WorkerInfo("n1", parse_allocation("cores=[2,9]"), (9,), 17, 0, 0, 0.0)])
-    assert "(core 9: logical" in intro(site, 8)
-    assert "logical" not in intro(SITE, 8)
+    assert "(core 9: logical" in intro(site)
+    assert "logical" not in intro(SITE)
     assert site.real_cores == [2]
     assert "on 1 core (and 1 logical) in" in drawn(outcome, site)
 
