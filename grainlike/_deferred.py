@@ -1,7 +1,7 @@
 """Records that are made late: very many jobs may queue, and the record of each takes more memory than all else of it.
 
 Of a queue's last jobs only the numbers are kept. Their records are made in order, some at a time, as the queue runs
-empty; or all at once, when somebody asks for one of them by its number, or for all.
+empty; or all at once, when one of them is asked for by its number, or for all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values and arguments as short text, as far as they can be told without running anybody's code, and their sizes.
+"""Values and arguments as short text, as far as they can be told without running code of users, and their sizes.
 
 Values of exactly the built-in types are shown, of others the name of the type: their `__repr__` may raise or take long.
 Only the beginning of anything large is looked at.

@@ -98,7 +98,7 @@ class Trial(World):
             self.clock.at(chance.between(0.0, 2.0 * faults.head_crash), self._crash_head, chance.chance(0.5))
 
     def _crash_head(self, silent: bool) -> None:
-        """The head's process dies; or its machine, and nobody hears a word.
+        """The head's process dies; or its machine, and no message is sent.
 
         It keeps no journal, so nothing of it comes back. One that does would be started again from here: with another
         `SimulatedHead` in its place, alive, for sites look for it there when they dial.
@@ -137,7 +137,7 @@ class Trial(World):
             scheduler.check()
 
     def _check_end(self) -> None:
-        """When nothing runs, free == capacity, bit for bit; and nobody was forgotten."""
+        """When nothing runs, free == capacity, bit for bit; and no job was forgotten."""
         assert isinstance(self.witness, Referee)
         self.witness.check_idle()
         if not self.head.alive:

@@ -66,7 +66,7 @@ def _address(node: int) -> str:
 
 
 def _is_alone() -> bool:
-    """Return True in a network without links to others, which nobody else uses."""
+    """Return True in a network without links to others, which nothing else uses."""
     up = subprocess.run(["ip", "-brief", "link", "show", "up"], capture_output=True, text=True, check=True).stdout
     return [line.split()[0] for line in up.splitlines()] == ["lo"]
 

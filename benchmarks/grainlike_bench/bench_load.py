@@ -241,7 +241,7 @@ async def _run_queue(town: Town, workers: int, jobs: int) -> None:
     head, before = town.head, town.head.memory
     client = town.process("_load_client", head.access("client"), "short", jobs)
     async with town.phase("jobs come") as phase:
-        while await town.unended() < jobs:  # noqa: ASYNC110 - nobody tells of it
+        while await town.unended() < jobs:  # noqa: ASYNC110 - no event tells of it
             await anyio.sleep(0.1)
     async with town.phase("they wait") as phase:
         await anyio.sleep(SETTLE_S)

@@ -207,7 +207,7 @@ class ExecutorThread:
         why: BaseException | None = None
         try:
             anyio.run(self._serve, backend="asyncio", backend_options=loop_options())
-        except BaseException as error:  # noqa: BLE001 - a thread has nobody to raise it to
+        except BaseException as error:  # noqa: BLE001 - a thread has no caller to raise it to
             why = error
             if not self._opened.done():
                 self._opened.set_exception(error)

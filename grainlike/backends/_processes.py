@@ -64,7 +64,7 @@ class ProcessBackend(ClosesItself):
             future.set_result(opened(self._ask(future, call)))
         except CallProcessLostError as error:
             future.set_exception(WorkerLostError(f"{call.name}: {error}"))
-        except BaseException as error:  # noqa: BLE001 - a thread has nobody to raise it to
+        except BaseException as error:  # noqa: BLE001 - a thread has no caller to raise it to
             future.set_exception(error)
 
     def _ask(self, future: Future[Any], call: BackendCall) -> BackendAnswer:

@@ -148,7 +148,7 @@ class RemoteValues:
             self._link.post(ValueInterest(part, [], []))
 
     def unwant(self, values: Sequence[int]) -> None:
-        """Stop getting these values, because nobody waits for them any more."""
+        """Stop getting these values, because no call waits for them any more."""
         for value in values:
             self._wanted.discard(value)
             self._coming.pop(value, None)

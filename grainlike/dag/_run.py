@@ -121,7 +121,7 @@ class DagRun:
         if job is None:  # the run had ended it before
             return
         if node.stays and node not in self._needed and node not in self._unfetched:
-            bring(node, partial(self._brought, node))  # nobody else takes it: it is for the report
+            bring(node, partial(self._brought, node))  # no other node takes it: it is for the report
             return
         del self._open[node]
         outcome = self._outcome(job)

@@ -85,7 +85,7 @@ class AccessControl:
         return _new_secret(self._links, _MOST_LINKS)
 
     def redeem(self, token: str) -> str | None:
-        """Return the value of a new browser's cookie for a token that nobody has used yet, which is dead then; None for
+        """Return the value of a new browser's cookie for a token that was not used yet, which is dead then; None for
         any other.
         """
         known = _digest(token)

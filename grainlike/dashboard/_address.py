@@ -53,7 +53,7 @@ def _own_addresses(host: str) -> list[str]:
         return []
     try:
         return [str(found[4][0]) for found in socket.getaddrinfo(socket.gethostname(), None)]
-    except OSError:  # a machine whose own name nobody knows
+    except OSError:  # a machine whose own name is not resolved
         return []
 
 

@@ -124,7 +124,7 @@ class HeadFeed:
         return self.picture.state.at + (time.monotonic() - self._told_at) if self.picture.state.at else 0.0
 
     def running(self) -> Iterator[RunningRow]:
-        """Iterate over the jobs that hold slots now; none while no page is open, when nobody follows them."""
+        """Iterate over the jobs that hold slots now; none while no page is open, when no page follows them."""
         return self.picture.state.all_running() if self._following and self.pages else iter(())
 
     # --- with the head -----------------------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ NEEDS_ASYNCIO = (
 
 
 class _Server(uvicorn.Server):
-    """Server that leaves signals to the program in which it runs, and does nothing while nobody asks: uvicorn's own
+    """Server that leaves signals to the program in which it runs, and does nothing while no browser asks: uvicorn's own
     would look at the clock ten times a second, for the date in its answers. `stop` ends it.
     """
 

@@ -109,7 +109,7 @@ class KubernetesDialect(Dialect):
         return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "stringData": files}
 
     def manifest(self, block: BlockRequest) -> dict[str, Any]:
-        """Return what is created as one list, without the Secret: what stands there is shown to nobody."""
+        """Return what is created as one list, without the Secret: what it holds is not shown."""
         return {"apiVersion": "v1", "kind": "List", "items": [self.job(block)]}
 
     def _metadata(self, block: BlockRequest) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class ScriptStyle:
         shebang: first line.
         opening: lines before all others that do something.
         closing: lines that run at the end, however it came.
-        passes: True if SIGTERM to this shell is to reach the worker by its hand: nobody else sends it.
+        passes: True if SIGTERM to this shell is to reach the worker by its hand: nothing else sends it.
         rank: shell text of the worker's number in the block, where no spread knows it.
     """
 
@@ -85,7 +85,7 @@ def write_script(block: BlockRequest, style: ScriptStyle) -> str:
     """Return the script of a block: ours, or the user's own with its holes filled.
 
     Raises:
-        ValueError: the user's own has a hole that nobody knows, lacks one that it needs, or cannot be spread.
+        ValueError: the user's own has an unknown hole, lacks one that it needs, or cannot be spread.
     """
     if block.script is not None:
         return fill_holes(block.script, _fillings(block, style))
@@ -110,7 +110,7 @@ def fill_holes(text: str, fillings: Mapping[str, str]) -> str:
     """Return a script with its `{{name}}` holes filled.
 
     Raises:
-        ValueError: a hole that nobody knows, or no `{{directives}}` or `{{worker}}`.
+        ValueError: an unknown hole, or no `{{directives}}` or `{{worker}}`.
 
     Example::
 

@@ -145,7 +145,7 @@ class SSHDialect(Dialect):
             opening=(
                 *(["cd || exit"] if self.login else []),
                 _STARTED,
-                # One that cannot say that it began would be found by nobody.
+                # One that cannot say that it began would not be found.
                 f'(umask 077; echo "$$ $(started $$) {limit} $(uname -n)" >{folder}/pid.new) || exit',
                 f"mv {folder}/pid.new {folder}/pid || exit",
             ),
@@ -319,7 +319,7 @@ def _ssh(native: Sequence[str]) -> tuple[str, ...]:
 def _forgotten(block: BlockRequest) -> str:
     """Line that removes the directory of a block where the head sees none, unless the head is to read its log first.
 
-    Exit code 3 is a worker's that has lost its head: if it ever had one, nobody is left who would read the log.
+    Exit code 3 is a worker's that has lost its head: if it ever had one, no program is left to read the log.
     """
     folder, log = shlex.quote(block.directory), shlex.quote(block.log)
     lost = f'[ "${{code-1}}" -eq 3 ] && grep -q "joined cluster" {log}'
@@ -368,7 +368,7 @@ class LocalDialect(SSHDialect):
         """Check the user's native flags.
 
         Raises:
-            ValueError: there are some, and nobody to say them to.
+            ValueError: there are some, and no program reads them.
         """
         if words:
             raise ValueError(f"native: there is no batch system that {words[0]!r} could be said to")

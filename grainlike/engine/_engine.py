@@ -73,7 +73,7 @@ class Engine:
         self.bound: Callable[[Sequence[Node]], object] | None = None
         """Called with nodes as they are bound: once for all that come together."""
         self.ended: Callable[[Node, BaseException | None], object] | None = None
-        """Called with each outcome as it arrives, before anybody else learns of it; None is the error of a value."""
+        """Called with each outcome as it arrives, before any other part learns of it; None is the error of a value."""
         self.fetcher: Fetcher | None = None
         """Fetcher of the values that stay at workers; None where none do."""
         self._stays = False
@@ -83,7 +83,7 @@ class Engine:
         self._soon = soon
         self._fail_fast = fail_fast
         self._wakeup: Callable[[], Wakeup] | None = None
-        """Factory of events for who waits; None before anybody has: all do in one loop."""
+        """Factory of events for who waits; None before the first waits: all do in one loop."""
         self._ready: deque[tuple[Node, Context]] = deque()
         self._ended: deque[tuple[Node, bool, Any]] = deque()
         self._remote: deque[Node] = deque()
@@ -553,7 +553,7 @@ class Engine:
             if self._fail_fast or node.state is State.CANCELLED:
                 self._lose_interest(left, skipped=node.state is State.FAILED)
             else:
-                self._wanted.update(dict.fromkeys(left))  # they go on, though nobody is left that needs them
+                self._wanted.update(dict.fromkeys(left))  # they go on, though nothing is left that needs them
         dependents, node.dependents = node.dependents, None
         for dependent in dependents or ():
             if dependent.finished:

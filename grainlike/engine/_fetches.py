@@ -38,7 +38,7 @@ class ValueSource(Protocol):
         """Get the bytes of these values: each is answered by `Fetcher.given` or `Fetcher.lost`."""
 
     def unwant(self, values: Sequence[int]) -> None:
-        """Give these up: nobody waits for them any more."""
+        """Give these up: no reader waits for them any more."""
 
     def release(self, values: Sequence[int]) -> None:
         """Give up the program's references to these."""
@@ -347,7 +347,7 @@ class Fetcher:
             )
 
     def join(self, values: Iterable[RemoteValue], waiting: Fetch) -> None:
-        """Have `waiting` told of these values; those that nobody else waits for are fetched."""
+        """Have `waiting` told of these values; those that no other reader waits for are fetched."""
         wanted: list[int] = []
         for value in values:
             known = self._waiting.get(value.id)
@@ -360,7 +360,7 @@ class Fetcher:
             self.source.want(wanted)
 
     def leave(self, values: Iterable[RemoteValue], waiting: Fetch) -> None:
-        """Have `waiting` told of these no more; those that nobody else waits for are given up."""
+        """Have `waiting` told of these no more; those that no other reader waits for are given up."""
         unwanted: list[int] = []
         for value in values:
             known = self._waiting.get(value.id)

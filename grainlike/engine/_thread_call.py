@@ -60,7 +60,7 @@ class ThreadCall:
         _of_thread.call = self
         try:
             self._value = function(*args, **kwargs)
-        except BaseException as error:  # noqa: BLE001 - a thread has nobody to raise it to
+        except BaseException as error:  # noqa: BLE001 - a thread has no caller to raise it to
             self._error = error
         anyio.from_thread.run_sync(self.done.set, token=self._token)
 

@@ -143,7 +143,7 @@ def _frames(awaited: object) -> Iterator[FrameType]:
         elif isinstance(awaited, asyncio.Task):
             frame, awaited = None, awaited.get_coro()
         else:
-            # The steps of an async generator and the iterator of a future show what they wait for to nobody else.
+            # The steps of an async generator and the iterator of a future show what they wait for to no other code.
             frame, awaited = None, next(filter(_is_awaited, gc.get_referents(awaited)), None)
         if frame is not None:
             yield frame

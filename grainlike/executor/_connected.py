@@ -61,7 +61,7 @@ def connect(
             that are submitted afterwards wait for the next head, for at most `wait` seconds after the loss. Then they
             fail, and so do new calls, until there is a head. For services that outlive their heads.
         echo: a logger that is given each line that this program's jobs print, at level INFO; see docs/logging.md. By
-            default nobody is: `logs` has the output of a job.
+            default none is: `logs` has the output of a job.
         logging: as for `Executor`: pass log records of this program's jobs on to its own loggers. Records of a
             session's jobs are dropped while no program has the session; the next program is told how many.
         observers: as for `Executor`.
@@ -71,8 +71,8 @@ def connect(
 
     The connected executor has all methods of `Executor`, but its `events()` are those of this program's jobs. Leaving
     the block cancels the calls that still run, unless they belong to a session, and does not wait until workers have
-    ended them. The head does the same when the program dies. Streams end with the program in any case, because nobody
-    else could read them.
+    ended them. The head does the same when the program dies. Streams end with the program in any case, because no other
+    could read them.
 
     Raises, when it is opened:
         HeadLostError: there is no head, and none came within `wait` seconds.

@@ -2,7 +2,7 @@
 
 In a notebook a job's output belongs to the cell that awaits it. Kernels find the cell of what is printed by a context
 variable, so each job's output is written in the context of the job's last caller. At a prompt, and in a notebook,
-what a cancelled job still writes is shown to nobody: the prompt is another one by then. `Executor.logs` has all of it.
+what a cancelled job still writes is not shown: the prompt is another one by then. `Executor.logs` has all of it.
 """
 
 from __future__ import annotations

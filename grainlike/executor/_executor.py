@@ -463,7 +463,7 @@ class Executor(ExecutorReports):
         Leaving the iteration, or cancelling it, changes nothing for the job.
 
         Raises:
-            GraphError: another executor started the placeholder; or, when it is iterated, nobody has started it yet.
+            GraphError: another executor started the placeholder; or, when it is iterated, it was not started yet.
             RuntimeError: the executor is not open, or lives in another event loop; or it has `backend=`, whose own
                 logs have what its jobs print.
             HeadLostError: the program has lost the head that ran it.

@@ -58,5 +58,5 @@ def _close_all() -> None:
             ours.run_until_complete(executor.aclose())
         except KeyboardInterrupt:
             return
-        except Exception as error:  # noqa: BLE001 - nobody is left to raise it to
+        except Exception as error:  # noqa: BLE001 - no caller is left to raise it to
             logger.warning("%r was not closed in order: %r", executor, error)

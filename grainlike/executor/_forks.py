@@ -67,7 +67,7 @@ def _end(error: BaseException | None) -> NoReturn:
         elif error is not None:
             sys.excepthook(type(error), error, error.__traceback__)
         else:
-            print(_CAME_BACK.format(os.getpid()), file=sys.stderr)  # noqa: T201 - nobody takes an exception here
+            print(_CAME_BACK.format(os.getpid()), file=sys.stderr)  # noqa: T201 - no caller takes an exception here
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()

@@ -5,7 +5,7 @@ idle loop of asyncio does not look at what was scheduled until something else wa
 
 At a prompt, Python raises `KeyboardInterrupt` wherever the main thread is. In the middle of a loop's turn that breaks
 the task whose turn it is, an executor's own as well; and IPython in a terminal then leaves the cell's task in its loop,
-which goes on with the next cell, and shows there the value that nobody waits for any more.
+which goes on with the next cell, and shows there the value that no cell waits for any more.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class ExecutorBase(Lifespan, BaseResolver):
         self._recorder: Recorder | None = None
         self._views: LiveViews | None = None
         self._stands = False
-        """True while it is open without a block, and nobody has closed it."""
+        """True while it is open without a block, and was not closed."""
         self._observed: ObservedRunner | None = None
 
     @abstractmethod
@@ -141,7 +141,7 @@ class ExecutorBase(Lifespan, BaseResolver):
         if alone(self.loop_id):
             await leave_none(self.loop_id)
         if self._stands and not (is_notebook() or is_prompt()):
-            with suppress(ResourceWarning):  # where warnings are errors: there is nobody to raise it to
+            with suppress(ResourceWarning):  # where warnings are errors: there is no caller to raise it to
                 words = f"{self!r} was left to its loop: `await ex.aclose()`"
                 warnings.warn(words, ResourceWarning, stacklevel=1, source=self)
 

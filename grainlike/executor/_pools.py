@@ -74,7 +74,7 @@ class LaunchedPool:
             ValueError: the numbers do not go together, or are not in whole blocks.
             LookupError: the pool is down.
 
-        Cancelled, it still has that number; nobody waits until the head has it.
+        Cancelled, it still has that number; no call waits until the head has it.
 
         Example::
 
@@ -85,7 +85,7 @@ class LaunchedPool:
     async def down(self, *, now: bool = False) -> None:
         """Take it down: workers end when their jobs have, and pending blocks leave the batch queue.
 
-        One that is down already is left so. Cancelled, it still goes down; nobody waits for it.
+        One that is down already is left so. Cancelled, it still goes down; no call waits for it.
 
         Args:
             now: do not wait for jobs; they run elsewhere.

@@ -59,7 +59,7 @@ class ReadyResolver:
         raise NotImplementedError(node)
 
     def show_live(self, node: Node) -> bool:  # noqa: ARG002 - it has finished
-        """Show nothing that changes: a node is finished by the time that anybody could look at it."""
+        """Show nothing that changes: a node is finished before other code could look at it."""
         return False
 
     def drop(self, node: Node) -> None:

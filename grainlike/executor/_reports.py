@@ -35,7 +35,7 @@ class ExecutorReports(ExecutorBase):
         """Return how many calls of this program wait, and how many run; `report` counts those that have ended. It never
         waits, and asks no head: it costs about a microsecond for each of those calls.
 
-        Calls without resources do not count, nor do calls that nobody has started or awaited yet. In a session, those
+        Calls without resources do not count, nor do calls that were not started or awaited yet. In a session, those
         count that this program has submitted or taken over.
 
         Raises:

@@ -114,7 +114,7 @@ def gather(*items: Any, return_exceptions: bool = False) -> Delayed[Any]:
 
     With `return_exceptions=True`, the result comes when all have finished. It has the exceptions of calls that failed,
     or were cancelled (`JobCancelledError`), in the places of their values. Cancelling the result cancels the calls that
-    nobody else awaits, in any case.
+    no other code awaits, in any case.
 
     Raises:
         TypeError: the one argument is neither a placeholder nor iterable; or one of them is a coroutine.

@@ -344,7 +344,7 @@ class NamedGraph(Mapping[str, Delayed[Any]]):
     # --- before it runs ----------------------------------------------------------------------------------------------
 
     def _prioritise(self) -> list[NamedJob]:
-        """Give jobs that nobody has started their place by the critical path; return all unfinished, first ones first.
+        """Give jobs that were not started their place by the critical path; return all unfinished, first ones first.
 
         There are few levels, so that jobs that ask for the same still share few queues; within a level, and where no
         cost was ever given, the order is that of adding.

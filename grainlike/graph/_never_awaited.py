@@ -1,4 +1,4 @@
-"""Warnings of calls that nobody has awaited, as Python gives them of coroutines."""
+"""Warnings of calls that were never awaited, as Python gives them of coroutines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def note_origin(node: Node) -> None:
 
 
 def excuse(nodes: Iterable[Node]) -> None:
-    """Say nothing of these, should nobody await them: they were used in another way."""
+    """Say nothing of these if they are never awaited: they were used in another way."""
     for node in nodes:
         if not node.finished and node.owner is None:
             node.missing = _USED

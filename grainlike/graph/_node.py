@@ -1,7 +1,7 @@
 """A node of the graph: one call or one operation, what it waits for, its outcome, and the interface of who runs it.
 
 Users never see nodes; a placeholder points at one. Executors see nothing else, and the graph knows no executor: one
-registers a function that finds the resolver of the current context. In a job on a worker nobody has had a reason to
+registers a function that finds the resolver of the current context. In a job on a worker no code has had a reason to
 load one: there it is loaded, by name, when a placeholder is awaited.
 """
 
@@ -397,7 +397,7 @@ class Resolver(Protocol):
         ...
 
     def drop(self, node: Node) -> None:
-        """Nobody holds a stream that this resolver owns any more: end it. From any thread, and in a destructor."""
+        """A stream that this resolver owns has no reference any more: end it. From any thread, and in a destructor."""
 
 
 _USUAL = "grainlike.executor"

@@ -99,7 +99,7 @@ def start(placeholder: Delayed[Any] | Stream[Any]) -> Delayed[Any] | Stream[Any]
     """Begin the work without waiting, and return the placeholder.
 
     Started work goes on when its awaiters are cancelled. A stream runs ahead of its reader by a window of items; it
-    ends with its reader all the same, as nobody else could read it.
+    ends with its reader all the same, as no other code could read it.
 
     Raises:
         TypeError: it is not a placeholder.

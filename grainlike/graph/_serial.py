@@ -21,7 +21,7 @@ _LIST_ITERATOR: type = type(iter([]))
 
 
 class _AwaitSite:
-    """Place where calls that nobody had started were awaited last, and how often in a row. `done` once the hint was
+    """Place where calls that were not started were awaited last, and how often in a row. `done` once the hint was
     given.
     """
 
@@ -38,7 +38,7 @@ _site = _AwaitSite()
 def hint_at_serial_loop(placeholder: Placeholder, frame: FrameType) -> None:
     """Warn, once in this process, if `frame` awaits placeholders of one of its lists in turn, and none was started.
 
-    It is called for each await of a call that nobody has started, and costs a microsecond at most. Lists are looked at
+    It is called for each await of a call that was not started, and costs a microsecond at most. Lists are looked at
     at the second such await in one place, and then ever more rarely.
     """
     site = _site

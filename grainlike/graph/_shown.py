@@ -1,4 +1,4 @@
-"""Calls as short text: the function with its arguments, as far as they can be told without running anybody's code."""
+"""Calls as short text: the function with its arguments, as far as they can be told without running code of users."""
 
 from __future__ import annotations
 

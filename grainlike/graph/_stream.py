@@ -23,7 +23,7 @@ class Stream(Generic[T_co]):
     Nothing runs until somebody reads it, with `async for`, or `start`s it. It runs once and is read once: items go to
     their reader and are kept nowhere else. The generator runs ahead of its reader by a bounded window (16 items, or
     4 MiB of them), and holds its slots until it has ended. It ends early, and its `finally` runs, when the reader goes
-    away: by `break`, by an exception, by cancellation, or when nobody holds the iterator any more.
+    away: by `break`, by an exception, by cancellation, or when the iterator has no reference any more.
 
     What the generator raises is raised after the items before it. A stream is tried again, by `retries` or because its
     worker was lost, only as long as none of its items has come; after that the loss of its worker is a

@@ -324,7 +324,7 @@ class JobHistory:
         return {number: self._earlier.take(number) for number in self._earlier.jobs.keys() & set(numbers)}
 
     def unwanted(self, jobs: Collection[Job], *, skipped: bool = False) -> None:
-        """Keep jobs that nobody wants any more; with `skipped`, as a graph has failed."""
+        """Keep jobs that are wanted no more; with `skipped`, as a graph has failed."""
         for job in jobs:
             self.ended(job, "skipped" if skipped and job.began is None else "cancelled")
 

@@ -25,7 +25,7 @@ _OVERHEAD = 400
 
 
 class RevivedJob(Job):
-    """Call that runs again for the value of job `number`; nobody awaits its outcome. `former` is the record of its
+    """Call that runs again for the value of job `number`; no program awaits its outcome. `former` is the record of its
     first run: of that job, or of the job that read the value's durable copy.
     """
 

@@ -121,7 +121,7 @@ class RelayedJobs:
         A client's jobs count as those of `client`, its own number or its session's, and `owner` is its own.
         """
         if message.parent and self._functions.lacks(message.functions, (0, message.parent)):
-            for _ in message.children:  # that job has ended, and what it had sent is dropped: nobody waits for these
+            for _ in message.children:  # that job has ended, and what it had sent is dropped: no job waits for these
                 self._counters.unwanted(skipped=False)
             return []
         if message.parent in self._jobs:  # its functions import from where its own does

@@ -59,7 +59,7 @@ class ProgramValues:
         self._tell(ValuesWanted(list(values)))
 
     def unwant(self, values: Sequence[int]) -> None:
-        """Give these up: nobody waits for them any more."""
+        """Give these up: no reader waits for them any more."""
         self._mover.unwant(values)
 
     def release(self, values: Sequence[int]) -> None:

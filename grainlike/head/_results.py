@@ -233,7 +233,7 @@ class ResultHandler:
                 self._history.dropped(number)
 
     def _remade(self, job: RevivedJob, code: Code, parcel: Parcel) -> None:
-        """Take note of the end of a call that ran again for its value; nobody awaits it."""
+        """Take note of the end of a call that ran again for its value; no program awaits it."""
         good = code is Code.SUCCEEDED
         job.ends(good=good)
         if good:

@@ -59,7 +59,7 @@ class ObjectStore:
         return self.put(payload, name).detached()
 
     def put(self, payload: Payload, name: str) -> Payload:
-        """Arguments that nobody changes, in the store as of `keep`; else as they are."""
+        """Arguments that are not changed, in the store as of `keep`; else as they are."""
         if payload.buffers and self._store is not None and self._shared is not None:
             return self._shared.put(payload, self._store.own(name))
         return payload

@@ -45,7 +45,7 @@ class JobLogging:
                 _reporting(self._log, worker, entry)
 
     def lost(self, count: int, why: str) -> None:
-        """Warn that records were lost on the way, of jobs that nobody knows any more."""
+        """Warn that records were lost on the way, of jobs that are not known any more."""
         _reporting(self._tell_lost, count, why)
 
     def _log(self, worker: str, entry: LogEntry) -> None:

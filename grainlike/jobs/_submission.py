@@ -300,7 +300,7 @@ def settle_calls(
 ) -> int:
     """Hand outcomes to `listener`; `take` gives the node of a number once. How many there were, wanted or not.
 
-    `release` is given the jobs of values that stay at workers, and which nobody wants any more.
+    `release` is given the jobs of values that stay at workers, and which are wanted no more.
     """
     parcels = unpack_parcels(message.data, message.counts, buffers)
     for row, parcel in enumerate(parcels):

@@ -36,7 +36,7 @@ class Disk:
         return path.stat()
 
     def close_to_others(self, path: Path) -> None:
-        """Let nobody but its owner into a directory."""
+        """Let its owner alone into a directory."""
         path.chmod(0o700)
 
     def file_status(self, file: int) -> os.stat_result:

@@ -89,7 +89,7 @@ class Journal:
         """Older segments that are yet to be synced."""
         self._has_new_name = False
         self._doubted = False
-        """Whether a sync has failed since the last segment began: nobody knows what the disk holds of it."""
+        """Whether a sync has failed since the last segment began: what the disk holds of it is not known."""
         self._needs_image = 0
         """The segment whose image, or a later one's, makes such doubt needless; 0 for none."""
         self._closed = False
@@ -162,7 +162,7 @@ class Journal:
         return self._segment.position
 
     def check_place(self) -> None:
-        """Check that what is appended can be found by its name: nobody has moved the files, or removed them.
+        """Check that what is appended can be found by its name: the files were not moved or removed.
 
         Raises:
             JournalError: it cannot, so whatever is synced would be gone with this process.
@@ -176,7 +176,7 @@ class Journal:
     def begin_segment(self) -> int:
         """Begin a new segment and return its number: an image of the state at this moment may be written for it.
 
-        This also ends a failure. But after a sync that failed nobody knows what the disk holds: `synced` then stays
+        This also ends a failure. But after a sync that failed it is not known what the disk holds: `synced` then stays
         where it is until `forget_before` is called with this number, or a higher one.
 
         Raises:

@@ -126,7 +126,7 @@ class KubernetesClient:
         return answer
 
     async def _deliver(self, api: Session, block: BlockRequest, job: dict[str, Any]) -> Answer:
-        """Create the Secret of a Job; without one to own it, nobody would remove it."""
+        """Create the Secret of a Job; without one to own it, it would never be removed."""
         job_id = str((job.get("metadata") or {}).get("uid", ""))
         if not job_id:
             return Answer("unclear")
@@ -203,7 +203,7 @@ class KubernetesClient:
         """Keep the logs of blocks that have ended, and of some that run: they go with their pods."""
         ended = [row for row in rows if row.state == "ended" and row.name not in self._known.ended]
         runs = sorted((row for row in rows if row.state == "running"), key=lambda row: self._read.get(row.name, 0))
-        # A node that does not answer, or a disk that is full, keeps nobody from a listing.
+        # A node that does not answer, or a disk that is full, does not prevent a listing.
         with anyio.move_on_after(_LOGS_S):
             for row in [*ended, *runs[:_LOGS]]:
                 self._read[row.name] = self._listings

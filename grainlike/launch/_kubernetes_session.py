@@ -1,7 +1,7 @@
 """Sessions with the API of Kubernetes: who we are there is found by kr8s, and each lasts for one question of ours.
 
 A session is short on purpose. Tokens of service accounts and of programs that log in last for minutes, and are found
-again each time; no connection is kept whose loss nobody would see. The question whether Kubernetes would take a block
+again each time; no connection is kept whose loss would not be seen. The question whether Kubernetes would take a block
 is here, too.
 """
 

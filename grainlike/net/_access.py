@@ -181,7 +181,7 @@ def how_to_go_on(cluster: str | None = None) -> str:
     """
     folder, newest = state_directory() / _JOURNALS, (-inf, Path())
     for note in [folder / cluster] if cluster else folder.glob("[!.]*"):
-        # A note may go just now, and the journal be where nobody can look: neither is a reason to say nothing else.
+        # A note may go just now, and the journal be where we cannot look: neither is a reason to say nothing else.
         with contextlib.suppress(OSError):
             if os.path.isdir(note) and (cluster or not _lives(note.name)):  # noqa: PTH112 - Path.is_dir may raise
                 if is_locked(note):
@@ -397,7 +397,7 @@ def hold_lock(folder: Path) -> Iterator[None]:
         try:
             os.write(handle, socket.gethostname().encode())
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fresh.replace(path)  # locked before anybody sees it
+            fresh.replace(path)  # locked before another process sees it
         except OSError:
             fresh.unlink(missing_ok=True)
         yield

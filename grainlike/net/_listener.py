@@ -66,7 +66,7 @@ def listen(address: Address | str, *, tls: Tls | None = None) -> Listener:
 
 
 def listen_tcp(address: TcpAddress) -> socket.socket:
-    """Return a socket that listens at an address, and blocks nobody. Raises `OSError` naming the address."""
+    """Return a socket that listens at an address, and does not block. Raises `OSError` naming the address."""
     try:
         found = socket.getaddrinfo(address.numeric, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, target = found[0]

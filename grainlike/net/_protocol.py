@@ -143,7 +143,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             return
         received = _incoming.buffer[:nbytes]
         if self._on_frames is None or self._early or self._later:
-            # Nobody listens yet, so no more for now. Pausing in `connection_made` would not do: uvloop reads all the
+            # No reader is set yet, so no more for now. Pausing in `connection_made` would not do: uvloop reads all the
             # same.
             self._early += bytes(received)
             self._pause()
@@ -253,7 +253,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
     def _receive(self, data: Buffer | None, on_frames: OnFrames, count: int = 0) -> None:
         super()._receive(data, on_frames, count)
         # An answer leaves in the turn that asked for it: a trip through the selector would double the latency. So a
-        # daemon's head hears that a job begins before its runner does, and nobody hears of the job before the head.
+        # daemon's head hears that a job begins before its runner does, and no process hears of the job before the head.
         if self._flushing:
             self._write()
 

@@ -36,7 +36,7 @@ class UnixListener(msgspec.Struct, frozen=True):
                 _clear(address)
                 sock.bind(str(address.path))
                 address.path.chmod(0o600)
-                # Between bind and listen a probe would find nobody, and take the file for a stale one.
+                # Between bind and listen a probe would find no listener, and take the file for a stale one.
                 sock.listen(backlog)
         except BaseException:
             sock.close()

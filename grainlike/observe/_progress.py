@@ -58,7 +58,7 @@ class CallCounts:
 class FunctionProgress:
     """Progress of the calls of one function: its counts, ends per second, and seconds.
 
-    `rate` is None before the first end, `left_s` while nobody can know it, and `took_s` while some calls have not
+    `rate` is None before the first end, `left_s` while it is not known, and `took_s` while some calls have not
     ended.
     """
 
@@ -85,7 +85,7 @@ class Pace:
     each moment of a wave. It is unknown
 
     - until as many have ended as run now: before that, only the quickest have;
-    - while calls are added half as fast as they end, or faster, as by a loop: nobody knows how many will come;
+    - while calls are added half as fast as they end, or faster, as by a loop: it is not known how many will come;
     - once nothing has ended for three times the longest pause of the last while.
     """
 

@@ -87,7 +87,7 @@ def spans_from_rows(rows: Iterable[SpanRow]) -> Iterator[Stretch]:
 
 
 def spans_from_history(jobs: Iterable[EndedJob]) -> Iterator[Stretch]:
-    """Iterate over the last attempts of ended jobs, those that ran; nobody knows what they were given."""
+    """Iterate over the last attempts of ended jobs, those that ran; what they were given is not known."""
     for job in jobs:
         if job.ran_s is None:
             continue

@@ -102,7 +102,7 @@ def noted_error(data: Buffer, note: str) -> bytes:
     """Return the bytes of `dump_error` with a note for the exception, unless they have one; nothing is rebuilt."""
     try:
         parcel, noted = PlainReader(io.BytesIO(data)).load()
-    except Exception:  # noqa: BLE001 - they may be anybody's
+    except Exception:  # noqa: BLE001 - they may be of any library
         return bytes(data)
     return bytes(data) if noted else pickle.dumps((parcel, note), 5)
 
@@ -120,7 +120,7 @@ def _texts(data: Buffer) -> tuple[str, str, str]:
         return "", "", ""
     try:
         (*_, type_name, message, text), _ = PlainReader(io.BytesIO(data)).load()
-    except Exception:  # noqa: BLE001 - they may be anybody's
+    except Exception:  # noqa: BLE001 - they may be of any library
         return "", "", ""
     return str(type_name), str(message), str(text)
 

@@ -1,7 +1,7 @@
 """Replicas: files that each hold one whole value: its pickle stream, and its buffers.
 
 A replica is named by the job that made the value, and by the attempt. It is written under another name, in room that
-was allocated for it, and renamed when it is whole, so nobody opens an unfinished replica. A replica is never changed
+was allocated for it, and renamed when it is whole, so an unfinished one is never opened. A replica is never changed
 afterwards, so any number of processes may map it. The bytes that a socket carries are the same.
 
 The layout: first a head, with `_MAGIC`, the length of the stream, the number of buffers, the size of each buffer, and a
@@ -73,7 +73,7 @@ def replica_file(directory: str, value: int, attempt: int) -> str:
 
 
 def replica_name(key: bytes, value: int, attempt: int) -> bytes:
-    """Return the name by which a data server knows a replica: 16 bytes that nobody can guess without the server's
+    """Return the name by which a data server knows a replica: 16 bytes that cannot be guessed without the server's
     `key`. The head tells the name to workers that may have the replica.
 
     >>> len(replica_name(bytes(16), 7, 1))

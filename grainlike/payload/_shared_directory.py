@@ -102,13 +102,13 @@ class SpareFiles:
     half the time of removing it and making another.
 
     A file may still be mapped when it is kept. A lease on the file shows that it is not: the system grants a lease only
-    if nobody has the file open or mapped. Nobody can open the file any more, because it has lost its name.
+    if no process has the file open or mapped. None can open the file any more, because it has lost its name.
 
     Example::
 
         spare = SpareFiles(directory)
         spare.keep(directory / "v7-1")
-        spare.take(directory / "v8-1.part", size)      # True if it was of that size or little more, and nobody maps it
+        spare.take(directory / "v8-1.part", size)      # True if it was of that size or little more, and none maps it
         spare.shrink(0)
     """
 
@@ -167,7 +167,7 @@ class SpareFiles:
 
 
 def _is_unused(file: Path, size: int) -> bool:
-    """Return True if nobody has a file open or mapped; the file has this size then."""
+    """Return True if no process has a file open or mapped; the file has this size then."""
     try:
         fd = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -115,7 +115,7 @@ def _same_contents(function: FunctionType, cells: tuple[Held, ...]) -> bool:
 
 
 def _variables(function: FunctionType) -> dict[str, object]:
-    """Return the globals that the function's code uses, without modules, which nobody assigns again."""
+    """Return the globals that the function's code uses, without modules, which are not assigned again."""
     space = function.__globals__
     found = {name: space[name] for name in sorted(set(names_in(function.__code__))) if name in space}
     return {name: value for name, value in found.items() if not isinstance(value, ModuleType)}

@@ -340,7 +340,7 @@ class ResourcePool:
                 await bell.wait()
             else:
                 self.timeline.record("acquire", name)
-                await cancel_shielded_checkpoint()  # others get a turn even where nobody ever has to wait
+                await cancel_shielded_checkpoint()  # others get a turn even where no task ever has to wait
         except BaseException:
             self._withdraw(queued)
             raise

@@ -1,6 +1,6 @@
 """Requests, offers and allocations: what a job asks for, what a node has, and what a job was given.
 
-It answers whether a request fits, which ids it gets, and why nobody can give it; everything in it makes
+It answers whether a request fits, which ids it gets, and why no worker can give it; everything in it makes
 sense with two requests and no cluster. Amounts are exact: integers of 1e-9 inside, never floats. It never
 waits, looks at the machine or decides who goes first. Below it are only the errors; `scheduler` orders
 requests, and the worker's ledger turns them into ids.

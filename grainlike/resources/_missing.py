@@ -1,4 +1,4 @@
-"""Why nobody can ever give what a request asks for: what is missing, what is short, who comes nearest."""
+"""Why no worker can ever give what a request asks for: what is missing, what is short, who comes nearest."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ _NODES = "nodes"
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """Resource of which everybody who has it has too little.
+    """Resource of which all workers that have it have too little.
 
     Attributes:
         name: the resource.
         asked: the amount that was asked for, in billionths of the resource's unit (cores, bytes, seconds).
-        best: the most that anybody has, in billionths of that unit.
+        best: the most that any worker has, in billionths of that unit.
     """
 
     name: str
@@ -157,7 +157,7 @@ def _lacks(option: Request, offer: Allocation) -> Iterator[_Need]:
 
 
 _TAG = f"{TOKEN}="
-_ENDLESS = 10**40  # more nanoseconds than anybody asks for
+_ENDLESS = 10**40  # more nanoseconds than any request asks for
 
 
 def _asked(option: Request) -> Mapping[str, int]:

@@ -69,7 +69,7 @@ class Explanation(msgspec.Struct, frozen=True):
         ration: the limit or the rate that it waits for.
         starts_in_s: seconds until it may start, an estimate from declared and learned run times; None if not known.
         would_start_with: a smaller request that would start now; None if there is none.
-        missing: why nobody here can ever run it; None if somebody can.
+        missing: why no worker here can ever run it; None if one can.
         members: of a gang (`Nodes`), the workers on which it has its slots, the leader first; while it waits for room,
             those that could take part now.
         lacking: how many more workers a gang needs.

@@ -50,7 +50,7 @@ class Quarantine:
 
     def __init__(self) -> None:
         self.records: dict[str, _Record] = {}
-        """By name; empty while nobody has failed."""
+        """By name; empty while no worker has failed."""
         self._look_at = 0.0
         """No record expires before this time. Kept because a look at all records for each event would cost more than
         the event.

@@ -105,7 +105,7 @@ class WorkerState:
         self.has_data: bool = has_data
         """Others can get its values from its data server."""
         self.store: tuple[int, int] | None = store
-        """Bytes of values that it may keep in shared memory, and on disk; None if nobody has said."""
+        """Bytes of values that it may keep in shared memory, and on disk; None if it was not said."""
         self.store_left: int = UNLIMITED if store is None else sum(store)
         """Bytes of that beside all that it keeps."""
         self.over: int = 0

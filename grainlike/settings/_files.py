@@ -86,7 +86,7 @@ def _table(path: Path, data: bytes, keys: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _check_writers(path: Path, status: os.stat_result) -> None:
-    """Check that nobody but this user and root may have written a file: its settings say which code runs where."""
+    """Check that only this user and root may have written a file: its settings say which code runs where."""
     if status.st_uid not in (0, os.geteuid()):
         raise SettingsError(f"{path} belongs to user id {status.st_uid}, who could have workers run code as you")
     if status.st_mode & _SHARED:

@@ -44,4 +44,4 @@ SECTIONS: dict[str, dict[str, Key]] = {
         "directory": Key(str, "directory of results that `cache=` keeps"),
     },
 }
-"""All keys by section. Each is read where it says; there are none that nobody reads."""
+"""All keys by section. Each is read where it says; there are none that are not read."""

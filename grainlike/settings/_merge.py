@@ -33,7 +33,7 @@ class Settings:
     """All that files and the environment say.
 
     Attributes:
-        sections: settings by section and key; what nobody has set is not there.
+        sections: settings by section and key; what was not set is not there.
         pools: keys of each pool by name, as they are written in the files, `extends` among them.
 
     Example::
@@ -47,7 +47,7 @@ class Settings:
         self.pools: MappingProxyType[str, _Table] = MappingProxyType(dict(pools))
 
     def get(self, section: str, key: str) -> Any:
-        """Return the value of a key of `SECTIONS`; None if nobody has set it."""
+        """Return the value of a key of `SECTIONS`; None if it was not set."""
         found = self.sections.get(section, {}).get(key)
         return None if found is None else found.value
 

@@ -151,7 +151,7 @@ class Client:
         self._let_go(position)
 
     def _let_go(self, position: int) -> None:
-        """Refer to a value no more, once nobody here needs it any more."""
+        """Refer to a value no more, once nothing here needs it any more."""
         if position not in self._stays or position in self._wants or position in self._replicates:
             return
         needing = self._dependents.get(position, ())

@@ -407,7 +407,7 @@ class Daemon:
         self._tell(NodeStopped())
 
     def lose_head(self, when_idle: Callable[[Daemon], None], patience: float) -> None:
-        """Stop because the link has ended, or was silent for too long: end all jobs, with nobody to report to.
+        """Stop because the link has ended, or was silent for too long: end all jobs, with no head to report to.
 
         `when_idle` is called when nothing is left, or after `patience` seconds.
         """

@@ -1,4 +1,4 @@
-"""Programs that others of this process may wait for, ended with all that they started, and reaped by nobody here.
+"""Programs that others of this process may wait for, ended with all that they started, and not reaped here.
 
 For a user's process, where `end_children` would take exit statuses that an event loop or a `Popen` is to have, and end
 children that are the program's own. A process is known by its number and the moment of its start, so a number that the
@@ -54,7 +54,7 @@ class Process(NamedTuple):
         with suppress(ProcessLookupError, PermissionError):
             try:
                 watch = os.pidfd_open(self.pid)
-            except (AttributeError, OSError):  # not there, or the system lets nobody have one
+            except (AttributeError, OSError):  # not there, or the system gives none
                 if self.is_there():
                     os.kill(self.pid, number)
                 return
@@ -124,7 +124,7 @@ async def end_programs(programs: Iterable[Program], grace_s: float) -> list[int]
     """End programs and all that they started: SIGTERM, SIGKILL after `grace_s` seconds; return when they are gone.
 
     What they started is what descends from them, and who is in a process group or session that one of those leads.
-    Where there is no `/proc`, only they themselves are ended, and nobody waits for the effect of SIGKILL. Returns the
+    Where there is no `/proc`, only they themselves are ended, and the effect of SIGKILL is not waited for. Returns the
     numbers of those that survive it for seconds. None of them is reaped.
 
     Example::

@@ -143,7 +143,7 @@ class _Program:
             with in_slots(env) as environment:
                 environment[_MARK] = self._mark
                 process: Any = subprocess.Popen(command, env=environment, **options)  # noqa: S603 - what the user says
-            # On the embedded worker that is the user's program, which nobody else ends things for.
+            # On the embedded worker that is the user's program, and no keeper ends its processes.
             end_with_pipe(lifeline, process.pid)
         except BaseException:
             os.close(self._held)

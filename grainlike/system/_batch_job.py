@@ -32,7 +32,7 @@ _RANKS = (
 
 @dataclass(frozen=True, slots=True)
 class BatchJob:
-    """Facts about a batch job: None for what nobody has said.
+    """Facts about a batch job: None for what is not known.
 
     Attributes:
         system: the batch system, as people call it.
@@ -90,7 +90,7 @@ def block_label(environment: Mapping[str, str]) -> str:
 
 
 def node_rank(environment: Mapping[str, str]) -> int:
-    """Return the number of this node in its block, from 0; 0 where nobody says it."""
+    """Return the number of this node in its block, from 0; 0 where nothing says it."""
     said = (environment.get(name, "").strip() for name in _RANKS)
     return next((int(rank) for rank in said if re.fullmatch(r"[0-9]{1,6}", rank)), 0)
 

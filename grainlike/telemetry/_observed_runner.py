@@ -94,7 +94,7 @@ class ObservedRunner:
             self._replace(node, texts)
 
     def _replace(self, node: Node, texts: Sequence[str]) -> None:
-        """Have a call sent by itself, rather than in a chain with calls of which nobody would be told, and with the
+        """Have a call sent by itself, rather than in a chain with calls that no observer would be told of, and with the
         texts for its surroundings. An `amap`'s many calls in one have none: their arguments are packed already.
         """
         try:

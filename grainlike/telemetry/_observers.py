@@ -48,7 +48,7 @@ class CallEnded:
         call: its submission.
         outcome: `"succeeded"`, `"failed"`, `"timed_out"`, `"cancelled"`, `"skipped"` for one that never started, as
             its graph had failed, or `"detached"` for one that has not ended: its program has left the named session in
-            which it goes on. Nobody is told how that ends; `executor.history()` is asked.
+            which it goes on. No observer is told how that ends; `executor.history()` is asked.
         error: why there is no value; None for one that succeeded, is wanted no more or was left.
         at: when, as `time.time()` has it.
         job: number of the job at its head, 0 where it has none.

@@ -166,7 +166,7 @@ class Cluster:
                 await self._end_nodes()
 
     async def _end_nodes(self) -> None:
-        """End all workers, also one that has lost the head in a partition: nobody told that one to end."""
+        """End all workers, also one that has lost the head in a partition: the head could not tell that one to end."""
         for node in self._nodes.values():
             node.stop()
         for node in self._nodes.values():

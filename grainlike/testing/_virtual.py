@@ -56,7 +56,7 @@ class VirtualCluster:
     ) -> None:
         offers = enumerate(checked_offers(nodes), 1)
         self._nodes = {f"n{number}": NodePlan(offer_of(node, own_cores=())) for number, node in offers}
-        rehearsed([], durations, default, sizes)  # for its errors, before anybody relies on them
+        rehearsed([], durations, default, sizes)  # for its errors, before a test relies on them
         self._durations, self._default, self._sizes = durations, default, sizes
 
     def start_worker(self, offer: Request = Cores(2), *, at: float) -> str:  # noqa: B008 - a constant

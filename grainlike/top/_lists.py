@@ -55,7 +55,7 @@ class JobList(ScrollView, can_focus=True):
         """Number of rows that have been drawn so far."""
 
     def show(self, table: Table) -> None:
-        """Show another state of the list. The first row stays chosen, whatever is there, as nobody has moved; further
+        """Show another state of the list. The first row stays chosen, as the choice was not moved; further
         down the row of the same job does, in sight, while it is there.
         """
         if table == self._table:

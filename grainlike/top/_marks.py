@@ -10,7 +10,7 @@ from zlib import crc32
 __all__ = ["FREE", "OTHER", "Mark", "Marks"]
 
 FREE = "."
-"""Mark of a slot that nobody holds."""
+"""Mark of a free slot."""
 
 OTHER = "~"
 """Mark of a slot that is held by what the filter leaves out."""

@@ -1,4 +1,4 @@
-"""Messages with records of `logging` that jobs made, each packed as a `LogEntry`, which nobody on the way opens."""
+"""Messages with records of `logging` that jobs made, each packed as a `LogEntry`, which no process on the way opens."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class MetricsAre(BaseMessage, frozen=True, tag=149):
     Attributes:
         at: the moment, as `time.time()` has it at the head.
         up_s: seconds for which the head has been up.
-        cluster: its cluster; `embedded` for the head of a program to which nobody connects.
+        cluster: its cluster; `embedded` for the head of a program to which no process connects.
         version: its version of grainlike.
         python: its version of Python.
         jobs: number of jobs that have not ended, by state, as in `HeadIs`.

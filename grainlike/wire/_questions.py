@@ -245,7 +245,7 @@ class WorkersAre(BaseMessage, frozen=True, tag=91):
 
 class StoresAre(BaseMessage, frozen=True, tag=199):
     """Head to client: what workers keep of values now, in columns, as in `WorkerRow`; those that are not named keep
-    nothing. As `WorkersAre`, it is not sent again after a break; nobody asks for it, so `ask` is 0.
+    nothing. As `WorkersAre`, it is not sent again after a break; no client asks for it, so `ask` is 0.
     """
 
     ask: int

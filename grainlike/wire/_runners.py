@@ -66,7 +66,7 @@ class Run(BaseMessage, frozen=True, tag=31):
 
 class StopReason(IntEnum):
     """Reason for which jobs are stopped, as far as they are told. Numbers begin at 1: they stand in the pages that
-    daemon and runner share, where 0 is that nobody has told the runner to end.
+    daemon and runner share, where 0 is that the runner was not told to end.
     """
 
     UNSAID = 1

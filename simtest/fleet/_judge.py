@@ -62,7 +62,7 @@ class FleetJudge:
         elif isinstance(event, Joined) and event.label in fleet.records.blocks:
             self._forget_deaths(event.label.rpartition("-")[0])
         elif isinstance(event, Restored):
-            self._ending.clear()  # nobody could be told meanwhile
+            self._ending.clear()  # no worker could be told meanwhile
             self._restored_at = now
             self._seen_pending.clear()
         elif isinstance(event, ListingFailed):

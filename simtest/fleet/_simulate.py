@@ -73,7 +73,7 @@ def _pool(dice: Dice, name: str) -> FleetPool:
 
 
 def _items(dice: Dice, pools: list[FleetPool]) -> list[WorkItem]:
-    """Return jobs that some pool without a budget can serve: of others nobody can say whether they end."""
+    """Return jobs that some pool without a budget can serve: of others it is not known whether they end."""
     sure = [pool for pool in pools if pool.budget is None]
     items: list[WorkItem] = []
     for number in range(dice.below(50)):

@@ -634,7 +634,7 @@ class Referee(ValueWitness):
                 assert plan.request in self.warned, f"job {job} waits for ever, and there was no warning"
 
     def check_values(self, joined: list[int], known: int) -> None:
-        """Check that no value is left at the connected workers, and nobody waits for one; `known` are at the head."""
+        """Check that no value is left at the connected workers, nor waited for; `known` are at the head."""
         if self._values.check_rest(joined, known, self._can_run):
             self._replicas.check_rest()
 

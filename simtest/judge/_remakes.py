@@ -40,7 +40,7 @@ class Remakes:
         self._losses[value] = 1
 
     def end(self, value: int) -> None:
-        """Record that nobody makes a value any more."""
+        """Record that a value is made no more."""
         self._losses.pop(value, None)
         self._unstarted.discard(value)
         self._came_back(value)

@@ -101,7 +101,7 @@ class ReplicaRecords:
             assert others, f"worker {worker} is told to end, and value {value} is nowhere else that stays"
 
     def check_rest(self) -> None:
-        """Check that nobody waits for anything any more."""
+        """Check that nothing is waited for any more."""
         left = sorted(self._drained_at.keys() & self._joined.keys())
         assert not left, f"workers {left} drain for ever"
         waiting = sorted(self._waiting)

@@ -3,7 +3,7 @@
 Raises `AssertionError` when one of these promises is broken:
 
 1. A job begins only where all its inputs are whole, and they are there until it has ended.
-2. A value that nobody needs is at no worker a little later, if links are quiet.
+2. A value that nothing needs is at no worker a little later, if links are quiet.
 3. There is one copy of a value to a worker at a time; no more than two (or sixteen small ones for each) go into a
    worker or out of it, and each ends in one way.
 4. A value that is needed keeps its last replica; none is given up for room that is not spare.
@@ -12,7 +12,7 @@ Raises `AssertionError` when one of these promises is broken:
 6. Whoever wants a value receives it, or hears that it is lost, once.
 7. At rest there is nothing left.
 8. A value of the client's own leaves it to one worker at a time, and only while none has it; the client keeps it until
-   nobody needs it.
+   nothing needs it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["ValueRecords"]
 _SMALL_BYTES = 1 << 20
 _WHOLE = 16
 _QUIET_S = 3.0
-"""Seconds after which a value that nobody needs is gone, with the longest that a message travels."""
+"""Seconds after which a value that nothing needs is gone, with the longest that a message travels."""
 
 _SILENT_S = 60.0
 """Seconds after which it is gone, where links stand still."""
@@ -95,7 +95,7 @@ class ValueRecords:
 
     def _is_open(self, job: int) -> bool:
         """Return True if a job has not ended, for all that the head knows."""
-        if job in self._reviving:  # one that nobody needs any more is given up, and nobody hears of it
+        if job in self._reviving:  # one that nothing needs any more is given up, and no client hears of it
             return self._is_awaited(job)
         return job not in self._outcome
 
@@ -106,7 +106,7 @@ class ValueRecords:
         self._own.add(value)
 
     def own_freed(self, value: int) -> None:
-        """Check that nobody needs a value of the client's own that it need not keep."""
+        """Check that nothing needs a value of the client's own that it need not keep."""
         assert not self.is_needed(value), f"the client need not keep value {value}, and somebody needs it"
         self._own.remove(value)
 
@@ -401,7 +401,7 @@ class ValueRecords:
         self.remakes.begin(value)
 
     def waits_for_ever(self, job: int, can_run: Callable[[int], bool]) -> bool:
-        """Return True if a job needs a value that is to be made again, and nobody is here who could."""
+        """Return True if a job needs a value that is to be made again, and no worker here could."""
         again = [value for value in self._needs.get(job, ()) if value in self._reviving]
         return any(not can_run(value) or self.waits_for_ever(value, can_run) for value in again)
 

@@ -39,7 +39,7 @@ class ValueWitness(Witness):
         self._values.takes_along(job, values)
 
     def own_freed(self, value: int) -> None:
-        """Check that nobody needs a value of the client's own that it need not keep."""
+        """Check that nothing needs a value of the client's own that it need not keep."""
         super().own_freed(value)
         self._values.own_freed(value)
 

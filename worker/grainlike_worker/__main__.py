@@ -192,7 +192,7 @@ async def _serve_heads(
     timer = IdleTimer(math.inf, stop.set) if idle is None else idle
     rests = partial(timer.look, idle=True)
     while (link := await wait_for_head(way, stop, within, rests)) is not None:
-        timer.look(idle=False)  # until it has joined: nobody could send it a job
+        timer.look(idle=False)  # until it has joined: no head could send it a job
         if link.role is None and link.peer.startswith("tcp:"):
             words = "INSECURE: the link to %s has no TLS; whoever listens there runs code as this user"
             logger.warning(words, link.peer)

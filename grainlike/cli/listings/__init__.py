@@ -3,7 +3,7 @@
 Answers: which columns of a listing have room, and how the cells of the others are shortened, so that no line is longer
 than the terminal is wide and no number is broken (`table_lines`).
 
-Never asks anybody, and knows no message: cells are text.
+Never asks a head, and knows no message: cells are text.
 """
 
 from grainlike.cli.listings._table import table_lines

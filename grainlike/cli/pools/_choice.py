@@ -24,7 +24,7 @@ def pool_for(name: str, flags: Mapping[str, object], is_up: Mapping[str, Any] | 
     Args:
         name: of the pool, or a kind.
         flags: keys and values.
-        is_up: keys of the head's pool of this name; None if there is none, or nobody has asked.
+        is_up: keys of the head's pool of this name; None if there is none, or no head was asked.
 
     Raises:
         SettingsError: the settings are not right, or know no such pool.

@@ -105,7 +105,7 @@ def _can_go(node: Node, fetcher: ValueFetcher | None) -> bool:
 
 
 def _is_elsewhere(dep: Node, fetcher: ValueFetcher | None) -> bool:
-    """Return True if a dependency has finished without a value, or with one that nobody can refer to here."""
+    """Return True if a dependency has finished without a value, or with one that cannot be referred to here."""
     if not dep.finished:
         return False
     reference = dep.reference if dep.stays else None

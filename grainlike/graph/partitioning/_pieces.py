@@ -113,7 +113,7 @@ def _piece(part: int, nodes: Sequence[Node]) -> Piece:
 # --- what a piece's job is told --------------------------------------------------------------------------------------
 
 ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
-"""Types of values that nobody can change, and that can always travel."""
+"""Types of values that cannot be changed, and that can always travel."""
 
 
 class Hole:

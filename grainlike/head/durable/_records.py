@@ -186,7 +186,7 @@ class AllWent(_Input, frozen=True, tag=14):
 class WrittenBy(_Input, frozen=True, tag=17, forbid_unknown_fields=False):
     """Record: what follows was written by this `version` of grainlike, in this `schema`.
 
-    `calendar` is how many seconds `time.time()` is ahead of the scheduler's clock; 0 if nobody has said. There is
+    `calendar` is how many seconds `time.time()` is ahead of the scheduler's clock; 0 if it was not said. There is
     another record when that has changed: clocks are set, and the scheduler's stands still while its machine is off.
     """
 

@@ -24,7 +24,7 @@ __all__ = ["began_here", "by_this_release", "check_version", "draw_head", "read_
 
 class _Title(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=False):
     """Header of a snapshot: `now` is its moment on the scheduler's clock, which is `calendar` behind `time.time()`; 0
-    if nobody has said. `history` has the jobs that have ended, as `JobHistory` packs them.
+    if it was not said. `history` has the jobs that have ended, as `JobHistory` packs them.
 
     A last field with a default may be added without another schema.
     """
@@ -78,7 +78,7 @@ def draw_head(head: DurableHead, clients: ClientRegistry, began: HeadBegan, now:
                 return "link", (thing.peer, thing.host)
             case (
                 anyio.Event() | LogFollower()
-            ):  # who reads a log asks the next head for it; this one has nobody to tell
+            ):  # who reads a log asks the next head for it; this one has no reader to tell
                 return "event", ()
             case memoryview():
                 return "bytes", (bytes(thing),)

@@ -223,7 +223,7 @@ class HeadStore:
             JournalError: it is not, so the next head will find the work again.
         """
         async with self._renewal:
-            await self._draw()  # an image of nobody takes the place of all records
+            await self._draw()  # an image without records takes the place of all of them
         if self.failure is not None:
             raise JournalError(
                 f"the end of the work is not in the journal ({self.failure}), so the next head finds the jobs again. "

@@ -73,7 +73,7 @@ class Acceptor:
     `admit_block` is asked for the label of each worker that belongs to a block: the words with which it is refused, or
     None.
     `returns` is true if this head survives its process. `most` is how many bytes of values one message may bring.
-    From `close` on, nothing is read and nobody is admitted: connections break, and peers try again.
+    From `close` on, nothing is read and no peer is admitted: connections break, and peers try again.
     """
 
     head: Head
@@ -332,7 +332,7 @@ class ConnectionHandler:
             self._beat(Beat(number))
             if self._link.still_comes():
                 self._known.heard = time.monotonic()
-            # Our own loop may have been blocked, with beats waiting to be read: nobody is lost at the first look.
+            # Our own loop may have been blocked, with beats waiting to be read: no peer is given up at the first look.
             if doubt and await stays(lambda: self._silent_s >= acceptor.lost_s):
                 break
             doubt = self._silent_s >= acceptor.lost_s

@@ -250,7 +250,7 @@ class ClientRegistry:
         self.look_whether_alone()
 
     def _detach(self, connection: ClientConnection, session: NamedSession) -> None:
-        """Detach a program from its session. Its streams end: nobody else could read them."""
+        """Detach a program from its session. Its streams end: no other program could read them."""
         if session.connection is connection:
             self._head.client_values.leave(session)
             session.detach(connection)

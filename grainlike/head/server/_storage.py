@@ -14,7 +14,7 @@ from grainlike.head import Head
 from grainlike.head.server._clients import ClientRegistry
 from grainlike.jobs import OutcomeListener
 
-if TYPE_CHECKING:  # a head to which nobody connects needs neither
+if TYPE_CHECKING:  # a head to which no process connects needs neither
     from grainlike.head.server._accept import Acceptor
     from grainlike.head.server._endpoint import Endpoint
     from grainlike.head.server._outcome_store import OutcomeStore

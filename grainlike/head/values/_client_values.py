@@ -170,7 +170,7 @@ class ClientValues:
 
     def stayed(self, job: RelayedJob, owner: ValueOwner) -> None:
         """Record that the value of a client's job stays at its worker. Release the value if its session has no program
-        and keeps it under no name, because nobody could ask for it.
+        and keeps it under no name, because no client could ask for it.
         """
         owners, pins = self._state.owners, owner.keeps(job.child)
         if owner.receiver is None and not pins:

@@ -89,7 +89,7 @@ class ValueMover:
         self.told: Callable[[HeadEvent], object] = _nobody_listens
         """Called with each event that the scheduler was given."""
         self.spans: CopySpans | None = None
-        """Record of copies for traces; None if nobody records."""
+        """Record of copies for traces; None if there is no recorder."""
         self.answers: list[HeadEvent | GivenValue | _ReplicaFile] = []
         """Events for the scheduler, and values for this process, that the next `flush` passes on, in order."""
         self.failures: dict[int, str] = {}
@@ -206,7 +206,7 @@ class ValueMover:
             self.spans.answered(event)
 
     def unwant(self, values: Iterable[int]) -> None:
-        """Stop the transfers of values for which nobody in this process, or in their client, waits any more."""
+        """Stop the transfers of values for which no part of this process, or of their client, waits any more."""
         values = list(values)
         for value in values:
             owner = self.owner_of(value)

@@ -121,7 +121,7 @@ class NodeLease(msgspec.Struct, eq=False):
     """Time at which the running one is ended for that. Later for a process that was not up yet."""
     barred: bool = False
     running: int = 0
-    """Position of the job that ran when a barrier stood: those before it have ended, even where nobody was told."""
+    """Position of the job that ran when a barrier stood: those before it have ended, even where no end was reported."""
     keeps: bool = False
     """True if its cores are not lent while its job waits, whatever its function says."""
     waits: Wait = Wait.NOTHING

@@ -35,7 +35,7 @@ class _First(Protocol):
 
 
 class Patience:
-    """Blocked jobs that nobody has passed over yet, and when the patience of the others ends. A step costs what it
+    """Blocked jobs that were not passed over yet, and when the patience of the others ends. A step costs what it
     changes: each blocked job is noted once, and is passed over for the first time once.
 
     `classes` are the scheduler's own, live. `is_first` tells a client's first job.
@@ -45,7 +45,7 @@ class Patience:
         self._classes = classes
         self._is_first = is_first
         self.unpassed: dict[int, list[_Blocked]] = {}
-        """Blocked jobs that nobody has passed over, by client: heaps by order. Entries of jobs that have left stay
+        """Blocked jobs that were not passed over, by client: heaps by order. Entries of jobs that have left stay
         until they come first. While it is empty, nothing need call `started`.
         """
         self.passed: list[RequestClass] = []
@@ -107,7 +107,7 @@ class Patience:
                 heappush(due, (job.cls.passed_since + patience_of(job), entry[1], entry[2]))
 
     def await_end(self, job: HeadJob) -> None:
-        """Let `ended` tell of a job that was passed over when nobody asked for that."""
+        """Let `ended` tell of a job that was passed over when no job asked for that."""
         since = job.cls.passed_since
         if since is not None:
             heappush(self._due, (since + patience_of(job), job.cls.id, job.id))

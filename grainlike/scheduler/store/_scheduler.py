@@ -1,7 +1,7 @@
 """Store scheduler: in which tier the bytes of a replica are written, and which replicas are evicted or spilled for
 them.
 
-Room is the first of these that there is: free budget of shared memory; the room of spare replicas that nobody uses; the
+Room is the first of these that there is: free budget of shared memory; the room of spare replicas without users; the
 room of other replicas, once they are copied to scratch; scratch itself. An output may also exceed the budget of shared
 memory, one for each slot, while a tenth of the machine's memory is free: an *overdraft*.
 

@@ -29,7 +29,7 @@ class Homes:
         self._transfers = transfers
 
     def find(self, job: HeadJob) -> bool:
-        """Set the class of a job that is about to queue, and return True. Return False if the job cannot queue: nobody
+        """Set the class of a job that is about to queue, and return True; False if the job cannot queue: no worker
         can give its inputs for now, or they fit into no store. The job is then parked, or a misfit.
         """
         data, inputs = job.data, job.inputs

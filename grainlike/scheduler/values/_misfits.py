@@ -81,7 +81,7 @@ class Misfits:
     def _travelling(self, job: HeadJob) -> list[int]:
         """Return the own values that travel with a job. A client's job that has failed or was lost before gets none,
         because its attempts would be counted from zero again. A job of a session gets none, because other calls know it
-        by its number, and a job that makes a value again, because nobody submits it.
+        by its number, and a job that makes a value again, because it is submitted by no program.
         """
         own = self._rooms.travelling(job)
         origins = {self._table.values[number].origin for number in own}

@@ -99,7 +99,7 @@ class ValueState:
 
     @property
     def is_needed(self) -> bool:
-        """True if anybody needs the bytes."""
+        """True if the bytes are needed."""
         return bool(self.owned or self.users or self.asked or self.givers or self.unreached)
 
     @property

@@ -28,7 +28,7 @@ class ValueTable:
         parked: jobs that wait outside all queues because no worker can give one of their inputs for now.
         ended: jobs with inputs, or that made a value again, which have ended since the last `settle`.
         unavailable: values that have lost their last replica, or are wanted without one: to be made again, or given up.
-        idle: values that nobody needed when they were looked at since the last `settle`.
+        idle: values that nothing needed when they were looked at since the last `settle`.
         unwanted: jobs that make a value again which nothing needs any more.
         placed: values whose replicas have changed since the last pass.
         filled: workers that may have less room than in the last pass.
@@ -159,7 +159,7 @@ class ValueTable:
             self.single.pop(value.id, None)
 
     def last_user(self, number: int) -> HeadJob | None:
-        """Return the job that needs a value if it is the last one, and nobody else waits for the bytes; else None."""
+        """Return the job that needs a value if it is the last one, and nothing else waits for the bytes; else None."""
         value = self.single.get(number)
         if value is None or not value.users or value.asked or value.givers or value.unreached:
             return None

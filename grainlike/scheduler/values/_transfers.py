@@ -149,7 +149,7 @@ class Transfers:
         return list({job.id: job for transfer in bound for job in transfer.jobs.values()}.values())
 
     def forget_copies(self) -> None:
-        """Give up copies that have not begun, for which no job waits, and whose values nothing needs, or nobody has."""
+        """Give up copies not begun that no job waits for, and whose values nothing needs, or no worker has."""
         for transfer in list(self.known.values()):
             value = transfer.value
             can_be_given = bool(value.replicas or value.origin)
@@ -333,7 +333,7 @@ class Transfers:
 
     def failed(self, worker: int, number: int, attempt: int, now: float, *, unreachable: bool = False) -> list[HeadJob]:
         """Record that a copy failed at its source; if `unreachable`, the two data servers could not reach one another.
-        Return the jobs that waited for it if nobody else can give it for now.
+        Return the jobs that waited for it if no other worker can give it for now.
         """
         transfer = self._end(worker, number, attempt)
         if transfer is None:
@@ -345,7 +345,7 @@ class Transfers:
         return self._again(transfer, now)
 
     def _again(self, transfer: ReplicaCopy, now: float) -> list[HeadJob]:
-        """Ask again for a copy whose source has failed; return its jobs if nobody can give the value for now."""
+        """Ask again for a copy whose source has failed; return its jobs if no worker can give the value for now."""
         value, self.is_due = transfer.value, True
         is_gone = value.id not in self.table.values or not (value.is_needed or value.fn)
         if transfer.source and (is_gone or value.attempt != transfer.attempt):
@@ -380,7 +380,7 @@ class Transfers:
 
     def left(self, worker: int, now: float) -> list[HeadJob]:
         """Record that a worker is lost: copies to it and from it end without an answer. Return the jobs that were sent
-        there, and the jobs whose inputs nobody can give now.
+        there, and the jobs whose inputs no worker can give now.
         """
         jobs: dict[int, HeadJob] = {}
         self.is_due = True

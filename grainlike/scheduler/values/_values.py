@@ -128,7 +128,7 @@ class Values:
         self._queue_again(ready, out)
 
     def _failed(self, event: ReplicasFailed, now: float, out: list[HeadAction]) -> None:
-        """Record copies that have failed; queue the jobs whose inputs nobody can give for now."""
+        """Record copies that have failed; queue the jobs whose inputs no worker can give for now."""
         back: list[HeadJob] = []
         for number, attempt in zip(event.values, event.attempts, strict=True):
             back += self._transfers.failed(event.worker, number, attempt, now, unreachable=event.unreachable)
@@ -463,7 +463,7 @@ class Values:
         if value is not None and value.maker is job:
             value.maker, value.last = None, max(value.last, job.attempt)
             if job.cancelled and not value.replicas:
-                table.lacks(value)  # the job was cancelled while nobody needed the value; somebody may need it now
+                table.lacks(value)  # the job was cancelled while nothing needed the value; a job may need it now
             elif not value.replicas and value.durable is not None:
                 value.why += ", and its copy could not be read"
                 value.durable = None

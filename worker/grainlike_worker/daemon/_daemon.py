@@ -275,7 +275,7 @@ class _Daemon:
             self._say(Leaving("it was told to stop" if over is None else "its time is over"))
             self._tell(NodeStopped(grace_s, StopReason.UNSAID if over is None else StopReason.WALLTIME))
             self._flush()
-            # The scheduler kills what does not end within its grace time; this only bounds what nobody foresaw.
+            # The scheduler kills what does not end within its grace time; this only bounds what was not foreseen.
             with anyio.move_on_after(grace_s + GOODBYE_S):
                 await idle.wait()
             await self._link.drain(GOODBYE_S)
@@ -361,7 +361,7 @@ class _Daemon:
             self._tasks.start_soon(self._pulse)
 
     async def _pulse(self) -> None:
-        """While anybody follows a job, tell what waits to be told."""
+        """While a client follows a job, tell what waits to be told."""
         while self._outputs.pulse():  # noqa: ASYNC110 - it is time that is waited for
             await anyio.sleep(LIVE_S)
 

@@ -156,7 +156,7 @@ class Outputs:
         return idle
 
     def _of_dropped(self, job: int) -> tuple[list[int], list[bytes]]:
-        """Return a note if a record of a job may have been dropped: nobody remembers of which there were any."""
+        """Return a note if a record of a job may have been dropped: it is not recorded which had any."""
         if job in self._records or job > self._dropped:
             return [], []
         most = f"{MOST_RECORDS:,}".replace(",", " ")
@@ -228,7 +228,7 @@ class Tap:
     """Input for the output of one runner: bytes from its descriptors, and text whose job is known.
 
     What comes from the descriptors is the job's whose turn it is in a runner of its own. In a runner that jobs share,
-    it is nobody's: it is kept for the end of the runner, and the beginning of it is put into the worker's log.
+    it is of no job: it is kept for the end of the runner, and the beginning of it is put into the worker's log.
     """
 
     def __init__(self, outputs: Outputs, runner: int) -> None:
@@ -244,7 +244,7 @@ class Tap:
         self.link: Callable[[], int] | None = None
         """Tells which link of a chain the runner is at, 0 for none."""
         self.unclaimed = b""
-        """The last that nobody's job wrote."""
+        """The last output that is of no job."""
 
     @property
     def crowded(self) -> bool:

@@ -115,7 +115,7 @@ def find_batch_job() -> BatchJob | None:
 def offer_of_batch_job(job: BatchJob) -> Allocation:
     """Return what a batch job may use of this node: the smaller of what was granted, and what this process may use.
 
-    Cores have the ids of this machine where the process may run on no others. Else nobody has said which are the job's:
+    Cores have the ids of this machine where the process may run on no others. Else it is not known which are the job's:
     they are counted, with ids that no core of this machine has, so that two jobs of a node do not pin the same. The
     walltime ends a margin before the job.
     """

@@ -231,7 +231,7 @@ class RunnerSupervisor:
         name = self._spec(fn).name
         asked, peak = claims.limit - claims.base, claims.taken - claims.base
         words, taken = beside(asked, peak)
-        if claims.kernel:  # which lets nobody take more, so what it would have taken is not known
+        if claims.kernel:  # which lets no process take more, so what it would have taken is not known
             told = f"{name} had asked for {words} of memory, and wanted more: worker {worker}'s kernel ended it"
         else:
             told = f"{name} took {taken} of memory on worker {worker}, and had asked for {words}"

@@ -21,7 +21,7 @@ from grainlike_worker.ipc._steps import TOLD, StackFile, StepPage
 __all__ = ["RunnerProcess", "describe_exit"]
 
 STACK_S = 5.0
-"""Seconds for which a stack is waited for: a signal handler writes it and asks nobody, but the machine may be busy."""
+"""Seconds for which a stack is waited for: a signal handler writes it, without locks, but the machine may be busy."""
 
 _SETTLED_S = 0.1
 """Seconds between two looks at a stack; it is there in full when the second finds no more than the first."""
@@ -78,7 +78,7 @@ class RunnerProcess:
         With a keeper it is forked from that; without one it is a new interpreter, which takes longer, and what its jobs
         leave behind in sessions of their own is ended when it ends in good order, but not when it is killed.
         An "own" runner shares a page of `claims` with this process. Its standard output and error are pipes, and what
-        its jobs log comes through another: `output`, which nobody reads yet. The link is trusted; nobody runs
+        its jobs log comes through another: `output`, which is not read yet. The link is trusted; no other code runs
         it yet. Starting blocks the loop for about a millisecond. `OSError` when the system has no process or
         descriptor left.
         """

@@ -84,7 +84,7 @@ class EndTimer:
 
 class IdleTimer:
     """Calls `expired` once the worker has been idle for `seconds` without a break. It is not before it is said to be:
-    while it connects to its head, nobody could send it a job. `clock` returns seconds, as the event loop counts them.
+    while it connects to its head, no head could send it a job. `clock` returns seconds, as the event loop counts them.
 
     Jobs may come and go thousands of times a second. So they wake nothing: `run` sleeps for as long as the time cannot
     be over, and looks then.

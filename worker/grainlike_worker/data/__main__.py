@@ -114,7 +114,7 @@ def main(arguments: list[str]) -> NoReturn:
         DataServer(control, listener).serve()
     except OSError:
         pass  # the daemon is dead
-    except BaseException as error:  # noqa: BLE001 - nobody else could report it
+    except BaseException as error:  # noqa: BLE001 - no other process could report it
         sys.excepthook(type(error), error, error.__traceback__)
         os._exit(1)
     os._exit(0)

@@ -39,7 +39,7 @@ class DataTls:
         the time limit of each read and write.
 
         Raises:
-            OSError: nobody answers in time, or the peer is no worker of this cluster.
+            OSError: no peer answers in time, or the peer is no worker of this cluster.
         """
         until = time.monotonic() + within_s
         sock = socket.create_connection((address.numeric, address.port), within_s)

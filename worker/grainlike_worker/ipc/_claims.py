@@ -47,7 +47,7 @@ class ClaimPage(Page[int]):
         limit: bytes that the process and its descendants may hold while the lease runs; 0 without a limit.
         base: bytes that the process held when the lease began.
         leases: how often a limit was set: who has just measured can tell whether it is still the same lease.
-        kernel: 1 while it is the kernel that keeps the limit, and nobody has to look.
+        kernel: 1 while it is the kernel that keeps the limit, and no process has to look.
         watched: 1 while somebody looks whether the limit is kept.
         link: the job of which the runner does a part now, where what it was given are several calls in a chain; else 0.
         told: the `StopReason` once the daemon asks the runner to end: a SIGTERM before that is a batch system's, to all

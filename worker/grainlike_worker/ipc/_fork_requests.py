@@ -119,7 +119,7 @@ def _send(control: socket.socket, kind: bytes, fds: Sequence[int]) -> None:
 
 def take(control: socket.socket) -> "tuple[SpawnRequest, socket.socket] | list[socket.socket] | bytes | None":
     """The next request and its status socket, or the connections to hold from now on, one or none, or `PING`; None when
-    nobody can ask any more. The descriptors are the caller's.
+    no process can ask any more. The descriptors are the caller's.
     """
     import json
 

@@ -1,4 +1,4 @@
-"""Memory that a runner shares with those who watch it: one page of numbers, in a file that nobody else can open."""
+"""Memory that a runner shares with those who watch it: one page of numbers, in a file that no other can open."""
 
 import mmap
 import os
@@ -48,7 +48,7 @@ class Page(Generic[Number]):
 
 
 def anonymous_file(name: str) -> int:
-    """A descriptor of a file in memory that nobody else can open; on disk where the system has no such thing."""
+    """A descriptor of a file in memory that no other can open; on disk where the system has no such thing."""
     if sys.platform == "linux":
         return os.memfd_create(name)
     import tempfile

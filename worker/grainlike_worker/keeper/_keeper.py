@@ -174,7 +174,7 @@ class Keeper:
         if claims is not None:
             self._watchdog.add(pid, claims)
         watch = os.pidfd_open(pid)
-        # If nobody listens any more the worker is ending, and so shall we.
+        # If there is no reader any more the worker is ending, and so shall we.
         with suppress(ConnectionError):
             send_reply(status, SpawnReply(pid, watch))
         os.close(watch)
@@ -242,7 +242,7 @@ class Keeper:
             kill_all([pid, *descendants(pid)])
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
-        # What they had started falls to us as they die, so only a look that finds nobody is the last.
+        # What they had started falls to us as they die, so only a look that finds no process is the last.
         return strays
 
     def _has_waited_long(self, dead: _DeadRunner, strays: list[int]) -> bool:
@@ -297,7 +297,7 @@ def main(arguments: list[str]) -> NoReturn:
     # Users' functions may name things of *their* `__main__`; they must not find ours under that name.
     sys.modules["__main__"] = ModuleType("__main__")
     sys.argv[1:] = []
-    # What is here is shared with every runner as long as nobody touches it; the collector would. Imports leave no
+    # What is here is shared with every runner as long as it is not written to; the collector would. Imports leave no
     # garbage behind, so there is nothing to collect first, and the first runner need not wait for it.
     gc.freeze()
     gc.enable()  # see `__main__`
@@ -335,7 +335,7 @@ def _forget(kept: _LivingRunner) -> None:
 def _judge(claims: ClaimPage, group: Cgroup | None) -> None:
     """Note, for those who wait for its job, that a dead runner was ended by the kernel for taking too much memory."""
     if group is not None and claims.limit and claims.kernel and was_out_of_memory(group):
-        claims.taken = claims.limit  # it came so far; how far it would have gone nobody knows
+        claims.taken = claims.limit  # it came so far; how far it would have gone is not known
 
 
 def _is_empty(group: Cgroup | None, strays: list[int]) -> bool:

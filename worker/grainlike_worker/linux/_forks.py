@@ -30,7 +30,7 @@ Who reads it and finds it grown is in a process that was forked meanwhile, and e
 def end_if_forked_here(loop: asyncio.AbstractEventLoop, fd: int) -> None:
     """From now on, end each child that is forked in this thread and comes back to `loop`, which runs here.
 
-    That is one forked in a task or callback of a job's, which nobody drives step by step. In such a child `fd`, the
+    That is one forked in a task or callback of a job's, which is not driven step by step. In such a child `fd`, the
     runner's socket, leads nowhere at once: what waits there is for the process that it is a copy of.
     """
     thread = threading.get_ident()

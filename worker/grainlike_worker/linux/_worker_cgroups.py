@@ -8,7 +8,7 @@
                `-- ...
 
 SPACE is the namespace in which PID is counted: workers in several, as on machines that are containers, may share one
-place, and from one of them nobody can see whether a process of another is there.
+place, and from one of them it cannot be seen whether a process of another is there.
 
 With them everything of a runner is ended at once, however it forks. Where memory is delegated too, the kernel holds the
 runner to what its job asked for. All of this is had where it can be had: what goes wrong is logged in a line, and
@@ -83,7 +83,7 @@ class RunnerCgroups:
         own = base.above()
         self._jobs.remove()
         if os.access((base / _HOME).path, os.F_OK):  # the worker has moved there
-            # In this order: while there are controllers below, nobody can come back.
+            # In this order: while there are controllers below, no process can come back.
             for group in (base, own):
                 with suppress(OSError):
                     group.write(_CONTROLLERS, f"-{MEMORY}")
@@ -97,7 +97,7 @@ def claimed_cgroups(*, move: bool) -> Iterator[RunnerCgroups | None]:
     """Cgroups for the runners of this process for as long as the block runs; None where there can be none.
 
     With `move` this process may leave its own cgroup for one below, if it is alone there: without that, the kernel
-    keeps no limits below. What a worker that was killed has left behind here is removed, if nobody lives in it.
+    keeps no limits below. What a worker that was killed has left behind here is removed, if no process is in it.
     """
     cgroups, words = _claim(move)
     logger.info("%s", words)
@@ -143,7 +143,7 @@ def _claim(move: bool) -> tuple[RunnerCgroups | None, str]:
 def _make(own: Cgroup, base: Cgroup) -> None:
     """Make the worker's, with the place for those of its jobs. `OSError` where there can be none."""
     if not os.access(f"{own.path}/cgroup.procs", os.W_OK):
-        raise PermissionError("the list of its processes is not ours to write")  # so nobody could be moved below
+        raise PermissionError("the list of its processes is not ours to write")  # so no process could be moved below
     base.make()
     (base / _JOBS).make()
     kind = base.read("cgroup.type")
@@ -173,7 +173,7 @@ def _name() -> str:
 
 
 def _remove_leftovers(own: Cgroup) -> None:
-    """Remove what workers of ours that were killed have left here, where nobody lives in it: the cgroup of one that
+    """Remove what workers of ours that were killed have left here, where no process is in it: the cgroup of one that
     lives may be empty, too.
     """
     for group in own.below():

@@ -43,7 +43,7 @@ class StoreRelay:
         replicas.changed = self._changed
 
     def give_room(self, asked: Room, post: Say) -> None:
-        """Answer a runner's request for room. A job that is not here any more gets no room, because nobody would give
+        """Answer a runner's request for room. A job that is not here any more gets no room, because nothing would give
         it back.
         """
         if asked.job in self._jobs and self._replicas.directory:
@@ -65,7 +65,7 @@ class StoreRelay:
         self._changed()
 
     async def _answer(self, asked: Room, post: Say) -> None:
-        if asked.job not in self._jobs:  # the job has ended meanwhile, so nobody would give the room back
+        if asked.job not in self._jobs:  # the job has ended meanwhile, so nothing would give the room back
             post(RoomIs(asked.job, asked.attempt))
             return
         try:

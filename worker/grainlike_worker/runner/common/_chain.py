@@ -113,7 +113,7 @@ class _RunningChain:
             payload = _dump(await suspended, link)
         except BaseException as error:
             if is_cancellation(error):
-                raise  # the worker's, as far as anybody can tell: the chain's own outcome says which
+                raise  # the worker's, as far as can be told: the chain's own outcome says which
             _chain_links.ended(link[1], self._failed(error, link, suspended.context))
         else:
             self._ran(payload)

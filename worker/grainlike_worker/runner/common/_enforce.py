@@ -120,7 +120,7 @@ def _export(name: bytes, value: bytes | None) -> None:
 
 
 def read_receipt() -> ReceiptSpec:
-    """Return what the system says of this process now, which nobody holds to an allocation."""
+    """Return what the system says of this process now, which is not held to an allocation."""
     return ReceiptSpec(os.getpid(), sorted(_affinity()), {}, [], "none")
 
 

@@ -58,7 +58,7 @@ def failed(error: BaseException) -> tuple[Code, Payload]:
 def failure(error: BaseException) -> Payload:
     """The payload of a job that failed with `error`, whatever it is; never raises.
 
-    A job that raises the event loop's cancellation though nobody cancelled it has failed: sent on as it is, it would
+    A job that raises the event loop's cancellation without being cancelled has failed: sent on as it is, it would
     pose as a cancellation of the job's awaiter. It becomes a `JobCancelledError`, caused by what was raised. So
     does what ends an iterator or a generator become a `RuntimeError`, as it would in any coroutine that awaits the job.
     """

@@ -222,7 +222,7 @@ class LoadedFunctions:
             self._loaded.pop(fn, None)
 
     def note(self) -> None:
-        """Note what a job has imported, before anybody hears of its end and edits that."""
+        """Note what a job has imported, before its end is known and the module may be edited."""
         if self._edits is not None:
             self._edits.note()
 

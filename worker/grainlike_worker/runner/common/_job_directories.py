@@ -75,7 +75,7 @@ class JobDirectories:
 
 
 def directory_for(name: str) -> str:
-    """Return the directory for those of a worker's jobs: a name that nobody else has, and nothing there yet."""
+    """Return the directory for those of a worker's jobs: a name that no other worker has, and nothing there yet."""
     places = [*map(os.environ.get, ("TMPDIR", "TEMP", "TMP")), "/tmp", "/var/tmp"]  # noqa: S108 - as `tempfile` looks
     place = next((place for place in places if place and os.access(place, os.W_OK | os.X_OK)), ".")
     return f"{place}/grainlike-{name}-{os.urandom(8).hex()}"

@@ -116,7 +116,7 @@ class OutcomeBatch:
 
     @property
     def last_has_failed(self) -> bool:
-        """True if the job that was added last has failed, and nobody has been told."""
+        """True if the job that was added last has failed, and that was not reported."""
         return bool(self._codes) and self._codes[-1] == Code.FAILED
 
     def take(self, rss: int) -> tuple[Completed, list[Buffer]]:

@@ -14,7 +14,7 @@ _STATUS_SIZE = 4096  # more than enough for the lines up to VmHWM
 
 
 _CHILD_S = 0.0001
-"""In less time than this nobody starts a program and waits for its end."""
+"""In less time than this no job starts a program and waits for its end."""
 
 
 def count_of_ended_children() -> int:
@@ -54,7 +54,7 @@ class Laps:
         self.restart()
 
     def restart(self) -> None:
-        """Begin a lap; the time since the last one was nobody's. That of children ends with a `look` at them."""
+        """Begin a lap; the time since the last one was no job's. That of children ends with a `look` at them."""
         self.now = time.monotonic()
         self._used = self._cpu() + (0.0 if self._children is None else self._children.seconds)
 

@@ -63,7 +63,7 @@ class ValuePlacing:
         return Placed(outcome if isinstance(outcome, Stays) else outcome.detached())
 
     def answer(self, room: RoomIs) -> None:
-        """Take the worker's answer; nobody may wait for it any more."""
+        """Take the worker's answer; there may be no caller that waits for it any more."""
         waiting = self._waiting.get((room.job, room.attempt))
         if waiting is not None:
             waiting.room = room

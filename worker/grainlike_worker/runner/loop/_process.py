@@ -144,7 +144,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 def shared_loop(kind: Any) -> Callable[[], asyncio.AbstractEventLoop]:
     """Makes event loops of the class `kind` that no job can stop.
 
-    `loop.stop()` in a job, or in a task or callback of one, raises `RuntimeError` there, and nobody else hears of it.
+    `loop.stop()` in a job, or in a task or callback of one, raises `RuntimeError` there, and no other job is affected.
 
     Example::
 

@@ -40,7 +40,7 @@ _STARTING_S = 1.0
 """How long the end of a worker waits for a thread that is just starting a program."""
 
 _FEW = 16
-"""Below this many programs nobody looks which of them have ended."""
+"""Below this many programs it is not checked which of them have ended."""
 
 
 @asynccontextmanager
@@ -87,7 +87,7 @@ class JobPrograms:
                 self._starting -= 1
 
     def note(self, job: JobInfo, pid: int, child: subprocess.Popen[Any] | None = None) -> None:
-        """Note a program that `job` has just started and nobody has reaped; when the worker has ended, end it."""
+        """Note a program that `job` has just started and that was not reaped; when the worker has ended, end it."""
         program = self._identify(pid, child)
         if program is None:
             return
@@ -140,7 +140,7 @@ def programs_placed() -> Iterator[None]:
 
 
 _POSITIONAL_ENV = 11
-"""With so many positional arguments a `Popen` has been given its environment; nobody does so."""
+"""With so many positional arguments a `Popen` has been given its environment; programs do not do so."""
 
 
 def _placing_popen(start: Callable[..., None]) -> Callable[..., None]:

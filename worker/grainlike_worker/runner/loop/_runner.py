@@ -164,7 +164,7 @@ class LoopRunner:
                     raise ProtocolError(f"{type(message).__name__} is nothing that a runner is told")
 
     def cancel_all(self) -> None:
-        """Nobody listens any more: end every job."""
+        """No reader is left: end every job."""
         self._stop(list(self._lease_of), StopReason.UNSAID)
 
     async def serve(self, lease: RunnerLease) -> None:
@@ -208,7 +208,7 @@ class LoopRunner:
                 laps.restart()
                 turn = laps.now
             if disturbed():
-                # A job that cancels its task, now or later, hurts only itself if nobody else waits in that task.
+                # A job that cancels its task, now or later, hurts only itself if no other job waits in that task.
                 lease.hand_back(lease.index)
         if lease.scratch.made:
             with anyio.CancelScope(shield=True):
@@ -384,7 +384,7 @@ class LoopRunner:
             cancellation.settled()
         if self._uplink.nestings:
             self._uplink.ended(lease.job)
-        # A coroutine that waited shared the processor with others: what it used alone nobody can tell.
+        # A coroutine that waited shared the processor with others: what it used alone cannot be told.
         begun = suspended.begun
         lease.ran(code, outcome, begun, time.monotonic() - begun, 0.0, final=final)
 

@@ -17,7 +17,7 @@ _SMALL = 64 * 1024
 
 
 class LinkEndedError(Exception):
-    """The worker is gone, or wants this runner gone: there is nobody left to work for."""
+    """The worker is gone, or wants this runner gone: there is no worker left to work for."""
 
 
 class Pipe:
@@ -91,7 +91,7 @@ class Pipe:
         return self._read() if len(self.ready) < len(found) else []
 
     def send(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
-        """Send a frame, and wait until the system has all of it. `LinkEndedError` if nobody will read it."""
+        """Send a frame, and wait until the system has all of it. `LinkEndedError` if it will not be read."""
         pieces = encode_frame(message, buffers)
         try:
             if sum(map(len, pieces)) <= _SMALL:

@@ -69,7 +69,7 @@ class ProcessState:
         return any(map(is_not, map(_handler_of, _SIGNALS), self._handlers))
 
     def _restore_signals(self) -> None:
-        """Handlers first: what is let through then comes to ours. What was sent to a job's is for nobody any more."""
+        """Handlers first: what is let through then comes to ours. What was sent to a job's has no receiver any more."""
         ours = {number for number in _SIGNALS if callable(self._handlers[number - 1])}
         while foreign := signal.sigpending() - self._mask - ours:
             signal.sigtimedwait(foreign, 0)

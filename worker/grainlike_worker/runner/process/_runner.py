@@ -466,7 +466,7 @@ class ProcessRunner:
             self._output.flush()
         unread = self._output.waiting()
         if unread or text:
-            exposed, self._interrupts.exposed = self._interrupts.exposed, False  # nobody writes into the middle
+            exposed, self._interrupts.exposed = self._interrupts.exposed, False  # no handler writes in between
             self._pipe.send(self._output.collect(unread, job, 1))
             if text:
                 raised = text.encode(errors="backslashreplace")
@@ -480,7 +480,7 @@ class ProcessRunner:
     # --- for jobs that await jobs of their own -----------------------------------------------------------------------
 
     def _post_for_job(self, message: Message, buffers: Sequence[Buffer]) -> None:
-        with suppress(LinkEndedError):  # nobody is there any more; the daemon, or its end, ends this process too
+        with suppress(LinkEndedError):  # no reader is there any more; the daemon, or its end, ends this process too
             self._interrupts.sheltered(lambda: self._pipe.send(message, buffers))
 
     def _read_for_job(self) -> None:

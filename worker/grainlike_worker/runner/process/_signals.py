@@ -2,7 +2,7 @@
 
 SIGTERM ends the process, but through the job: `SystemExit` is raised in it (a coroutine is cancelled instead), so that
 its `finally` runs; a note of that, or the message of the cancellation, tells the reason where there is one. SIGURG asks
-for the outcomes that wait for the running job to end; nobody else uses that signal, and where no handler stands yet the
+for the outcomes that wait for the running job to end; nothing else uses it, and where no handler stands yet the
 system ignores it.
 
 In a batch job a SIGTERM counts only once the daemon has said that the runner shall end: batch systems send it, and

@@ -36,7 +36,7 @@ class ProcessStreams:
         def read() -> None:
             try:
                 self._handle(self._pipe.receive())
-            except LinkEndedError:  # nobody reads any more
+            except LinkEndedError:  # there is no reader any more
                 loop.remove_reader(self._pipe.fd)
                 task.cancel()
 
