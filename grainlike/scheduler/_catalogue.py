@@ -6,15 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING
 
-from grainlike.resources import Request, memory_rounded
+from grainlike.resources import Missing, Request, memory_rounded, missing
 from grainlike.scheduler._records import RequestClass, Shape
 from grainlike.scheduler._statistics import RunTimes
 from grainlike.scheduler._workers import WorkerState
-
-if TYPE_CHECKING:
-    from grainlike.resources import Missing
 
 __all__ = ["ALIKE_MOST", "KEPT_EMPTY", "Catalogue"]
 
@@ -278,8 +274,6 @@ class Catalogue:
 
     def why_never(self, request: Request) -> Missing | None:
         """Return what is missing or short; None if amounts suffice and only the layout cannot be given."""
-        from grainlike.resources import missing  # while all requests fit, nothing that says why one does not
-
         return missing(request, [(worker.name, worker.lasting_offer) for worker in self.staying()])
 
     def staying(self) -> Iterator[WorkerState]:

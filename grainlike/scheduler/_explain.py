@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from grainlike._shown import bytes_text
-from grainlike.resources import Nodes, Request, number
+from grainlike.resources import Missing, Nodes, Request, number
 from grainlike.scheduler._explanation import MOST_NAMED, Explanation, Shortage
 from grainlike.scheduler._job_tree import lent_by
 from grainlike.scheduler._records import HeadJob, Shape
@@ -23,14 +22,11 @@ from grainlike.scheduler.planning._reservation import Reservation
 from grainlike.scheduler.values._rooms import tries_text
 from grainlike.wire import Wait
 
-if TYPE_CHECKING:
-    from grainlike.resources import Missing
-
 __all__ = ["explain", "nothing_arrived"]
 
 
 def nothing_arrived(worker: int, value: int) -> int:  # noqa: ARG001 - as where bytes are counted
-    """Return 0: where no bytes are copied, none are there."""
+    """Return 0: where nobody copies bytes, none are there."""
     return 0
 
 

@@ -17,10 +17,9 @@ place in `_state`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from grainlike._deferred import RecordTable
-from grainlike.resources import Request
+from grainlike.resources import Missing, Request
 from grainlike.scheduler._attempts import RetryPolicy
 from grainlike.scheduler._deadlock_watch import DeadlockWatch
 from grainlike.scheduler._events import (
@@ -66,9 +65,6 @@ from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._start_limits import StartLimits
 from grainlike.scheduler.values._values import Values
 from grainlike.wire import Code, Completed, LeaseStart, LeaseWait, Wait
-
-if TYPE_CHECKING:
-    from grainlike.resources import Missing
 
 __all__ = ["HeadScheduler"]
 
@@ -191,7 +187,7 @@ class HeadScheduler:
             self._planner.plan(now, out)
             if rooms.without_room:
                 self._values.make_room(now)
-            while self._state.values.unsettled:  # jobs whose turn came have inputs that no worker has
+            while self._state.values.unsettled:  # jobs whose turn came have inputs that nobody has
                 self._settle_values(out)
                 self._planner.plan(now, out)
             if rooms.without_room or self._values.room_wake:
