@@ -210,7 +210,7 @@ def _head_start(
     else they end it.
     """
     if detach:
-        from grainlike.cli._head_detached import start_detached
+        from grainlike.cli.heads._detached import start_detached
 
         files = [] if keep is None else ["--keep", keep]
         files += [] if access is None else ["--access", str(access.expanduser().absolute())]
@@ -232,8 +232,8 @@ def _head_start(
             return start_detached(["--log-level", log_level.value, *files, *flags])
 
         exit_with(lambda: _or_wrong_usage(detached))
-    from grainlike.cli._head_start import start_head
     from grainlike.cli._words import bytes_of
+    from grainlike.cli.heads._start import start_head
 
     def started() -> int:
         return start_head(

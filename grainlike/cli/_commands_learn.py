@@ -76,7 +76,7 @@ def _demo(
 
     Needs scikit-learn: pip install "grainlike\\[demo]".
     """
-    from grainlike.cli.demo._demo import demo
+    from grainlike.cli.demo import demo
 
     exit_with(lambda: demo(workers=workers, picture=picture, baseline=baseline, quick=quick))
 

@@ -161,9 +161,9 @@ class JobsCommitted(msgspec.Struct, frozen=True, gc=False):
 class WorkerJoined(msgspec.Struct, frozen=True, gc=False):
     """A worker connected. Each connection has a new number, so a worker that comes back after a loss is a new one.
 
-    `left_s`: seconds in which it can run jobs; negative if nobody has said. `has_data`: others can get
+    `left_s`: seconds in which it can run jobs; negative if it was not said. `has_data`: others can get
     its values from its data server. `store` and `scratch`: bytes of values that it may keep in shared memory and on
-    disk; a negative `store` if nobody has said.
+    disk; a negative `store` if it was not said.
     """
 
     worker: int

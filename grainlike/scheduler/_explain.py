@@ -26,7 +26,7 @@ __all__ = ["explain", "nothing_arrived"]
 
 
 def nothing_arrived(worker: int, value: int) -> int:  # noqa: ARG001 - as where bytes are counted
-    """Return 0: where nobody copies bytes, none are there."""
+    """Return 0: where no bytes are copied, none are there."""
     return 0
 
 

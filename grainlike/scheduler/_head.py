@@ -187,7 +187,7 @@ class HeadScheduler:
             self._planner.plan(now, out)
             if rooms.without_room:
                 self._values.make_room(now)
-            while self._state.values.unsettled:  # jobs whose turn came have inputs that nobody has
+            while self._state.values.unsettled:  # jobs whose turn came have inputs that no worker has
                 self._settle_values(out)
                 self._planner.plan(now, out)
             if rooms.without_room or self._values.room_wake:

@@ -275,7 +275,7 @@ def test_a_head_without_a_journal_loads_nothing_that_writes_one() -> None:
 
 OF_PROGRAMS = {
     "grainlike.cli._head",
-    "grainlike.cli._head_log",
+    "grainlike.cli.heads._log",
     "grainlike.client",
     "grainlike.engine._explain",
     "grainlike.engine._local_calls",
@@ -284,18 +284,17 @@ OF_PROGRAMS = {
     "grainlike.graph._gather",
     "grainlike.graph._questions",
     "grainlike.jobs._own_arguments",
-    "grainlike.resources._missing",
     "grainlike.scheduler._scale_hint",
     "logging.handlers",
 }
 """What runs a program's graph, answers questions that come later, or stops a head: one that starts needs none of it."""
 
-HEAD_STARTS = 262
+HEAD_STARTS = 265
 """The most modules of ours that are loaded when a head in the foreground begins to listen, without certificates."""
 
 
 def test_a_head_that_starts_loads_no_more_than_it_did() -> None:
-    loaded = loaded_by("import grainlike.cli._app\nfrom grainlike.cli._head_start import start_head")
+    loaded = loaded_by("import grainlike.cli._app\nfrom grainlike.cli.heads._start import start_head")
     assert "grainlike.head.server._accept" in loaded
     assert loaded & OF_PROGRAMS == set()
     assert len([module for module in loaded if module.startswith("grainlike")]) <= HEAD_STARTS
@@ -314,7 +313,7 @@ with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(Mod
 assert shown.getvalue() == "Model selection on handwritten digits: 6 candidates in 5 folds each, 30 fits\\n", shown
 """
     loaded = loaded_by(f"import os\nos.chdir({str(tmp_path)!r})\n{show}")
-    assert "grainlike.cli.demo._demo" in loaded
+    assert "grainlike.cli.demo" in loaded
     assert (
         loaded & {"anyio", "asyncio", "msgspec", "pydantic", "rich", "grainlike.executor", "grainlike.graph"} == set()
     )
@@ -358,7 +357,6 @@ UNSUBMITTED = {
     "grainlike.cache._store",
     "grainlike.head",
     "grainlike.observe",
-    "grainlike.resources._missing",
     "grainlike.resources._records",
     "grainlike.scheduler._records",
 }

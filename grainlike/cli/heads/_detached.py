@@ -36,7 +36,7 @@ def tell_of(before: Path | None, *, has_journal: bool) -> None:
 
 def start_detached(arguments: list[str]) -> int:
     """Start `head start` with these arguments in a session of its own; return once it listens, or has failed to."""
-    from grainlike.cli._head_log import open_log  # a head in the foreground has none
+    from grainlike.cli.heads._log import open_log  # a head in the foreground has none
 
     before = current_folder()
     try:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 
 from grainlike.cli._exits import OK, REFUSED, USAGE
-from grainlike.cli._head_detached import tell_of
+from grainlike.cli.heads._detached import tell_of
 from grainlike.errors import GrainlikeError
 from grainlike.eventloop import loop_options
 from grainlike.head.durable import HeadDaemon
@@ -152,7 +152,7 @@ def _folder(access: Path | None) -> Path:
 
 
 def _log(path: Path) -> logging.Handler:
-    from grainlike.cli._head_log import HeadLog  # a head in the foreground has none
+    from grainlike.cli.heads._log import HeadLog  # a head in the foreground has none
 
     return HeadLog(path)
 

@@ -275,7 +275,7 @@ def test_ctrl_c_is_an_exit_code_and_a_word(monkeypatch: pytest.MonkeyPatch, caps
     def interrupted(**options: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("grainlike.cli.demo._demo.demo", interrupted)
+    monkeypatch.setattr("grainlike.cli.demo.demo", interrupted)
     assert main(["demo"]) == 130
     assert "interrupted" in capsys.readouterr().err
 

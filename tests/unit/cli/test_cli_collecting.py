@@ -10,9 +10,9 @@ import weakref
 import pytest
 import typer
 
-from grainlike.cli import _head_start
-from grainlike.cli._head_start import collecting_less
 from grainlike.cli._root import exit_with
+from grainlike.cli.heads import _start
+from grainlike.cli.heads._start import collecting_less
 
 
 class Clock:
@@ -36,7 +36,7 @@ class Knot:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock(1.0)
-    monkeypatch.setattr(_head_start, "time", clock)
+    monkeypatch.setattr(_start, "time", clock)
     return clock
 
 
@@ -54,7 +54,7 @@ def test_what_outlived_a_long_collection_is_set_aside_until_little_is_left(
         clock.seconds = 0.0
         gc.collect()
         assert gc.get_freeze_count() > 0  # more than a few
-        monkeypatch.setattr(_head_start, "_FEW", 10**9)
+        monkeypatch.setattr(_start, "_FEW", 10**9)
         gc.collect()
         assert gc.get_freeze_count() == 0
         gc.collect()

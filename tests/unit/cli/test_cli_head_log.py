@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from limits import LIMIT_S
 
-from grainlike.cli import _head_log
-from grainlike.cli._head_detached import _reasons
-from grainlike.cli._head_log import open_log
+from grainlike.cli.heads import _log
+from grainlike.cli.heads._detached import _reasons
+from grainlike.cli.heads._log import open_log
 
 ROOT = Path(__file__).parents[3]
 NOBODY = 65534
@@ -31,7 +31,7 @@ def opened():
 def free(path):
     """Whether nobody writes to a log any more."""
     with path.open("rb") as file:
-        return _head_log._lock(file.fileno())
+        return _log._lock(file.fileno())
 
 
 def test_each_head_has_a_log_of_its_own_for_its_user_alone(state):
@@ -43,7 +43,7 @@ def test_each_head_has_a_log_of_its_own_for_its_user_alone(state):
 
 
 def test_old_logs_go_with_what_was_put_aside_and_those_in_use_stay(state, monkeypatch):
-    monkeypatch.setattr(_head_log, "LOGS", 2)
+    monkeypatch.setattr(_log, "LOGS", 2)
     logs = state / "logs"
     logs.mkdir(parents=True, mode=0o700)
     state.chmod(0o700)
@@ -51,7 +51,7 @@ def test_old_logs_go_with_what_was_put_aside_and_those_in_use_stay(state, monkey
         (logs / f"head-{year}0101-000000-aaaa.log").touch()
     (logs / "head-20010101-000000-aaaa.log.1").touch()
     used = os.open(logs / "head-20020101-000000-aaaa.log", os.O_RDONLY)
-    _head_log._lock(used)
+    _log._lock(used)
     path = opened()
     os.close(used)
     left = sorted(one.name for one in logs.iterdir())
@@ -79,8 +79,8 @@ def read(path):
 def test_a_long_log_is_put_aside_and_standard_error_follows(longest):
     handle, path = open_log()
     program = (
-        f"import logging, pathlib, sys; from grainlike.cli import _head_log; _head_log.LONGEST = {longest}\n"
-        "logging.basicConfig(level='INFO', handlers=[_head_log.HeadLog(pathlib.Path(sys.argv[1]))])\n"
+        f"import logging, pathlib, sys; from grainlike.cli.heads import _log; _log.LONGEST = {longest}\n"
+        "logging.basicConfig(level='INFO', handlers=[_log.HeadLog(pathlib.Path(sys.argv[1]))])\n"
         "for number in range(100): logging.info('line %d %s', number, 'x' * 80)\n"
         "print('from standard error', file=sys.stderr, flush=True)\n"
         "sys.stdin.read()\n"
