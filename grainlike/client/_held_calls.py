@@ -153,7 +153,7 @@ class HeldCalls:
 
     def hear(self, ended: set[int]) -> set[int]:
         """Return the calls among these that no held call needs; of the others the head is told later that they were
-        heard of.
+        reported.
         """
         if not self._needed:
             return ended

@@ -82,7 +82,7 @@ class SimulatedStore:
         self._tell(ReplicaWritten(replica))
 
     def returned(self, replica: Replica) -> None:
-        """Note that nobody will write a replica."""
+        """Note that a replica will never be written."""
         self._answers.pop(replica, None)
         self.tiers.pop(replica, None)
         self._tell(RoomReturned(replica))
@@ -115,7 +115,7 @@ class SimulatedStore:
             self._tell(ReplicasUnused(replicas))
 
     def check_at_rest(self, sizes: Mapping[Replica, int]) -> None:
-        """Raise `AssertionError` unless exactly these whole replicas, and unfinished copies, have room, and nobody uses
+        """Raise `AssertionError` unless exactly these whole replicas, and unfinished copies, have room, and none uses
         them or waits. For tests.
         """
         records = self.scheduler.records.replicas

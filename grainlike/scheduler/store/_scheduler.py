@@ -55,7 +55,7 @@ from grainlike.scheduler.store._records import StoredReplica, StoreRecords
 __all__ = ["PAYBACK_S", "StoreScheduler"]
 
 PAYBACK_S = 5.0
-"""Seconds for which an output waits while nothing is freed, and nobody is at work who could free something."""
+"""Seconds for which an output waits while nothing is freed, and nothing runs that could free any."""
 
 
 class _Ask:

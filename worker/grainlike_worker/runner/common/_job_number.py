@@ -22,7 +22,7 @@ _environment: dict[bytes, bytes] = vars(os.environ)["_data"]
 
 
 class _Entry:
-    """The entry of the environment. It is entered anew where the last number is not what is found in `os.environ`."""
+    """The entry of the environment. It is entered again where the last number is not what is found in `os.environ`."""
 
     __slots__ = ("_digits", "_enter", "_shown")
 
