@@ -454,6 +454,8 @@ class RequestClass:
             if shape.rationed or shape.group is not None:
                 self.is_simple = False
             self.timed = self.timed or shape.group is not None or shape.walltime_soft is not None
+        self.names: tuple[str, ...]
+        self.needs: tuple[int, ...]
         self.names, self.needs = _needs_of(shapes)
         """The least that a job takes of each of `names`, whichever shape it gets."""
         self.place: ClassIndex | None = None
