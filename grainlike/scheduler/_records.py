@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush, merge
+from operator import attrgetter
 
 from grainlike._deferred import CHUNK, DeferredRecords, RecordTable
 from grainlike.resources import MEMORY, UNIT, Request
@@ -36,13 +37,14 @@ __all__ = [
     "order",
 ]
 
-
 _UNIT = 10**9
 
 ANYWHERE = -1
 """Place of jobs that need values and prefer no worker (`RequestClass.near`)."""
 
 _QUEUED = JobState.QUEUED
+
+_by_age = attrgetter("age", "id")
 
 _NO_TOKENS: frozenset[str] = frozenset()
 
@@ -569,10 +571,6 @@ def _needs_of(shapes: tuple[Shape, ...]) -> tuple[tuple[str, ...], tuple[int, ..
         return tuple([name for name, _ in units]), tuple([amount for _, amount in units])
     names = sorted(name for name, _ in shapes[0].units if all(name in shape.request.units for shape in shapes))
     return tuple(names), tuple(min(shape.request.units[name] for shape in shapes) for name in names)
-
-
-def _by_age(job: HeadJob) -> tuple[int, int]:
-    return job.age, job.id
 
 
 def enter(

@@ -8,21 +8,30 @@ from __future__ import annotations
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from operator import attrgetter
 
 import msgspec
 
 from grainlike.resources import Grant, Request
-from grainlike.scheduler._statistics import RunTimes
+from grainlike.scheduler._statistics import TINY_S, RunTimes
 from grainlike.scheduler.node._events import RunnerKind
 from grainlike.wire import Code, Wait
+
+__all__ = ["NodeClass", "NodeFunction", "NodeJob", "NodeLease", "NodeRunner", "by_age", "front", "place", "run_list_of"]
 
 LISTED_LIMIT_S = 0.02
 """The least time limit of jobs that share leases: which of them runs, and since when, is known from a barrier, which
 stands some 12 ms after the lease's start.
 """
 
-__all__ = ["NodeClass", "NodeFunction", "NodeJob", "NodeLease", "NodeRunner", "by_age", "front", "place"]
+RUN_LIST_S = 0.002
+"""The most expected seconds of work in one run-list."""
+
+RUN_LIST_MOST = 256
+
+APART_S = 6e-5
+"""Seconds that a runner takes at the least for a job that is kept apart from others of its run-list."""
 
 
 class NodeFunction:
@@ -149,3 +158,21 @@ def place(queue: deque[NodeJob], jobs: Sequence[NodeJob]) -> None:
     """Insert jobs at their places in a queue that goes by age."""
     for job in jobs:
         insort(queue, job, key=by_age)
+
+
+def run_list_of(first: NodeJob) -> list[NodeJob]:
+    """Take from the queue of its class the jobs behind `first` that may share its lease; return them behind it."""
+    run_list = [first]
+    queue, times = first.cls.ahead, first.fn.times
+    if not queue or first.alone or times.awaits or not times.known or times.upper > TINY_S:
+        return run_list
+    most = min(RUN_LIST_MOST, int(RUN_LIST_S / max(times.mean, APART_S if first.cls.isolate else 1e-6)))
+    again = 2 if first.cls.isolate else inf
+    while queue and len(run_list) < most:
+        job = queue[0]
+        if not job.gone and (job.fn is not first.fn or job.limit_s != first.limit_s or job.attempt >= again):
+            break
+        queue.popleft()
+        if not job.gone:
+            run_list.append(job)
+    return run_list

@@ -11,22 +11,20 @@ Invariants (checked by `NodeScheduler.check` in tests after every step):
 5. Slots for a gang (`_holds`) are granted before any job starts.
 
 A lease is one allocation and a *run-list*: jobs of one function that a runner executes one after another without asking
-again. Only functions known to be tiny get more than one job (`_run_list`); when a running job turns out long, the rest
-is taken back behind a barrier and stays on this node. Only then is it known which one runs, and since when: its time
-limit is counted from there.
+again. Only functions known to be tiny get more than one job (`run_list_of`). When a running job turns out long, the
+rest is taken back behind a barrier and stays on this node. Only then is it known which one runs, and since when: its
+time limit is counted from there.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
-from math import inf
 
 from msgspec.structs import replace
 
 from grainlike.resources import UNIT, Allocation, Grant, Ledger, Topology, parse
 from grainlike.scheduler._events import Ticked
-from grainlike.scheduler._statistics import TINY_S
 from grainlike.scheduler.node._events import (
     BarrierHeld,
     CoresTaken,
@@ -59,6 +57,7 @@ from grainlike.scheduler.node._records import (
     by_age,
     front,
     place,
+    run_list_of,
 )
 from grainlike.scheduler.node._runners import Runners
 from grainlike.scheduler.node._timers import TimerAction, Timers
@@ -66,14 +65,6 @@ from grainlike.wire import Assign, Cancel, Code, Completed, Define, LeaseStart, 
 from grainlike.wire import Hold as HoldSlots
 
 __all__ = ["NodeScheduler"]
-
-RUN_LIST_S = 0.002
-"""The most expected seconds of work in one run-list."""
-
-RUN_LIST_MOST = 256
-
-APART_S = 6e-5
-"""Seconds that a runner takes at the least for a job that is kept apart from others of its run-list."""
 
 LONG_S = 0.010
 """Seconds after which a run-list that has not ended gives up the jobs that it has not started."""
@@ -281,7 +272,7 @@ class NodeScheduler:
             self._ledger.release(grant)
             return False
         queue.popleft()
-        run_list = self._run_list(job)
+        run_list = run_list_of(job)
         self._start(self._next_lease(), grant, self._runner_for(job, grant, out), run_list, now, out)
         return True
 
@@ -313,23 +304,6 @@ class NodeScheduler:
             self._runners.limit(lease, now)
         if several and runner.kind == "own":
             self._timers.add(now + LONG_S, number, "bar")
-
-    def _run_list(self, first: NodeJob) -> list[NodeJob]:
-        """Return `first` and the jobs behind it that may share its lease."""
-        run_list = [first]
-        queue, times = first.cls.ahead, first.fn.times
-        if not queue or first.alone or times.awaits or not times.known or times.upper > TINY_S:
-            return run_list
-        most = min(RUN_LIST_MOST, int(RUN_LIST_S / max(times.mean, APART_S if first.cls.isolate else 1e-6)))
-        again = 2 if first.cls.isolate else inf
-        while queue and len(run_list) < most:
-            job = queue[0]
-            if not job.gone and (job.fn is not first.fn or job.limit_s != first.limit_s or job.attempt >= again):
-                break
-            queue.popleft()
-            if not job.gone:
-                run_list.append(job)
-        return run_list
 
     def _runner_for(self, job: NodeJob, grant: Grant, out: list[NodeAction]) -> NodeRunner:
         # Devices are made visible by environment variables, which coroutines in one process share.

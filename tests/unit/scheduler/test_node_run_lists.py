@@ -16,8 +16,8 @@ from grainlike.scheduler import (
     TerminateRunner,
     Ticked,
 )
-from grainlike.scheduler.node._records import LISTED_LIMIT_S
-from grainlike.scheduler.node._scheduler import APART_S, LONG_S, RUN_LIST_S, UNSEEN_S
+from grainlike.scheduler.node._records import APART_S, LISTED_LIMIT_S, RUN_LIST_S
+from grainlike.scheduler.node._scheduler import LONG_S, UNSEEN_S
 from grainlike.wire import Assign, ClassSpec, Code, Completed, Define, FunctionSpec
 
 FREE, LIMITED, HURRIED, AWAITS, AWAITS_LIMITED = 1, 2, 3, 4, 5
