@@ -144,7 +144,11 @@ class Referee(ValueWitness):
     def given_up(self, worker: int) -> None:
         """Record a worker that the head has given up, and the losses of its jobs."""
         super().given_up(worker)
-        self._values.remakes.given_up(worker, stops=worker in self._leaving)
+        stops = worker in self._leaving
+        for job, attempt, leader in self._gangs.with_member(worker):
+            if leader != worker:
+                self._values.remakes.broken(job, attempt, stops=stops)
+        self._values.remakes.given_up(worker, stops=stops)
         self._count_losses(worker)
         self._gangs.given_up(worker, self.outcome)
         self._rationing.given_up(worker)

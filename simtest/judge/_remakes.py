@@ -34,6 +34,10 @@ class Remakes:
         """Those for which a process could not be started, where no other worker may join: that counts as a loss."""
         self._leased: set[int] = set()
         """Those of them that have begun or are about to, for all that the head has heard."""
+        self._broken: dict[int, bool] = {}
+        """Those whose job has slots on several workers, of which one was lost: True if that counts as a loss, once the
+        attempt has ended.
+        """
 
     def begin(self, value: int) -> None:
         """Count the loss of a value that is to be made again."""
@@ -61,9 +65,10 @@ class Remakes:
         """Record that the head hears how attempts have ended, of a worker that it has not given up."""
         for value, attempt, code in zip(completed.jobs, completed.attempts, completed.codes, strict=True):
             if self._assigned.get(value) == (worker, attempt):
+                unstarted = code == Code.UNSTARTED and self._closed and value not in self._broken
+                by_itself = code == Code.CRASHED or unstarted
+                self._losses[value] += self._broken.get(value, by_itself) and code != Code.SUCCEEDED
                 self._came_back(value)
-                unstarted = code == Code.UNSTARTED and self._closed
-                self._losses[value] += code == Code.CRASHED or unstarted
                 if unstarted:
                     self._unstarted.add(value)
 
@@ -72,6 +77,11 @@ class Remakes:
         for value in [value for value, (at, _) in self._assigned.items() if at == worker]:
             self._losses[value] += value in self._leased and not stops
             self._came_back(value)
+
+    def broken(self, value: int, attempt: int, *, stops: bool) -> None:
+        """Record that the head has given up another worker on which an attempt has slots."""
+        if value in self._assigned and self._assigned[value][1] == attempt:
+            self._broken.setdefault(value, not stops)
 
     def lost(self, value: int, losses: int) -> None:
         """Check that a value is given up only after more losses than its function allows."""
@@ -85,3 +95,4 @@ class Remakes:
     def _came_back(self, value: int) -> None:
         self._assigned.pop(value, None)
         self._leased.discard(value)
+        self._broken.pop(value, None)

@@ -109,6 +109,10 @@ def test_room_that_is_free_since_this_moment_does_not_count_for_a_job_that_was_l
     assert simulate(61000639, "large_outputs").violations == ()
 
 
+def test_the_loss_of_any_worker_of_a_gang_counts_for_the_value_that_it_makes_again():
+    assert simulate(61002767, "values").violations == ()
+
+
 @pytest.mark.parametrize("seed", [9301752, 9502190, 23001295])
 def test_room_may_be_kept_for_what_cannot_be_copied_now_or_is_damaged_unheard(seed):
     assert simulate(seed, "large_outputs").violations == ()
@@ -270,11 +274,17 @@ def lost_with_its_worker(remakes):
     remakes.given_up(7, stops=False)
 
 
+def lost_with_another_worker_of_its_gang(remakes):
+    remakes.leased(7, 1, 2)
+    remakes.broken(1, 2, stops=False)
+    remakes.heard(7, Completed(1, [1], [2], [Code.CANCELLED], [0.0], [0.0], [0.0], [0], [b""], [], 0.0))
+
+
 def lost_with_its_runner(remakes):
     remakes.heard(7, Completed(1, [1], [2], [Code.CRASHED], [0.0], [0.0], [0.0], [0], [b""], [], 0.0))
 
 
-@pytest.mark.parametrize("lose", [lost_with_its_worker, lost_with_its_runner])
+@pytest.mark.parametrize("lose", [lost_with_its_worker, lost_with_its_runner, lost_with_another_worker_of_its_gang])
 def test_the_judge_sees_that_a_value_is_made_again_too_often(remakes, lose):
     lose(remakes)
     with pytest.raises(AssertionError, match="value 1 is made again after 2 losses"):
@@ -288,12 +298,15 @@ def test_the_judge_sees_that_a_value_is_given_up_too_early(remakes):
     remakes.lost(1, 2)
 
 
-@pytest.mark.parametrize("excuse", ["not begun", "stopped", "another attempt"])
+@pytest.mark.parametrize("excuse", ["not begun", "stopped", "another attempt", "another of its workers stopped"])
 def test_an_attempt_that_had_not_begun_or_was_stopped_is_no_loss(remakes, excuse):
     if excuse == "another attempt":
         remakes.leased(7, 1, 1)
     elif excuse == "stopped":
         remakes.leased(7, 1, 2)
+    elif excuse == "another of its workers stopped":
+        remakes.broken(1, 2, stops=True)
+        remakes.heard(7, Completed(1, [1], [2], [Code.CRASHED], [0.0], [0.0], [0.0], [0], [b""], [], 0.0))
     remakes.given_up(7, stops=excuse == "stopped")
     remakes.assigned(8, 1, 3)
 
