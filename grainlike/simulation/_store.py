@@ -106,13 +106,12 @@ class SimulatedStore:
     def used(self, lease: int, replicas: list[Replica]) -> None:
         """Note that a lease begins whose jobs need replicas."""
         self._uses[lease] = replicas
-        self._tell(ReplicasUsed(replicas))
+        self._tell(ReplicasUsed(lease, replicas))
 
     def ended_use(self, lease: int) -> None:
         """Note that a lease has ended."""
-        replicas = self._uses.pop(lease, None)
-        if replicas is not None:
-            self._tell(ReplicasUnused(replicas))
+        if self._uses.pop(lease, None) is not None:
+            self._tell(ReplicasUnused(lease))
 
     def check_at_rest(self, sizes: Mapping[Replica, int]) -> None:
         """Raise `AssertionError` unless exactly these whole replicas, and unfinished copies, have room, and none uses

@@ -26,6 +26,9 @@ SEEDS = int(os.environ.get("GRAINLIKE_TEST_SEEDS", "1000"))
 
 BLOCK = 25
 
+WIDE_BLOCK = 100
+"""So many worlds where a path is to be seen that few take."""
+
 
 @pytest.mark.parametrize("workload", ["values", "shared_values", "own_values"])
 @pytest.mark.parametrize("first", range(0, SEEDS // 2, BLOCK))
@@ -57,10 +60,10 @@ def test_no_promise_is_broken_where_outputs_find_no_room(first):
     assert min(seen["lacked room"], seen["homeless"], seen["value"]) > 0
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS // 3, BLOCK))
+@pytest.mark.parametrize("first", range(0, SEEDS // 3, WIDE_BLOCK))
 def test_no_promise_is_broken_where_outputs_wait_for_room_in_a_real_store(first):
     seen = Counter()
-    for seed in range(first, first + BLOCK):
+    for seed in range(first, first + WIDE_BLOCK):
         calm = seed % 2 == 0
         outcome = simulate(seed, "real_outputs", faults=CALM if calm else None)
         seen += Counter(outcome.seen)
@@ -107,6 +110,13 @@ def test_jobs_that_wait_for_each_others_room_run_once_more_where_their_values_fo
 
 def test_room_that_is_free_since_this_moment_does_not_count_for_a_job_that_was_let_run_once_more_before():
     assert simulate(61000639, "large_outputs").violations == ()
+
+
+@pytest.mark.parametrize(
+    ("seed", "workload"), [(71100490, "real_stores"), (71200643, "real_stores"), (71100716, "real_outputs")]
+)
+def test_a_replica_that_came_in_the_place_of_a_damaged_one_stays_while_a_job_uses_it(seed, workload):
+    assert simulate(seed, workload).violations == ()
 
 
 def test_the_loss_of_any_worker_of_a_gang_counts_for_the_value_that_it_makes_again():

@@ -96,15 +96,16 @@ class ReplicaFound(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReplicasUsed(msgspec.Struct, frozen=True, gc=False):
-    """A job, or a copy to another worker, that uses these replicas has begun here."""
+    """A lease has begun here whose jobs use these replicas."""
 
+    lease: int
     replicas: list[Replica]
 
 
 class ReplicasUnused(msgspec.Struct, frozen=True, gc=False):
-    """Uses of replicas have ended: one for each in `ReplicasUsed`."""
+    """A lease has ended whose jobs used replicas."""
 
-    replicas: list[Replica]
+    lease: int
 
 
 class ReplicasRemoved(msgspec.Struct, frozen=True, gc=False):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from grainlike.scheduler.store._events import Replica, Tier
 
@@ -47,7 +48,7 @@ class StoreRecords:
         records.memory                                               # 200000
     """
 
-    __slots__ = ("_lines", "memory", "overdrafts", "replicas", "scratch", "spilling")
+    __slots__ = ("_lines", "_users", "memory", "overdrafts", "replicas", "scratch", "spilling")
 
     def __init__(self) -> None:
         self.replicas: dict[Replica, StoredReplica] = {}
@@ -61,12 +62,28 @@ class StoreRecords:
             (tier, is_spare): {} for tier in Tier for is_spare in (False, True)
         }
         """Replicas by tier and whether they are spare, least recently used first."""
+        self._users: Counter[Replica] = Counter()
+        """Number of uses by name, whether or not the replica is here: one may come after its use has begun, or come
+        again after it was damaged.
+        """
 
     def add(self, replica: StoredReplica) -> None:
         """Add a replica, or the room for one."""
+        replica.uses = self._users[replica.name]
         self.replicas[replica.name] = replica
         self._count(replica, replica.size)
         self._line(replica)[replica.name] = replica
+
+    def use(self, names: Iterable[Replica], count: int) -> None:
+        """Add so many uses of these replicas, or take them off."""
+        for name in names:
+            self._users[name] += count
+            replica = self.replicas.get(name)
+            if replica is not None:
+                replica.uses = self._users[name]
+                self.touch(replica)
+            if not self._users[name]:
+                del self._users[name]
 
     def remove(self, replica: StoredReplica) -> None:
         """Remove a replica. The room in scratch of a spill under way stays taken until `end_spill`."""

@@ -96,8 +96,8 @@ class StoreScheduler:
     """
 
     __slots__ = (
-        "_asks", "_given", "_granted", "_is_looking", "_late", "_machine", "_spills", "memory", "records", "scratch",
-        "slots",
+        "_asks", "_given", "_granted", "_is_looking", "_late", "_machine", "_spills", "_uses", "memory", "records",
+        "scratch", "slots",
     )  # fmt: skip
 
     def __init__(self, *, memory: int, scratch: int, slots: int, machine: int = 0) -> None:
@@ -116,6 +116,8 @@ class StoreScheduler:
         self._given: dict[Replica, _Ask] = {}
         """Demands that have room, until their replicas are whole."""
         self._spills: dict[Replica, StoredReplica] = {}
+        self._uses: dict[int, list[Replica]] = {}
+        """Replicas that each lease uses."""
 
     @property
     def limit(self) -> int:
@@ -155,8 +157,11 @@ class StoreScheduler:
                     self.records.touch(self.records.replicas[replica])
             case ReplicaFound():
                 self._found(event)
-            case ReplicasUsed() | ReplicasUnused():
-                self._use(event.replicas, 1 if isinstance(event, ReplicasUsed) else -1)
+            case ReplicasUsed(lease=lease, replicas=replicas):
+                self._uses[lease] = replicas
+                self.records.use(replicas, 1)
+            case ReplicasUnused(lease=lease):
+                self.records.use(self._uses.pop(lease, ()), -1)
             case ReplicasRemoved(replicas=replicas):
                 for replica in replicas:
                     self._forget(replica)
@@ -450,11 +455,6 @@ class StoreScheduler:
             record = StoredReplica(event.replica, event.size, Tier.MEMORY)
             record.is_found = record.is_whole = True
             self.records.add(record)
-
-    def _use(self, replicas: Iterable[Replica], count: int) -> None:
-        for record in self._known(replicas):
-            record.uses = max(0, record.uses + count)
-            self.records.touch(record)
 
     def _known(self, replicas: Iterable[Replica]) -> list[StoredReplica]:
         return [self.records.replicas[replica] for replica in replicas if replica in self.records.replicas]

@@ -73,15 +73,15 @@ def test_free_budget_comes_first() -> None:
 def test_spare_replicas_make_way_least_recently_used_first_and_no_more_of_them_than_needed() -> None:
     store = store_with((A, 40), (B, 30), (C, 30))
     store.handle(SpareTold([A, B, C], is_spare=True))
-    store.handle(ReplicasUsed([A]))
-    store.handle(ReplicasUnused([A]))
+    store.handle(ReplicasUsed(1, [A]))
+    store.handle(ReplicasUnused(1))
     assert asked(store, D, 20) == [EvictReplica(B), GiveRoom(D, 20, Tier.MEMORY)]
 
 
 def test_a_spare_replica_that_a_job_uses_stays() -> None:
     store = store_with((A, 50), (B, 50))
     store.handle(SpareTold([A, B], is_spare=True))
-    store.handle(ReplicasUsed([A]))
+    store.handle(ReplicasUsed(1, [A]))
     assert asked(store, C, 10) == [EvictReplica(B), GiveRoom(C, 10, Tier.MEMORY)]
     assert asked(store, D, 60) == [GiveRoom(D, 60, Tier.SCRATCH)]
 
@@ -96,7 +96,7 @@ def test_primaries_are_spilled_and_whoever_asked_waits_for_that_alone() -> None:
 def test_whoever_waited_in_vain_does_not_wait_for_other_replicas() -> None:
     store = store_with((A, 50), (B, 50))
     assert asked(store, C, 30) == [SpillReplica(A, 50)]
-    store.handle(ReplicasUsed([A]))
+    store.handle(ReplicasUsed(1, [A]))
     assert store.handle(SpillEnded(A, is_whole=True)) == [SpillDiscarded(A), GiveRoom(C, 30, Tier.SCRATCH)]
     assert (store.records.memory, store.records.spilling, store.records.scratch) == (100, 0, 30)
 
@@ -112,16 +112,41 @@ def test_what_is_said_too_late_of_room_that_was_given_changes_nothing() -> None:
     assert store.records.memory == 60
 
 
+def test_a_replica_that_comes_when_its_use_has_begun_stays() -> None:
+    store = store_with()
+    store.handle(ReplicasUsed(1, [A]))
+    store.handle(RoomAsked(A, 60, is_output=False))
+    store.handle(ReplicaWritten(A))
+    store.handle(SpareTold([A], is_spare=True))
+    assert asked(store, B, 50) == [GiveRoom(B, 50, Tier.SCRATCH)]
+    store.handle(ReplicasUnused(1))
+    assert asked(store, C, 50) == [EvictReplica(A), GiveRoom(C, 50, Tier.MEMORY)]
+
+
+def test_the_end_of_a_lease_that_used_a_damaged_replica_leaves_other_uses_of_the_one_that_came_in_its_place() -> None:
+    store = store_with((A, 60))
+    store.handle(ReplicasUsed(1, [A]))
+    store.handle(ReplicasRemoved([A]))
+    store.handle(RoomAsked(A, 60, is_output=False))
+    store.handle(ReplicaWritten(A))
+    store.handle(SpareTold([A], is_spare=True))
+    store.handle(ReplicasUsed(2, [A]))
+    store.handle(ReplicasUnused(1))
+    assert asked(store, B, 50) == [GiveRoom(B, 50, Tier.SCRATCH)]
+    store.handle(ReplicasUnused(2))
+    assert asked(store, C, 50) == [EvictReplica(A), GiveRoom(C, 50, Tier.MEMORY)]
+
+
 def test_what_is_used_is_not_spilled_and_the_output_goes_to_scratch() -> None:
     store = store_with((A, 60), (B, 40))
-    store.handle(ReplicasUsed([A, B]))
+    store.handle(ReplicasUsed(1, [A, B]))
     assert asked(store, C, 30) == [GiveRoom(C, 30, Tier.SCRATCH)]
 
 
 def test_a_replica_that_is_used_while_it_is_spilled_stays_and_the_output_goes_to_scratch() -> None:
     store = store_with((A, 100), scratch=200)
     asked(store, B, 30)
-    store.handle(ReplicasUsed([A]))
+    store.handle(ReplicasUsed(1, [A]))
     assert store.handle(SpillEnded(A, is_whole=True)) == [SpillDiscarded(A), GiveRoom(B, 30, Tier.SCRATCH)]
     assert (store.records.memory, store.records.scratch) == (100, 30)
 
@@ -247,7 +272,7 @@ def test_what_a_copy_has_left_makes_way_and_until_then_the_next_goes_on_there() 
 
 def test_a_copy_goes_on_in_the_tier_where_its_bytes_are() -> None:
     store = store_with((A, 90))
-    store.handle(ReplicasUsed([A]))
+    store.handle(ReplicasUsed(1, [A]))
     copy = RoomAsked(B, 40, is_output=False)
     assert store.handle(copy) == [GiveRoom(B, 40, Tier.SCRATCH)]
     store.handle(CopyLeft(B))
@@ -311,13 +336,13 @@ def test_an_output_waits_as_long_as_leases_compute_that_may_free_something() -> 
 
 def test_outputs_that_wait_are_served_in_order_and_those_that_have_room_do_not_wait_for_them() -> None:
     store = overdrawn()
-    store.handle(ReplicasUsed([A]))
+    store.handle(ReplicasUsed(1, [A]))
     asked(store, C, 40, free=FREE)
     asked(store, D, 20, free=FREE)
     asked(store, (5, 1), 40, free=FREE)
     assert store.handle(ReplicasRemoved([B])) == [GiveRoom(C, 40, Tier.MEMORY)]
     store.scratch = 40
-    assert store.handle(ReplicasUnused([A])) == [GiveRoom(D, 20, Tier.SCRATCH)]
+    assert store.handle(ReplicasUnused(1)) == [GiveRoom(D, 20, Tier.SCRATCH)]
     assert list(store.late) == [(5, 1)]
     assert asked(store, (6, 1), 20, free=FREE) == [GiveRoom((6, 1), 20, Tier.SCRATCH)]
 
@@ -335,7 +360,7 @@ def test_no_copy_comes_while_an_output_waits() -> None:
     store = overdrawn()
     asked(store, C, 60, free=FREE)
     store.handle(MemoryFree(0))
-    store.handle(ReplicasUsed([A]))
+    store.handle(ReplicasUsed(1, [A]))
     store.handle(ReplicasRemoved([B]))
     assert not store.records.overdrafts
     store.scratch = 50
@@ -348,7 +373,7 @@ def test_an_output_that_waits_may_exceed_the_budget_only_if_the_machine_has_memo
     store.handle(MemoryFree(59))
     assert store.handle(ReplicasRemoved([B])) == []
     assert store.handle(MemoryFree(60)) == []
-    assert store.handle(ReplicasUnused([])) == [GiveRoom(C, 60, Tier.MEMORY)]
+    assert store.handle(ReplicasUnused(9)) == [GiveRoom(C, 60, Tier.MEMORY)]
 
 
 def test_an_output_that_is_given_up_or_dropped_waits_no_more() -> None:
@@ -381,12 +406,13 @@ class World:
         self.spare: set[Replica] = set()
         self.left: set[Replica] = set()
         """Those of copies that were broken off."""
-        self.used: dict[Replica, int] = {}
+        self.used: dict[int, Replica] = {}
+        """What each lease uses, if it is here."""
         self.found: set[Replica] = set()
         self.asked: dict[Replica, int] = {}
         """Those that have no answer yet."""
         self.spills: list[tuple[Replica, int]] = []
-        self.last = 0
+        self.last = self.leases = 0
         self.now = 0.0
         self.look: float | None = None
         """When outputs that wait for an overdraft are to be looked at."""
@@ -408,16 +434,16 @@ class World:
                 del self.asked[replica]
             case EvictReplica(replica=replica):
                 assert replica in self.spare | self.left, "a primary was evicted"
-                assert not self.used.get(replica), "a replica in use was evicted"
+                assert replica not in self.used.values(), "a replica in use was evicted"
                 assert replica in self.whole | self.left, "room was evicted"
                 self.gone(replica)
             case SpillReplica(replica=replica, size=size):
                 assert replica in self.whole, "room was spilled"
                 assert self.memory[replica] == size
-                assert not self.used.get(replica), "a replica in use was spilled"
+                assert replica not in self.used.values(), "a replica in use was spilled"
                 self.spills.append((replica, size))
             case SpillKept(replica=replica):
-                assert not self.used.get(replica), "a replica in use was spilled"
+                assert replica not in self.used.values(), "a replica in use was spilled"
                 self.scratch[replica] = self.memory.pop(replica)
             case SpillDiscarded():
                 pass
@@ -426,7 +452,7 @@ class World:
                 self.look = at
 
     def gone(self, replica: Replica) -> None:
-        for place in (self.memory, self.scratch, self.asked, self.used):
+        for place in (self.memory, self.scratch, self.asked):
             place.pop(replica, None)
         for names in (self.whole, self.spare, self.found, self.left):
             names.discard(replica)
@@ -455,12 +481,11 @@ class World:
         """Let one of those things happen that can."""
         written = sorted(self.whole)
         rooms = sorted({*self.memory, *self.scratch} - self.whole - self.left)
-        users = sorted(name for name, count in self.used.items() if count)
         can = [self.ask, self.ask, self.ask, *([self.lose_scratch, self.find] if pick % 16 == 0 else [])]
         can += [partial(self.write, rooms), partial(self.write, rooms), partial(self.give_up, rooms)] if rooms else []
         can += [partial(self.misfit, rooms)] if rooms and pick % 4 == 0 else []
         can += [partial(do, written) for do in (self.offer, self.use, self.remove)] if written else []
-        can += [partial(self.use_no_more, users)] if users else []
+        can += [self.use_no_more] if self.used else []
         can += [partial(self.give_up, sorted(self.asked))] if self.asked and pick % 4 == 0 else []
         can += [partial(self.break_off, rooms)] if rooms and pick % 3 == 0 else []
         can += [partial(self.go_on, sorted(self.left))] if self.left else []
@@ -500,13 +525,14 @@ class World:
         self.tell(SpareTold([written[pick % len(written)]], is_spare=True))
 
     def use(self, written: list[Replica], pick: int, _: int) -> None:
-        one = written[pick % len(written)]
-        self.used[one] = self.used.get(one, 0) + 1
-        self.tell(ReplicasUsed([one]))
+        self.leases += 1
+        self.used[self.leases] = written[pick % len(written)]
+        self.tell(ReplicasUsed(self.leases, [self.used[self.leases]]))
 
-    def use_no_more(self, users: list[Replica], pick: int, _: int) -> None:
-        self.used[users[pick % len(users)]] -= 1
-        self.tell(ReplicasUnused([users[pick % len(users)]]))
+    def use_no_more(self, pick: int, _: int) -> None:
+        lease = sorted(self.used)[pick % len(self.used)]
+        del self.used[lease]
+        self.tell(ReplicasUnused(lease))
 
     def remove(self, written: list[Replica], pick: int, _: int) -> None:
         self.gone(written[pick % len(written)])

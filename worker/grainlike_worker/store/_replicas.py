@@ -307,15 +307,14 @@ class WorkerReplicas:
                 self.add(*replica, need.size)
             self.uses.setdefault(lease, []).append(replica)
         if lease in self.uses:
-            self._tell(ReplicasUsed(self.uses[lease]))
+            self._tell(ReplicasUsed(lease, self.uses[lease]))
         if self.sizes:
             self.make_way()
 
     def ended_use(self, lease: int) -> None:
         """Record that a lease has ended."""
-        uses = self.uses.pop(lease, None)
-        if uses is not None:
-            self._tell(ReplicasUnused(uses))
+        if self.uses.pop(lease, None) is not None:
+            self._tell(ReplicasUnused(lease))
 
     def make_way(self) -> None:
         """Move values out of memory that is granted to jobs, if that has changed."""
