@@ -290,6 +290,7 @@ class RemoteJobs:
     def _refuse(self, child: int, node: Node, error: Exception) -> None:
         """Fail a call that cannot be sent."""
         self._take(child)
+        self._unheard.discard(child)
         self._listener.failed(node, error)
 
     def _release_functions(self) -> None:
