@@ -7,6 +7,7 @@ that only the program had: two workers, or one, if no other can have them. A cal
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 import anyio
@@ -36,6 +37,11 @@ class OwnValueSource(Protocol):
     """True if the head has workers, whether or not they are silent now."""
     reached: Callable[[int], object]
     """Called when there are as many replicas of a value as were asked for, or as there can be; or when it is lost."""
+
+    @property
+    def linked(self) -> bool:
+        """True while there is a link to the head, so that bytes can move."""
+        ...
 
     def is_own(self, value: int) -> bool:
         """Return True if a value is one of the program's own."""
@@ -113,14 +119,15 @@ class HeldCalls:
         self._watch = watch
         self._is_watched = False
         self._calls: dict[int, _HeldCall] = {}
-        self._users: dict[int, int] = {}
-        """Number of held calls that need a value."""
-        self._needed: dict[int, int] = {}
-        """Number of held calls that need the value of a call."""
+        self._users: _Held = {}
+        """Held calls that need a value, by that value: a step for one of them must not look at all that are held."""
+        self._needed: _Held = {}
+        """Held calls that need the value of a call, by the number of that call."""
         self._ended: set[int] = set()
         """Calls that have ended, and that held calls need."""
         self._nowhere: set[int] = set()
         """Values that no worker has, though the head has workers: all were silent, or about to end."""
+        self._leaves = False
         self._changes = Changes()
 
     def __contains__(self, child: int) -> bool:
@@ -138,12 +145,13 @@ class HeldCalls:
         return free
 
     def _hold(self, held: _HeldCall) -> None:
-        self._calls[held.call.child] = held
+        child = held.call.child
+        self._calls[child] = held
         fresh = [value for value in held.values if value not in self._users]
         for value in held.values:
-            self._users[value] = self._users.get(value, 0) + 1
+            self._users.setdefault(value, {})[child] = held
         for need in held.call.needs or ():
-            self._needed[need] = self._needed.get(need, 0) + 1
+            self._needed.setdefault(need, {})[child] = held
         if fresh:
             self._values.hold(fresh)
             self._values.replicate(fresh, COPIES)
@@ -177,8 +185,9 @@ class HeldCalls:
     def _let_go(self, gone: Iterable[_HeldCall]) -> None:
         """Release what only calls needed that are not held any more."""
         for held in gone:
-            self._values.unhold([value for value in held.values if _taken_off(self._users, value)])
-            needs = {need for need in held.call.needs or () if _taken_off(self._needed, need)}
+            child = held.call.child
+            self._values.unhold([value for value in held.values if _taken_off(self._users, value, child)])
+            needs = {need for need in held.call.needs or () if _taken_off(self._needed, need, child)}
             self._sender.tell_heard(self._ended & needs)
             self._ended -= needs
         self._changes.notify()
@@ -187,23 +196,31 @@ class HeldCalls:
         if value in self._users and self._values.has_workers and not self._values.where(value):
             self._nowhere.add(value)
         elif value in self._users:
-            for held in self._calls.values():
+            users = self._users[value]
+            for held in users.values():
                 held.lacking.discard(value)
-            self._send_ready()
+            self._send_ready(users)
 
-    def _send_ready(self) -> None:
-        """Submit the calls that lack nothing, in the order of their numbers: no call needs a later one."""
+    def _send_ready(self, calls: Iterable[int]) -> None:
+        """Submit those of these calls that lack nothing, and what waits only for them, in the order of their numbers:
+        no call needs a later one.
+        """
         ready: dict[int, _HeldCall] = {}
-        for child in sorted(self._calls):
+        looked_at = list(calls)
+        heapify(looked_at)
+        while looked_at:
+            child = heappop(looked_at)
             held = self._calls[child]
             behind = any(need in self._calls and need not in ready for need in held.call.needs or ())
-            if not (held.lacking or behind):
+            if not (held.lacking or behind or child in ready):
                 ready[child] = held
+                for after in self._needed.get(child, ()):
+                    heappush(looked_at, after)
         for child in ready:
             del self._calls[child]
         for goes_on in (False, True):
-            calls = [self._with_bytes(held.call) for held in ready.values() if held.goes_on is goes_on]
-            self._sender.send_in_order([call for call in calls if call is not None], goes_on)
+            whole = [self._with_bytes(held.call) for held in ready.values() if held.goes_on is goes_on]
+            self._sender.send_in_order([call for call in whole if call is not None], goes_on)
         self._let_go(ready.values())  # not before: the head has calls now that refer to values and other calls
 
     def _with_bytes(self, call: JobCall) -> JobCall | None:
@@ -224,18 +241,20 @@ class HeldCalls:
 
     async def watching(self) -> None:
         """Ask again for replicas of values that no worker has, and submit all calls that are held if nothing has moved
-        for `HELD_S`; return when none is held.
+        for `HELD_S`; return when none is held. The time without a link to the head does not count, unless the program
+        leaves: all arguments would go into the journal of a head that was started again a little later.
         """
         idle_s = 0.0
         while self._calls:
             before = self._values.progress
             with anyio.move_on_after(LOOK_S):
                 await self.all_sent()
-            idle_s = idle_s + LOOK_S if self._values.progress == before else 0.0
+            stands = self._values.progress == before and (self._values.linked or self._leaves)
+            idle_s = idle_s + LOOK_S if stands else 0.0
             if idle_s >= HELD_S:
                 for held in self._calls.values():
                     held.lacking.clear()
-                self._send_ready()
+                self._send_ready(self._calls)
             else:
                 self._ask_again()
         self._is_watched = False
@@ -251,8 +270,18 @@ class HeldCalls:
         """Wait until no call is held."""
         await self._changes.until(lambda: not self._calls)
 
+    async def leave(self) -> None:
+        """Wait until no call is held, for a program that does not wait for a head that is away."""
+        self._leaves = True
+        await self.all_sent()
 
-def _taken_off(counts: dict[int, int], number: int) -> bool:
-    """Take one off a count; return True if nothing is left of it."""
-    counts[number] -= 1
-    return not counts[number] and counts.pop(number) == 0
+
+_Held = dict[int, dict[int, _HeldCall]]
+"""Held calls by their numbers, by what they need."""
+
+
+def _taken_off(held: _Held, number: int, child: int) -> bool:
+    """Remove a call from those that need something; return True if it was the last."""
+    left = held.get(number, {})
+    left.pop(child, None)
+    return not left and held.pop(number, None) is not None

@@ -213,7 +213,7 @@ class RemoteHead:
             await self._output.drain()
         if self._client is not None:
             if self.runner.held is not None:
-                await self.runner.held.all_sent()
+                await self.runner.held.leave()
             await self._client.leave()
         self._leases.close()
 

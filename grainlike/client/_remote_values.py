@@ -186,6 +186,11 @@ class RemoteValues:
             return 0
         return self._smallest if self.lasting else self._largest
 
+    @property
+    def linked(self) -> bool:
+        """True while there is a link to the head, so that bytes can move."""
+        return not self._link.broken
+
     def is_own(self, value: int) -> bool:
         """Return True if a value is one of the program's own."""
         return value in self._own.sizes

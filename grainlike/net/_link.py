@@ -53,6 +53,11 @@ class Link(ABC):
         """True once the link has ended, for whatever `reason`."""
         return self.reason is not None
 
+    @property
+    def broken(self) -> bool:
+        """True while nothing can reach the far end: the link has ended, or connects again."""
+        return self.closed
+
     @abstractmethod
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         """Send `message` with `buffers`; never waits. On a closed link this does nothing: `run` reports the end.

@@ -74,6 +74,11 @@ class ReconnectingLink(Link):
         self._scope = anyio.CancelScope()
 
     @property
+    def broken(self) -> bool:
+        """True while nothing can reach the head: the link has ended, or connects again."""
+        return self.closed or self._link.closed
+
+    @property
     def joined(self) -> bool:
         """True if a head has admitted us over it."""
         return self._welcome is not None

@@ -18,8 +18,10 @@ from heads import ELSEWHERE, head_with_journal
 from waiting import until
 
 from grainlike import Cores, ValueLostError, cancel, connect, delayed_value, gather, info
-from grainlike.client import _held_calls
+from grainlike.client import _connection, _held_calls
+from grainlike.client._held_calls import HeldCalls
 from grainlike.client._remote_values import RemoteValues
+from grainlike.graph import node_behind
 from grainlike.head.values import _credit
 
 pytestmark = pytest.mark.asyncio
@@ -192,6 +194,42 @@ async def test_a_call_is_accepted_after_the_head_was_killed_as_its_argument_was_
         assert heads.size < 1_000_000
 
 
+async def test_a_head_that_is_away_for_long_gets_no_arguments_into_its_journal(start_worker, tmp_path, monkeypatch):
+    async with (
+        campaign(start_worker, tmp_path, "n1", "n2") as (heads, _, _),
+        connect(heads.address, session="s") as client,
+    ):
+        asked, looks = [], []
+        monkeypatch.setattr(RemoteValues, "_send", lambda *asked_for: asked.append(asked_for))  # nothing moves
+        call_ = client.name("one", (sum_of @ Cores(1))(numbers(LARGE)))
+        await until(lambda: asked)
+        monkeypatch.undo()
+        heads.kill()
+        await until(lambda: not client._service._values.linked)
+        monkeypatch.setattr(_held_calls, "LOOK_S", 0.01)
+        monkeypatch.setattr(_held_calls, "HELD_S", 0.02)
+        monkeypatch.setattr(HeldCalls, "_ask_again", lambda _: looks.append(None))
+        await until(lambda: len(looks) > 4 or not client._service.runner.is_held(node_behind(call_)))
+        monkeypatch.undo()
+        monkeypatch.setattr(_held_calls, "HELD_S", 1000.0)
+        await heads.begin()
+        assert await call_ == LARGE / 8
+        assert heads.size < 1_000_000
+
+
+async def test_leaving_does_not_wait_for_a_head_that_is_away(start_worker, tmp_path, monkeypatch):
+    async with campaign(start_worker, tmp_path, "n1", "n2") as (heads, _, _):
+        asked = []
+        async with connect(heads.address, session="s") as client:
+            monkeypatch.setattr(RemoteValues, "_send", lambda *asked_for: asked.append(asked_for))
+            client.name("one", (sum_of @ Cores(1))(numbers(LARGE)))
+            await until(lambda: asked)
+            heads.kill()
+            await until(lambda: not client._service._values.linked)
+            monkeypatch.setattr(_held_calls, "HELD_S", 0.5)
+            monkeypatch.setattr(_connection, "LEAVE_S", 0.1)
+
+
 async def test_the_program_gives_an_argument_again_while_it_is_here(start_worker, tmp_path):
     go_on = tmp_path / "go on"
     os.mkfifo(go_on)
@@ -244,6 +282,21 @@ async def test_a_call_that_finds_no_room_for_its_argument_takes_it_along(start_w
         assert await client.name("one", (sum_of @ Cores(1))(model_)) == SIZE / 8
         assert await (sum_of @ Cores(1))(numbers()) == SIZE / 8
         assert len(own(head)) == 1
+
+
+async def test_a_call_that_cannot_take_its_argument_along_fails_with_what_needs_it(start_worker, monkeypatch):
+    monkeypatch.setattr(_credit, "_WINDOW_BYTES", 0)
+    monkeypatch.setattr(_held_calls, "HELD_S", 0.1)
+    async with session(start_worker, "n1") as (client, _, _):
+        monkeypatch.setattr(client._service._values, "payloads", _no_memory)
+        with pytest.raises(MemoryError, match="none is left"):
+            await client.name("one", (sum_of @ Cores(1))([(sum_of @ Cores(1))(numbers()), 1.0]))
+        assert await client.named("s") == {}
+        assert not client._service.runner._unheard
+
+
+def _no_memory(_):
+    raise MemoryError("none is left")
 
 
 async def test_a_call_without_a_worker_takes_its_argument_along(start_worker):

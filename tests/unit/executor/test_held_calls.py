@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from counting import calls_of
 from waiting import until
 
 from grainlike.client import _held_calls
@@ -20,7 +21,7 @@ class Values:
     """Own values of a program."""
 
     def __init__(self):
-        self.progress, self.has_workers, self.reached = 0, True, None
+        self.progress, self.has_workers, self.linked, self.reached = 0, True, True, None
         self.at = {}
         self.asked = []
         self.held = set()
@@ -111,14 +112,14 @@ def test_calls_go_at_once_that_need_no_value_of_the_program(held, sender):
 
 
 def test_a_call_is_held_until_its_values_are_where_they_are_to_be(held, values, sender):
-    assert numbers(held.take([call(1, VALUE, OTHER), call(2)])) == [2]
+    assert numbers(held.take([call(1, VALUE, OTHER, VALUE), call(2)])) == [2]
     assert 1 in held
-    assert (values.asked, values.held) == ([VALUE, OTHER], {VALUE, OTHER})
+    assert (set(values.asked), values.held) == ({VALUE, OTHER}, {VALUE, OTHER})
     values.arrive(OTHER, "n1", "n2")
     assert not sender.sent
     values.arrive(VALUE, "n1")
     assert numbers(sender.sent) == [1]
-    assert sender.sent[0].inputs == [VALUE, OTHER]
+    assert sender.sent[0].inputs == [VALUE, OTHER, VALUE]
     assert not values.held
     assert sender.watching == [held]
 
@@ -196,6 +197,38 @@ async def test_one_worker_is_enough_where_nothing_moves_any_more(held, values, s
     await held.watching()
     assert sender.numbers == [1, 2]
     assert [sent.inputs for sent in sender.sent] == [[VALUE], []]
+
+
+@pytest.mark.asyncio
+async def test_time_without_a_link_counts_only_for_a_program_that_leaves(held, values, sender, monkeypatch):
+    looks = []
+    monkeypatch.setattr(_held_calls, "LOOK_S", 0.001)
+    monkeypatch.setattr(_held_calls, "HELD_S", 0.003)
+    monkeypatch.setattr(HeldCalls, "_ask_again", lambda _: looks.append(None))
+    values.linked = False
+    held.take([call(1, VALUE)])
+    watched = asyncio.ensure_future(held.watching())
+    await until(lambda: len(looks) > 9 or sender.sent)
+    assert not sender.sent
+    await held.leave()
+    await watched
+    assert sender.numbers == [1]
+
+
+def test_a_step_for_one_call_does_not_look_at_all_that_are_held():
+    few, many = (steps_of_all(number) for number in (100, 800))
+    assert many < 9 * few
+
+
+def steps_of_all(number):
+    """The calls that Python makes as each of so many calls gets its value, one by one; each has one behind it."""
+    values, sender = Values(), Sender()
+    held = HeldCalls(values, sender, sender.watching.append)
+    held.take([call(2 * at, VALUE + at) for at in range(number)])
+    held.take([call(2 * at + 1, needs=[2 * at]) for at in range(number)])
+    calls = calls_of(lambda: [values.arrive(VALUE + at, "n1", "n2") for at in reversed(range(number))])
+    assert len(sender.sent) == 2 * number
+    return calls
 
 
 def test_nothing_is_left_of_a_lost_head(held, values, sender):
