@@ -29,6 +29,7 @@ from grainlike.scheduler.store import (
     StoreEvent,
     StoreScheduler,
     Tier,
+    busy_leases,
 )
 from grainlike.simulation._clock import Clock
 from grainlike.simulation._plans import NodePlan
@@ -132,9 +133,7 @@ class SimulatedStore:
         return max(0, self._plan.overdraft - max(0, self.scheduler.records.memory - self.scheduler.limit))
 
     def _busy(self, asking: Iterable[int] = ()) -> list[int]:
-        waiting = {*asking, *(value for value, _ in self._answers)}
-        using = ((lease, jobs) for lease, jobs in self._computing().items() if lease in self._uses)
-        return [lease for lease, jobs in using if waiting.isdisjoint(jobs)]
+        return busy_leases(self._computing(), self._uses, {*asking, *(job for job, _ in self._answers)})
 
     def _tell(self, event: StoreEvent) -> None:
         told: list[tuple[Callable[[bool], None], bool]] = []

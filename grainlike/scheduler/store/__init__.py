@@ -28,7 +28,7 @@ from grainlike.scheduler.store._events import (
     StoreEvent,
     Tier,
 )
-from grainlike.scheduler.store._scheduler import StoreScheduler
+from grainlike.scheduler.store._scheduler import StoreScheduler, busy_leases
 
 __all__ = [
     "CopyLeft",
@@ -58,4 +58,5 @@ __all__ = [
     "StoreEvent",
     "StoreScheduler",
     "Tier",
+    "busy_leases",
 ]

@@ -144,7 +144,7 @@ class MemoryGranted(msgspec.Struct, frozen=True, gc=False):
 
 class MemoryFree(msgspec.Struct, frozen=True, gc=False):
     """So many bytes of the machine's memory are free beyond a tenth of it; told before each event while outputs wait.
-    Nothing follows from it by itself: the event may say that an output waits no more.
+    It has no actions of its own: the event behind it may say that an output waits no more.
     """
 
     free: int

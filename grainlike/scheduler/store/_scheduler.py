@@ -6,10 +6,10 @@ room of other replicas, once they are copied to scratch; scratch itself. An outp
 memory, one for each slot, while a tenth of the machine's memory is free: an *overdraft*.
 
 While there are overdrafts, an output without room waits until bytes are free, and copies are refused. The output is
-refused `PAYBACK_S` after it asked, or after fewer bytes were here than ever since; or, if leases computed with replicas
-when it asked, once all these have ended or wait. So no wait lasts for ever:
+refused once `PAYBACK_S` have passed since it asked, since the bytes here last reached a new minimum, and since each of
+the leases that computed with replicas when it asked has ended or waits. So no wait lasts for ever:
 
-- Each new lowest number of bytes frees at least one, so an output goes on waiting finitely often for that.
+- Each new minimum is lower by a byte at least, so only finitely many prolong a wait.
 - A lease counts only while its jobs wait neither for room nor for jobs of their own; so two outputs never wait for each
   other, nor one for a job whose children need its cores. Leases that begin later do not count, so readers that follow
   each other do not prolong a wait.
@@ -20,7 +20,8 @@ when it asked, once all these have ended or wait. So no wait lasts for ever:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 from grainlike.scheduler.store._events import (
     CopyLeft,
@@ -52,10 +53,24 @@ from grainlike.scheduler.store._events import (
 )
 from grainlike.scheduler.store._records import StoredReplica, StoreRecords
 
-__all__ = ["PAYBACK_S", "StoreScheduler"]
+__all__ = ["PAYBACK_S", "StoreScheduler", "busy_leases"]
 
 PAYBACK_S = 5.0
 """Seconds for which an output waits while nothing is freed, and nothing runs that could free any."""
+
+
+def busy_leases(computing: Mapping[int, Iterable[int]], using: Container[int], waiting: AbstractSet[int]) -> list[int]:
+    """Return the leases that use replicas and compute, as `RoomAsked` and `PaybackDue` report them.
+
+    Args:
+        computing: the jobs of each lease that does not wait for jobs of its own (`NodeScheduler.computing`).
+        using: the leases that use replicas.
+        waiting: the jobs that wait for room, or ask for it now.
+
+    >>> busy_leases({1: [7], 2: [8], 3: [9]}, using={1, 2}, waiting={8})
+    [1]
+    """
+    return [lease for lease, jobs in computing.items() if lease in using and waiting.isdisjoint(jobs)]
 
 
 class _Ask:
@@ -271,7 +286,7 @@ class StoreScheduler:
                 self._refuse(ask.event, out)
 
     def _serve_late(self, now: float, out: list[StoreAction]) -> None:
-        """Give room to outputs that wait, the first first. An output as large as one that has none has none, either."""
+        """Give room to outputs that wait, in order; an output as large as an earlier one without room gets none."""
         memory, scratch = self.records.memory, self.records.scratch
         least: int | None = None
         late, self._late = self._late, {}
@@ -418,7 +433,7 @@ class StoreScheduler:
             self._serve_late(now, out)
 
     def _pay_back(self) -> None:
-        """Forget overdrafts, the first first, as long as the others are as large as what exceeds the budget."""
+        """Forget overdrafts, the oldest first, as long as the rest of them is as large as what exceeds the budget."""
         records = self.records
         sizes = {replica: records.replicas[replica].size for replica in records.overdrafts}
         rest = self.limit + sum(sizes.values()) - records.memory
@@ -438,7 +453,7 @@ class StoreScheduler:
         found = sum(one.size for one in records.replicas.values() if one.is_found)
         beyond = sum(records.replicas[replica].size for replica in records.overdrafts)
         assert records.memory <= self.memory + beyond + found, "what exceeds the budget is no overdraft"
-        assert not self._late or self._is_looking, "outputs wait that nobody will look at"
+        assert not self._late or self._is_looking, "outputs wait, and no `LookAt` is due"
 
     # --- replicas ----------------------------------------------------------------------------------------------------
 

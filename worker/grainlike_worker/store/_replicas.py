@@ -53,6 +53,7 @@ from grainlike.scheduler.store import (
     StoreEvent,
     StoreScheduler,
     Tier,
+    busy_leases,
 )
 from grainlike.system import spare_memory
 from grainlike.wire import Code, Completed, Need
@@ -401,12 +402,10 @@ class WorkerReplicas:
         self._tell(PaybackDue(self._busy()))
 
     def _busy(self, asking: Iterable[int] = ()) -> list[int]:
-        """Return the leases that use replicas, and of which no job waits for room, nor for jobs of its own."""
+        """Return the leases that use replicas and compute, while these jobs ask for room."""
         if not self.uses:
             return []
-        waiting = {*asking, *(job for job, _ in self._told)}
-        using = ((lease, jobs) for lease, jobs in self.computing().items() if lease in self.uses)
-        return [lease for lease, jobs in using if waiting.isdisjoint(jobs)]
+        return busy_leases(self.computing(), self.uses, {*asking, *(job for job, _ in self._told)})
 
     def _answer(self, replica: Replica, answer: Tier | str) -> None:
         room = self._told.pop(replica)
