@@ -97,12 +97,12 @@ class _HeldCall:
 
 
 class HeldCalls:
-    """Calls that are held, by their numbers, until `sender` sends them. `watch(self)` starts a task that runs
-    `watching`.
+    """Calls that are held, by their numbers, until `sender` sends them. `start_watch(self)` starts a task that runs
+    `watch`.
 
     Example::
 
-        held = HeldCalls(values, sender, lambda held: tasks.start_soon(held.watching))
+        held = HeldCalls(values, sender, lambda held: tasks.start_soon(held.watch))
         calls = held.take(calls, goes_on=False)     # those that can be submitted at once
         await held.all_sent()
     """
@@ -111,12 +111,12 @@ class HeldCalls:
         self,
         values: OwnValueSource,
         sender: HeldCallSender,
-        watch: Callable[[HeldCalls], object],
+        start_watch: Callable[[HeldCalls], object],
     ) -> None:
         self._values = values
         values.reached = self._reached
         self._sender = sender
-        self._watch = watch
+        self._start_watch = start_watch
         self._is_watched = False
         self._calls: dict[int, _HeldCall] = {}
         self._users: _Held = {}
@@ -157,7 +157,7 @@ class HeldCalls:
             self._values.replicate(fresh, COPIES)
         if not self._is_watched:
             self._is_watched = True
-            self._watch(self)
+            self._start_watch(self)
 
     def hear(self, ended: set[int]) -> set[int]:
         """Return the calls among these that no held call needs; of the others the head is told later that they were
@@ -239,7 +239,7 @@ class HeldCalls:
         inputs = [value for value in call.inputs if value not in absent]
         return whole._replace(child=call.child, inputs=inputs, needs=call.needs)
 
-    async def watching(self) -> None:
+    async def watch(self) -> None:
         """Ask again for replicas of values that no worker has, and submit all calls that are held if nothing has moved
         for `HELD_S`; return when none is held. The time without a link to the head does not count, unless the program
         leaves: all arguments would go into the journal of a head that was started again a little later.

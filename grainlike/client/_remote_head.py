@@ -253,7 +253,7 @@ class RemoteHead:
         least = SHARED_LEAST if in_session else STAY_BYTES
         self.runner.own = OwnArguments(values.fetcher, alone=True, least=least) if values.first else None
         if in_session:
-            self.runner.hold_back(values, lambda held: self._tasks.start_soon(held.watching))
+            self.runner.hold_back(values, lambda held: self._tasks.start_soon(held.watch))
 
     async def _introduce(self, client: HeadClient) -> None:
         """Wait until the head has admitted this program; then send the import paths of jobs, and ask for the workers.
@@ -276,7 +276,7 @@ class RemoteHead:
 
     def _lose(self, error: HeadLostError, *, goes_on: bool) -> None:
         self._lost = error
-        self.runner.lose(error, holds=goes_on and self._settings.wait > 0)
+        self.runner.lose(error, postpones=goes_on and self._settings.wait > 0)
         self._values.fetcher.close(error)
         self._leases.workers(())
         self._workers = []

@@ -118,8 +118,8 @@ class RemoteJobs:
         """Numbers of adopted calls whose outcomes stay at the head until the calls are started or awaited."""
         self._lost: Exception | None = None
         self._losses = 0
-        self._holds = False
-        self._held: list[Node] = []
+        self._postpones = False
+        self._postponed: list[Node] = []
         """Calls that were submitted while the program looked for another head."""
         self._release = False
         self.own: OwnArguments | None = None
@@ -142,8 +142,8 @@ class RemoteJobs:
     def submit(self, nodes: Iterable[Node]) -> None:
         """Send calls to the head. A call that cannot be sent fails alone, at once; all fail once the head is lost."""
         if self._lost is not None:
-            if self._holds:
-                self._held.extend(nodes)
+            if self._postpones:
+                self._postponed.extend(nodes)
                 return
             for node in nodes:
                 self._listener.failed(node, own_copy(self._lost))
@@ -185,13 +185,13 @@ class RemoteJobs:
         for node in calls:
             node.drop_arguments()
 
-    def hold_back(self, values: RemoteValues, watch: Callable[[HeldCalls], object]) -> None:
-        """Hold calls from now on until workers have their large arguments, which are among `values`; `watch` starts a
-        task.
+    def hold_back(self, values: RemoteValues, start_watch: Callable[[HeldCalls], object]) -> None:
+        """Hold calls from now on until workers have their large arguments, which are among `values`; `start_watch`
+        starts a task that runs `HeldCalls.watch`.
         """
         from grainlike.client._held_calls import HeldCalls  # few programs have a session
 
-        self.held = HeldCalls(values, self, watch)
+        self.held = HeldCalls(values, self, start_watch)
 
     def forget(self, names: Iterable[str]) -> None:
         """Let calls that are held go to the head without these names."""
@@ -498,18 +498,18 @@ class RemoteJobs:
         node = self._nodes.get(child)
         return node.record if node is not None and isinstance(node.record, Job) else None
 
-    def lose(self, error: Exception, *, holds: bool = False) -> None:
+    def lose(self, error: Exception, *, postpones: bool = False) -> None:
         """Fail all calls at the lost head, and all calls that are submitted from now on.
 
-        With `holds`, calls that are submitted from now on are held back for the next head.
+        With `postpones`, calls that are submitted from now on wait for the next head.
         """
         self._lost = error
         self._losses += 1
         if self.held is not None:
             self.held.clear()
-        nodes = [*self._nodes.values(), *(node for node in self._held if not node.finished)]
-        self._holds = holds
-        self._held.clear()
+        nodes = [*self._nodes.values(), *(node for node in self._postponed if not node.finished)]
+        self._postpones = postpones
+        self._postponed.clear()
         self._nodes.clear()
         self._children.clear()
         self._ahead.clear()
@@ -522,15 +522,15 @@ class RemoteJobs:
         self._pump()
 
     def go_on(self, link: Link, values: RemoteValues) -> None:
-        """Send calls to this head from now on, first the calls that were held back. The head has no functions of this
+        """Send calls to this head from now on, first the calls that waited for it. The head has no functions of this
         program yet. `values` are the values that stay at its workers.
         """
         self._link = link
         self.values = self._listener.values = values
         self._shipped.clear()
-        self._lost, self._holds = None, False
-        held, self._held = self._held, []
-        self.submit([node for node in held if not node.finished])
+        self._lost, self._postpones = None, False
+        postponed, self._postponed = self._postponed, []
+        self.submit([node for node in postponed if not node.finished])
         self._pump()
 
 

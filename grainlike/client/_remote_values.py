@@ -101,7 +101,7 @@ class RemoteValues:
         """True if own values are to outlive this program: each must fit into the store of every worker."""
         self.progress: int = 0
         """Number that grows when a byte of an own value has left, or workers have a value."""
-        self.reached: Callable[[int], object] = _nobody_waits
+        self.reached: Callable[[int], object] = _ignore
         """Called when a value has the replicas that were asked for, or is lost."""
         self._link = link
         self._counters = counters
@@ -384,5 +384,5 @@ class RemoteValues:
                 job.placement.recomputed, job.placement.attempt = recomputed, attempt
 
 
-def _nobody_waits(value: int) -> None:
-    """Do nothing: calls are held only for a session."""
+def _ignore(value: int) -> None:
+    """Ignore it: only a session holds calls."""

@@ -181,7 +181,7 @@ async def test_it_asks_again_where_workers_were_silent(held, values, sender, mon
     held.take([call(1, VALUE)])
     values.arrive(VALUE)  # no worker could take it
     assert not sender.sent
-    asked = asyncio.ensure_future(held.watching())
+    asked = asyncio.ensure_future(held.watch())
     await until(lambda: values.asked == [VALUE, VALUE])
     values.arrive(VALUE, "n1")
     await asked
@@ -194,7 +194,7 @@ async def test_one_worker_is_enough_where_nothing_moves_any_more(held, values, s
     monkeypatch.setattr(_held_calls, "HELD_S", 0.003)
     held.take([call(1, VALUE), call(2, OTHER)])
     values.at[VALUE] = ("n1",)
-    await held.watching()
+    await held.watch()
     assert sender.numbers == [1, 2]
     assert [sent.inputs for sent in sender.sent] == [[VALUE], []]
 
