@@ -86,13 +86,13 @@ class LogRouter:
     """
 
     def __init__(self, ask: Callable[[WorkerConnection, Follow], None], number: Callable[[], int]) -> None:
-        self._tell = ask
+        self._send = ask
         self._number = number
         self._listeners: dict[int, LogFollower] = {}
-        self._at: dict[_Source, dict[int, LogFollower]] = {}
+        self._by_job: dict[_JobAt, dict[int, LogFollower]] = {}
         """Readers by what they have subscribed to: a busy head must not try all of them for each piece of output."""
-        self._of: dict[int, dict[int, LogFollower]] = {}
-        """Readers by the id of the source that they read, which lives as long as they do."""
+        self._by_node: dict[int, dict[int, LogFollower]] = {}
+        """Readers by the `id` of the placeholder or job that they read, which lives as long as they do."""
 
     def __bool__(self) -> bool:
         return bool(self._listeners)
@@ -105,7 +105,7 @@ class LogRouter:
         """
         number = self._number()
         listener = self._listeners[number] = LogFollower(number, node, self._ask, follow=follow)
-        self._of.setdefault(id(node), {})[number] = listener
+        self._by_node.setdefault(id(node), {})[number] = listener
         if not node.finished:
             node.waiters = [*(node.waiters or ()), listener.set]
         try:
@@ -124,44 +124,44 @@ class LogRouter:
                 node.waiters.remove(listener.set)
             listener.leave()
             del self._listeners[number]
-            _drop(self._of, id(node), number)
+            _drop(self._by_node, id(node), number)
 
     def _ask(self, peer: WorkerConnection, follow: Follow) -> None:
         """Subscribe a reader at a worker, or unsubscribe it."""
         source, number = (peer.number, follow.job), follow.follower
         if follow.on:
-            self._at.setdefault(source, {})[number] = self._listeners[number]
+            self._by_job.setdefault(source, {})[number] = self._listeners[number]
         else:
-            _drop(self._at, source, number)
-        self._tell(peer, follow)
+            _drop(self._by_job, source, number)
+        self._send(peer, follow)
 
     def assigned(self, peer: WorkerConnection, jobs: Sequence[Job]) -> None:
         """Query workers to which these jobs have been sent, for their readers."""
         for first in jobs:
             for job in (first, *first.links):
-                for listener in self._of.get(id(source_of(job)), {}).values():
+                for listener in self._by_node.get(id(source_of(job)), {}).values():
                     listener.ask(job, peer)
 
     def hear(self, peer: WorkerConnection, output: Output) -> None:
         """Pass a job's output from a worker to the readers."""
-        for listener in self._at.get((peer.number, output.job), {}).values():
+        for listener in self._by_job.get((peer.number, output.job), {}).values():
             listener.hear(peer, output)
 
     def left(self, peer: WorkerConnection) -> None:
         """Remove a worker that has left; it sends no more output."""
-        self._at = {source: readers for source, readers in self._at.items() if source[0] != peer.number}
+        self._by_job = {source: readers for source, readers in self._by_job.items() if source[0] != peer.number}
         for listener in self._listeners.values():
             listener.lose(peer)
 
 
-_Source = tuple[int, int]
+_JobAt = tuple[int, int]
 """A worker's number, and that of a job there."""
 
-_Key = TypeVar("_Key", int, _Source)
+_Key = TypeVar("_Key", int, _JobAt)
 
 
 def _drop(readers: dict[_Key, dict[int, LogFollower]], key: _Key, number: int) -> None:
-    """Remove a reader from an index; no-op if it is not there."""
+    """Remove a reader from an index, if it is there."""
     found = readers.get(key, {})
     found.pop(number, None)
     if not found:
@@ -178,8 +178,8 @@ class LogFollower:
         self.node = node
         self._ask = ask
         self._follow = follow
-        self._asked: dict[_Source, WorkerConnection] = {}
-        self._behind: set[_Source] = set()
+        self._asked: dict[_JobAt, WorkerConnection] = {}
+        self._behind: set[_JobAt] = set()
         """Sources of those queried that have not yet sent what there is."""
         self._gone: set[str] = set()
         self._lines = _Lines()

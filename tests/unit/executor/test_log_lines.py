@@ -115,7 +115,7 @@ async def test_output_is_passed_to_its_own_readers_and_tried_with_no_others(monk
             router.hear(worker, output("late\n", job=30))
             tasks.cancel_scope.cancel()
     assert not router
-    assert (router._at, router._of) == ({}, {})
+    assert (router._by_job, router._by_node) == ({}, {})
     assert sorted(map(int, found)) == sorted([*range(25), 7])  # of the others, nobody has read to the end
 
 
