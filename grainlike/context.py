@@ -103,7 +103,7 @@ class JobInfo:
 
 
 JobFacts = tuple[int, str, int, float | None, tuple[JobNode, ...], "Callable[[str], Path] | None"]
-"""What a `JobInfo` is made of."""
+"""Arguments of a `JobInfo`, in order."""
 
 # The descriptors themselves: there is one for each job, and a frozen class's own way takes three times as long.
 _set_id = JobInfo.__dict__["id"].__set__

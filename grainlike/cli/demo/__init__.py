@@ -1,6 +1,6 @@
 """`demo`: a real model selection on this machine's own cores, shown while it runs and measured afterwards.
 
-What it is about to do is told before what runs it is loaded, which takes longer.
+It prints what it will do before it imports what does it, as that takes longer.
 """
 
 from __future__ import annotations

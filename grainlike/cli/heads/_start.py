@@ -1,8 +1,7 @@
 """`head start`: a head that is a program of its own.
 
-Keeps the collector of cyclic garbage from looking at a long queue again and again.
-
-A full collection looks at every object there is: with a million queued jobs that takes most of a second, in which a
+The collector of cyclic garbage is kept from looking at a long queue again and again (`collecting_less`). A full
+collection looks at every object there is: with a million queued jobs that takes most of a second, in which a
 head answers no query. What has outlived one that took long is set aside, and looked at again when little of it is
 left.
 """

@@ -55,7 +55,7 @@ class _DeviceMemory:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._idle: list[NodeRunner] = []
-        """Those that came free last are last."""
+        """In the order in which they came free."""
         self._leaving: dict[int, NodeRunner] = {}
 
     def came_free(self, runner: NodeRunner) -> None:
@@ -81,7 +81,7 @@ class _DeviceMemory:
         return next(same, None) or next((runner for runner in last_first if self._is_too_much(runner, shares)), None)
 
     def _is_too_much(self, runner: NodeRunner, shares: Mapping[int, int]) -> bool:
-        """Return True if an idle process holds memory of a device of which these shares, when granted, leave less."""
+        """Return True if idle processes, this one among them, hold more of one of these devices than is left of it."""
         common = [one for one in shares if one in runner.devices]
         return any(self._held(one, self._idle) > self._ledger.left_of_device(one) for one in common)
 

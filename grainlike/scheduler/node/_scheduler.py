@@ -70,8 +70,8 @@ LONG_S = 0.010
 """Seconds after which a run-list that has not ended gives up the jobs that it has not started."""
 
 UNSEEN_S = 1.0
-"""The least seconds that a process which has begun none of a run-list has for its first job, once their time limit is
-over: it is the driver that may have been held up, and not seen that jobs have begun, or ended.
+"""Once the time limit of a run-list is over of which no job seems to have begun, the least seconds until the first one
+is ended: the driver may have been held up, and not have seen that jobs began or ended.
 """
 
 

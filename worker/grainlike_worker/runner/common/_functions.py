@@ -52,9 +52,9 @@ class LoadedFunction(NamedTuple):
     """A function ready to call, or (`refusal`) the dumped error that says why it cannot be.
 
     `on`: the exception types after which a call is tried again; None for all. `logs`: the levels of its program's
-    loggers; None where its jobs keep their records of `logging`. `stays`: its large values stay at the worker; a plain
-    one of more than `plain_most` bytes is such. `is_chain`: it runs a chain, of which the large value of the first link
-    stays at the worker.
+    loggers; None where its jobs keep their records of `logging`. `stays`: its large values stay at the worker;
+    `plain_most`: the most bytes of a plain value that does not. `is_chain`: it runs a chain, of which the large value
+    of the first link stays at the worker.
     """
 
     name: str

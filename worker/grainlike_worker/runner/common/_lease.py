@@ -114,7 +114,7 @@ class RunnerLease:
         return JobInfo(*self.facts(name))
 
     def facts(self, name: str) -> JobFacts:
-        """Return what `info` is made of: few jobs look at theirs."""
+        """Return the arguments of `info`, which few jobs ask for: making one takes longer."""
         run, index = self._run, self.index
         deadline = run.deadlines[index]
         if self.limit is not None and self.shared:

@@ -101,7 +101,7 @@ class ProcessRunner:
         self._functions = LoadedFunctions(EditedModules())
         self._enforcer = Enforcer(devices)
         self._memory = memory if memory is not None else MemoryLimit(claims, None)
-        self._house = RunnerReset()
+        self._reset = RunnerReset()
         self._fresh = True
         self._had_devices = False
         self._clean = False
@@ -195,7 +195,7 @@ class ProcessRunner:
             or self._leftovers.stay
             or (elsewhere and self._enforcer.is_unfit_for(lease.whole))
             or (lease.fresh and device_library_loaded())
-            or self._house.exceeds_memory()
+            or self._reset.exceeds_memory()
         ):
             self._give_up(outdated)
             return False
@@ -232,7 +232,7 @@ class ProcessRunner:
         leave_job(whole_process=True)
         self._functions.note()
         # A process that is about to end anyway has no successor.
-        spoiled = (self._house.needs_replacement() or this_process.used_up) and not self._interrupts.asked
+        spoiled = (self._reset.needs_replacement() or this_process.used_up) and not self._interrupts.asked
         if lease.scratch.made:
             lease.scratch.hide()
             lease.scratch.remove()
@@ -246,7 +246,7 @@ class ProcessRunner:
         if self._leave(lease):
             return True
         self._clean_up()
-        if self._leftovers.stay or self._house.exceeds_memory():
+        if self._leftovers.stay or self._reset.exceeds_memory():
             return True
         if lease.whole is not self._held_to:
             self._hold_to(lease)
@@ -259,11 +259,11 @@ class ProcessRunner:
         self._enforcer.enforce(lease.whole)
         if lease.whole.gpus and not self._had_devices:
             self._had_devices = True
-            self._house.weigh_anew()
+            self._reset.weigh_anew()
         if lease.gang is not None or self._shows_nodes:
             show_nodes(lease.gang)
             self._shows_nodes = lease.gang is not None
-        self._house.settle()
+        self._reset.settle()
         self._held_to = lease.whole
 
     def _clean_up(self) -> None:
@@ -272,7 +272,7 @@ class ProcessRunner:
         self._leftovers.clear()
         self._standard_streams.restore()
         hide_job()
-        self._house.reset()
+        self._reset.reset()
         self._enforcer.hold()
         self._peak.restart()
 
@@ -326,7 +326,7 @@ class ProcessRunner:
                 return False
             self._interrupts.install()
             self._leftovers = ProcessState()
-            self._house.spare_children()
+            self._reset.spare_children()
             self._standard_streams.keep()  # the context may have sent the streams elsewhere, for all its jobs
         return True
 
