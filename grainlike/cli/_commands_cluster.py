@@ -212,12 +212,13 @@ def _head_start(
     if detach:
         from grainlike.cli.heads._detached import start_detached
 
-        files = [] if keep is None else ["--keep", keep]
-        files += [] if access is None else ["--access", str(access.expanduser().absolute())]
-        files += [] if dashboard is None else ["--dashboard", dashboard]
-        files += [] if journal is None else ["--journal", str(journal.expanduser().absolute())]
-        files += [] if events is None else ["--events", _absolute(events)]
-        files += [] if metrics is None else ["--metrics", metrics]
+        options = [] if listen is None else ["--listen", listen]
+        options += [] if keep is None else ["--keep", keep]
+        options += [] if access is None else ["--access", str(access.expanduser().absolute())]
+        options += [] if dashboard is None else ["--dashboard", dashboard]
+        options += [] if journal is None else ["--journal", str(journal.expanduser().absolute())]
+        options += [] if events is None else ["--events", _absolute(events)]
+        options += [] if metrics is None else ["--metrics", metrics]
         flags = (
             ["--insecure"] * insecure
             + ["--run-once"] * run_once
@@ -225,11 +226,10 @@ def _head_start(
             + ["--record"] * record
             + ["--no-launch"] * no_launch
         )
-        files += [] if listen is None else ["--listen", listen]
 
         def detached() -> int:
             _pages(dashboard)  # refused here, where it is seen
-            return start_detached(["--log-level", log_level.value, *files, *flags])
+            return start_detached(["--log-level", log_level.value, *options, *flags])
 
         exit_with(lambda: _or_wrong_usage(detached))
     from grainlike.cli._words import bytes_of
