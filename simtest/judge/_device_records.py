@@ -27,6 +27,8 @@ class DeviceRecords:
             assert not before, "a job without devices took the process of one that had some"
             return
         assert fresh or before in ({}, shares), f"a process that had {before} begins a job on {shares} as it is"
+        beyond = [device for device, held in before.items() if held > shares.get(device, 0)]
+        assert not beyond, f"devices {beyond} are free while a process that is to be replaced holds their memory"
         if runner not in self._dead:  # its node may not know that yet
             self._processes[runner] = shares
             self._lease_of[runner] = lease

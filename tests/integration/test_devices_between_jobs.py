@@ -85,6 +85,17 @@ async def test_a_job_with_the_whole_device_begins_when_all_that_shared_it_are_go
             assert await half != whole
 
 
+async def test_jobs_that_share_the_device_begin_when_the_one_that_had_it_whole_is_gone(device: str) -> None:
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(local=Cores(1) & GPUs(1)):
+            async with open_pipes(device, "other") as (pipe,):
+                other = start((hold @ Cores(1))(pipe))
+                whole = await (fill @ GPUs(1))(device)
+            await other  # its process is up, and waits for a job
+            jobs = [start((share @ GPUs("500m"))(device, os.devnull)) for _ in range(2)]
+            assert whole not in [await job for job in jobs]
+
+
 async def test_a_process_that_had_other_devices_too_is_replaced(device: str) -> None:
     with anyio.fail_after(LIMIT_S):
         async with Executor(local=GPUs(2)):

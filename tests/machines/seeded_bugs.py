@@ -129,6 +129,13 @@ BUGS: tuple[Bug, ...] = (
         (_RUNNERS, "        return bool(before) and before != runner.devices\n", "        return False\n"),
     ),
     _bug(
+        "replace_where_it_is_what_holds_more",
+        NODE,
+        "a job on a part of the devices that a process had begins in its successor, and others on the rest before that",
+        "judge",
+        (_RUNNERS, "        return within and any(self._held", "        return any(self._held"),
+    ),
+    _bug(
         "give_away_the_process_of_a_device",
         NODE,
         "a job without devices gets a process that has a context of one",

@@ -9,9 +9,9 @@ ignores that it was stopped is *retired*: it keeps the jobs that it has, and ano
 A library of devices keeps what a job has used, and its context, for the next. So a process counts as holding what its
 last lease with devices had of them, until it is gone. A lease with devices takes an idle process that holds just these,
 whose context serves again. Before it begins, others that hold memory of its devices are ended, and gone: all of them
-where it has whole devices; where it has a share, as far as they and what is granted exceed the device. One of them need
-not be waited for: the lease is given to it, and its process is replaced before that begins. Leases without devices
-leave these processes alone. So of each device, idle processes hold no more than is free.
+where it has whole devices; where it has a share, as far as they and what is granted exceed the device. One of them that
+holds no more than is granted need not be waited for: the lease is given to it, and its process is replaced before that
+begins. Leases without devices leave these processes alone. So of each device, idle processes hold no more than is free.
 """
 
 from __future__ import annotations
@@ -75,15 +75,18 @@ class _DeviceMemory:
         return runner
 
     def _best(self, shares: Mapping[int, int]) -> NodeRunner | None:
-        """Return one that holds just these, else one that holds some of their memory, and would have to end anyway."""
+        """Return one that holds just these, else one that holds a part of them, and would have to end anyway."""
         last_first = self._idle[::-1]
         same = (runner for runner in last_first if runner.devices == shares)
         return next(same, None) or next((runner for runner in last_first if self._is_too_much(runner, shares)), None)
 
     def _is_too_much(self, runner: NodeRunner, shares: Mapping[int, int]) -> bool:
-        """Return True if idle processes, this one among them, hold more of one of these devices than is left of it."""
-        common = [one for one in shares if one in runner.devices]
-        return any(self._held(one, self._idle) > self._ledger.left_of_device(one) for one in common)
+        """Return True if an idle process holds memory of these shares alone, and these leave less of it, when granted.
+
+        What one holds beyond them may be granted to others before it is replaced.
+        """
+        within = all(held <= shares.get(one, 0) for one, held in runner.devices.items())
+        return within and any(self._held(one, self._idle) > self._ledger.left_of_device(one) for one in runner.devices)
 
     def leave(self, shares: Mapping[int, int], *, one_stays: bool) -> list[NodeRunner]:
         """Return the idle processes that have to end before a lease begins to which these shares are granted.

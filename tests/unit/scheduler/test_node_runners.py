@@ -124,15 +124,26 @@ def test_a_process_without_devices_may_become_one_with_some() -> None:
     assert node.run(CPU) == [2]
 
 
-def test_the_only_process_with_memory_of_other_devices_is_replaced_where_it_is() -> None:
+def test_the_only_process_with_memory_of_a_part_of_its_devices_is_replaced_where_it_is() -> None:
     node = Node()
-    (first,) = node.run(TWO)
-    job, told = node.assign(ONE)
+    (first,) = node.run(ONE)
+    job, told = node.assign(TWO)
     assert told == []
     assert (node.begun[job].runner, node.begun[job].fresh) == (first, True)
     node.finish(job)
-    job, _ = node.assign(ONE)
+    job, _ = node.assign(TWO)
     assert (node.begun[job].runner, node.begun[job].fresh) == (first, False)
+
+
+def test_one_with_memory_of_other_devices_too_is_gone_before_any_job_begins_on_one_of_them() -> None:
+    node = Node()
+    (first,) = node.run(TWO)
+    job, told = node.assign(ONE)
+    other, no_more = node.assign(ONE)
+    assert (told, no_more) == ([first], [])
+    assert not {job, other}.intersection(node.begun)
+    node.gone(first)
+    assert {node.begun[one].runner for one in (job, other)} == {2, 3}
 
 
 def test_a_job_waits_until_all_others_with_memory_of_its_devices_are_gone() -> None:
@@ -182,14 +193,15 @@ def test_shares_are_counted_as_far_as_they_exceed_the_device() -> None:
     assert (node.begun[job].runner, node.begun[job].fresh) == (second, True)
 
 
-def test_a_share_leaves_no_process_that_had_the_whole_device() -> None:
+def test_shares_wait_for_the_end_of_a_process_that_had_the_whole_device() -> None:
     node = Node(Allocation(ids={"cores": [0, 1], "gpus": [0]}))
     (first,) = node.run(ONE)
-    job, _ = node.assign(HALF)
-    assert (node.begun[job].runner, node.begun[job].fresh) == (first, True)
-    other, told = node.assign(HALF)
-    assert told == []
-    assert (node.begun[other].runner, node.begun[other].fresh) == (2, False)
+    job, told = node.assign(HALF)
+    other, no_more = node.assign(HALF)
+    assert (told, no_more) == ([first], [])
+    assert not {job, other}.intersection(node.begun)
+    node.gone(first)
+    assert {node.begun[one].runner for one in (job, other)} == {2, 3}
 
 
 def test_one_that_does_not_end_is_killed_and_not_when_it_has_ended() -> None:
