@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import anyio
+import anyio.lowlevel
 
 __all__ = [
     "Alarm",
@@ -94,8 +95,17 @@ class _Future:
         return self._future
 
 
+_HELD_UP_S = 0.005
+"""How late an alarm is at least whose loop was held up."""
+
+_TURNS = 20
+"""After how many turns of a loop that was held up what was ready then has run."""
+
+
 class Alarm:
-    """Calls `ring` at the earliest moment asked for since the last ring."""
+    """Calls `ring` at the earliest moment asked for since the last ring; a loop that was held up hears first what has
+    come meanwhile, which may be that a job has ended in time.
+    """
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
@@ -119,6 +129,9 @@ class Alarm:
             with anyio.move_on_after(self._at - time.monotonic()):
                 await self._changed.wait()
                 continue
+            if time.monotonic() - self._at > _HELD_UP_S:
+                for _ in range(_TURNS):
+                    await anyio.lowlevel.checkpoint()
             self._at = None
             self._ring()
 

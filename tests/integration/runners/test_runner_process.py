@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from raw_runner import Gate, Runner, by_value, quick, stop_at_gate
+from waiting import until_blocking
 
 from grainlike.context import GVAR
 from grainlike.errors import JobCancelledError, RemoteError, SerializationError
@@ -70,11 +71,22 @@ def test_in_a_run_list_with_a_limit_the_page_shows_since_when_the_job_runs(gate:
         gate.open()
         runner.until(1, 2, 3)
         assert runner.values[1] <= shown <= begun, "it is the second one's, which had begun"
-        third = claims.since
-        assert begun < third / 1e9 <= runner.values[3]
-        runner.run({4: (1, ()), 5: (1, ())})
-        runner.until(4, 5)
-        assert claims.since == third, "those have no limit, and need not look at the clock"
+        assert claims.since == 0, "none runs"
+
+
+def test_while_outcomes_wait_for_the_daemon_no_time_of_the_next_job_passes(claims: ClaimPage) -> None:
+    def large(begun: float) -> bytes:
+        while time.monotonic() < begun + 0.1:  # its outcome is told before the next job begins
+            pass
+        return bytes(2_000_000)  # more than a socket takes that nobody reads
+
+    with Runner(by_value(large), by_value(now), claims=claims) as runner:
+        runner.run({1: (0, (time.monotonic(),)), 2: (1, ())}, limit=100.0)
+        until_blocking(lambda: claims.started == 1)
+        assert claims.since == 0, "it is claimed, and has not begun"
+        read = time.monotonic()
+        runner.until(1, 2)
+        assert runner.values[2] >= read
 
 
 def test_a_process_without_limits_says_nothing_more() -> None:

@@ -122,3 +122,33 @@ async def test_it_is_told_for_how_long_a_job_with_a_time_limit_has_run(
         assert told == [BarrierHeld(1, 1, 1, ran_s)]
     finally:
         claims.close()
+
+
+async def test_a_job_that_is_claimed_and_waits_to_begin_is_not_told_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runner may have to wait until we have read the outcomes of the jobs before it."""
+    runner = RunnerSupervisor(never, lambda pid: None, Outputs(lambda message: None).tap(1), own=True)  # type: ignore[arg-type]
+    told: list[Any] = []
+    daemon: Any = SimpleNamespace(_runners={1: runner}, _tell=told.append, _flush=lambda: None)
+    claims = ClaimPage.create()
+    waited = 0
+
+    async def stands(seconds: float) -> None:
+        nonlocal waited
+        assert told == []
+        waited += 1
+        if waited == 3:
+            claims.since = 3_000_000_000
+
+    monkeypatch.setattr(_daemon.anyio, "sleep", stands)
+    monkeypatch.setattr(_runner_supervisor.time, "monotonic_ns", lambda: 4_000_000_000)
+    try:
+        claims.lease, claims.since, claims.started = 1, 0, 1
+        runner._process = SimpleNamespace(  # type: ignore[assignment]
+            claims=claims, flush=lambda: None, link=SimpleNamespace(post=lambda *_: None)
+        )
+        runner.post(msgspec.structs.replace(runs(1, 10, 11, 12), limit=1.0))
+        runner.bar()
+        await _daemon._Daemon._hold_barrier(daemon, RaiseBarrier(1, 1))
+        assert (told, waited) == ([BarrierHeld(1, 1, 1, 1.0)], 3)
+    finally:
+        claims.close()

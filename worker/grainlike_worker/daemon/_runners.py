@@ -66,7 +66,7 @@ class RunnerBody(Protocol):
         ...
 
     def claimed_for(self) -> float:
-        """Return for how many seconds it has had the job that `started` is about, if that is one of a run-list whose
+        """Return for how many seconds it has run the job that `started` is about, if that is one of a run-list whose
         jobs have a time limit; 0 where that is not known.
         """
         ...

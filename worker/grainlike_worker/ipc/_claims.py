@@ -54,8 +54,9 @@ class ClaimPage(Page[int]):
             processes.
         taken: bytes that were found when the process was killed for going beyond its limit; else 0.
         lease: number of the lease that `started` is about. The runner changes it while that is `IDLE`.
-        since: nanoseconds of the system's monotonic clock when the job of `started` was claimed, in a run-list whose
-            jobs have a time limit. The runner writes it first: who reads a job that has begun reads no earlier time.
+        since: nanoseconds of the system's monotonic clock when the job of `started` began, in a run-list whose jobs
+            have a time limit; 0 while none runs. One that is claimed waits until the outcomes before it are told, for
+            which the daemon has to read; so does one that is interrupted to tell them, which is no time of its own.
 
     Example::
 

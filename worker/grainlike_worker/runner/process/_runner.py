@@ -300,7 +300,12 @@ class ProcessRunner:
             if lease.index and (lease.apart or laps.now >= lease.columns.due_at):
                 self._settle(lease)
                 self._flush(lease)
-            self._run_one(lease)
+            if lease.shared and lease.limit is not None and self._words is not None:
+                self._words[SINCE] = time.monotonic_ns()
+                self._run_one(lease)
+                self._words[SINCE] = 0
+            else:
+                self._run_one(lease)
             if receipt is None:
                 # Only now: the job has loaded the native libraries whose width is to be told.
                 receipt = lease.columns.receipt = self._enforcer.receipt(self._memory.tier)
@@ -340,8 +345,6 @@ class ProcessRunner:
         if lease.shared and self._output.printed:
             self._output.flush()
         if words is not None:
-            if lease.shared and lease.limit is not None:
-                words[SINCE] = time.monotonic_ns()
             words[STARTED] = lease.index
         # Between the claim and the look at the barrier stands a system call, in which Python hands over its lock: no
         # processor carries our write past it. Without that, both sides could believe that the job is theirs.
@@ -511,7 +514,13 @@ class ProcessRunner:
 
     def _flush_current(self) -> None:
         if self._leases:
+            words = self._words
+            began, since = time.monotonic_ns(), 0 if words is None else words[SINCE]
+            if words is not None and since:
+                words[SINCE] = 0  # it may take until the daemon reads, and is no time of the job's
             self._flush(self._leases[0])
+            if words is not None and since:
+                words[SINCE] = since + time.monotonic_ns() - began
 
     def _told_to_end(self) -> int:
         """Return the reason for which the daemon has told this process to end; 0 if it has not."""
