@@ -154,6 +154,18 @@ async def test_a_successor_of_one_that_was_barred_begins_nothing_of_the_same_lea
         assert (await runner.spawned()).claims.barrier == 0
 
 
+async def test_a_barrier_that_a_process_did_not_come_to_stands_for_its_successor() -> None:
+    async with runner_of_one() as runner:
+        first = await runner.spawned()
+        runner.begin(runs(1, 10, 11, limit=2.0))
+        runner.body.bar()
+        first.says(Frame(Renew(), []))
+        first.ends()
+        second = await runner.spawned()
+        assert second.heard[-1][0] == runs(1, 10, 11, limit=2.0)
+        assert second.claims.barrier == 0
+
+
 async def test_a_successor_hears_all_that_the_lease_needs_and_its_output_is_the_leases() -> None:
     define = Define([FunctionSpec(4, b"", "f", is_async=False, timeout=None)], [])
     gang = Gang(20, 1, [NodeSpec("n1", "host", "cores=[0]")])

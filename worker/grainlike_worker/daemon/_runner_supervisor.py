@@ -76,7 +76,7 @@ class RunnerSupervisor:
         self._gang: Gang | None = None
         """Where the job that comes next has its other nodes."""
         self._barred = False
-        """True if the next process begins nothing of the run-list: a barrier was asked for while no process was up."""
+        """True if the next process begins nothing of the run-list: a barrier was asked for before it was up."""
         self._barrier_stands = False
         """True if one was raised that the next run-list must not find."""
         self._last_claim = -1
@@ -304,8 +304,9 @@ class RunnerSupervisor:
 
     def bar(self) -> None:
         claims = self._claims
-        # A process that comes up may as well begin what it was given, unless a time limit counts from the barrier.
-        self._barred = claims is None and self._lease is not None and self._lease.run.limit is not None
+        # A process that comes up may as well begin what it was given, unless a time limit counts from the barrier. It
+        # may be the successor of the one that is here, which has begun nothing, and gives up.
+        self._barred = self._lease is not None and self._lease.run.limit is not None
         if claims is not None and self._process is not None:
             claims.barrier = claims.started + 1
             self._barrier_stands = True
