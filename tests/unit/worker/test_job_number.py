@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 
+from grainlike_worker.runner.common import _job_number
 from grainlike_worker.runner.common._job_number import hide_job, show_job
 
 LARGEST = 2**63 - 1
@@ -41,14 +43,32 @@ def remove() -> None:
     del os.environ["GRAINLIKE_JOB"]
 
 
-@pytest.mark.parametrize("spoil", [change, remove, hide_job])
-def test_the_next_job_is_shown_whatever_one_has_made_of_its_number(spoil) -> None:
-    show_job(3)
+def enter_again() -> None:
+    with mock.patch.dict(os.environ, {"OTHER": "1"}):
+        pass
+    saved = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(saved)
+
+
+@pytest.mark.parametrize("spoil", [change, remove, hide_job, enter_again])
+@pytest.mark.parametrize("first", [3, 9, 10, 12345])
+def test_the_next_job_is_shown_whatever_one_has_made_of_its_number(first: int, spoil) -> None:
+    show_job(first)
     spoil()
-    show_job(4)
-    assert inherited() == os.environ["GRAINLIKE_JOB"] == "4"
-    show_job(5)
-    assert inherited() == "5"
+    show_job(first + 1)
+    assert inherited() == os.environ["GRAINLIKE_JOB"] == str(first + 1)
+    show_job(first + 2)
+    assert inherited() == str(first + 2)
+
+
+def test_without_a_way_to_own_the_entry_the_c_library_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are Pythons without `ctypes`."""
+    monkeypatch.setitem(sys.modules, "ctypes", None)
+    entry = _job_number._Entry()
+    for number in (1, 2):
+        entry.show(number)
+        assert inherited() == os.environ["GRAINLIKE_JOB"] == str(number)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the C library keeps the entry")

@@ -17,17 +17,21 @@ _NAME = b"GRAINLIKE_JOB"
 _DIGITS = Struct("24s")
 """Any number, and zeros behind it, of which the first ends the text."""
 
+_MOST_SHARED = 9
+"""Python has but one object for each text of one digit, so an entry that a job has made anew looks like ours."""
+
 _environment: dict[bytes, bytes] = vars(os.environ)["_data"]
 """The bytes behind the mapping: each job passes here."""
 
 
 class _Entry:
-    """The entry of the environment. It is entered again where the last number is not what is found in `os.environ`."""
+    """The entry of the environment. It is entered anew where the last number is not what is found in `os.environ`."""
 
     __slots__ = ("_digits", "_enter", "_shown")
 
     def __init__(self) -> None:
         self._shown: bytes | None = None
+        """What was put into `os.environ` last, if it can be told from an equal one that a job has put there."""
         self._digits: memoryview | None = None
         self._enter: Callable[[], object] | None = None
 
@@ -38,34 +42,47 @@ class _Entry:
             self._begin(value)
         else:
             _DIGITS.pack_into(self._digits, 0, value)
-        _environment[_NAME] = self._shown = value
+        _environment[_NAME] = value
+        self._shown = value if number > _MOST_SHARED else None
 
     def _begin(self, value: bytes) -> None:
         """Enter a number for the first time, or after a job has changed the entry."""
-        if sys.platform != "linux":
+        if self._enter is None:
+            self._digits, self._enter = _own_entry()
+        if self._digits is None:
             os.putenv(_NAME, value)
             return
-        if self._digits is None or self._enter is None:
-            self._digits, self._enter = _own_entry()
         _DIGITS.pack_into(self._digits, 0, value)
         self._enter()
 
 
-def _own_entry() -> tuple[memoryview, Callable[[], object]]:
-    """Return the memory of the entry's digits, and what makes it an entry of the environment."""
-    import ctypes
+def _own_entry() -> tuple[memoryview | None, Callable[[], object]]:
+    """Return the memory of the entry's digits, and what makes it an entry of the environment; None where the C library
+    has to keep it.
+    """
+    if sys.platform != "linux":
+        return None, _no_entry
+    try:
+        import ctypes
 
-    libc = ctypes.CDLL(None)
-    libc.calloc.argtypes, libc.calloc.restype = (ctypes.c_size_t, ctypes.c_size_t), ctypes.c_void_p
-    libc.putenv.argtypes = (ctypes.c_void_p,)
+        libc = ctypes.CDLL(None)
+        calloc, putenv = libc.calloc, libc.putenv
+    except (ImportError, OSError, AttributeError):  # a Python without it, or that is one static program
+        return None, _no_entry
+    calloc.argtypes, calloc.restype = (ctypes.c_size_t, ctypes.c_size_t), ctypes.c_void_p
+    putenv.argtypes = (ctypes.c_void_p,)
     before = _NAME + b"="
     size = len(before) + _DIGITS.size
-    address = libc.calloc(1, size)  # never freed: the environment is read until the very end of a process
+    address = calloc(1, size)  # never freed: the environment is read until the very end of a process
     if not address:
         raise MemoryError
     entry = memoryview((ctypes.c_char * size).from_address(address)).cast("B")
     entry[: len(before)] = before
-    return entry[len(before) :], partial(libc.putenv, address)
+    return entry[len(before) :], partial(putenv, address)
+
+
+def _no_entry() -> None:
+    """There is no memory of ours to enter."""
 
 
 show_job: Callable[[int], None] = _Entry().show
