@@ -35,7 +35,7 @@ from grainlike.scheduler import (
     TerminateRunner,
     WakeAt,
 )
-from grainlike.wire import Assign, Cancel, Code, Completed
+from grainlike.wire import Assign, Cancel, Code, Completed, Define
 from simtest.judge._device_records import DeviceRecords
 
 __all__ = ["NaiveNode"]
@@ -97,12 +97,20 @@ class NaiveNode:
         self._due: dict[tuple[int, int], float] = {}
         """Until when an attempt may run, if it may not run for ever, reckoned from when its process can begin it."""
         self._planned: list[int] = []
+        self._of_devices: set[int] = set()
+        """Classes that ask for devices."""
+        self._passable: set[int] = set()
+        """Planned jobs that may wait for the memory of devices, for which others do not wait."""
         self._stopped: set[tuple[int, int]] = set()
 
     def tell(self, event: NodeEvent, now: float) -> None:
         """Let the scheduler answer, and do what it says."""
+        if isinstance(event, Define):
+            self._of_devices.update(cls.cls for cls in event.classes if "gpus" in cls.request)
         if isinstance(event, Assign) and not event.ahead:
             self._planned += event.jobs
+            if event.cls in self._of_devices:
+                self._passable.update(event.jobs)
         if isinstance(event, Cancel):
             self._stopped.update(zip(event.jobs, event.attempts, strict=True))
         self._going = self._going or isinstance(event, NodeStopped)
@@ -159,10 +167,10 @@ class NaiveNode:
             assert (job, attempt) not in self.told
             assert (job, attempt) not in self._stopped, "it was to be stopped"
         ahead = action.jobs[0] not in self._planned
+        before = self._planned if ahead else self._planned[: self._planned.index(action.jobs[0])]
+        assert self._passable.issuperset(before), "planned jobs start in the order in which they came, before others"
         if not ahead:
-            assert action.jobs[0] == self._planned.pop(0), "planned jobs start in the order in which they came"
-        else:
-            assert not self._planned, "what was sent ahead went before what is planned"
+            self._planned.remove(action.jobs[0])
         keep = action.fns[0] in self.keeps
         allocation = _parsed(action.allocation)
         self._loans.granted(action.lease, allocation, action.runner, keep=keep, ahead=ahead)

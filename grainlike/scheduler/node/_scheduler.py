@@ -4,7 +4,8 @@ Invariants (checked by `NodeScheduler.check` in tests after every step):
 
 1. An id is in one lease at most; what is not in a lease is free.
 2. Planned jobs start in the order they came, and before any job sent ahead: by the head's counts they fit, so they
-   wait for nothing but jobs that the node itself started ahead.
+   wait for nothing but jobs that the node itself started ahead, or memory of their devices (`_runners`). One that waits
+   for that alone keeps its slots, and others pass it.
 3. A lease's ids are free again only when its last job has ended *and* no process that could still run one is left; the
    memory of its devices, when its process is gone, or has the next lease on the same (`_runners`).
 4. Exactly one end is reported of every job that came in: completed, returned or cancelled.
@@ -240,12 +241,34 @@ class NodeScheduler:
             self._lending.resume(out)
         if self._holds.by_job and (self._lending.wanted or not self._holds.grant_all(now, out, self._runners)):
             return
+        kept: list[Grant] = []
+        if self._grant_planned(kept, now, out):
+            self._grant_ahead(now, out)
+        for grant in kept:
+            self._ledger.release(grant)
+
+    def _grant_planned(self, kept: list[Grant], now: float, out: list[NodeAction]) -> bool:
+        """Start planned jobs in order; return False if the slots of one are not free.
+
+        One that waits for memory of devices alone lets those behind it pass: they do not get its slots, which are
+        `kept` until no more is granted now.
+        """
+        passed: list[NodeJob] = []
         while self._planned and (job := front(self._planned)) is not None:
-            if not self._grant(job, self._planned, now, out):
-                return
+            if self._grant(job, self._planned, now, out, kept):
+                continue
+            if len(kept) == len(passed):
+                break
+            passed.append(self._planned.popleft())
+        blocked = bool(self._planned)
+        self._planned.extendleft(reversed(passed))
+        return not blocked
+
+    def _grant_ahead(self, now: float, out: list[NodeAction]) -> None:
+        """Start jobs that were sent ahead, the oldest first job first."""
         blocked: list[int] = []
         while len(blocked) < len(self._ahead) and (job := self._oldest_ahead(blocked)) is not None:
-            if not self._grant(job, job.cls.ahead, now, out):
+            if not self._grant(job, job.cls.ahead, now, out, None):
                 blocked.append(job.cls.id)
 
     def _oldest_ahead(self, blocked: list[int]) -> NodeJob | None:
@@ -261,15 +284,23 @@ class NodeScheduler:
             del self._ahead[number]
         return oldest
 
-    def _grant(self, job: NodeJob, queue: deque[NodeJob], now: float, out: list[NodeAction]) -> bool:
-        """Start a lease for `job`, the first of `queue`; return False if its slots, or their memory, are not free."""
+    def _grant(
+        self, job: NodeJob, queue: deque[NodeJob], now: float, out: list[NodeAction], kept: list[Grant] | None
+    ) -> bool:
+        """Start a lease for `job`, the first of `queue`; return False if its slots, or their memory, are not free.
+
+        Slots whose memory is not free yet are added to `kept`, or are free again without that.
+        """
         if self._lending.holds_back(job.cls.request, ahead=queue is not self._planned):
             return False
         grant = self._ledger.grant(job.cls.request)
         if grant is None:
             return False
         if job.cls.devices and not self._runners.make_room(grant, now, out):
-            self._ledger.release(grant)
+            if kept is None:
+                self._ledger.release(grant)
+            else:
+                kept.append(grant)
             return False
         queue.popleft()
         run_list = run_list_of(job)

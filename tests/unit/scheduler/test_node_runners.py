@@ -44,8 +44,15 @@ def test_coroutines_share_a_runner_unless_the_environment_must_be_theirs(
 
 # --- processes that may hold memory of devices -----------------------------------------------------------------------
 
-CPU, ONE, TWO, HALF, MOST = 1, 2, 3, 4, 5
-REQUESTS = {CPU: "cores=1", ONE: "gpus=1", TWO: "gpus=2", HALF: "gpus=500m", MOST: "gpus=600m"}
+CPU, ONE, TWO, HALF, MOST, BOTH_AND_CORE = 1, 2, 3, 4, 5, 6
+REQUESTS = {
+    CPU: "cores=1",
+    ONE: "gpus=1",
+    TWO: "gpus=2",
+    HALF: "gpus=500m",
+    MOST: "gpus=600m",
+    BOTH_AND_CORE: str(Cores(1) & GPUs(2)),
+}
 
 
 class Node:
@@ -151,11 +158,23 @@ def test_a_job_waits_until_all_others_with_memory_of_its_devices_are_gone() -> N
     first, second = node.run(ONE, ONE)
     job, told = node.assign(TWO)
     assert (told, job in node.begun) == ([first], False)
-    later, _ = node.assign(CPU)
-    assert later not in node.begun, "planned jobs begin in their order"
     node.gone(first)
     assert (node.begun[job].runner, node.begun[job].fresh) == (second, True)
-    assert later in node.begun
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_jobs_pass_one_that_waits_for_memory_and_get_none_of_its_slots(ahead: bool) -> None:
+    node = Node()
+    first, _ = node.run(ONE, ONE)
+    waits, _ = node.assign(BOTH_AND_CORE)
+    other, _ = node.assign(CPU, ahead=ahead)
+    last, _ = node.assign(CPU, ahead=ahead)
+    assert other in node.begun
+    assert not {waits, last}.intersection(node.begun), "the second core is kept"
+    node.gone(first)
+    assert waits in node.begun
+    node.finish(other)
+    assert last in node.begun
 
 
 def test_one_that_is_sent_ahead_waits_and_others_pass_it() -> None:
