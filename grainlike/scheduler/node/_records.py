@@ -15,7 +15,7 @@ import msgspec
 
 from grainlike.resources import Grant, Request
 from grainlike.scheduler._statistics import TINY_S, RunTimes
-from grainlike.scheduler.node._events import RunnerKind
+from grainlike.scheduler.node._events import RunnerGone, RunnerKind
 from grainlike.wire import Code, Wait
 
 __all__ = ["NodeClass", "NodeFunction", "NodeJob", "NodeLease", "NodeRunner", "by_age", "front", "place", "run_list_of"]
@@ -176,3 +176,17 @@ def run_list_of(first: NodeJob) -> list[NodeJob]:
         if not job.gone:
             run_list.append(job)
     return run_list
+
+
+def shorter(one_s: float | None, other_s: float | None) -> float | None:
+    """Return the shorter of two limits, of which either may be None."""
+    if one_s is None or other_s is None:
+        return one_s if other_s is None else other_s
+    return min(one_s, other_s)
+
+
+def fate(event: RunnerGone, job: NodeJob) -> Code:
+    """Return how a job ended whose runner is gone."""
+    if event.never_spawned:
+        return Code.UNSTARTED
+    return Code.CRASHED if event.stepping in (0, job.id) else Code.STOPPED

@@ -56,9 +56,11 @@ from grainlike.scheduler.node._records import (
     NodeLease,
     NodeRunner,
     by_age,
+    fate,
     front,
     place,
     run_list_of,
+    shorter,
 )
 from grainlike.scheduler.node._runners import Runners
 from grainlike.scheduler.node._timers import TimerAction, Timers
@@ -206,7 +208,7 @@ class NodeScheduler:
         for number, attempt, its in zip(event.jobs, event.attempts, event.fns, strict=True):
             if function is None or its != fn:
                 fn, function = its, self._functions[its]
-                limit_s = _shorter(function.timeout, event.hard_s)
+                limit_s = shorter(function.timeout, event.hard_s)
             job = self._jobs[number] = NodeJob(number, attempt, cls, fn, function, limit_s, number)
             queue.append(job)
         if event.ages:
@@ -226,7 +228,7 @@ class NodeScheduler:
         """Start the job of a gang on the slots held for it, in a process of its own, which can be given its hosts."""
         fn = event.fns[0]
         function = self._functions[fn]
-        limit_s = _shorter(function.timeout, event.hard_s)
+        limit_s = shorter(function.timeout, event.hard_s)
         job = self._jobs[hold.id] = NodeJob(hold.id, hold.attempt, hold.cls, fn, function, limit_s, hold.id)
         assert hold.grant is not None
         runner = self._runners.own(hold.grant, out, devices=hold.cls.devices)
@@ -248,11 +250,7 @@ class NodeScheduler:
             self._ledger.release(grant)
 
     def _grant_planned(self, kept: list[Grant], now: float, out: list[NodeAction]) -> bool:
-        """Start planned jobs in order; return False if the slots of one are not free.
-
-        One that waits for memory of devices alone lets those behind it pass: they do not get its slots, which are
-        `kept` until no more is granted now.
-        """
+        """Start planned jobs in order, past those that wait for memory; return False if slots of one are not free."""
         passed: list[NodeJob] = []
         while self._planned and (job := front(self._planned)) is not None:
             if self._grant(job, self._planned, now, out, kept):
@@ -287,10 +285,7 @@ class NodeScheduler:
     def _grant(
         self, job: NodeJob, queue: deque[NodeJob], now: float, out: list[NodeAction], kept: list[Grant] | None
     ) -> bool:
-        """Start a lease for `job`, the first of `queue`; return False if its slots, or their memory, are not free.
-
-        Slots whose memory is not free yet are added to `kept`, or are free again without that.
-        """
+        """Start a lease for the first of `queue`, or return False: slots that wait for memory are `kept` if it is."""
         if self._lending.holds_back(job.cls.request, ahead=queue is not self._planned):
             return False
         grant = self._ledger.grant(job.cls.request)
@@ -459,7 +454,7 @@ class NodeScheduler:
                 back.append(job)
             else:
                 ended.append(job)
-                codes.append(_fate(event, job))
+                codes.append(fate(event, job))
         lease.jobs.clear()
         self._keep(back)
         if ended:
@@ -617,17 +612,3 @@ class NodeScheduler:
         queued += [job for job in self._planned if not job.gone]
         leased = [job for lease in self._leases.values() for job in lease.jobs.values() if not job.gone]
         assert sorted(job.id for job in queued + leased) == sorted(self._jobs), "a job is in exactly one place"
-
-
-def _shorter(one_s: float | None, other_s: float | None) -> float | None:
-    """Return the shorter of two limits, of which either may be None."""
-    if one_s is None or other_s is None:
-        return one_s if other_s is None else other_s
-    return min(one_s, other_s)
-
-
-def _fate(event: RunnerGone, job: NodeJob) -> Code:
-    """Return how a job ended whose runner is gone."""
-    if event.never_spawned:
-        return Code.UNSTARTED
-    return Code.CRASHED if event.stepping in (0, job.id) else Code.STOPPED
