@@ -304,7 +304,7 @@ def count_calls(jobs_a_lease: int, leases: int, *, apart: bool = False) -> tuple
 def test_a_lease_of_one_job_costs_the_runner_this_many_calls() -> None:
     python, c = count_calls(1, 100)
     assert python <= 78
-    assert c <= 88
+    assert c <= 90  # 87.97 where each message arrives in one piece: a busy machine cuts some of them
 
 
 def test_a_job_of_a_run_list_costs_the_runner_this_many_calls() -> None:

@@ -207,7 +207,7 @@ async def test_time_without_a_link_counts_only_for_a_program_that_leaves(held, v
     monkeypatch.setattr(HeldCalls, "_ask_again", lambda _: looks.append(None))
     values.linked = False
     held.take([call(1, VALUE)])
-    watched = asyncio.ensure_future(held.watching())
+    watched = asyncio.ensure_future(held.watch())
     await until(lambda: len(looks) > 9 or sender.sent)
     assert not sender.sent
     await held.leave()

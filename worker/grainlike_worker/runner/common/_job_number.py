@@ -18,14 +18,14 @@ _DIGITS = Struct("24s")
 """Any number, and zeros behind it, of which the first ends the text."""
 
 _MOST_SHARED = 9
-"""Python has but one object for each text of one digit, so an entry that a job has made anew looks like ours."""
+"""Python has but one object for each text of one digit, so an entry that a job has made again looks like ours."""
 
 _environment: dict[bytes, bytes] = vars(os.environ)["_data"]
 """The bytes behind the mapping: each job passes here."""
 
 
 class _Entry:
-    """The entry of the environment. It is entered anew where the last number is not what is found in `os.environ`."""
+    """The entry of the environment. It is entered again where the last number is not what is found in `os.environ`."""
 
     __slots__ = ("_digits", "_enter", "_shown")
 
