@@ -100,13 +100,22 @@ class ValueDriver:
             elif source is not None and (value, attempt) not in source.store:
                 self._head.clock.after(_REFUSED_S, self._missing, copy)
             elif target.rooms is not None:
-                target.coming[value, attempt] = size, number
-                begin = partial(self._begin_in_room, source, target, copy, size, relayed)
-                target.rooms.ask((value, attempt), size, begin, is_output=False)
+                self._head.members[action.worker].down.send(self._ask_room, source, target, copy, size, relayed)
             elif not self._has_room(target, (value, attempt), size, number):
                 self._head.clock.after(_REFUSED_S, self._failed, copy)
             else:
                 self._begin(source, target, copy, size, relayed=relayed)
+
+    def _ask_room(self, source: Daemon | None, target: Daemon, copy: _Transfer, size: int, relayed: bool) -> None:
+        """Ask for room for a copy at its target, which has read by now what the head told it before: some replicas may
+        make way no more.
+        """
+        number, worker, value, attempt = copy
+        if self._under_way.get((worker, value)) is not copy or target.rooms is None:
+            return
+        target.coming[value, attempt] = size, number
+        begin = partial(self._begin_in_room, source, target, copy, size, relayed)
+        target.rooms.ask((value, attempt), size, begin, is_output=False)
 
     def _begin_in_room(
         self, source: Daemon | None, target: Daemon, copy: _Transfer, size: int, relayed: bool, has_room: bool
