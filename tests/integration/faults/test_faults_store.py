@@ -231,7 +231,7 @@ async def test_a_job_that_gives_waits_until_an_overdraft_is_paid_back(tmp_path: 
     async with far_workers(start_worker, "n1", resources="cores=1", more=more, first=first):
         kept_, over_, waits_ = [start((made @ Cores(1))(number)) for number in range(3)]
         await until(lambda: _told(told, "RoomAsked") == 3)
-        assert info(waits_).state == "running"
+        await until(lambda: info(waits_).state == "running")  # the word of that may come later
         del kept_
         gc.collect()
         await wait(waits_)
@@ -258,9 +258,8 @@ async def test_a_job_that_gives_waits_as_long_as_one_runs_that_may_free_somethin
     async with far_workers(start_worker, "n1", resources="cores=2", more=more, first=first):
         values = [start((made @ Cores(1))(number)) for number in range(3)]  # two of them beyond the budget
         await wait(values)
-        waits_ = start(
-            (gives_after @ Cores(1))(tmp_path / "give")
-        )  # it begins before jobs go first that free something
+        # It begins before jobs go first that free something.
+        waits_ = start((gives_after @ Cores(1))(tmp_path / "give"))
         await until(lambda: info(waits_).state == "running")
         reader_ = start((reads @ Cores(1))(tmp_path / "read", values.pop(0)))
         await until(lambda: info(reader_).state == "running")
