@@ -119,6 +119,11 @@ def test_a_replica_that_came_in_the_place_of_a_damaged_one_stays_while_a_job_use
     assert simulate(seed, workload).violations == ()
 
 
+@pytest.mark.parametrize(("seed", "workload"), [(73200591, "real_stores"), (73201320, "real_outputs")])
+def test_a_worker_is_asked_for_room_after_it_was_told_which_replicas_stay(seed, workload):
+    assert simulate(seed, workload).violations == ()
+
+
 def test_the_loss_of_any_worker_of_a_gang_counts_for_the_value_that_it_makes_again():
     assert simulate(61002767, "values").violations == ()
 
