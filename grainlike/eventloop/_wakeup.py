@@ -96,7 +96,7 @@ class _Future:
 
 
 _HELD_UP_S = 0.005
-"""How late an alarm is at least whose loop was held up."""
+"""Least seconds of delay by which an alarm shows that its loop was held up."""
 
 _TURNS = 20
 """After how many turns of a loop that was held up what was ready then has run."""

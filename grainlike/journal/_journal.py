@@ -89,7 +89,7 @@ class Journal:
         """Older segments that are yet to be synced."""
         self._has_new_name = False
         self._doubted = False
-        """Whether a sync has failed since the last segment began: what the disk holds of it is not known."""
+        """True if a sync has failed since the last segment began: what the disk holds of it is not known."""
         self._needs_image = 0
         """The segment whose image, or a later one's, makes such doubt needless; 0 for none."""
         self._closed = False

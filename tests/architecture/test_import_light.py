@@ -287,7 +287,7 @@ OF_PROGRAMS = {
     "grainlike.scheduler._scale_hint",
     "logging.handlers",
 }
-"""What runs a program's graph, answers questions that come later, or stops a head: one that starts needs none of it."""
+"""Modules that run a program's graph, answer later questions, or stop a head: one that starts needs none of them."""
 
 HEAD_STARTS = 265
 """The most modules of ours that are loaded when a head in the foreground begins to listen, without certificates."""

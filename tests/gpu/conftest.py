@@ -1,4 +1,4 @@
-"""What is here is run by `make test-gpu` alone: it takes an NVIDIA device, nvidia-smi, and PyTorch with CUDA.
+"""Fixtures of the tests that `make test-gpu` runs: they take an NVIDIA device, nvidia-smi, and PyTorch with CUDA.
 
 CuPy and JAX are tried where they are installed. One device is enough; nobody else may use it meanwhile.
 """

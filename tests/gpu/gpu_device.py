@@ -97,6 +97,6 @@ class Program:
 
 
 class StartProgram(Protocol):
-    """What the fixture `program` gives."""
+    """Type of the fixture `program`."""
 
     def __call__(self, *arguments: object, **environment: str) -> Program: ...

@@ -1,4 +1,4 @@
-"""What a job on a device finds of those before it: their memory, and what their failures have left."""
+"""Memory and failures that earlier jobs on a device have left, as the next job finds them."""
 
 import asyncio
 from pathlib import Path
@@ -29,7 +29,7 @@ MUCH = 0.7
 """Share of the device's memory that two jobs cannot have together."""
 
 CONTEXT_MIB = 100
-"""What a process with a context of CUDA takes at the least."""
+"""Least MiB that a process with a context of CUDA takes."""
 
 
 async def check_works() -> int:

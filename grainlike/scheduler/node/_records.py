@@ -103,7 +103,7 @@ class NodeRunner:
         self.kind = kind
         self.leases: dict[int, NodeLease] = {}
         self.devices: Mapping[int, int] = {}
-        """How much of each device its last lease with devices had, in nano-units: it may hold their memory."""
+        """Share of each device that its last lease with devices had, in nano-units: it may hold their memory."""
         self.terminating = False
         """True once it was asked to die: it gets no more leases, and its slots are not free until it is gone."""
         self.retired = False
