@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from grainlike.backends._base import CachedAnswer, ClosesItself, Offers, extra
@@ -48,6 +49,7 @@ class RayBackend(ClosesItself):
         self._address = address
         self._init = init
         self._ours = False
+        self._ended = threading.Event()
         self._remote: dict[Callable[..., Any], Any] = {}
         self._lock = threading.Lock()
         self._offers = CachedAnswer(self._ask)
@@ -59,8 +61,29 @@ class RayBackend(ClosesItself):
         settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "warning"}
         if self._address is None:
             settings |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-        self._ray.init(self._address, **settings | self._init)
+        self._start(settings | self._init)
         self._ours = True
+
+    def _start(self, settings: dict[str, Any]) -> None:
+        """Start a session in a thread that lives as long as the session.
+
+        Ray has the kernel kill its servers when the thread that started them ends (PR_SET_PDEATHSIG, see prctl(2)). A
+        thread of a pool ends when it has been idle for some seconds.
+        """
+        started: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                self._ray.init(self._address, **settings)
+            except BaseException as error:  # noqa: BLE001 - raised by whoever opens
+                started.set_exception(error)
+            else:
+                started.set_result(None)
+                self._ended.wait()
+
+        self._ended.clear()
+        threading.Thread(target=run, name="ray session", daemon=True).start()
+        started.result()
 
     def _ask(self) -> Offers:
         return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
@@ -123,3 +146,4 @@ class RayBackend(ClosesItself):
             if self._ours:
                 self._ours = False
                 self._ray.shutdown()
+                self._ended.set()

@@ -73,6 +73,36 @@ async def test_ray_requests_are_rays_own(engine):
         assert await executor.submit(request, assigned) == {"CPU": 2.0, "GPU": 0.5, "memory": 1000.0, "foo": 1.0}
 
 
+SESSION = """
+import threading
+from grainlike import RayBackend
+
+def add(first, second):
+    return first + second
+
+backend = RayBackend(num_cpus=1)
+opening = threading.Thread(target=backend.open)
+opening.start()
+opening.join()
+with backend:
+    print(backend.result(backend.submit(add, 1, 2), timeout=60))
+"""
+
+
+@only("ray")
+def test_ray_a_session_outlives_the_thread_that_opens_it(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", SESSION],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "worker")]), "HOME": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+
+
 @only("celery")
 async def test_x2_celery_sends_to_the_queue_that_is_given():
     from redis import Redis
