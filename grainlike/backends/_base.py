@@ -41,6 +41,10 @@ class CachedAnswer:
             self._until = time.monotonic() + FRESH_S
         return self._told
 
+    def forget(self) -> None:
+        """Query again when it is needed next: the cluster is another."""
+        self._until = 0.0
+
 
 class ClosesItself:
     """`with` and `async with` shut a backend down at the end."""

@@ -59,7 +59,7 @@ class CeleryBackend(ClosesItself):
         self._watched: dict[str, Callable[[], None]] = {}
         self._changed = threading.Condition()
         self._looker: threading.Thread | None = None
-        self._over = False
+        """Thread that looks; one that is this no more ends."""
 
     def open(self) -> None:
         """Check that there is a broker.
@@ -112,8 +112,8 @@ class CeleryBackend(ClosesItself):
         """Ask for the states of tasks, one thread for all."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._watched or self._over)
-                if self._over:
+                self._changed.wait_for(lambda: self._watched or self._is_over())
+                if self._is_over():
                     return
                 watched = dict(self._watched)
             for task, call in watched.items():
@@ -121,7 +121,10 @@ class CeleryBackend(ClosesItself):
                     self._watched.pop(task, None)
                     call()
             with self._changed:
-                self._changed.wait_for(lambda: self._over, LOOK_S)
+                self._changed.wait_for(self._is_over, LOOK_S)
+
+    def _is_over(self) -> bool:
+        return self._looker is not threading.current_thread()
 
     def _has_ended(self, task: str) -> bool:
         try:
@@ -149,10 +152,9 @@ class CeleryBackend(ClosesItself):
     def shutdown(self, wait: bool = True) -> None:
         """Stop looking for results. The app's workers keep running, for they are not ours."""
         with self._changed:
-            self._over = True
+            looker, self._looker = self._looker, None
             self._changed.notify_all()
-        if wait and self._looker is not None:
-            self._looker.join()
-            self._looker = None
+        if wait and looker is not None:
+            looker.join()
         if self._close_app:
             self._app.close()

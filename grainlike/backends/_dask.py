@@ -82,6 +82,8 @@ class DaskBackend(ClosesItself):
                 resources={name: float(self._each[name]) for name in self._each},
                 host="127.0.0.1",
                 dashboard_address=None,
+                # It serves its state without a dashboard, too, and warns where Dask's usual port for that is taken.
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
             )
         self._ours.append(cluster)
         return cluster
@@ -141,6 +143,8 @@ class DaskBackend(ClosesItself):
         with self._lock:
             while self._ours:
                 self._ours.pop().close()
+            self._client = None  # the next `open` connects again
+            self._offers.forget()
 
 
 def _asked(request: Request, offer: dict[str, float]) -> dict[str, float]:

@@ -38,11 +38,21 @@ class ProcessBackend(ClosesItself):
 
     def __init__(self, processes: int) -> None:
         self.offer: Request = Cores(processes)
-        self._pool = ThreadPoolExecutor(processes, thread_name_prefix="grainlike process")
+        self._processes = processes
+        self._pool = self._make_pool()
         self._lock = threading.Lock()
         self._idle: list[CallProcess] = []
         self._busy: dict[Future[Any], CallProcess] = {}
         self._over = False
+
+    def _make_pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self._processes, thread_name_prefix="grainlike process")
+
+    def open(self) -> None:
+        """Take calls again after a shutdown: a program may use one backend in one block after another."""
+        with self._lock:
+            if self._over:
+                self._over, self._pool = False, self._make_pool()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Have `fn(*args, **kwargs)` called in a process.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
 from grainlike.backends._base import CachedAnswer, ClosesItself, Offers, extra
@@ -23,8 +25,8 @@ class RayBackend(ClosesItself):
     what no node of the cluster has enough of is refused by name. Ray counts them, and shows devices by
     `CUDA_VISIBLE_DEVICES`. A job that is cancelled is killed with its process; so is one past its `timeout=`.
 
-    A Ray session that is there already is used and left as it is. Otherwise one is started, with the options `init`,
-    and ended by `shutdown`.
+    A Ray session that is there already is used and left as it is. Otherwise one is started, with the options `init`;
+    further backends of the program use it too, and the last that is shut down ends it.
 
     Args:
         address: of a cluster, as `"auto"` or `"ray://host:10001"`; None for a session of this machine's.
@@ -49,41 +51,19 @@ class RayBackend(ClosesItself):
         self._address = address
         self._init = init
         self._ours = False
-        self._ended = threading.Event()
         self._remote: dict[Callable[..., Any], Any] = {}
         self._lock = threading.Lock()
         self._offers = CachedAnswer(self._ask)
 
     def open(self) -> None:
         """Use the session that is there, or start one."""
-        if self._ray.is_initialized():
+        if self._ours:
             return
         settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "warning"}
         if self._address is None:
             settings |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-        self._start(settings | self._init)
-        self._ours = True
-
-    def _start(self, settings: dict[str, Any]) -> None:
-        """Start a session in a thread that lives as long as the session.
-
-        Ray has the kernel kill its servers when the thread that started them ends (PR_SET_PDEATHSIG, see prctl(2)). A
-        thread of a pool ends when it has been idle for some seconds.
-        """
-        started: Future[None] = Future()
-
-        def run() -> None:
-            try:
-                self._ray.init(self._address, **settings)
-            except BaseException as error:  # noqa: BLE001 - raised by whoever opens
-                started.set_exception(error)
-            else:
-                started.set_result(None)
-                self._ended.wait()
-
-        self._ended.clear()
-        threading.Thread(target=run, name="ray session", daemon=True).start()
-        started.result()
+        self._ours = _session.join(self._ray, self._address, settings | self._init)
+        self._offers.forget()
 
     def _ask(self) -> Offers:
         return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
@@ -145,5 +125,73 @@ class RayBackend(ClosesItself):
         with self._lock:
             if self._ours:
                 self._ours = False
-                self._ray.shutdown()
+                _session.leave(self._ray)
+
+
+class _Session:
+    """Ray session that backends of this process started: a process has one at a time, and the last backend ends it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._ended = threading.Event()
+
+    def join(self, ray: Any, address: str | None, settings: dict[str, Any]) -> bool:
+        """Use the session that is there, or start one. Return whether it is ours, and to be left."""
+        with self._lock:
+            if not ray.is_initialized():
+                self._ended.set()  # of one that the program has shut down itself
+                self._start(ray, address, settings)
+                self._users = 0
+            elif not self._users:
+                return False
+            self._users += 1
+            return True
+
+    def leave(self, ray: Any) -> None:
+        """Use it no more."""
+        with self._lock:
+            self._users = max(0, self._users - 1)
+            if not self._users:
+                ray.shutdown()
                 self._ended.set()
+
+    def _start(self, ray: Any, address: str | None, settings: dict[str, Any]) -> None:
+        """Start a session in a thread that lives as long as the session.
+
+        Ray has the kernel kill its servers when the thread that started them ends (PR_SET_PDEATHSIG, see prctl(2)). A
+        thread of a pool ends when it has been idle for some seconds.
+        """
+        started: Future[None] = Future()
+        self._ended = ended = threading.Event()
+
+        def run() -> None:
+            try:
+                with _no_word_of_sigterm():
+                    ray.init(address, **settings)
+            except BaseException as error:  # noqa: BLE001 - raised by whoever opens
+                started.set_exception(error)
+            else:
+                started.set_result(None)
+                ended.wait()
+
+        threading.Thread(target=run, name="ray session", daemon=True).start()
+        started.result()
+
+
+_session = _Session()
+
+
+@contextmanager
+def _no_word_of_sigterm() -> Iterator[None]:
+    """Context manager: let Ray not warn that it sets no handler of SIGTERM in our thread. Signals are the program's."""
+
+    def keeps(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith("SIGTERM handler is not set")
+
+    logger = logging.getLogger("ray._private.worker")
+    logger.addFilter(keeps)
+    try:
+        yield
+    finally:
+        logger.removeFilter(keeps)

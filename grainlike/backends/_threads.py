@@ -34,10 +34,19 @@ class ThreadBackend(ClosesItself):
 
     def __init__(self, threads: int) -> None:
         self.offer: Request = Cores(threads)
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="grainlike")
+        self._threads = threads
+        self._pool: ThreadPoolExecutor | None = None
+        self.open()
+
+    def open(self) -> None:
+        """Have threads again after a shutdown: a program may use one backend in one block after another."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="grainlike")
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Have `fn(*args, **kwargs)` called in a thread."""
+        if self._pool is None:
+            raise RuntimeError(f"backend {self.name!r} was shut down")
         return self._pool.submit(fn, *args, **kwargs)
 
     def on_done(self, future: Future[Any], call: Callable[[], None]) -> None:
@@ -54,4 +63,6 @@ class ThreadBackend(ClosesItself):
 
     def shutdown(self, wait: bool = True) -> None:
         """End the threads, when they have returned."""
-        self._pool.shutdown(wait=wait, cancel_futures=True)
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=wait, cancel_futures=True)

@@ -451,6 +451,17 @@ async def test_x2_leaving_the_block_shuts_the_backend_down(engine, table):
     table.note("leaving the block shuts it down", engine.name)
 
 
+async def test_a_backend_is_used_again_in_a_second_block(engine, table):
+    if not hasattr(engine.make(), "open"):
+        table.note("one backend, used in one block after another", engine.name, "if `open()` begins anew")
+        return
+    backend = engine.make()
+    for value in range(2):
+        async with Executor(backend=backend) as executor:
+            assert await executor.submit(Cores(1), add, value) == value + 1
+    table.note("one backend, used in one block after another", engine.name)
+
+
 def test_the_table_in_the_documentation_has_a_cell_for_each_promise_and_engine_and_no_others():
     source = Path(__file__).read_text()
     rows = read()
