@@ -76,7 +76,7 @@ begin_launch = $(if $(1),beside launch-$(firstword $(1)) env GRAINLIKE_TEST_LAUN
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests pythons test-engines test-pythons test-examples test-launch test-dashboard test-image test-gpu test-long test-kernel bugs check house docs lint format bench clean
+.PHONY: help demo test tests pythons test-engines test-pythons test-examples test-launch test-dashboard test-image test-conda test-gpu test-long test-kernel bugs check house docs lint format bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -151,6 +151,12 @@ test-dashboard: $(VENV)/.browser  ## look at the dashboard's pages, and at the s
 test-image: $(VENV)/image/base.tar $(VENV)/.dev  ## build the image of a worker with Buildah on a Debian, and run jobs in it; it takes root
 	GRAINLIKE_TEST_IMAGE=$(abspath $<) $(BIN)/python -m pytest tests/image $(ARGS)
 
+test-conda: $(VENV)/.conda  ## build the package for conda from its recipe, on a channel that is made here of this Python and of wheels, install it and run jobs with it
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
+		|| { echo "the recipe builds on Python 3.11: make test-conda PYTHON=python3.11" >&2; exit 2; }
+	@echo "Making a channel of this Python and of wheels, and building on it (half a minute) ..."
+	GRAINLIKE_TEST_CONDA=1 $(BIN)/python -m pytest tests/conda $(ARGS)
+
 $(VENV)/image/base.tar: | $(VENV)/.pip
 	@for name in $(IMAGE_PROGRAMS); do command -v $$name || exit; done >/dev/null \
 		|| { echo "Installing $(IMAGE) ..."; test "$$(id -u)" = 0 \
@@ -179,6 +185,11 @@ $(VENV)/.examples: $(VENV)/.dev
 	@$(PIP) --group examples
 	@$(PIP) --only-binary=:all: 'torch==$(TORCH)' 2>$@.log && echo torch >$@ \
 		|| { echo "There is no torch $(TORCH) for this Python here; its example is left out."; : >$@; }
+
+$(VENV)/.conda: $(VENV)/.dev
+	@echo "Installing what solves and installs packages of conda into $(VENV) (once) ..."
+	@$(PIP) --group conda
+	@touch $@
 
 $(VENV)/.docs: $(VENV)/.dev
 	@echo "Installing what builds the site into $(VENV) (once) ..."
