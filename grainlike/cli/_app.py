@@ -109,7 +109,13 @@ def _processed(parameter: Any, process: Callable[[Any, Any], Any], context: Any,
     try:
         read = read_value(parameter, value)
     except ValueError:  # typer says what is wrong, if anything is
-        return process(context, value)
+        try:
+            return process(context, value)
+        except typer.BadParameter:
+            words = _number_words(parameter, value)
+            if not words:
+                raise
+            raise typer.BadParameter(words, context, parameter) from None
     return read if parameter.callback is None else parameter.callback(context, parameter, read)
 
 
@@ -159,6 +165,19 @@ def _number(kind: type, info: Any, text: str) -> float:
     if (info.min is not None and number < info.min) or (info.max is not None and number > info.max):
         raise ValueError
     return number
+
+
+def _number_words(parameter: Any, text: Any) -> str:
+    """Return what was given for a number, and what is expected; empty for a parameter of another kind."""
+    descriptor: Any = getattr(parameter, "type_descriptor", None)
+    kinds: dict[Any, str] = {int: "whole number", float: "number"}
+    kind = kinds.get(getattr(descriptor, "annotation", None))
+    if kind is None or not isinstance(text, str):
+        return ""
+    info = descriptor.parameter_info
+    least, most = (None if bound is None else f"{bound:,}" for bound in (info.min, info.max))
+    bounds = f" from {least} to {most}" if least and most else f" of {least} at least" if least else ""
+    return f"{text!r} is no {kind}{bounds}. {info.help or ''}".strip()
 
 
 def _path(info: Any, text: str) -> Path:

@@ -131,7 +131,8 @@ Watch = Annotated[
     ),
 ]
 JobNumber = Annotated[
-    int, typer.Argument(min=1, max=2**63 - 1, metavar="JOB", help="The job's number, as `grainlike jobs` shows it.")
+    int,
+    typer.Argument(min=1, max=2**63 - 1, metavar="JOB", help="The job's number, as `grainlike jobs --all` shows it."),
 ]
 
 

@@ -192,6 +192,35 @@ def test_a_worker_that_offers_nonsense_is_wrong_usage(capsys: pytest.CaptureFixt
     assert "KEY=VALUE" in capsys.readouterr().err
 
 
+@pytest.mark.skipif(not hasattr(typer.core, "_TyperParameter"), reason="an older typer converts values by click")
+@pytest.mark.parametrize("command", ["explain", "cancel", "logs"])
+@pytest.mark.parametrize("text", ["fit", "-3", "0", "1.5", "9" * 30, "\u0661x"])
+def test_what_is_no_number_of_a_job_is_said_with_where_they_are_shown(
+    command: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, "--", text]) == 2
+    told = " ".join(capsys.readouterr().err.replace("\u2502", " ").split())
+    assert f"{text!r} is no whole number from 1 to" in told
+    assert "as `grainlike jobs --all` shows it" in told
+
+
+@pytest.mark.skipif(not hasattr(typer.core, "_TyperParameter"), reason="an older typer converts values by click")
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["jobs", "--most", "x"], "'x' is no whole number from 1 to 100,000"),
+        (["up", "local", "-n", "-1"], "'-1' is no whole number of 0 at least"),
+        (["ls", "--watch=x"], "'x' is no number"),
+        (["head", "wanted", "cores=1", "--within", "nan"], "'nan' is no number from 0.1 to 1,000,000,000"),
+    ],
+)
+def test_what_is_no_number_is_said_with_what_is_expected(
+    line: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line) == 2
+    assert words in " ".join(capsys.readouterr().err.replace("\u2502", " ").split())
+
+
 def test_simulate_tells_how_long_it_would_take(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     line = ["simulate", "--jobs", "100", "--request", "cores=1", "--seconds", "2"]
     assert main([*line, "--workers", "4", "--resources", "cores=5", "--picture", str(tmp_path / "plan.svg")]) == 0
