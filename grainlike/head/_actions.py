@@ -19,7 +19,7 @@ from grainlike.head._results import ResultHandler
 from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
 from grainlike.head.values._mover import ValueMover
-from grainlike.jobs import Job, Observer, Placement, nbytes_of, slots_of
+from grainlike.jobs import Job, Observer, Placement, slots_of
 from grainlike.scheduler import (
     AssembleGang,
     AssignJobs,
@@ -73,6 +73,7 @@ from grainlike.wire import (
     SpareReplicas,
     Warned,
     fit_together,
+    nbytes_of,
     pack_parcels,
     plain_column,
     split_by_bytes,

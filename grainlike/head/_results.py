@@ -28,12 +28,11 @@ from grainlike.jobs import (
     OutcomeListener,
     Placement,
     close_all,
-    nbytes_of,
     outcomes_of,
 )
 from grainlike.payload import STAY_BYTES, Payload, load_plain_values, load_value, told_of_error
 from grainlike.scheduler import FunctionTimed, HeadEvent, LineageDropped, ValuesReleased
-from grainlike.wire import Buffer, Code, Completed, Credit, Items, Parcel, unpack_parcels
+from grainlike.wire import Buffer, Code, Completed, Credit, Items, Parcel, nbytes_of, unpack_parcels
 
 if TYPE_CHECKING:
     from grainlike.graph import Node

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         JobCounters,
         Placement,
         close_all,
-        nbytes_of,
         note_of,
     )
     from grainlike.jobs._own_arguments import OwnArguments
@@ -77,7 +76,6 @@ __all__ = [
     "follower_of",
     "is_big",
     "job_is",
-    "nbytes_of",
     "note_of",
     "outcome_alone",
     "outcomes_message",
@@ -133,7 +131,6 @@ if not TYPE_CHECKING:  # else any name would be there
             "start_of": "_events",
             "allocation_of": "_slots",
             "close_all": "_job",
-            "nbytes_of": "_job",
             "ended_jobs": "_answers",
             "explanation_of": "_rows",
             "job_is": "_rows",

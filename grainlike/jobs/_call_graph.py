@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from grainlike.jobs._job import Job, nbytes_of
-from grainlike.wire import Parcel, Submit
+from grainlike.jobs._job import Job
+from grainlike.wire import Parcel, Submit, nbytes_of
 
 __all__ = ["CallGraph", "GraphCall"]
 

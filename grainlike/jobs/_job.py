@@ -24,7 +24,6 @@ __all__ = [
     "JobCounters",
     "Placement",
     "close_all",
-    "nbytes_of",
     "note_of",
 ]
 
@@ -261,12 +260,6 @@ class Job(Record):
         if self.again_at is not None:
             return f"tries again in {max(0.0, self.again_at - time.monotonic()):.1f} s"
         return "waits for its turn at the head" if self.worker is None else f"assigned to {self.worker}"
-
-
-def nbytes_of(parcel: Parcel) -> int:
-    """Return the bytes of a payload."""
-    data, buffers = parcel
-    return len(data) + sum(memoryview(buffer).nbytes for buffer in buffers)
 
 
 def close_all(jobs: Iterable[Job]) -> None:

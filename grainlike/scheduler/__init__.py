@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     )
     from grainlike.scheduler._workers import WorkerState
     from grainlike.scheduler.node._events import (
+        AssignSized,
         BarrierHeld,
         CoresTaken,
         JobAwaits,
@@ -128,22 +129,22 @@ if TYPE_CHECKING:
     from grainlike.scheduler.node._scheduler import NodeScheduler
 
 __all__ = [
-    "AHEAD_QUICK_S", "GRACE_S", "MAX_LOSSES", "PROGRAM", "AssembleGang", "AssignJobs", "BarrierHeld", "CancelJobs",
-    "CopiesLost", "CopyMade", "CoresTaken", "Deadlock", "Explanation", "FetchReplicas", "FunctionDefined",
-    "FunctionTimed", "FunctionsDropped", "GiveValues", "HeadAction", "HeadEvent", "HeadJob", "HeadScheduler",
-    "Holder", "InputsLost", "InputsTravel", "InputsUnfit", "JobAwaits", "JobGoesOn", "JobState", "JobsBackedOff",
-    "JobsCancelled", "JobsCommitted", "JobsDeadlocked", "JobsLost", "JobsMoved", "JobsOrphaned", "JobsPending",
-    "JobsRequeued", "JobsRevived", "JobsSettled", "JobsStarted", "JobsSubmitted", "JobsUnsatisfiable", "KillRunner",
-    "LineageDropped", "NodeAction", "NodeEvent", "NodeScheduler", "NodeStopped", "OutputsUnfit", "OwnValuesAdded",
-    "OwnValuesFreed", "OwnValuesLost", "PoolOffer", "RaiseBarrier", "ReleaseWorker", "ReplicasArrived",
-    "ReplicasDropped", "ReplicasFailed", "ReplicasGone", "ReplicasSpared", "ReplicasUnfit", "ReplicationAsked",
-    "ReplicationReached", "ResumeJob", "RetractJobs", "RunTimes", "RunnerAnswered", "RunnerCompleted", "RunnerGone",
-    "RunnerKind", "RunnerReady", "RunnerRenewed", "RunnerRetired", "ShapesForgotten", "Shortage", "SpawnRunner",
-    "StartApart", "StartLease", "StartsPaused", "StopJobs", "TellCompleted", "TellEnded", "TellHeld", "TellStarted",
-    "TellWaits", "TerminateRunner", "Ticked", "Trials", "ValuesForgotten", "ValuesGiven", "ValuesLost",
-    "ValuesReleased", "ValuesWanted", "WakeAt", "WorkerDrained", "WorkerHeard", "WorkerJoined", "WorkerLeaving",
-    "WorkerLost", "WorkerQuarantined", "WorkerReleased", "WorkerReported", "WorkerState", "WorkerStored",
-    "WorkerSuspected", "WorkerTimed", "lacks", "transition_table", "wanted_in_pools",
+    "AHEAD_QUICK_S", "GRACE_S", "MAX_LOSSES", "PROGRAM", "AssembleGang", "AssignJobs", "AssignSized", "BarrierHeld",
+    "CancelJobs", "CopiesLost", "CopyMade", "CoresTaken", "Deadlock", "Explanation", "FetchReplicas", "FunctionDefined",
+    "FunctionTimed", "FunctionsDropped", "GiveValues", "HeadAction", "HeadEvent", "HeadJob", "HeadScheduler", "Holder",
+    "InputsLost", "InputsTravel", "InputsUnfit", "JobAwaits", "JobGoesOn", "JobState", "JobsBackedOff", "JobsCancelled",
+    "JobsCommitted", "JobsDeadlocked", "JobsLost", "JobsMoved", "JobsOrphaned", "JobsPending", "JobsRequeued",
+    "JobsRevived", "JobsSettled", "JobsStarted", "JobsSubmitted", "JobsUnsatisfiable", "KillRunner", "LineageDropped",
+    "NodeAction", "NodeEvent", "NodeScheduler", "NodeStopped", "OutputsUnfit", "OwnValuesAdded", "OwnValuesFreed",
+    "OwnValuesLost", "PoolOffer", "RaiseBarrier", "ReleaseWorker", "ReplicasArrived", "ReplicasDropped",
+    "ReplicasFailed", "ReplicasGone", "ReplicasSpared", "ReplicasUnfit", "ReplicationAsked", "ReplicationReached",
+    "ResumeJob", "RetractJobs", "RunTimes", "RunnerAnswered", "RunnerCompleted", "RunnerGone", "RunnerKind",
+    "RunnerReady", "RunnerRenewed", "RunnerRetired", "ShapesForgotten", "Shortage", "SpawnRunner", "StartApart",
+    "StartLease", "StartsPaused", "StopJobs", "TellCompleted", "TellEnded", "TellHeld", "TellStarted", "TellWaits",
+    "TerminateRunner", "Ticked", "Trials", "ValuesForgotten", "ValuesGiven", "ValuesLost", "ValuesReleased",
+    "ValuesWanted", "WakeAt", "WorkerDrained", "WorkerHeard", "WorkerJoined", "WorkerLeaving", "WorkerLost",
+    "WorkerQuarantined", "WorkerReleased", "WorkerReported", "WorkerState", "WorkerStored", "WorkerSuspected",
+    "WorkerTimed", "lacks", "transition_table", "wanted_in_pools",
 ]  # fmt: skip
 
 _NAMES = {
@@ -170,9 +171,10 @@ _NAMES = {
     """,
     "_workers": "WorkerState",
     "node._events": """
-        BarrierHeld CoresTaken JobAwaits JobGoesOn KillRunner NodeAction NodeEvent NodeStopped RaiseBarrier ResumeJob
-        RunnerAnswered RunnerCompleted RunnerGone RunnerKind RunnerReady RunnerRenewed RunnerRetired SpawnRunner
-        StartApart StartLease StopJobs TellCompleted TellEnded TellHeld TellStarted TellWaits TerminateRunner
+        AssignSized BarrierHeld CoresTaken JobAwaits JobGoesOn KillRunner NodeAction NodeEvent NodeStopped
+        RaiseBarrier ResumeJob RunnerAnswered RunnerCompleted RunnerGone RunnerKind RunnerReady RunnerRenewed
+        RunnerRetired SpawnRunner StartApart StartLease StopJobs TellCompleted TellEnded TellHeld TellStarted
+        TellWaits TerminateRunner
     """,
     "node._runners": "GRACE_S",
     "node._scheduler": "NodeScheduler",

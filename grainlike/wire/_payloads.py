@@ -20,6 +20,7 @@ __all__ = [
     "ROW_BYTES",
     "Parcel",
     "fit_together",
+    "nbytes_of",
     "pack_parcels",
     "plain_column",
     "split_by_bytes",
@@ -109,6 +110,12 @@ def unpack_parcels(data: Sequence[bytes], counts: Sequence[int], buffers: Sequen
         else:
             parcels.append((inband, own))
     return parcels
+
+
+def nbytes_of(parcel: Parcel) -> int:
+    """Return the bytes of a payload."""
+    data, buffers = parcel
+    return len(data) + sum(memoryview(buffer).nbytes for buffer in buffers)
 
 
 MOST_NUMBERS = 32_768

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -22,6 +23,7 @@ from grainlike.wire import (
 )
 
 __all__ = [
+    "AssignSized",
     "BarrierHeld",
     "CoresTaken",
     "JobAwaits",
@@ -144,10 +146,18 @@ class CoresTaken(msgspec.Struct, frozen=True, gc=False):
     cores: int
 
 
+class AssignSized(msgspec.Struct, frozen=True, gc=False):
+    """Jobs of one class, some of which may have large arguments. `sizes`: bytes of the arguments of each."""
+
+    message: Assign
+    sizes: Sequence[int]
+
+
 NodeEvent = (
     Define
     | Undefine
     | Assign
+    | AssignSized
     | Cancel
     | Retract
     | Hold

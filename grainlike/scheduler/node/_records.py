@@ -16,9 +16,20 @@ import msgspec
 from grainlike.resources import Grant, Request
 from grainlike.scheduler._statistics import TINY_S, RunTimes
 from grainlike.scheduler.node._events import RunnerGone, RunnerKind
-from grainlike.wire import Code, Wait
+from grainlike.wire import Assign, Code, Wait
 
-__all__ = ["NodeClass", "NodeFunction", "NodeJob", "NodeLease", "NodeRunner", "by_age", "front", "place", "run_list_of"]
+__all__ = [
+    "NodeClass",
+    "NodeFunction",
+    "NodeJob",
+    "NodeLease",
+    "NodeRunner",
+    "by_age",
+    "front",
+    "jobs_of",
+    "place",
+    "run_list_of",
+]
 
 LISTED_LIMIT_S = 0.02
 """The least time limit of jobs that share leases: which of them runs, and since when, is known from a barrier, which
@@ -29,6 +40,11 @@ RUN_LIST_S = 0.002
 """The most expected seconds of work in one run-list."""
 
 RUN_LIST_MOST = 256
+
+RUN_LIST_BYTES = 262_144
+"""The most bytes of arguments in one run-list, about what the socket of a process holds: those of a list that is taken
+back are sent again, and the process must first read what it was sent before.
+"""
 
 APART_S = 6e-5
 """Seconds that a runner takes at the least for a job that is kept apart from others of its run-list."""
@@ -77,6 +93,8 @@ class NodeJob(msgspec.Struct, eq=False):
     """Number of the oldest job that it needs, or its own."""
     memory: int = 0
     """Bytes that it asked for, if its class says more; else 0."""
+    nbytes: int = 0
+    """Bytes of its arguments, where they were told; else they are few."""
     lease: NodeLease | None = None
     position: int = 0
     """Its index in the run-list of its lease."""
@@ -160,6 +178,29 @@ def place(queue: deque[NodeJob], jobs: Sequence[NodeJob]) -> None:
         insort(queue, job, key=by_age)
 
 
+def jobs_of(
+    event: Assign, sizes: Sequence[int], cls: NodeClass, functions: Mapping[int, NodeFunction]
+) -> dict[int, NodeJob]:
+    """Return the jobs that a message assigns, by number and in its order. `sizes`: as in `AssignSized`."""
+    jobs: dict[int, NodeJob] = {}
+    fn, function, limit_s = 0, None, None
+    for number, attempt, its in zip(event.jobs, event.attempts, event.fns, strict=True):
+        if function is None or its != fn:
+            fn, function = its, functions[its]
+            limit_s = shorter(function.timeout, event.hard_s)
+        jobs[number] = NodeJob(number, attempt, cls, fn, function, limit_s, number)
+    if event.ages:
+        for job, age in zip(jobs.values(), event.ages, strict=True):
+            job.age = age
+    if event.memory:
+        for job, memory in zip(jobs.values(), event.memory, strict=True):
+            job.memory = memory
+    if sizes:
+        for job, nbytes in zip(jobs.values(), sizes, strict=True):
+            job.nbytes = nbytes
+    return jobs
+
+
 def run_list_of(first: NodeJob) -> list[NodeJob]:
     """Take from the queue of its class the jobs behind `first` that may share its lease; return them behind it."""
     run_list = [first]
@@ -168,13 +209,15 @@ def run_list_of(first: NodeJob) -> list[NodeJob]:
         return run_list
     most = min(RUN_LIST_MOST, int(RUN_LIST_S / max(times.mean, APART_S if first.cls.isolate else 1e-6)))
     again = 2 if first.cls.isolate else inf
+    room = RUN_LIST_BYTES - first.nbytes
     while queue and len(run_list) < most:
         job = queue[0]
-        if not job.gone and (job.fn is not first.fn or job.limit_s != first.limit_s or job.attempt >= again):
-            break
-        queue.popleft()
         if not job.gone:
+            if job.fn is not first.fn or job.limit_s != first.limit_s or job.attempt >= again or job.nbytes > room:
+                break
             run_list.append(job)
+            room -= job.nbytes
+        queue.popleft()
     return run_list
 
 

@@ -20,13 +20,14 @@ time limit is counted from there.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
 from grainlike.resources import UNIT, Allocation, Grant, Ledger, Topology, parse
 from grainlike.scheduler._events import Ticked
 from grainlike.scheduler.node._events import (
+    AssignSized,
     BarrierHeld,
     CoresTaken,
     JobAwaits,
@@ -58,6 +59,7 @@ from grainlike.scheduler.node._records import (
     by_age,
     fate,
     front,
+    jobs_of,
     place,
     run_list_of,
     shorter,
@@ -121,7 +123,9 @@ class NodeScheduler:
             case RunnerCompleted():
                 self._completed(event, now, out)
             case Assign():
-                self._assigned(event, now, out)
+                self._assigned(event, (), now, out)
+            case AssignSized():
+                self._assigned(event.message, event.sizes, now, out)
             case Define():
                 self._define(event)
                 return out
@@ -192,7 +196,7 @@ class NodeScheduler:
             fits = self._ledger.fits_ever(request)
             self._classes[cls.cls] = NodeClass(cls.cls, request, isolate=cls.isolate, fits=fits)
 
-    def _assigned(self, event: Assign, now: float, out: list[NodeAction]) -> None:
+    def _assigned(self, event: Assign, sizes: Sequence[int], now: float, out: list[NodeAction]) -> None:
         """Queue jobs. Those that this node could not grant when idle are refused: they must not block others."""
         cls = self._classes[event.cls]
         if event.needs:
@@ -204,23 +208,14 @@ class NodeScheduler:
         queue = cls.ahead if event.ahead else self._planned
         if event.ahead:
             self._ahead[cls.id] = cls
-        fn, function, limit_s = 0, None, None
-        for number, attempt, its in zip(event.jobs, event.attempts, event.fns, strict=True):
-            if function is None or its != fn:
-                fn, function = its, self._functions[its]
-                limit_s = shorter(function.timeout, event.hard_s)
-            job = self._jobs[number] = NodeJob(number, attempt, cls, fn, function, limit_s, number)
-            queue.append(job)
+        jobs = jobs_of(event, sizes, cls, self._functions)
+        self._jobs.update(jobs)
+        cls.varied = cls.varied or bool(event.memory)
         if event.ages:
             cls.aged = True
-            jobs = [queue.pop() for _ in event.jobs]
-            for job, age in zip(reversed(jobs), event.ages, strict=True):
-                job.age = age
-            place(queue, jobs)
-        if event.memory:
-            cls.varied = True
-            for number, memory in zip(event.jobs, event.memory, strict=True):
-                self._jobs[number].memory = memory
+            place(queue, list(jobs.values()))
+        else:
+            queue.extend(jobs.values())
         if not cls.fits:
             self._tell_unstarted(self._named(event.jobs, event.attempts), Code.UNFIT, now, out)
 

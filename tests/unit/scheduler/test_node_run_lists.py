@@ -4,6 +4,7 @@ import pytest
 
 from grainlike.resources import Cores, offer_of
 from grainlike.scheduler import (
+    AssignSized,
     BarrierHeld,
     NodeAction,
     NodeScheduler,
@@ -16,7 +17,7 @@ from grainlike.scheduler import (
     TerminateRunner,
     Ticked,
 )
-from grainlike.scheduler.node._records import APART_S, LISTED_LIMIT_S, RUN_LIST_S
+from grainlike.scheduler.node._records import APART_S, LISTED_LIMIT_S, RUN_LIST_BYTES, RUN_LIST_S
 from grainlike.scheduler.node._scheduler import LONG_S, UNSEEN_S
 from grainlike.wire import Assign, ClassSpec, Code, Completed, Define, FunctionSpec
 
@@ -181,3 +182,37 @@ def test_a_process_that_begins_none_of_them_is_ended_for_the_first_one(scheduler
     assert told(gone) == {2: Code.TIMED_OUT}
     assert started(gone).jobs == [3, 4, 5]
     scheduler.check()
+
+
+def test_jobs_with_large_arguments_are_sent_to_a_process_once(scheduler: NodeScheduler) -> None:
+    jobs = list(range(100, 120))
+    sized(scheduler, jobs, [RUN_LIST_BYTES + 1] * len(jobs))
+    actions, sent = complete_first(scheduler), []
+    while any(isinstance(action, StartLease) for action in actions):
+        start = started(actions)
+        sent += start.jobs
+        late = scheduler.handle(Ticked(), LONG_S * 2)
+        assert not any(isinstance(action, RaiseBarrier) for action in late)
+        actions = complete(scheduler, start, start.jobs, LONG_S * 2)
+    assert sent == jobs
+
+
+def test_a_list_has_no_more_bytes_than_a_process_is_sent_at_once(scheduler: NodeScheduler) -> None:
+    sized(scheduler, [100, 101, 102, 103], [RUN_LIST_BYTES // 2, RUN_LIST_BYTES // 2, 1, 2 * RUN_LIST_BYTES])
+    start = started(complete_first(scheduler))
+    assert start.jobs == [100, 101]
+    start = started(complete(scheduler, start, start.jobs))
+    assert start.jobs == [102]
+    assert started(complete(scheduler, start, start.jobs)).jobs == [103]
+
+
+def sized(scheduler: NodeScheduler, jobs: list[int], sizes: list[int]) -> None:
+    """Send jobs ahead whose arguments have so many bytes."""
+    count = len(jobs)
+    columns = [1] * count, [FREE] * count, [b""] * count, [1] * count
+    scheduler.handle(AssignSized(Assign(SHARED, True, jobs, *columns), sizes), 0.0)
+
+
+def complete_first(scheduler: NodeScheduler) -> list[NodeAction]:
+    """End the job behind which all others wait."""
+    return complete(scheduler, StartLease(1, scheduler._last_lease, "", [1], [1], [FREE], [None], None), [1])

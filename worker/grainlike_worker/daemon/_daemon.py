@@ -27,6 +27,7 @@ from grainlike.net import Link
 from grainlike.resources import Allocation
 from grainlike.scheduler import (
     GRACE_S,
+    AssignSized,
     BarrierHeld,
     CoresTaken,
     JobAwaits,
@@ -107,6 +108,7 @@ from grainlike.wire import (
     Undefine,
     Welcome,
     Withdraw,
+    nbytes_of,
     pack_parcels,
     plain_column,
     unpack_parcels,
@@ -182,13 +184,11 @@ class _Daemon:
         self._link = link
         self._scheduler = scheduler
         self._cores = UsedCores(locks if locks is not None else NoCoreLocks(), lingers=not in_program)
-        self._in_program = in_program
-        self._keeper = keeper
+        self._in_program, self._keeper = in_program, keeper
         self._keyed: set[int] = set()
         """The runners that have been given the program's key of `multiprocessing`."""
         self._looked, self._taken = -LOOK_S, 0
-        self._make_runner = make_runner
-        self._context = context
+        self._make_runner, self._context = make_runner, context
         self._handshake = ConnectingHandshake(hello)
         self._welcome: Welcome | None = None
         self._heard = time.monotonic()
@@ -313,7 +313,7 @@ class _Daemon:
             case Assign():
                 parcels = unpack_parcels(message.data, message.counts, buffers)
                 self._parcels.update(zip(message.jobs, parcels, strict=True))
-                self._tell(message)
+                self._tell(AssignSized(message, list(map(nbytes_of, parcels))) if message.counts else message)
             case Gang():
                 self._gangs[message.job] = message
             case Cancel() | Retract() | Hold():
