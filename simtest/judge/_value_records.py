@@ -343,7 +343,8 @@ class ValueRecords:
         assert not used, f"worker {worker} gives up value {value}, which job {used} uses there"
         others = self.holders(value) - {worker}
         told_by = self._went_at.get(value, -_SILENT_S) + (_SILENT_S if self.trouble else _QUIET_S)
-        excused = others or self._clock.now < told_by or not self.is_needed(value)
+        removed = (worker, value) in self._dropped_at and worker not in self.holders(value)  # it has not heard so
+        excused = others or removed or self._clock.now < told_by or not self.is_needed(value)
         assert excused, f"worker {worker} gives up value {value}, which is nowhere else"
         self._vanished(worker, value, attempt)
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from grainlike.resources import Cores, offer_of
-from grainlike.scheduler import HeadScheduler, NodeScheduler
+from grainlike.scheduler import HeadScheduler, NodeScheduler, ReplicasDropped
 from grainlike.scheduler.planning import _planner, _resting, _waiting
 from grainlike.simulation import CALM, Clock, Dice, FunctionPlan, JobPlan, Network, NodePlan, Witness
 from grainlike.simulation._daemon import Daemon
@@ -122,6 +122,10 @@ def test_a_replica_that_came_in_the_place_of_a_damaged_one_stays_while_a_job_use
 @pytest.mark.parametrize(("seed", "workload"), [(73200591, "real_stores"), (73201320, "real_outputs")])
 def test_a_worker_is_asked_for_room_after_it_was_told_which_replicas_stay(seed, workload):
     assert simulate(seed, workload).violations == ()
+
+
+def test_a_worker_may_give_up_what_the_head_had_it_remove_though_a_job_needs_the_value_again_before_it_hears():
+    assert simulate(73200994, "values").violations == ()
 
 
 def test_the_loss_of_any_worker_of_a_gang_counts_for_the_value_that_it_makes_again():
@@ -250,6 +254,19 @@ def test_a_replica_that_came_after_a_job_began_may_be_removed(records):
     records.damaged(1, 1, 1)
     records.stored(1, 1, 2)
     records.removed(1, 1, 2)
+
+
+def test_the_judge_sees_that_the_last_replica_is_given_up_unless_the_head_had_it_removed():
+    made = ValueRecords(Clock(), {}, (), {})
+    made.joined(1)
+    made.stored(1, 1, 1)
+    made.made(1, 1, 1)
+    with pytest.raises(AssertionError, match="worker 1 gives up value 1, which is nowhere else"):
+        made.evicted(1, 1, 1)
+    made.let_go(1)
+    made.dropping(ReplicasDropped(1, [1], [1]))
+    made.needs(2, (1,))
+    made.evicted(1, 1, 1)
 
 
 def test_the_judge_counts_a_copy_of_which_the_head_hears_after_the_death_of_its_worker(records):
