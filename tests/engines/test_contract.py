@@ -453,7 +453,7 @@ async def test_x2_leaving_the_block_shuts_the_backend_down(engine, table):
 
 async def test_a_backend_is_used_again_in_a_second_block(engine, table):
     if not hasattr(engine.make(), "open"):
-        table.note("one backend, used in one block after another", engine.name, "if `open()` begins anew")
+        table.note("one backend, used in one block after another", engine.name, "if `open()` starts it again")
         return
     backend = engine.make()
     for value in range(2):
