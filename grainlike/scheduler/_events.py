@@ -14,7 +14,6 @@ from grainlike.scheduler._value_events import (
     InputsUnfit,
     JobsRevived,
     OutputsUnfit,
-    OverdraftUnpaid,
     OwnValuesFreed,
     ReplicasDropped,
     ReplicasSpared,
@@ -470,5 +469,4 @@ HeadAction = (
     | InputsTravel
     | InputsUnfit
     | OutputsUnfit
-    | OverdraftUnpaid
 )

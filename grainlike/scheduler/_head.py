@@ -162,9 +162,7 @@ class HeadScheduler:
             case WorkerLost():
                 self._worker_lost(event, out)
             case StartsPaused():
-                self.paused = event.why
-                if not self.paused:  # gangs whose workers have all answered meanwhile go first
-                    out += self._gang_events.withheld()
+                self._pause(event, out)
             case Ticked():
                 self._wake = None
             case _:
@@ -192,7 +190,7 @@ class HeadScheduler:
             while self._state.values.unsettled:  # jobs whose turn came have inputs that no worker has
                 self._settle_values(out)
                 self._planner.plan(now, out)
-            if rooms.without_room or self._values.room_wake or rooms.parked:
+            if rooms.without_room or self._values.room_wake:
                 self._wake_at(self._values.next_look(now), out)
             if self._job_tree.waiting and self._planner.whole:
                 self._end_standstill(now, out)
@@ -225,10 +223,6 @@ class HeadScheduler:
         self._state.begin_replication()
         self._values = Values(self._state)
         self._worker_events = WorkerEvents(self._state, self._attempts, self._values)
-
-    def give_up_unpaid(self, *, gives_up: bool) -> None:
-        """Give up jobs that wait for an overdraft that nothing pays back, or let them wait for ever."""
-        self._state.overdrafts.gives_up = gives_up
 
     @property
     def wakes_at(self) -> float | None:
@@ -569,6 +563,12 @@ class HeadScheduler:
         self._state.requeue(back, out)
         if self.closed:
             self._fail_impossible(out)
+
+    def _pause(self, event: StartsPaused, out: list[HeadAction]) -> None:
+        """Stop assigning jobs, or resume it, first with the gangs whose workers have all answered meanwhile."""
+        self.paused = event.why
+        if not self.paused:
+            out += self._gang_events.withheld()
 
     # --- what can never run ------------------------------------------------------------------------------------------
 

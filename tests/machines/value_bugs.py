@@ -13,7 +13,6 @@ VALUE_SUITES = {
     "outputs": "tests/simulation/test_value_worlds.py::test_no_promise_is_broken_where_outputs_find_no_room",
     "lost copies": "tests/unit/scheduler/test_head_replication.py::test_a_copy_of_a_value_that_is_lost_keeps_no_room_from_others",
     "rests": "tests/simulation/test_value_worlds.py::test_looks_that_are_left_out_would_change_nothing[full_stores]",
-    "unpaid": "tests/unit/scheduler/test_head_overdrafts.py::test_no_job_is_given_up_while_one_computes_that_may_free_room",
     "relocations": "tests/simulation/test_value_worlds.py::test_values_that_are_kept_make_way_where_a_job_would_wait_for_ever",
 }
 
@@ -39,16 +38,6 @@ def _bug(name: str, breaks: str, *changes: tuple[str, str, str], suite: str = "v
 
 
 VALUE_BUGS: tuple[Bug, ...] = (
-    _bug(
-        "give_up_jobs_for_an_overdraft_while_others_compute",
-        "a job that waits for an overdraft is given up though a job that runs may free room for it",
-        (
-            _VALUES,
-            "        return all(stands_still(job, now) for worker in workers for job in worker.held.values())",
-            "        return True",
-        ),
-        suite="unpaid",
-    ),
     _bug(
         "drop_when_the_owner_lets_go",
         "a value goes though jobs that have not ended need it",

@@ -128,12 +128,6 @@ def test_a_worker_may_give_up_what_the_head_had_it_remove_though_a_job_needs_the
     assert simulate(73200994, "values").violations == ()
 
 
-def test_jobs_that_wait_for_an_overdraft_are_given_up_if_nothing_pays_it_back_and_the_others_go_on():
-    outcome = simulate(72201580, "own_values")
-    assert outcome.violations == ()
-    assert outcome.seen["unpaid"] > 0
-
-
 def test_the_loss_of_any_worker_of_a_gang_counts_for_the_value_that_it_makes_again():
     assert simulate(61002767, "values").violations == ()
 

@@ -9,7 +9,6 @@ must allow that, and the lineage must be kept.
 from __future__ import annotations
 
 from grainlike.scheduler._events import HeadAction, JobsSubmitted
-from grainlike.scheduler._job_tree import stands_still
 from grainlike.scheduler._records import HeadJob
 from grainlike.scheduler._state import SchedulerState
 from grainlike.scheduler._states import JobState
@@ -20,7 +19,6 @@ from grainlike.scheduler._value_events import (
     InputsLost,
     JobsRevived,
     LineageDropped,
-    OverdraftUnpaid,
     OwnValuesAdded,
     OwnValuesFreed,
     OwnValuesLost,
@@ -382,31 +380,11 @@ class Values:
         happened since the last turn, it `goes_on` with the others.
         """
         rooms = self._transfers.rooms
-        if self._state.overdrafts.still is not None and self._is_still(now):
-            self._give_up(self._state.overdrafts.to_give_up(now), out)
         if not goes_on:
             self._unseen = len(rooms.parked)
         self._unseen -= LOOKED_AT_MOST
         self.room_wake = now + ROUND_S if self._unseen > 0 else None
         self._state.requeue(rooms.take_ready(), out)
-
-    def _is_still(self, now: float) -> bool:
-        """Return True if no job computes, and nothing is under way or due that may free bytes at a worker."""
-        state, workers = self._state, self._state.workers.values()
-        if self._transfers.known or state.backoffs.waiting or state.planner.wake is not None:
-            return False
-        if any(worker.shut or worker.leaving for worker in workers):
-            return False
-        return all(stands_still(job, now) for worker in workers for job in worker.held.values())
-
-    def _give_up(self, jobs: list[HeadJob], out: list[HeadAction]) -> None:
-        """Drop jobs that wait for an overdraft that nothing pays back."""
-        rooms = self._transfers.rooms
-        reasons = [rooms.why_unpaid(job) for job in jobs]
-        for job, why in zip(jobs, reasons, strict=True):
-            del rooms.parked[job.id]
-            out.append(OverdraftUnpaid([job.id], why))
-            self._state.withdraw(job)
 
     def make_room(self, now: float) -> None:
         """Move at most one value for jobs that will have room nowhere, else let one run once more where its value found
@@ -423,9 +401,7 @@ class Values:
         if self._transfers.rooms.without_room:
             self.look_soon(now)
         wake, self.room_wake = self.room_wake, None
-        overdrafts = self._state.overdrafts
-        due = overdrafts.note(now, is_still=bool(overdrafts.workers) and self._is_still(now))
-        return min((at for at in (wake, due) if at is not None), default=None)
+        return wake
 
     def look_soon(self, now: float) -> None:
         """Look again soon at the jobs that wait for room, even if no event comes before."""
