@@ -7,7 +7,7 @@ import socket
 import ssl
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 
 import anyio
 import anyio.lowlevel
@@ -19,6 +19,9 @@ FOREVER = [sys.executable, "-c", "import time; time.sleep(3600)"]
 
 CLEAN: list[str] = []
 """Clean-ups that awaited and were not cut."""
+
+WRITERS: list[asyncio.StreamWriter] = []
+"""Writers of connections that are open while a body awaits their end."""
 
 
 async def sleep() -> None:
@@ -90,8 +93,9 @@ async def silent_tls_peer() -> None:
         await asyncio.open_connection("127.0.0.1", port, ssl=ssl.create_default_context())
 
 
-async def silent_tls_end() -> None:
-    """A peer that does not answer the end of TLS. It has no certificate, and none is asked for."""
+@asynccontextmanager
+async def tls_connection() -> AsyncGenerator[None]:
+    """Context manager: `WRITERS` has one to a peer that does not answer the end of TLS, nor has a certificate."""
     theirs, ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     ours.check_hostname, ours.verify_mode = False, ssl.CERT_NONE
     for context in (theirs, ours):
@@ -104,11 +108,18 @@ async def silent_tls_end() -> None:
             asyncio.open_connection(sock=near, ssl=ours, server_hostname="peer", ssl_shutdown_timeout=3600),
             asyncio.to_thread(silent.do_handshake),
         )
-        writer.close()
+        WRITERS.append(writer)
         try:
-            await writer.wait_closed()
+            yield
         finally:
+            WRITERS.remove(writer)
             writer.transport.abort()
+
+
+async def silent_tls_end() -> None:
+    (writer,) = WRITERS
+    writer.close()
+    await writer.wait_closed()
 
 
 async def gathered() -> None:
@@ -212,6 +223,9 @@ BODIES: list[Callable[[], Awaitable[None]]] = [
     cleans_up_in_a_shield,
 ]  # fmt: skip
 
+BEFORE = {"silent_tls_end": tls_connection}
+"""What is open before a body is said to have begun: where its making is cancelled half-way, no code closes it."""
+
 STUBBORN = [anyio_run_process, swallows_one, task_group, cleans_without_end, cleans_up]
 
 
@@ -219,12 +233,13 @@ async def awaits(name: str, port: int) -> None:
     """Connect to `port`, await the coroutine `name`, and send which clean-ups were not cut. The end closes."""
     if name.startswith("cleans_up"):
         _cancellation.GRACE_S = LIMIT_S  # a machine that stops in the middle of a clean-up makes it no longer one
-    with socket.create_connection(("127.0.0.1", port)) as test:
-        CLEAN.clear()
-        try:
-            await next(body for body in BODIES if body.__name__ == name)()
-        finally:
-            test.sendall("".join(CLEAN).encode())
+    async with BEFORE.get(name, nullcontext)():
+        with socket.create_connection(("127.0.0.1", port)) as test:
+            CLEAN.clear()
+            try:
+                await next(body for body in BODIES if body.__name__ == name)()
+            finally:
+                test.sendall("".join(CLEAN).encode())
 
 
 async def nothing() -> None:

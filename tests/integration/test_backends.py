@@ -26,7 +26,6 @@ from grainlike import (
     RemoteError,
     ThreadBackend,
     UnsatisfiableError,
-    WorkerLostError,
     amap,
     cancel,
     delayed,
@@ -107,9 +106,8 @@ async def test_x2_blocks_shut_a_backend_down():
         else:
             async with backend:
                 pass
-        async with Executor(backend=backend) as executor:
-            with pytest.raises(WorkerLostError, match="processes"):
-                await executor.submit(Cores(1), add)
+        with pytest.raises(RuntimeError, match="after shutdown"):
+            backend.submit(add)
 
 
 async def test_what_is_no_backend_and_what_does_not_go_with_one_is_refused():
