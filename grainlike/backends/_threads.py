@@ -35,18 +35,19 @@ class ThreadBackend(ClosesItself):
     def __init__(self, threads: int) -> None:
         self.offer: Request = Cores(threads)
         self._threads = threads
-        self._pool: ThreadPoolExecutor | None = None
-        self.open()
+        self._pool = self._make_pool()
+        self._over = False
+
+    def _make_pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self._threads, thread_name_prefix="grainlike")
 
     def open(self) -> None:
         """Have threads again after a shutdown: a program may use one backend in one block after another."""
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="grainlike")
+        if self._over:
+            self._over, self._pool = False, self._make_pool()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Have `fn(*args, **kwargs)` called in a thread."""
-        if self._pool is None:
-            raise RuntimeError(f"backend {self.name!r} was shut down")
         return self._pool.submit(fn, *args, **kwargs)
 
     def on_done(self, future: Future[Any], call: Callable[[], None]) -> None:
@@ -63,6 +64,5 @@ class ThreadBackend(ClosesItself):
 
     def shutdown(self, wait: bool = True) -> None:
         """End the threads, when they have returned."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.shutdown(wait=wait, cancel_futures=True)
+        self._over = True
+        self._pool.shutdown(wait=wait, cancel_futures=True)
