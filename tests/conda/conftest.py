@@ -1,4 +1,4 @@
-"""What is here is run by `make test-conda` alone: it takes rattler's library, and an index of wheels."""
+"""Tests that `make test-conda` alone runs: they take rattler's library, and an index of wheels."""
 
 import os
 

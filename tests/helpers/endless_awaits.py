@@ -224,7 +224,7 @@ BODIES: list[Callable[[], Awaitable[None]]] = [
 ]  # fmt: skip
 
 BEFORE = {"silent_tls_end": tls_connection}
-"""What is open before a body is said to have begun: where its making is cancelled half-way, no code closes it."""
+"""Resources that are opened before a body is said to have begun: cancelled while it opens, one would stay open."""
 
 STUBBORN = [anyio_run_process, swallows_one, task_group, cleans_without_end, cleans_up]
 
