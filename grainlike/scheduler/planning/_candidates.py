@@ -8,11 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
+from operator import le
 
-from grainlike.scheduler._records import HeadJob, Shape
+from grainlike.scheduler._records import HeadJob, RequestClass, Shape
 from grainlike.scheduler._workers import ChangeLog, WorkerState
 
-__all__ = ["Candidates", "tightest_of"]
+__all__ = ["ROOMS_MOST", "Candidates", "FreeRooms", "nobody_has_room", "tightest_of"]
+
+ROOMS_MOST = 8
+"""The most different rooms that are compared; where there are more, the maximum of each resource stands for all of
+them.
+"""
+
+FreeRooms = dict[tuple[str, ...], list[tuple[int, ...]]]
+"""Free amounts of the workers in the order of some names, as they were when a class with these was first compared."""
 
 _Entry = tuple[int, int, int, WorkerState]
 
@@ -76,6 +85,27 @@ class Candidates:
         """Raise `AssertionError` unless the shape fits into all workers that have not changed since. For tests."""
         for _, _, version, worker in self._heap:
             assert worker.gone or worker.version != version or worker.fits_now(self._shape), worker.name
+
+
+def nobody_has_room(cls: RequestClass, workers: dict[int, WorkerState], rooms: FreeRooms) -> bool:
+    """Return True if no worker has free what each job of a class needs; False where one may have it.
+
+    `rooms` is kept during a pass, where free amounts only shrink. A pass over few classes finds most of them blocked,
+    and a look at one costs many times as much as this.
+    """
+    free = rooms.get(cls.names)
+    if free is None:
+        free = rooms[cls.names] = _rooms_of(cls.names, workers)
+    needs = cls.needs
+    for room in free:
+        if all(map(le, needs, room)):
+            return False
+    return True
+
+
+def _rooms_of(names: tuple[str, ...], workers: dict[int, WorkerState]) -> list[tuple[int, ...]]:
+    rooms = {tuple([worker.free.get(name, -1) for name in names]) for worker in workers.values()}
+    return list(rooms) if len(rooms) <= ROOMS_MOST else [tuple(map(max, zip(*rooms, strict=True)))]
 
 
 def tightest_of(

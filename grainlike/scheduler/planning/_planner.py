@@ -26,7 +26,7 @@ from grainlike.scheduler._records import HeadJob, RequestClass, Shape, order
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import ChangeLog, WorkerState
 from grainlike.scheduler.planning._ahead import AheadPlanner, assignment
-from grainlike.scheduler.planning._candidates import Candidates, tightest_of
+from grainlike.scheduler.planning._candidates import ROOMS_MOST, Candidates, FreeRooms, nobody_has_room, tightest_of
 from grainlike.scheduler.planning._consumers import Consumers
 from grainlike.scheduler.planning._gangs import Gangs
 from grainlike.scheduler.planning._near import NearPlacing
@@ -191,38 +191,32 @@ class Planner:
         blocked: list[RequestClass] = []
         self._blocked = blocked
         room = PLACED_MOST
-        most = self._most_free() if len(self._workers) < len(self.waiting.few) else None
+        rooms: FreeRooms = {}
+        compare = len(self._workers) < len(self.waiting.few)
         while queues and room:
             client = min(queues, key=self.shares.used) if len(queues) > 1 else next(iter(queues))
             ranked = queues[client]
             job = ranked[0][3]
             cls = job.cls
-            if most is not None and cls.is_simple and _is_beyond(cls, most):
+            lacking = compare and cls.is_simple and nobody_has_room(cls, self._workers, rooms)
+            if lacking:
                 self.reserving.reserve(job, now)  # as `_place` would
-                placed = False
-            else:
-                placed = self._place(cls, job, now, batch, out)
-            if not placed:
+            if lacking or not self._place(cls, job, now, batch, out):
                 blocked.append(cls)
                 heappop(ranked)
                 room += 1
-            elif (following := cls.head()) is not None:
-                heapreplace(ranked, _rank(following))
             else:
-                heappop(ranked)
+                if len(self._workers) <= ROOMS_MOST:
+                    rooms.clear()  # there is less now
+                following = cls.head()
+                if following is not None:
+                    heapreplace(ranked, _rank(following))
+                else:
+                    heappop(ranked)
             room -= 1
             if not ranked:
                 del queues[client]
         return not queues
-
-    def _most_free(self) -> dict[str, int]:
-        """Return the most that is free of each resource on any worker; there is no more later in a pass."""
-        most: dict[str, int] = {}
-        for worker in self._workers.values():
-            for name, amount in worker.free.items():
-                if amount > most.get(name, -1):
-                    most[name] = amount
-        return most
 
     def _ranked(self) -> dict[int, list[_Rank]]:
         """Return the oldest jobs of the classes, as a heap for each client."""
@@ -419,14 +413,6 @@ class Planner:
     def _wake_at(self, at: float | None) -> None:
         if at is not None and (self.wake is None or at < self.wake):
             self.wake = at
-
-
-def _is_beyond(cls: RequestClass, most: dict[str, int]) -> bool:
-    """Return True if a job of a class needs more of something than there is on any worker."""
-    for name, amount in zip(cls.names, cls.needs, strict=True):
-        if amount > most.get(name, -1):
-            return True
-    return False
 
 
 def _rank(job: HeadJob) -> _Rank:
