@@ -95,9 +95,11 @@ class AheadPlanner:
         self._room = SENT_MOST
         few = self._waiting.are_few
         for cls in blocked if few else self._in_front(self._may_be_sent(changed)):
-            self._send_ahead(cls, blocked_ahead, changed, now, out)
-            if not few:
-                self._waiting.renew(cls, now)
+            # Of most classes with a request of their own no job runs, so there is no end to wait for.
+            if cls.may_be_ahead and (cls.shapes[0].users or self._room <= 0):
+                self._send_ahead(cls, blocked_ahead, changed, now, out)
+                if not few:
+                    self._waiting.renew(cls, now)
             if (
                 len(blocked_ahead) < BLOCKED_AHEAD_MOST
                 and (cls.aged or cls.id not in self._reserving.by_class)
@@ -153,11 +155,7 @@ class AheadPlanner:
         now: float,
         out: list[HeadAction],
     ) -> None:
-        if not cls.may_be_ahead:
-            return
         shape = cls.shapes[0]
-        if self._room > 0 and not shape.users:
-            return  # it runs nowhere, so there is no end to wait for
         if cls.id in self.fresh:
             changed = [self._workers[number] for number in islice(shape.users, FRESH_MOST)]
         for at, worker in enumerate(changed):
