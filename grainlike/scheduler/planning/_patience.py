@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from typing import Protocol, TypeVar
 
 from grainlike.scheduler._records import HeadJob, RequestClass, arrival
-from grainlike.scheduler.planning._reservation import patience_of
+from grainlike.scheduler.planning._reservation import PATIENCE_S, patience_of
 
 __all__ = ["Patience"]
 
@@ -89,7 +89,8 @@ class Patience:
         if job.cls.blocked_job is not job:
             self.blocked(job, now)
         since = job.cls.passed_since
-        return since is not None and now - since >= patience_of(job)
+        # Most have waited for less than the least patience there is.
+        return since is not None and now - since >= PATIENCE_S and now - since >= patience_of(job)
 
     def ended(self, now: float, most: int) -> Iterator[RequestClass]:
         """Iterate over the classes whose first job's patience has ended, once each; `most` are looked at."""
