@@ -102,7 +102,7 @@ async def test_a_value_goes_from_worker_to_worker_and_to_nobody_else(start_worke
 
 async def test_with_the_port_off_values_pass_the_head_which_grows_little(start_worker):
     async with both(start_worker, more=("--data", "off")) as (executor, _):
-        size = 100_000_000
+        size = 200_000_000
         a_ = await made_at("n1", size)
         begin_peak_anew()
         before = rss("VmRSS")

@@ -159,3 +159,12 @@ async def test_bytes_of_values_are_listed_where_there_are_some(capsys, stored, s
     out = capsys.readouterr().out
     assert ("stored" in out) == bool(shown)
     assert shown in out
+
+
+@pytest.mark.parametrize("why", ["no value is written to /scratch any more: No space left on device", ""])
+@pytest.mark.anyio
+async def test_a_disk_that_is_given_up_is_named_below_the_list(capsys, why) -> None:
+    here = WorkerRow("n1", "cores=[0]", [], 1, 0, 1, 0.5, scratch_lost=why)
+    await list_workers(_Asked(here, *_workers(0)), as_json=False)
+    below = [line for line in capsys.readouterr().out.splitlines() if line.startswith("n1:")]
+    assert below == ([f"n1: {why}"] if why else [])

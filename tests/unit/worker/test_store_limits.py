@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 
 import pytest
 
@@ -51,6 +52,14 @@ def test_wishes_are_taken(disk: Path, tmp_path: Path) -> None:
     assert list(place.iterdir()) == []
 
 
+def test_a_limit_for_more_than_the_disk_has_room_for_is_told(disk: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert store_limits(StoreOptions(scratch_limit="1Gi"), OFFER).scratch == 1 << 30
+    assert not caplog.records
+    assert store_limits(StoreOptions(scratch_limit="1000Ti"), OFFER).scratch == 1000 << 40
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert f"1000Ti of the disk, but {disk} has room for only " in told
+
+
 def test_no_scratch_is_one_of_nothing(disk: Path) -> None:
     assert store_limits(StoreOptions(scratch_limit="0"), OFFER).scratch == 0
 
@@ -73,6 +82,9 @@ def test_temporary_files_in_memory_are_no_scratch(monkeypatch: pytest.MonkeyPatc
         (StoreOptions(scratch="/dev/shm"), r"scratch: /dev/shm is in memory: name a directory on a disk"),
         (StoreOptions(scratch="/none/at/all"), r"scratch: /none/at/all cannot be used: No such file or directory"),
         (StoreOptions(scratch="/etc/passwd"), r"scratch: /etc/passwd is no directory"),
+        (StoreOptions(scratch="/proc"), r"scratch: /proc may not be written to"),
+        (StoreOptions(scratch=""), r"scratch: '' is no directory"),
+        (StoreOptions(scratch=cast("str", 5)), r"scratch: 5 is no directory"),
     ],
 )
 def test_what_cannot_be_is_refused(wishes: StoreOptions, why: str) -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 import stat
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import NamedTuple
 
 from grainlike.errors import ResourceSpecError
@@ -52,17 +53,27 @@ def store_limits(options: StoreOptions, offer: Allocation) -> StoreLimits:
         ResourceSpecError: a size is no size, or is more than the worker's memory; or the directory cannot be used.
     """
     usable = offer.memory or own_memory()
-    place = _default_place() if options.scratch is None else _checked_place(Path(options.scratch))
-    scratch = 0 if place is None else free_bytes(place) * _SCRATCH_PERCENT // 100
-    if options.scratch_limit is not None:
-        scratch = _size("scratch_limit", options.scratch_limit)
-        if scratch and place is None:
-            raise ResourceSpecError("scratch_limit: there is no disk for it; name a directory on a disk with scratch")
+    place = _default_place() if options.scratch is None else _checked_place(options.scratch)
+    scratch = _scratch(options.scratch_limit, place)
     room = free_bytes(_SHARED) if _SHARED.is_dir() else 0
     may_hold = room > 0 and is_memory_small()
     memory = _memory(options.store, usable, room=usable if may_hold else room)
     slots = max(1, len(offer.cores))
     return StoreLimits(memory, scratch, place, slots, offer.memory, is_held=may_hold and memory > room)
+
+
+def _scratch(asked: str | None, place: Path | None) -> int:
+    """Return how many bytes of a disk values may take."""
+    free = 0 if place is None else free_bytes(place)
+    if asked is None:
+        return free * _SCRATCH_PERCENT // 100
+    size = _size("scratch_limit", asked)
+    if size and place is None:
+        raise ResourceSpecError("scratch_limit: there is no disk for it; name a directory on a disk with scratch")
+    if size > free:
+        words = "values may take %s of the disk, but %s has room for only %s: when it is full, none is written there"
+        logger.warning(words, _shown(size), place, _shown(free))
+    return size
 
 
 def _memory(asked: str | None, usable: int, room: int) -> int:
@@ -101,7 +112,13 @@ def _default_place() -> Path | None:
     return None
 
 
-def _checked_place(place: Path) -> Path:
+def _checked_place(asked: str | os.PathLike[str]) -> Path:
+    try:
+        place = Path(asked)
+    except TypeError as error:
+        raise ResourceSpecError(f"scratch: {asked!r} is no directory") from error
+    if not os.fspath(asked):  # a variable that is not set, and no wish for the current directory
+        raise ResourceSpecError("scratch: '' is no directory")
     why = _why_not(place)
     if why:
         raise ResourceSpecError(f"scratch: {place} {why}")
@@ -124,4 +141,8 @@ def _why_not(place: Path) -> str:
         return f"belongs to user id {status.st_uid}, not to us ({os.geteuid()}): choose another"
     if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
         return f"could be changed by others; close it with: chmod go-w {place}"
+    try:
+        TemporaryFile(dir=place).close()  # a file server, or the kernel, may refuse what the rights allow
+    except OSError as error:
+        return f"may not be written to: {error.strerror}"
     return ""
