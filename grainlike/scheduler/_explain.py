@@ -89,9 +89,15 @@ def _where(base: Explanation, job: HeadJob, workers: list[WorkerState], planner:
     name = next((worker.name for worker in workers if worker.id == job.worker), None)
     gang = planner.gangs.of(job)
     if gang is None:
-        return replace(base, worker=name)
+        return replace(base, worker=name, why=_wait_there(job))
     members = tuple(hold.worker.name for hold in gang.holds)
     return replace(base, worker=name, members=members, lacking=sum(not hold.lease for hold in gang.holds))
+
+
+def _wait_there(job: HeadJob) -> str:
+    """Return for what a job may wait at its worker before it starts: whether it does, the worker alone knows."""
+    has_devices = job.shape is not None and any(name == "gpus" for name, _ in job.shape.units)
+    return "where it may wait for the memory of its devices" if has_devices and job.state is JobState.PLANNED else ""
 
 
 def _before(job: HeadJob) -> int:

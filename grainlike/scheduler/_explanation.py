@@ -141,7 +141,8 @@ def _placed(this: Explanation) -> str:
         return f"Job {this.job} runs on {', '.join(this.members)}, attempt {this.attempt}."
     words = {"planned": "is on its way to", "ahead": "waits for its turn at", "leased": "runs on"}
     if this.state in words:
-        return f"Job {this.job} {words[this.state]} {this.worker}, attempt {this.attempt}."
+        why = f", {this.why}" if this.why else ""
+        return f"Job {this.job} {words[this.state]} {this.worker}{why}, attempt {this.attempt}."
     if this.state == "inputs":
         shown = ", ".join(this.inputs[:MOST_NAMED]) + (", ..." if len(this.inputs) > MOST_NAMED else "")
         return f"It waits for {len(this.inputs)} inputs: {shown}."

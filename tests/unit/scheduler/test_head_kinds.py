@@ -6,8 +6,8 @@ import pytest
 from scheduler_cluster import Cluster
 
 from grainlike.resources import Cores, GPUs, Limit, Memory, Rate, Resource, Token, WallTime
-from grainlike.scheduler import AssignJobs, JobsPending, JobsSettled, JobsUnsatisfiable, Ticked, WakeAt
-from grainlike.wire import Code
+from grainlike.scheduler import AssignJobs, JobsPending, JobsSettled, JobsUnsatisfiable, Ticked, WakeAt, WorkerReported
+from grainlike.wire import Code, LeaseStart
 
 
 def test_of_two_alternatives_the_preferred_one_that_can_start_now_is_taken():
@@ -208,6 +208,23 @@ def test_explain_names_what_is_short_who_holds_it_and_what_would_start():
     assert cluster.head.explain(behind, cluster.now).before == 1
     assert cluster.head.explain(holder, cluster.now).state == "planned"
     assert cluster.head.explain(99, cluster.now) is None
+
+
+@pytest.mark.parametrize(
+    ("asks", "said"),
+    [
+        (GPUs(0.5), "on its way to n1, where it may wait for the memory of its devices, attempt 1."),
+        (GPUs(3) | Cores(1), "on its way to n1, attempt 1."),
+    ],
+)
+def test_explain_says_that_a_job_may_wait_for_memory_of_devices_until_it_runs(asks, said):
+    cluster = Cluster(Cores(1) & GPUs(1))
+    cluster.function(1)
+    job = cluster.submit(asks, 1)
+    assert str(cluster.head.explain(job, cluster.now)).endswith(said)
+    (sent,) = cluster.told(AssignJobs)
+    cluster.tell(WorkerReported(1, [LeaseStart(job, sent.cls, "", [job], [1], cluster.now)], [], []))
+    assert str(cluster.head.explain(job, cluster.now)) == f"Job {job} runs on n1, attempt 1."
 
 
 @pytest.mark.parametrize(
