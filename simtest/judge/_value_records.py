@@ -448,5 +448,6 @@ class ValueRecords:
         for worker in joined:
             assert not self._stores.get(worker), f"worker {worker} has {sorted(self._stores[worker])} left"
         assert not self._own, f"the client keeps values {sorted(self._own)} for ever"
+        assert not self._copies, f"copies (value, worker) {sorted(self._copies)} have not ended"
         assert not known, f"the head believes that {known} values are needed"
         return True

@@ -250,6 +250,19 @@ def test_the_judge_sees_that_a_replica_is_removed_which_a_job_uses(records):
         records.removed(1, 1, 1)
 
 
+def test_the_judge_sees_that_a_copy_never_ends(records):
+    records.made(1, 1, 1)
+    records.joined(2)
+    records.copying(1, 2, 1, 1, 60)
+    records.let_go(1)
+    records.stopped(1, 2)
+    records.removed(1, 1, 1)
+    with pytest.raises(AssertionError, match=r"copies .*\(1, 2\).* have not ended"):
+        records.check_rest([1, 2], 0, lambda _: True)
+    records.copied(2, 1, 1, whole=False)
+    assert records.check_rest([1, 2], 0, lambda _: True)
+
+
 def test_a_replica_that_came_after_a_job_began_may_be_removed(records):
     records.damaged(1, 1, 1)
     records.stored(1, 1, 2)
