@@ -188,11 +188,12 @@ async def test_a_copy_goes_on_when_a_link_breaks_under_it(how, which, start_work
         for count in (1, 2):
             await weather.until_made(count)
             await weather.until_carried()
-            await weather.until_passed(count * 3_000_000)
+            await weather.until_passed(count * 6_000_000)
             getattr(weather, how)()
         assert await running == sum(range(3_000_000))
         size = info(value_).size
-        assert size <= mover(executor).moved < 2 * size
+        # What was sent and not acknowledged is sent again: a window at most for each break.
+        assert size <= mover(executor).moved <= size + 2 * 4_194_304
         assert info(value_).recomputed == 0
         assert len(executor.workers()) == 2
         del value_, running
