@@ -16,7 +16,8 @@ from limits import LIMIT_S
 from ports import free_port
 from value_calls import make_random, size_of
 from waiting import until
-from weather import Weather
+from weather import Weather, way_through
+from weather import port as port_of
 
 from grainlike import Executor, info, parse, start, wait
 from grainlike.net import TcpAddress, find_access
@@ -100,13 +101,28 @@ async def test_a_value_goes_from_worker_to_worker_and_to_nobody_else(start_worke
 # --- where data servers do not reach one another ---------------------------------------------------------------------
 
 
-async def test_with_the_port_off_values_pass_the_head_which_grows_little(start_worker):
-    async with both(start_worker, more=("--data", "off")) as (executor, _):
+async def test_with_the_port_off_values_pass_the_head_which_grows_little(start_worker, tmp_path):
+    """Also if they come faster than they go on."""
+    off = ("--data", "off")
+    first = "import grainlike.payload as p; p.memory_id = lambda: 'n2'"
+    async with (
+        far_workers(start_worker, "n1", resources="cores=2 n1=2", more=off) as (executor, _),
+        Weather(port_of(executor)) as weather,
+    ):
+        way = way_through(weather, executor, tmp_path)
+        start_worker(way, name="n2", resources="cores=2 n2=2", more=off, first=first)
+        await executor.wait_for_workers(2)
         size = 200_000_000
         a_ = await made_at("n1", size)
+        weather.hold_down(1_000_000)
         begin_peak_anew()
         before = rss("VmRSS")
-        assert await used_at("n2", a_) == size
+        used_ = start(used_at("n2", a_))
+        await weather.held.wait()
+        (copy,) = head_of(executor).state.transfers.values()
+        await until(lambda: copy.received == copy.granted)  # n1 has sent all that it may
+        weather.clear_up()
+        assert await used_ == size
         assert rss("VmHWM") - before <= 48_000_000
         assert executor.report().relayed == info(a_).size
         assert [worker.data for worker in executor.workers()] == ["", ""]
