@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import socket
 import ssl
 import threading
@@ -80,6 +81,27 @@ def test_replicas_are_got_whole_and_one_connection_serves_many(
     assert getter.files() == ["v7-1", "v8-1"]
     assert dials == [address]
     assert not getter.puller.busy
+
+
+class _MakesDirectory:
+    """Makes a directory when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self._path),)
+
+
+def test_nothing_is_unpickled_at_either_end(there: Path, getter: Getter, address: TcpAddress, tmp_path: Path) -> None:
+    stream = pickle.dumps(_MakesDirectory(tmp_path / "unpickled"))
+    replica_path(there, 9, 1).write_bytes(stream)
+    getter.pull(address, 9, len(stream))
+    assert getter.answer() == Fetched(1, 9, 1)
+    assert getter.got(9) == stream
+    assert not (tmp_path / "unpickled").exists()
+    pickle.loads(stream)  # else it proves nothing
+    assert (tmp_path / "unpickled").exists()
 
 
 def test_small_ones_do_not_wait_for_a_large_one(getter: Getter) -> None:
