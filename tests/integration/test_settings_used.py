@@ -62,10 +62,11 @@ async def test_a_head_listens_where_the_settings_say_unless_it_is_told(
 async def test_a_worker_offers_what_the_settings_say_to_their_head(folder: Path) -> None:
     async with asyncio.timeout(LIMIT_S), Executor(local=None, listen="tcp://127.0.0.1:0") as executor:
         access = folder / "state" / "grainlike" / "current" / "worker.json"
-        settings(folder, f'[worker]\nhead = "{access}"\nresources = "cores=1 licence=3"\n')
+        settings(folder, f'[worker]\nhead = "{access}"\nresources = "cores=1 licence=3"\nstore = "8Mi"\n')
         with started("worker", "start", "--name", "n1"):
             await until(lambda: bool(executor.workers()))
             (worker,) = executor.workers()
+            assert worker.store == 8 << 20
             assert str(worker.resources.request) == "cores=1 licence=3"
 
 

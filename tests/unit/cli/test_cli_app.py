@@ -130,6 +130,8 @@ def test_the_worker_has_the_same_options_for_a_person_and_for_a_script(served: l
     options = [option for action in parser._actions for option in action.option_strings if option != "-h"]
     start = typer.main.get_command(whole_app()).commands["worker"].commands["start"]  # type: ignore[attr-defined]
     assert set(options) == {"--help", *(option for parameter in start.params for option in parameter.opts)}
+    page = (Path(__file__).parents[3] / "worker" / "README.md").read_text()
+    assert [option for option in options if f"| `{option}" not in page] == ["--help"]
     allowed = {action.dest: list(action.choices) for action in parser._actions if action.choices}
     assert allowed == {"keep_scratch": [*map(str, KeepScratch)], "log_level": [*map(str, LogLevel)]}
 

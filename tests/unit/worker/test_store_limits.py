@@ -44,12 +44,14 @@ def test_a_worker_that_offers_no_memory_counts_what_it_may_use() -> None:
     assert limits.machine == 0
 
 
-def test_wishes_are_taken(disk: Path, tmp_path: Path) -> None:
+def test_wishes_are_taken(disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "mine"
     place.mkdir(mode=0o700)
     limits = store_limits(StoreOptions("8Mi", place, "1G"), OFFER)
     assert limits[:3] == (8 << 20, 10**9, place)
     assert list(place.iterdir()) == []
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert store_limits(StoreOptions(scratch="~/mine"), OFFER).place == place
 
 
 def test_a_limit_for_more_than_the_disk_has_room_for_is_told(disk: Path, caplog: pytest.LogCaptureFixture) -> None:

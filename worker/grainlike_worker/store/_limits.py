@@ -114,7 +114,7 @@ def _default_place() -> Path | None:
 
 def _checked_place(asked: str | os.PathLike[str]) -> Path:
     try:
-        place = Path(asked)
+        place = Path(asked).expanduser()
     except TypeError as error:
         raise ResourceSpecError(f"scratch: {asked!r} is no directory") from error
     if not os.fspath(asked):  # a variable that is not set, and no wish for the current directory
