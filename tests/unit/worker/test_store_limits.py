@@ -85,6 +85,7 @@ def test_temporary_files_in_memory_are_no_scratch(monkeypatch: pytest.MonkeyPatc
         (StoreOptions(scratch="/none/at/all"), r"scratch: /none/at/all cannot be used: No such file or directory"),
         (StoreOptions(scratch="/etc/passwd"), r"scratch: /etc/passwd is no directory"),
         (StoreOptions(scratch="/proc"), r"scratch: /proc may not be written to"),
+        (StoreOptions(scratch="~nobody-like-this/x"), r"scratch: '~nobody-like-this/x' is no directory"),
         (StoreOptions(scratch=""), r"scratch: '' is no directory"),
         (StoreOptions(scratch=cast("str", 5)), r"scratch: 5 is no directory"),
     ],

@@ -6,7 +6,6 @@ import logging
 import os
 import stat
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import NamedTuple
 
 from grainlike.errors import ResourceSpecError
@@ -115,7 +114,7 @@ def _default_place() -> Path | None:
 def _checked_place(asked: str | os.PathLike[str]) -> Path:
     try:
         place = Path(asked).expanduser()
-    except TypeError as error:
+    except (TypeError, RuntimeError) as error:  # it is no path, or begins with a user that there is not
         raise ResourceSpecError(f"scratch: {asked!r} is no directory") from error
     if not os.fspath(asked):  # a variable that is not set, and no wish for the current directory
         raise ResourceSpecError("scratch: '' is no directory")
@@ -123,6 +122,13 @@ def _checked_place(asked: str | os.PathLike[str]) -> Path:
     if why:
         raise ResourceSpecError(f"scratch: {place} {why}")
     return place.absolute()
+
+
+def _try(place: Path) -> None:
+    """Make a directory, and remove it: a file server, or the kernel, may refuse what the rights allow."""
+    mine = place / f".grainlike-{os.urandom(8).hex()}"
+    mine.mkdir(mode=0o700)
+    mine.rmdir()
 
 
 def _why_not(place: Path) -> str:
@@ -142,7 +148,7 @@ def _why_not(place: Path) -> str:
     if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
         return f"could be changed by others; close it with: chmod go-w {place}"
     try:
-        TemporaryFile(dir=place).close()  # a file server, or the kernel, may refuse what the rights allow
+        _try(place)
     except OSError as error:
         return f"may not be written to: {error.strerror}"
     return ""
