@@ -257,7 +257,7 @@ bench: $(VENV)/.dev  ## run the benchmarks (ARGS=targets for every row of the ta
 	$(BIN)/python -m grainlike_bench $(ARGS) $(if $(REV),-- $(REV))
 
 clean:  ## remove what these targets made
-	rm -rf .venv .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-* build dist .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A system Python without ensurepip cannot put pip into a new environment; its own pip can, from outside.

@@ -19,9 +19,12 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Texts of the files of a source distribution, by path; of files that are no text the beginning."""
-    folder = tmp_path_factory.mktemp("sdist")
+    return _built(ROOT, tmp_path_factory.mktemp("sdist"))
+
+
+def _built(tree: Path, folder: Path) -> dict[str, str]:
     build = "import sys; from hatchling.build import build_sdist; build_sdist(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", build, str(folder)], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run([sys.executable, "-c", build, str(folder)], cwd=tree, check=True, capture_output=True)
     (archive,) = folder.glob("grainlike-*.tar.gz")
     texts = {}
     with tarfile.open(archive) as opened:
@@ -47,8 +50,28 @@ def test_every_file_of_the_repository_is_in_it(sdist: dict[str, str]) -> None:
     assert kept - set(sdist) == set()
 
 
-def test_what_builds_leave_is_not_in_it(sdist: dict[str, str]) -> None:
-    assert not [name for name in sdist if re.match(r"(\.venv|build|dist)\b", name) or name.endswith(".pyc")]
+def test_what_builds_and_checks_leave_is_not_in_it(tmp_path: Path) -> None:
+    tree, folder = tmp_path / "tree", tmp_path / "sdist"
+    folder.mkdir()
+    shutil.copytree(ROOT / "grainlike", tree / "grainlike", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+        shutil.copyfile(ROOT / name, tree / name)
+    clean = _built(tree, folder)
+    for left in _left():
+        (tree / left).mkdir(parents=True)
+        (tree / left / ".gitignore").write_text("*\n")  # as some tools write, which other builders do not read
+        (tree / left / "left.txt").write_text("left\n")
+    assert set(_built(tree, folder)) == set(clean)
+
+
+def _left() -> list[str]:
+    """Return the folders that `make clean` removes."""
+    (removed,) = re.findall(r"^\trm -rf (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    return [name.replace("-*", "-3.13") for name in removed.split()] + ["grainlike/wire/__pycache__"]
+
+
+def test_what_the_site_leaves_is_cleaned() -> None:
+    assert {"build", ".cache"} <= set(_left())  # mkdocstrings keeps what it has rendered in the second
 
 
 def test_an_index_can_show_the_readme_and_its_links_lead_somewhere(metadata: Message) -> None:
