@@ -76,7 +76,7 @@ begin_launch = $(if $(1),beside launch-$(firstword $(1)) env GRAINLIKE_TEST_LAUN
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests pythons test-engines test-pythons test-examples test-launch test-dashboard test-image test-conda test-gpu test-long test-kernel bugs check house docs lint format bench clean
+.PHONY: help demo test tests pictures pythons test-engines test-pythons test-examples test-launch test-dashboard test-image test-conda test-gpu test-long test-kernel bugs check house docs lint format bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -147,6 +147,10 @@ test-dashboard: $(VENV)/.browser  ## look at the dashboard's pages, and at the s
 				|| { $(APT) update && $(APT) install --no-install-recommends $(BROWSER); }; } >/dev/null; } \
 		|| { echo "the tests of the dashboard need: apt-get install $(BROWSER)" >&2; exit 2; }
 	GRAINLIKE_TEST_DASHBOARD=1 $(BIN)/python -m pytest tests/browser $(ARGS)
+
+pictures: $(VENV)/.browser  ## make the pictures of the site again, by the tests that compare them with what there is; Chromium as above
+	GRAINLIKE_KEEP_PICTURES=1 $(BIN)/python -m pytest tests/site/test_pictures.py
+	@GRAINLIKE_KEEP_PICTURES=1 $(MAKE) --no-print-directory test-dashboard ARGS="-k picture"
 
 test-image: $(VENV)/image/base.tar $(VENV)/.dev  ## build the image of a worker with Buildah on a Debian, and run jobs in it; it takes root
 	GRAINLIKE_TEST_IMAGE=$(abspath $<) $(BIN)/python -m pytest tests/image $(ARGS)
