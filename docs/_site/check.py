@@ -32,6 +32,8 @@ _UNSIGNED = re.compile(
 )
 """Heading of a class without a signature after it."""
 _DEFAULT = re.compile(r"= ?(?P<name>_?[A-Z][A-Z0-9_]+)\b")
+_WIDEST = 120
+"""Characters of a line of a signature; one of many parameters has a line for each."""
 _OTHERS = {"PIPE"}
 """Constants of the standard library, which readers know by their names."""
 
@@ -97,6 +99,8 @@ def _of_reference(text: str) -> Iterator[str]:
         yield from (
             f"shows the default {one}, and not its value" for one in _DEFAULT.findall(plain) if one not in _OTHERS
         )
+        if max(map(len, plain.splitlines())) > _WIDEST:  # what is no Python is not wrapped
+            yield f"has a signature wider than a page: {plain.strip()[:40]} ..."
 
 
 def _named(nav: Any) -> Iterator[str]:

@@ -47,7 +47,12 @@ def show_defaults(function: Function) -> None:
     for parameter in function.parameters:
         default = parameter.default
         if isinstance(default, ExprName) and default.canonical_path.startswith("grainlike."):
-            parameter.default = repr(_value(function, default.name))
+            parameter.default = _shown(_value(function, default.name))
+
+
+def _shown(default: object) -> str:
+    """Return a default as Python: what is shown as `<...>` would keep a signature in one line."""
+    return "..." if repr(default).startswith("<") else repr(default)
 
 
 def _value(function: Function, name: str) -> object:
@@ -83,8 +88,7 @@ def _parameter(made: Class, one: inspect.Parameter) -> Parameter:
         return Parameter(one.name, annotation=annotation, kind=kind)
     if one.default is None and "None" not in str(annotation):  # `max`, which is a number as soon as it is known
         annotation = ExprBinOp(annotation, "|", "None")
-    default = "..." if repr(one.default).startswith("<") else repr(one.default)
-    return Parameter(one.name, annotation=annotation, kind=kind, default=default)
+    return Parameter(one.name, annotation=annotation, kind=kind, default=_shown(one.default))
 
 
 def _with_options(texts: list[str]) -> str:

@@ -62,6 +62,7 @@ def test_what_is_wrong_with_a_site_is_told(tmp_path: Path) -> None:
         '<div class="doc doc-object doc-class"><h2 id="grainlike.launch.Slurm">Slurm</h2>\n<p>Workers.</p></div>'
         '<div class="doc doc-object doc-class"><h2 id="grainlike.wire.Totals">Totals</h2>\n'
         '<div class="doc-signature"><pre>Totals(<a>x</a>: int <b>=</b> LOSSES, y=PIPE)</pre></div></div>'
+        f'<div class="doc-signature"><pre>run(main, local=&lt;the cores&gt;, {"x" * 100})</pre></div>'
     )
     (site / "own.css").write_text("a { background: url(https://elsewhere.test/x.png) }")
     finish(site)
@@ -75,6 +76,7 @@ def test_what_is_wrong_with_a_site_is_told(tmp_path: Path) -> None:
         "b.html has grainlike.launch.Slurm without a signature",
         "b.html names docs/data.md and does not lead there",
         "b.html shows the default LOSSES, and not its value",
+        "b.html has a signature wider than a page: run(main, local=<the cores>, xxxxxxxxxxx ...",
         "own.css loads https://elsewhere.test/x.png",
     ]
 
