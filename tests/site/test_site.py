@@ -35,6 +35,32 @@ def test_text_of_a_tutorial_has_one_colon_before_code(sources: Path) -> None:
     assert "::\n" not in page.partition("```python")[0]
 
 
+SEARCHED = {
+    "checkpoint": "how-to/campaigns.md",
+    "concurrency": "how-to/limits.md",
+    "CUDA": "how-to/gpus.md",
+    "Docker": "start/install.md",
+    "FastAPI": "how-to/web_services.md",
+    "Gantt": "how-to/campaigns.md",
+    "Jupyter": "start/notebook.md",
+    "mpirun": "how-to/external_programs.md",
+    "OOM": "why/worker_died.md",
+    "ProcessPoolExecutor": "how-to/moving.md",
+    "progress bar": "progress.md",
+    "pytest": "how-to/testing.md",
+    "rate limit": "how-to/limits.md",
+    "segfault": "why/worker_died.md",
+    "throttle": "how-to/limits.md",
+    "timeout": "how-to/retries.md",
+}
+"""Words that people search for, which are not the project's own, and the page that answers."""
+
+
+@pytest.mark.parametrize("word", SEARCHED)
+def test_a_search_by_the_words_of_others_finds_the_page(sources: Path, word: str) -> None:
+    assert word in (sources / SEARCHED[word]).read_text()
+
+
 def test_a_tutorial_is_text_a_program_and_what_it_prints(sources: Path) -> None:
     page = (sources / "tutorials" / "01_first_steps.md").read_text()
     assert page.startswith("# First steps: delayed functions, placeholders, and what `await` does\n")
