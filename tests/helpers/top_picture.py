@@ -15,7 +15,7 @@ from grainlike.top import Texts, TopApp
 
 __all__ = ["draw"]
 
-_THERE = ("10 running", "194", "train", "preprocess", "ValueError: part 39")
+_THERE = ("10 running", "194", "waits for room", "train", "preprocess", "ValueError: part 39")
 """Texts on the screen once it knows all of the scene."""
 
 
