@@ -309,9 +309,9 @@ def this_job() -> JobView | None:
     return None if view.job is None else view
 
 
-def enter_part(job: JobInfo) -> None:
+def enter_part(job: JobInfo | JobFacts) -> None:
     """Show `job`, a part of the running job, to the current context: on the same slots, with the same way out."""
-    whole = _view()
+    whole = _current.get() or this_process.view
     carrier = whole.carrier or whole
     view = JobView(
         carrier.allocation, whole.instance, job, whole.context, whole.uplink, carrier, None, whole.output, carrier.logs

@@ -22,7 +22,13 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
-    from grainlike.payload._chain import PREVIOUS, dump_arguments_before, load_arguments_after, name_function
+    from grainlike.payload._chain import (
+        ONLY_PREVIOUS,
+        PREVIOUS,
+        dump_arguments_before,
+        load_arguments_after,
+        name_function,
+    )
     from grainlike.payload._errors import (
         RemoteTraceback,
         dump_error,
@@ -111,6 +117,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MARK",
+    "ONLY_PREVIOUS",
     "PREVIOUS",
     "SHARED_LEAST",
     "SPARE_LEAST",
@@ -220,6 +227,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "module_origin": "_names",
             "FunctionBlob": "_functions",
             "MARK": "_store",
+            "ONLY_PREVIOUS": "_chain",
             "PREVIOUS": "_chain",
             "Payload": "_payload",
             "Reference": "_references",

@@ -7,17 +7,24 @@ travelled. So a call that changes its arguments changes nothing for others.
 
 import hashlib
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from grainlike.payload._functions import FunctionBlob
-from grainlike.payload._payload import Payload
+from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._values import dump_arguments, load_arguments, load_value
 
-__all__ = ["PREVIOUS", "dump_arguments_before", "load_arguments_after", "name_function"]
+__all__ = ["ONLY_PREVIOUS", "PREVIOUS", "dump_arguments_before", "load_arguments_after", "name_function"]
+
+_Packed = tuple[Buffer, Sequence[Buffer]]
+"""A `Payload`, or the parts of one."""
 
 _NOTHING = Payload(b"")
-_before = [_NOTHING]
+_before: list[_Packed] = [_NOTHING]
 """Value of the call before, while arguments are rebuilt. Rebuilding never waits, so no other task sees it."""
+
+
+def _load_before() -> object:
+    return load_value(_before[0])
 
 
 class _Previous:
@@ -32,6 +39,9 @@ class _Previous:
 PREVIOUS = _Previous()
 """Stands for the value of the call before, as a whole argument."""
 
+ONLY_PREVIOUS = pickle.dumps(((PREVIOUS,), {}), 5)
+"""Stream of the arguments that most calls of a chain have: that value alone."""
+
 
 def dump_arguments_before(args: tuple[object, ...], kwargs: Mapping[str, object], *, what: str) -> bytes | None:
     """Return the stream of arguments in which `PREVIOUS` stands for a value; None if buffers would stay outside.
@@ -39,12 +49,12 @@ def dump_arguments_before(args: tuple[object, ...], kwargs: Mapping[str, object]
     Raises the exceptions of `dump_arguments`.
     """
     if len(args) == 1 and args[0] is PREVIOUS and not kwargs:
-        return _ALONE
+        return ONLY_PREVIOUS
     payload = dump_arguments(args, kwargs, what=what)
     return None if payload.buffers else bytes(payload.data)
 
 
-def load_arguments_after(payload: Payload, value: Payload) -> tuple[tuple[object, ...], dict[str, object]]:
+def load_arguments_after(payload: Payload, value: _Packed) -> tuple[tuple[object, ...], dict[str, object]]:
     """Return the arguments like `load_arguments`, with `value` in place of `PREVIOUS`."""
     _before[0] = value
     try:
@@ -57,11 +67,3 @@ def name_function(module: str, name: str) -> FunctionBlob:
     """Return the bytes of a function by the names by which a receiver imports it; it need not be importable here."""
     data = pickle.dumps(("name", pickle.dumps((module, name, 0), 5), [], {}), 5)
     return FunctionBlob(hashlib.sha256(data).digest()[:16], data)
-
-
-def _load_before() -> object:
-    return load_value(_before[0])
-
-
-_ALONE = pickle.dumps(((PREVIOUS,), {}), 5)
-"""Stream of the arguments that most calls of a chain have."""

@@ -12,7 +12,7 @@ from typing import Self
 
 from grainlike_worker.ipc._page import Page
 
-__all__ = ["BARRIER", "IDLE", "LEASE", "NO_BARRIER", "SINCE", "STARTED", "ClaimPage"]
+__all__ = ["BARRIER", "IDLE", "LEASE", "LINK", "NO_BARRIER", "SINCE", "STARTED", "ClaimPage"]
 
 IDLE = -1
 """`started` between two leases."""
@@ -20,8 +20,8 @@ IDLE = -1
 NO_BARRIER = 2**31 - 1
 """`barrier` while every job of the run-list may start."""
 
-STARTED, BARRIER, _LIMIT, _BASE, _LEASES, _WATCHED, _TAKEN, _LINK, _KERNEL, _TOLD, LEASE, SINCE = range(12)
-"""Places in `ClaimPage.words`. A runner writes and reads those four there: the attributes of their names take a call
+STARTED, BARRIER, _LIMIT, _BASE, _LEASES, _WATCHED, _TAKEN, LINK, _KERNEL, _TOLD, LEASE, SINCE = range(12)
+"""Places in `ClaimPage.words`. A runner writes and reads those five there: the attributes of their names take a call
 each, for every job."""
 
 
@@ -77,7 +77,7 @@ class ClaimPage(Page[int]):
     leases = _Word(_LEASES)
     watched = _Word(_WATCHED)
     taken = _Word(_TAKEN)
-    link = _Word(_LINK)
+    link = _Word(LINK)
     kernel = _Word(_KERNEL)
     told = _Word(_TOLD)
     lease = _Word(LEASE)

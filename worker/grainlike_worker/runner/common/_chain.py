@@ -7,6 +7,7 @@ value, when the links turn out long, and on a second attempt, so that a link tha
 one and alone to blame. A large value of the first link is the job's own, and stays at the worker (`first_value`).
 """
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -14,8 +15,17 @@ from contextvars import Context, copy_context
 from functools import lru_cache
 from typing import Any
 
-from grainlike.context import GVAR, JobInfo, author, enter_part
-from grainlike.payload import STAY_BYTES, Payload, dump_value, load_arguments_after, load_function
+from grainlike.context import GVAR, author, enter_part
+from grainlike.payload import (
+    ONLY_PREVIOUS,
+    STAY_BYTES,
+    Buffer,
+    Payload,
+    dump_plain_value,
+    dump_value,
+    load_arguments_after,
+    load_function,
+)
 from grainlike.wire import OutputStream
 from grainlike_worker.ipc._signals import TERMINATED
 from grainlike_worker.runner.common import _chain_links
@@ -32,6 +42,9 @@ Link = tuple[int, int, str, bytes]
 
 Outcome = tuple[bool, bytes, tuple[bytes, ...], float, float, float]
 """Whether it succeeded, the bytes of its value or error, when it began (monotonic), wall seconds, CPU seconds."""
+
+_Packed = tuple[Buffer, tuple[Buffer, ...]]
+"""A value as `Payload` has it: its stream and its buffers."""
 
 
 def run_chain(functions: dict[int, bytes], links: list[Link]) -> list[Outcome]:
@@ -77,58 +90,73 @@ class _RunningChain:
         for data in functions.values():
             with suppress(Exception):  # the link whose function it is raises it again
                 _function(data)  # now: what unpickling takes is no part of a link's time
-        self._value = Payload(b"")
+        self._value: _Packed = b"", ()
+        self._plain: tuple[object] | None = None
+        """The value, if it is a number, text or bytes: a copy of it would be the same."""
+        job = GVAR.job
+        self._again = job is not None and job.attempt > 1
+        self._deadline = None if job is None else job.deadline
         self._begun = self._chain_begun = time.monotonic()
         self._cpu = time.process_time()
 
     def due(self, links: list[Link]) -> Iterator[Link]:
         """The links that shall run; whether there is a next one depends on how the last one went."""
-        job = GVAR.job
-        alone = job is not None and job.attempt > 1
         for link in links:
             yield link
-            if alone or not self.outcomes[-1][0] or self._begun - self._chain_begun > LONG_S:
+            if self._again or not self.outcomes[-1][0] or self._begun - self._chain_begun > LONG_S:
                 return
-            if (self._value.buffers or len(self._value.data) > STAY_BYTES) and self._value.nbytes > STAY_BYTES:
+            data, buffers = self._value
+            if (buffers or len(data) > STAY_BYTES) and Payload(data, buffers).nbytes > STAY_BYTES:
                 return  # what needs the value is sent a reference
 
     def run(self, link: Link, step: Step) -> SuspendedCoroutine | None:
         """Run a link, or the first step of one that waits."""
-        context = copy_context()
-        _chain_links.begins(link[1])
+        context, job = copy_context(), link[1]
+        _chain_links.begins(job)
         try:
             outcome = context.run(self._call, context, link, step)
         except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
-            _chain_links.ended(link[1], self._failed(error, link, context))
+            _chain_links.ended(job, self._failed(error, link, context))
             return None
         if isinstance(outcome, SuspendedCoroutine):
             return outcome
         self._ran(outcome)
-        _chain_links.ended(link[1])
+        _chain_links.ended(job, "")
         return None
 
     async def finish(self, link: Link, suspended: SuspendedCoroutine) -> None:
         """Run a link that waits to its end."""
         try:
-            payload = _dump(await suspended, link)
+            value = self._packed(await suspended, link[2])
         except BaseException as error:
             if is_cancellation(error):
                 raise  # the worker's, as far as can be told: the chain's own outcome says which
             _chain_links.ended(link[1], self._failed(error, link, suspended.context))
         else:
-            self._ran(payload)
+            self._ran(value)
 
-    def _call(self, context: Context, link: Link, step: Step) -> Payload | SuspendedCoroutine:
+    def _call(self, context: Context, link: Link, step: Step) -> _Packed | SuspendedCoroutine:
         fn, job, name, data = link
-        whole = GVAR.job
-        enter_part(JobInfo(job, name, 1, whole.deadline if whole else None))
-        args, kwargs = load_arguments_after(Payload(data), self._value)
+        enter_part((job, name, 1, self._deadline, (), None))
+        args: tuple[Any, ...]
+        if data == ONLY_PREVIOUS and self._plain is not None:
+            args, kwargs = self._plain, dict[str, Any]()
+        else:
+            args, kwargs = load_arguments_after(Payload(data), self._value)
         made = step(_function(self._functions[fn]), args, kwargs, context)
-        return made if isinstance(made, SuspendedCoroutine) else _dump(made, link)
+        return made if type(made) is SuspendedCoroutine else self._packed(made, name)
 
-    def _ran(self, payload: Payload) -> None:
-        self._value = payload
-        self._end(payload, good=True)
+    def _packed(self, value: object, name: str) -> _Packed:
+        data = dump_plain_value(value, sys.maxsize)
+        if data is not None:
+            self._plain = (value,)
+            return data, ()
+        self._plain = None
+        return dump_value(value, what=f"the value of {name}").detached()
+
+    def _ran(self, value: _Packed) -> None:
+        self._value = value
+        self._end(value, good=True)
 
     def _failed(self, error: BaseException, link: Link, context: Context) -> str:
         """Take the exception of a link; return its text, which readers of the link's output are told."""
@@ -143,15 +171,12 @@ class _RunningChain:
             output.write(job, OutputStream.TRACEBACK, text)
         return text
 
-    def _end(self, payload: Payload, *, good: bool) -> None:
+    def _end(self, packed: _Packed, *, good: bool) -> None:
         now, cpu = time.monotonic(), time.process_time()
-        buffers = tuple(bytes(buffer) for buffer in payload.buffers)
-        self.outcomes.append((good, bytes(payload.data), buffers, self._begun, now - self._begun, cpu - self._cpu))
+        data, buffers = packed
+        apart = tuple(map(bytes, buffers)) if buffers else ()
+        self.outcomes.append((good, bytes(data), apart, self._begun, now - self._begun, cpu - self._cpu))
         self._begun, self._cpu = now, cpu
-
-
-def _dump(value: object, link: Link) -> Payload:
-    return dump_value(value, what=f"the value of {link[2]}").detached()
 
 
 _function = lru_cache(maxsize=256)(load_function)

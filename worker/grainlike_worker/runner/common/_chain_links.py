@@ -9,25 +9,16 @@ def _nobody(job: int, text: str = "") -> None:
     pass
 
 
-_begins: Callable[[int], None] = _nobody
-_ended: Callable[[int, str], None] = _nobody
+begins: Callable[[int], None] = _nobody
+"""Called with the job's number of a link that begins."""
+
+ended: Callable[[int, str], None] = _nobody
+"""Called with that of a link that has ended, and the text of the exception that has ended it, if one has, else "".
+Nothing of it runs any more but what it left behind.
+"""
 
 
-def listen(begins: Callable[[int], None], ended: Callable[[int, str], None]) -> None:
-    """From now on, call these with the number of the link's job, and `ended` with the text of the exception that has
-    ended it, if one has. One listener for a process.
-    """
-    global _begins, _ended
-    _begins, _ended = begins, ended
-
-
-def begins(job: int) -> None:
-    """The link with this job's number begins."""
-    _begins(job)
-
-
-def ended(job: int, text: str = "") -> None:
-    """Record that a link has ended, by an exception of this text if there is one, and nothing of it runs any more but
-    what it left behind.
-    """
-    _ended(job, text)
+def listen(to_begins: Callable[[int], None], to_ended: Callable[[int, str], None]) -> None:
+    """From now on, these are called: `begins` and `ended`. One listener for a process."""
+    global begins, ended
+    begins, ended = to_begins, to_ended

@@ -55,7 +55,8 @@ class ProcessOutput:
 
     def waiting(self) -> list[int]:
         """Those of `unread` in which there is something now."""
-        return [fd for fd, _ in self._poll.poll(0)]
+        found = self._poll.poll(0)
+        return [fd for fd, _ in found] if found else []
 
     def collect(self, fds: Iterable[int], job: int, attempt: int) -> Output:
         """Take what is in these pipes: it is this job's."""

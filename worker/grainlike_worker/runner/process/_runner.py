@@ -37,7 +37,7 @@ from grainlike.wire import (
     StopReason,
     Undefine,
 )
-from grainlike_worker.ipc._claims import BARRIER, IDLE, LEASE, SINCE, STARTED, ClaimPage
+from grainlike_worker.ipc._claims import BARRIER, IDLE, LEASE, LINK, SINCE, STARTED, ClaimPage
 from grainlike_worker.linux._lifeline import end_within
 from grainlike_worker.runner.common import _chain_links
 from grainlike_worker.runner.common._context import show_nodes
@@ -458,8 +458,8 @@ class ProcessRunner:
         return self._own_streams
 
     def _link_begins(self, job: int) -> None:
-        if self._claims is not None:
-            self._claims.link = job
+        if self._words is not None:
+            self._words[LINK] = job
 
     def _link_ended(self, job: int, text: str) -> None:
         """Tell what a link of a chain has written, while it is known whose it is, and then the exception that has
@@ -477,8 +477,8 @@ class ProcessRunner:
             self._interrupts.exposed = exposed
             if self._interrupts.asked:
                 raise self._interrupts.end()
-        if self._claims is not None:
-            self._claims.link = 0
+        if self._words is not None:
+            self._words[LINK] = 0
 
     # --- for jobs that await jobs of their own -----------------------------------------------------------------------
 
