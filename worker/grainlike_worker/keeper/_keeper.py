@@ -22,6 +22,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import NamedTuple, NoReturn
 
+import grainlike_worker.runner.common._chain  # 1 ms of the first chain in each runner
 import grainlike_worker.runner.process._runner  # noqa: F401 - what every runner needs, imported once
 from grainlike.subprocesses import children, descendants, go_on_with_pipe, kill_all, reap, reset_signals
 from grainlike.system import Cgroup
