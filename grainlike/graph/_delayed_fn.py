@@ -24,7 +24,7 @@ from grainlike.graph._function import Function, Options, is_generator, main_file
 from grainlike.graph._misspelled import refuse_options, refuse_request
 from grainlike.graph._never_awaited import note_origin, origins
 from grainlike.graph._node import Node, StreamNode
-from grainlike.graph._placeholder import LEAVES, Placeholder, capture, rebind
+from grainlike.graph._placeholder import LEAVES, SEQUENCES, Placeholder, capture, rebind
 from grainlike.graph._retry import Retry
 from grainlike.graph._signature import check_arguments
 from grainlike.graph._state import RunsIn
@@ -193,7 +193,8 @@ class DelayedFn(_Wrapper[P, T_co]):
         made: Delayed[T_co] = _new(Delayed)  # as its class does, in fewer steps
         simple = not kwargs
         for item in args:  # one by one: most calls have few arguments, for which a set takes longer
-            if type(item) not in LEAVES:
+            kind = type(item)
+            if kind not in LEAVES and not (kind in SEQUENCES and LEAVES.issuperset(map(type, item))):
                 simple = False
                 break
         if simple:  # as `capture` finds; most calls are such

@@ -13,7 +13,7 @@ from grainlike.graph._never_awaited import warn_of
 from grainlike.graph._node import Node, Template
 from grainlike.graph._state import State
 
-__all__ = ["LEAVES", "Placeholder", "capture", "rebind"]
+__all__ = ["LEAVES", "SEQUENCES", "Placeholder", "capture", "rebind"]
 
 
 _LAZY = State.LAZY
@@ -47,6 +47,9 @@ rebind: Callable[[Placeholder, Node], None] = Placeholder.__dict__["_node"].__se
 LEAVES = frozenset({int, float, str, bytes, bool, complex, type(None), bytearray, memoryview, range})
 """Types whose values cannot hold a placeholder; most arguments, found with one look-up."""
 
+SEQUENCES = frozenset({list, tuple})
+"""Types whose values hold what they give when one goes through them, and nothing else."""
+
 
 def capture(
     args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -61,6 +64,9 @@ def capture(
         GraphError: a container with a placeholder inside contains itself.
     """
     if not kwargs:
+        if len(args) == 1 and issubclass(type(args[0]), Placeholder):  # as those of a chain
+            node = (args[0]._node,)
+            return node, None, node
         kinds = set(map(type, args))
         if LEAVES.issuperset(kinds):
             return args, None, ()
@@ -77,12 +83,12 @@ def capture(
 class _ArgumentCapture:
     """Capture of the arguments of one call."""
 
-    __slots__ = ("_open", "_templates", "nodes")
+    __slots__ = ("_templates", "nodes")
 
     def __init__(self) -> None:
         self.nodes: dict[Node, None] = {}
-        self._templates: dict[int, Template] = {}
-        self._open: set[int] = set()
+        self._templates: dict[int, Template | None] = {}
+        """By the container's id; None while that is being captured."""
 
     def take(self, item: Any) -> Any:
         kind = type(item)
@@ -92,43 +98,42 @@ class _ArgumentCapture:
         if issubclass(kind, Placeholder):
             self.nodes[item._node] = None
             return item._node
-        if _parts(item) is not None and _holds_placeholder(item):
-            return self._template(item)
-        return item
+        parts = _parts(item)
+        return item if parts is None or not _holds_placeholder(item, parts) else self._template(item, parts)
 
-    def _template(self, container: Any) -> Template:
+    def _template(self, container: Any, parts: Sequence[Any]) -> Template:
         key = id(container)
         if key in self._templates:
-            return self._templates[key]
-        if key in self._open:
-            raise GraphError(f"a {type(container).__name__} with a placeholder inside contains itself")
-        self._open.add(key)
-        items = [self.take(item) for item in _parts(container) or ()]
+            known = self._templates[key]
+            if known is None:
+                raise GraphError(f"a {type(container).__name__} with a placeholder inside contains itself")
+            return known
+        self._templates[key] = None
+        items = [self.take(item) for item in parts]
         template = self._templates[key] = Template(
             _maker(container), items, by_reference=_looks_at_nothing(container, items)
         )
         return template
 
 
-def _holds_placeholder(container: Any) -> bool:
+def _holds_placeholder(container: Any, parts: Sequence[Any]) -> bool:
     """Look into a container to any depth; containers may be large, deep, shared, or contain themselves."""
     seen = {id(container)}
-    stack = [container]
-    while stack:
-        parts = _parts(stack.pop())
-        if parts is None:
-            continue
+    stack: list[Any] = []
+    while True:
         # One pass in C over the types: a list of a million numbers costs milliseconds.
         kinds = set(map(type, parts)) - LEAVES
-        if not kinds:
-            continue
-        if any(issubclass(kind, Placeholder) for kind in kinds):
-            return True
-        for part in parts:
-            if type(part) not in LEAVES and id(part) not in seen and _is_container(type(part)):
-                seen.add(id(part))
-                stack.append(part)
-    return False
+        for kind in kinds:
+            if issubclass(kind, Placeholder):
+                return True
+        if kinds:
+            for part in parts:
+                if type(part) not in LEAVES and id(part) not in seen and _is_container(type(part)):
+                    seen.add(id(part))
+                    stack.append(part)
+        if not stack:
+            return False
+        parts = _parts(stack.pop()) or ()
 
 
 def _is_container(kind: type) -> bool:
@@ -145,7 +150,7 @@ def _is_namedtuple(kind: type) -> bool:
 def _parts(item: Any) -> Sequence[Any] | None:
     """Return the items of a container, in the order that its constructor takes; None for anything else."""
     kind = type(item)
-    if kind is list or kind is tuple:
+    if kind in SEQUENCES:
         return item  # type: ignore[no-any-return]
     if kind is dict:
         return [*item, *item.values()]
@@ -178,7 +183,7 @@ def _looks_at_nothing(container: Any, items: Sequence[Any]) -> bool:
     kind = type(container)
     if kind is dict:
         return not any(type(key) in (Node, Template) for key in items[: len(items) // 2])
-    return kind is list or kind is tuple or _is_namedtuple(kind)
+    return kind in SEQUENCES or _is_namedtuple(kind)
 
 
 def _make_dict(parts: Sequence[Any]) -> dict[Any, Any]:
