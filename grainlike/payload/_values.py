@@ -1,7 +1,7 @@
 """Arguments and values as bytes: by pickle protocol 5, and by cloudpickle if pickle fails."""
 
 import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -52,6 +52,8 @@ class OperatorError(Exception):
 _PLAIN = frozenset({int, float, str, bytes, bool, type(None)})
 """Types whose stream is complete: it names nothing, has no buffers, and cannot be refused."""
 
+_PLAIN_OR_TUPLE = _PLAIN | {tuple}
+
 _dumps = pickle.dumps
 _loads = pickle.loads
 
@@ -64,7 +66,7 @@ def dump_arguments(args: tuple[object, ...], kwargs: Mapping[str, object], *, wh
     >>> load_arguments(dump_arguments((1,), {"x": 2}, what="f"))
     ((1,), {'x': 2})
     """
-    if not kwargs and _PLAIN.issuperset(map(type, args)):
+    if not kwargs and (_PLAIN.issuperset(map(type, args)) or _are_plain(args)):
         return Payload(_dumps((args, {}), 5))
     try:
         return _dump((args, kwargs))
@@ -75,13 +77,13 @@ def dump_arguments(args: tuple[object, ...], kwargs: Mapping[str, object], *, wh
 
 
 def dump_plain_arguments(args: tuple[object, ...]) -> bytes | None:
-    """Return the stream of `dump_arguments` for numbers, text and bytes; None if there is anything else, which needs
-    care.
+    """Return the stream of `dump_arguments` for numbers, text, bytes and tuples of them; None if there is anything
+    else, which needs care.
 
     >>> load_arguments(Payload(dump_plain_arguments((1, "a"))))
     ((1, 'a'), {})
     """
-    return _dumps((args, {}), 5) if _PLAIN.issuperset(map(type, args)) else None
+    return _dumps((args, {}), 5) if _PLAIN.issuperset(map(type, args)) or _are_plain(args) else None
 
 
 def dump_plain_columns(calls: Sequence[tuple[object, ...]]) -> list[bytes] | None:
@@ -90,9 +92,16 @@ def dump_plain_columns(calls: Sequence[tuple[object, ...]]) -> list[bytes] | Non
     >>> dump_plain_columns([(1,), (2,)]) == [dump_plain_arguments((1,)), dump_plain_arguments((2,))]
     True
     """
-    if not _PLAIN.issuperset(map(type, chain.from_iterable(calls))):
+    if not _are_plain([*chain.from_iterable(calls)]):
         return None
     return [_dumps((args, {}), 5) for args in calls]
+
+
+def _are_plain(items: Collection[object]) -> bool:
+    """Return True for numbers, text and bytes, and tuples of them alone: a point, a pair, a range."""
+    if not _PLAIN_OR_TUPLE.issuperset(map(type, items)):
+        return False
+    return _PLAIN.issuperset(map(type, chain.from_iterable([item for item in items if type(item) is tuple])))
 
 
 def load_arguments(payload: Payload | tuple[Buffer, Sequence[Buffer]]) -> tuple[tuple[Any, ...], dict[str, Any]]:

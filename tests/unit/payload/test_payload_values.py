@@ -13,6 +13,7 @@ import threading
 import types
 import weakref
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from grainlike.payload import (
     dump_arguments,
     dump_arguments_before,
     dump_plain_arguments,
+    dump_plain_columns,
     dump_value,
     load_arguments,
     load_arguments_after,
@@ -390,12 +392,18 @@ class Moody:
         return Moody, ()
 
 
+class Named(NamedTuple):
+    x: int
+
+
 def test_plain_arguments_are_a_stream_alone_and_no_others_are() -> None:
-    args = (1, 0.5, "a", b"b", True, None)
-    data = dump_plain_arguments(args)
-    assert data == dump_arguments(args, {}, what="f").data
-    for other in ([1], 1j, type("Text", (str,), {})("a"), print):
+    for args in ((1, 0.5, "a", b"b", True, None), ((1, 2), "a", ()), ((0.5, "a"), (b"b", None))):
+        data = dump_plain_arguments(args)
+        assert data == dump_arguments(args, {}, what="f").data == pickle.dumps((args, {}), 5)
+        assert dump_plain_columns([args, (7,)]) == [data, dump_plain_arguments((7,))]
+    for other in ([1], 1j, type("Text", (str,), {})("a"), print, ([1],), ((1, (2,)),), (print,), Named(1)):
         assert dump_plain_arguments((1, other)) is None
+        assert dump_plain_columns([(1,), ((1, 2), other)]) is None
 
 
 @pytest.mark.parametrize("args", [(PREVIOUS,), (1, PREVIOUS), ([2], PREVIOUS, "a")])
