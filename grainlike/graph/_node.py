@@ -344,16 +344,19 @@ class Node:
 
 def positional_arguments(nodes: Sequence[Node]) -> list[tuple[Any, ...]] | None:
     """Return the arguments of each of these nodes, if none has keywords, with values in place of the dependencies, all
-    of which succeeded; else None. A container with nodes inside stays a `Template`.
+    of which succeeded; else None. A container with nodes inside stays a `Template`, but for a tuple.
     """
-    has_inputs = False
+    has_inputs = has_containers = False
     for node in nodes:
         if node._outcome:
             return None
         if node.deps:
             has_inputs = True
+            has_containers = has_containers or Template in map(type, node._args)
     if not has_inputs:
         return [node._args for node in nodes]
+    if has_containers:
+        return [tuple(_with_tuples(node._args, {})) for node in nodes]
     return [tuple([item._outcome if type(item) is Node else item for item in node._args]) for node in nodes]
 
 
@@ -444,6 +447,23 @@ class Template:
 def _filled(items: Sequence[Any] | Any, built: dict[Template, Any]) -> list[Any]:
     return [
         item._outcome if type(item) is Node else _build(item, built) if type(item) is Template else item
+        for item in items
+    ]
+
+
+def _with_values(items: Sequence[Any], _: object) -> list[Any]:
+    """Return the items with values in place of nodes; templates stay."""
+    return [item._outcome if type(item) is Node else item for item in items]
+
+
+def _with_tuples(items: Sequence[Any], built: dict[Template, Any]) -> list[Any]:
+    """The same, with tuples in place of templates of tuples; those inside them stay."""
+    return [
+        item._outcome
+        if type(item) is Node
+        else _build(item, built, _with_values)
+        if type(item) is Template and item.make is tuple
+        else item
         for item in items
     ]
 

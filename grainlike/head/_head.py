@@ -203,31 +203,31 @@ class Head:
 
     def submit(self, nodes: Sequence[Node]) -> None:
         """Submit nodes whose arguments are there as jobs. A call that cannot be pickled fails at once, alone."""
-        if len(nodes) > 1 and self._submit_alike(nodes):
-            return
         try:
-            self._submit_each(nodes)
+            if len(nodes) == 1 or not self._submit_alike(nodes):
+                self._submit_each(nodes)
         finally:
             if self._maker.holds:
                 self._maker.end_batch()
 
     def _submit_alike(self, nodes: Sequence[Node]) -> bool:
         """Submit calls of one function with one request, as most batches are, by the batch; return False for others."""
-        function, request = nodes[0].function, nodes[0].request
-        for node in nodes:
-            if node.function is not function or node.request is not request:
-                return False
         # By the batch what `_submit_each` does call by call: through that a no-op job costs 3 Python calls more.
-        made = self._maker.make_alike(nodes)
-        if made is None:
+        if (made := self._maker.make_alike(nodes)) is None:
             return False
-        jobs, ages = made
-        options = function.options
+        jobs, ages, leading = made
+        options, request = nodes[0].function.options, nodes[0].request
         assert request is not None
         numbers = [job.id for job in jobs]
         sizes = self._maker.take_sizes(numbers) if self._maker.sizes else []
         fns = [jobs[0].fn] * len(jobs)
-        self._tell(JobsSubmitted(request, numbers, fns, options.rank, options.isolate, ages=ages, sizes=sizes))
+        submitted = JobsSubmitted(request, numbers, fns, options.rank, options.isolate, ages=ages, sizes=sizes)
+        if not leading:
+            self._tell(submitted)
+            return True
+        with self.one_pass():  # those that may take others along go one by one
+            self._tell(submitted)
+            self._submit_each(leading)
         return True
 
     def _submit_each(self, nodes: Sequence[Node]) -> None:

@@ -46,6 +46,9 @@ __all__ = ["JobFactory"]
 _FIRST_MOST = CALL_MOST - 4096
 """Most bytes of function and arguments of a chain's first call: with its name they are kept as arguments are."""
 
+_FEW = 8
+"""Of so many calls at the least one may take others along while the rest is made as a batch; it is told apart then."""
+
 _MARKED = MARK[:1]
 _FINISHED = attrgetter("finished")  # for `map`, without a Python call for each node
 _new = object.__new__
@@ -155,20 +158,30 @@ class JobFactory:
         found = tuple([self.inputs.pop(job, ()) for job in jobs])
         return found if any(found) else ()
 
-    def make_alike(self, nodes: Sequence[Node]) -> tuple[list[Job], list[int]] | None:
-        """Return the jobs of calls of one function, all at once, and the numbers of the oldest jobs that these need, if
-        they need any; None where each had better be looked at by itself: some have other arguments than numbers, text
-        and bytes, or may take along who waits for them.
+    def make_alike(self, nodes: Sequence[Node]) -> tuple[list[Job], list[int], list[Node]] | None:
+        """Return the jobs of calls of one function with one request, all at once, and the numbers of the oldest jobs
+        that these need, if they need any. Calls that may take along who waits for them are left: they come third.
+        None where each had better be looked at by itself: functions or requests differ, more than a few may take others
+        along, or some have other arguments than numbers, text and bytes.
         """
         # Columns and built-in functions in place of `make` for each node: see `Head._submit_alike`.
+        function, request = nodes[0].function, nodes[0].request
         dependents, has_inputs = None, False
+        leading: list[Node] = []
         for node in nodes:
+            if node.function is not function or node.request is not request:
+                return None
             if node.dependents is not dependents:  # those that one call waits for have the same
                 dependents = node.dependents
                 if follower_of(node) is not None:
-                    return None
+                    leading.append(node)
             if node.deps:
                 has_inputs = True
+        if leading:
+            if len(nodes) < _FEW * len(leading):
+                return None
+            left = set(leading)
+            nodes = [node for node in nodes if node not in left]
         if has_inputs:
             if self.own is not None:
                 for node in nodes:
@@ -210,7 +223,7 @@ class JobFactory:
             jobs.append(job)
         state.jobs.update(zip(numbers, jobs, strict=True))
         ages = [node.age for node in nodes] if has_inputs else numbers
-        return jobs, [] if ages == numbers else ages
+        return jobs, [] if ages == numbers else ages, leading
 
     def end_batch(self) -> None:
         """Let go of what was kept for a batch of calls."""

@@ -11,6 +11,7 @@ from grainlike.head._program_values import ProgramValues
 from grainlike.head._submit import JobFactory
 from grainlike.head.server._storage import NoStorage
 from grainlike.jobs import Job
+from grainlike.payload import load_arguments
 from grainlike.resources import Cores
 from grainlike.scheduler import JobsSubmitted
 
@@ -45,6 +46,18 @@ def ready() -> Delayed[Any]:
 def contained() -> Delayed[Any]:
     leaves = [one(number) for number in range(4)]
     return gather([other([leaf], 1) for leaf in leaves])
+
+
+def paired() -> Delayed[Any]:
+    """Tuples of calls, one of which is given twice, and is one object then, too."""
+    leaves = [one((number, "a")) for number in range(8)]
+    both = (leaves[6], leaves[7])
+    return gather([*(other((leaves[at], leaves[at + 1])) for at in (0, 2, 4)), other(both, both)])
+
+
+def nested() -> Delayed[Any]:
+    leaves = [one(number) for number in range(4)]
+    return gather([other((leaves[0], (leaves[1], 2))), other((leaves[2], [leaves[3]]), 1)])
 
 
 def named() -> Delayed[Any]:
@@ -87,7 +100,7 @@ class Bench:
             self.engine.pump()
 
 
-@pytest.mark.parametrize("graph", [tree, fan, ready, contained, named])
+@pytest.mark.parametrize("graph", [tree, fan, ready, contained, paired, nested, named])
 @pytest.mark.parametrize("value_of", [lambda job: job.id, lambda job: "v" * (job.id * 20_000), lambda job: [job.id]])
 @pytest.mark.parametrize("keeps_values", [False, True])
 def test_a_batch_is_told_as_calls_one_by_one_are(graph, value_of, keeps_values, monkeypatch) -> None:
@@ -101,3 +114,12 @@ def test_a_batch_is_told_as_calls_one_by_one_are(graph, value_of, keeps_values, 
     assert by_the_batch.sent == one_by_one.sent
     assert any(told.ages for told in one_by_one.told) is (graph is not ready)
     assert any(told.inputs for told in one_by_one.told) is (graph is ready and keeps_values)
+
+
+def test_calls_that_may_take_others_along_are_told_in_the_same_pass_as_the_rest_of_their_batch() -> None:
+    bench = Bench(keeps_values=False)
+    bench.run(gather([other(one(0)), *(one(number) for number in range(1, 9))]), lambda job: job.id)
+    assert [told.jobs for told in bench.told] == [[1, 2, 3, 4, 5, 6, 7, 8], [9], [10]]
+    assert [told.more for told in bench.told] == [True, True, False]  # planned once, when the whole batch is there
+    arguments = {number: load_arguments((travels, ())) for number, travels in bench.sent[:9]}
+    assert arguments == {number: ((number % 9,), {}) for number in range(1, 10)}
