@@ -32,6 +32,10 @@ def first(x: int, *_: int) -> int:
     return x
 
 
+def number(_: object) -> int:
+    return 7
+
+
 async def coroutine(x: int) -> int:
     return x
 
@@ -127,17 +131,28 @@ def tree(job: DelayedFn[..., int], jobs: int) -> Delayed[int]:
     return level[0]
 
 
+def pairs(job: DelayedFn[..., int], jobs: int) -> Delayed[int]:
+    level = [job((0, 0)) for _ in range((jobs + 1) // 2)]
+    while len(level) > 1:
+        level = [job((level[at], level[at + 1])) for at in range(0, len(level), 2)]
+    return level[0]
+
+
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
     # The links of a chain travel together and come back together; of a tree, calls that are ready at once are alike.
     ("graph", "jobs", "python"),
-    [pytest.param(chain, 1_000, 19.3, id="chain"), pytest.param(tree, 2_047, 19.5, id="tree")],
+    [
+        pytest.param(chain, 1_000, 18.2, id="chain"),
+        pytest.param(tree, 2_047, 19.5, id="tree"),
+        pytest.param(pairs, 2_047, 27.4, id="pairs"),
+    ],
 )
 async def test_a_job_that_needs_others_costs_the_caller_this_many_calls(graph, jobs, python, monkeypatch) -> None:
     # A busy machine would end chains earlier, and its jobs would come back in smaller batches.
     monkeypatch.setattr(_chains, "CHAIN_S", 3600.0)
     async with Executor(local=Cores(2)):
-        job = delayed(first) @ Cores(1)
+        job = delayed(number if graph is pairs else first) @ Cores(1)
         await gather([job(i) for i in range(300)])
         least = math.inf
         for _ in range(30):
