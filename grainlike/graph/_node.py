@@ -283,9 +283,9 @@ class Node:
 
         None where it is not an argument by itself: a container may look at what it is made of.
         """
-        args, kwargs = self.given
-        if len(args) == 1 and args[0] is dep and not kwargs:
+        if not self._outcome and len(self._args) == 1 and self._args[0] is dep:
             return (stand_in,), {}
+        args, kwargs = self.given
         if any(type(item) is Template for item in (*args, *kwargs.values())):
             return None
         before, dep._outcome = dep._outcome, stand_in

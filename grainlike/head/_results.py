@@ -269,11 +269,13 @@ class ResultHandler:
         function are sent alone once one of its values was large.
         """
         walls: dict[int, list[float]] = {}
+        attempts: list[int] = []
         rss = whole.used[2] if whole.used is not None else 0
         observers, large = self._observers, self._state.functions.large
         rows = list(zip([first, *first.links], outcomes_of(Payload(parcel[0], tuple(parcel[1]))), strict=False))
         for job, (good, data, buffers, begun, wall, cpu) in rows:
             attempt, earlier = (1, ()) if job.placement is None else (job.placement.attempt, job.placement.earlier)
+            attempts.append(attempt)
             began, used = begun + skew, (wall, cpu, rss)
             job.placement = Placement(
                 whole.worker, attempt, earlier, whole.slots, began, began + wall, used, whole.receipt
@@ -291,7 +293,7 @@ class ResultHandler:
         nodes = [job.node for job in links]
         close_all(links)
         self._state.counters.succeeded += len(nodes) - 1 - nodes[1:].count(None)  # the first is counted with its batch
-        settled = self._settle_plain_links(whole, skew, links, nodes, outcomes)
+        settled = self._settle_plain_links(whole, skew, links, attempts, nodes, outcomes)
         for job, node, outcome in list(zip(links, nodes, outcomes, strict=True))[settled:]:
             if node is not None:
                 good, data, buffers, *_ = outcome
@@ -304,6 +306,7 @@ class ResultHandler:
         whole: Placement,
         skew: float,
         links: Sequence[Job],
+        attempts: list[int],
         nodes: Sequence[Node | None],
         outcomes: Sequence[LinkOutcome],
     ) -> int:
@@ -317,7 +320,7 @@ class ResultHandler:
         values = load_plain_values(data)
         if values:
             rss = [0 if whole.used is None else whole.used[2]] * len(values)
-            numbers, attempts = [job.id for job in links], [job.attempt for job in links]
+            numbers = [job.id for job in links]
             completed = Completed(0, numbers, attempts, [], begun, wall, cpu, rss, data, [], 0.0)
             settled, kept = links[: len(values)], wanted[: len(values)]
             self._history.succeeded(whole.worker or "", skew, settled, kept, completed)

@@ -143,9 +143,9 @@ def pairs(job: DelayedFn[..., int], jobs: int) -> Delayed[int]:
     # The links of a chain travel together and come back together; of a tree, calls that are ready at once are alike.
     ("graph", "jobs", "python"),
     [
-        pytest.param(chain, 1_000, 18.2, id="chain"),
-        pytest.param(tree, 2_047, 19.5, id="tree"),
-        pytest.param(pairs, 2_047, 27.4, id="pairs"),
+        pytest.param(chain, 1_000, 16.0, id="chain"),
+        pytest.param(tree, 2_047, 17.9, id="tree"),
+        pytest.param(pairs, 2_047, 26.4, id="pairs"),
     ],
 )
 async def test_a_job_that_needs_others_costs_the_caller_this_many_calls(graph, jobs, python, monkeypatch) -> None:

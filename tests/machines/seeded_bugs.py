@@ -190,7 +190,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "jobs that share a lease are told the rounded amount of memory, not what they asked for",
         "judge",
-        (_AHEAD, "tuple(job.memory for job in jobs) if", "() if"),
+        (_AHEAD, "tuple([job.memory for job in jobs]) if", "() if"),
     ),
     _bug(
         "round_memory_far_up",

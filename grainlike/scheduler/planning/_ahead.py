@@ -360,7 +360,7 @@ def assignment(worker: int, shape: int, jobs: list[HeadJob], near: NearPlacing, 
     numbers, attempts = [job.id for job in jobs], [job.attempt for job in jobs]
     hard_s = None if jobs[0].shape is None else jobs[0].shape.hard_s
     fns = [job.fn.id for job in jobs]
-    memory = tuple(job.memory for job in jobs) if jobs[0].shape is not None and jobs[0].shape.varied else ()
-    ages = tuple(job.age for job in jobs) if ahead and jobs[0].cls.aged else ()
+    memory = tuple([job.memory for job in jobs]) if jobs[0].shape is not None and jobs[0].shape.varied else ()
+    ages = tuple([job.age for job in jobs]) if ahead and jobs[0].cls.aged else ()
     needs = near.needs(jobs) if jobs[0].shape is not None and jobs[0].shape.with_inputs else ()
     return AssignJobs(worker, shape, ahead, numbers, attempts, fns, hard_s, memory=memory, ages=ages, needs=needs)
