@@ -94,6 +94,8 @@ class StoreFullError(ResourceError):
     """Raised when a job's value found no room, in shared memory or on disk, at any worker that could run the job. Names
     the last worker, both sizes, whether the store is too small or in use, what would help, and where the job was tried.
 
+    Also raised for a job whose inputs have no room at a worker that is beyond its store, if nothing can free any.
+
     Give workers larger stores or scratch on disk, give smaller values, or drop placeholders of values that are not
     needed any more.
 

@@ -44,6 +44,7 @@ from grainlike.scheduler import (
     JobsStarted,
     JobsUnsatisfiable,
     OutputsUnfit,
+    OverdraftUnpaid,
     OwnValuesFreed,
     ReleaseWorker,
     ReplicasDropped,
@@ -193,6 +194,9 @@ class ActionExecutor:
             case OutputsUnfit():
                 words = action.why
                 self._settling.end(action.jobs, lambda job: StoreFullError(f"{self.ends.message_of(job.id)}; {words}"))
+            case OverdraftUnpaid(jobs=jobs, why=why):
+                words = f"there is no room for the inputs of {name_of(self._state.jobs[jobs[0]])}: {why}"
+                self._settling.end(jobs, lambda _: StoreFullError(words))
             case ShapesForgotten():
                 for peer in self._state.peers.values():
                     peer.undefine_classes(action.shapes)

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
         JobsRevived,
         LineageDropped,
         OutputsUnfit,
+        OverdraftUnpaid,
         OwnValuesAdded,
         OwnValuesFreed,
         OwnValuesLost,
@@ -135,16 +136,16 @@ __all__ = [
     "InputsLost", "InputsTravel", "InputsUnfit", "JobAwaits", "JobGoesOn", "JobState", "JobsBackedOff", "JobsCancelled",
     "JobsCommitted", "JobsDeadlocked", "JobsLost", "JobsMoved", "JobsOrphaned", "JobsPending", "JobsRequeued",
     "JobsRevived", "JobsSettled", "JobsStarted", "JobsSubmitted", "JobsUnsatisfiable", "KillRunner", "LineageDropped",
-    "NodeAction", "NodeEvent", "NodeScheduler", "NodeStopped", "OutputsUnfit", "OwnValuesAdded", "OwnValuesFreed",
-    "OwnValuesLost", "PoolOffer", "RaiseBarrier", "ReleaseWorker", "ReplicasArrived", "ReplicasDropped",
-    "ReplicasFailed", "ReplicasGone", "ReplicasSpared", "ReplicasUnfit", "ReplicationAsked", "ReplicationReached",
-    "ResumeJob", "RetractJobs", "RunTimes", "RunnerAnswered", "RunnerCompleted", "RunnerGone", "RunnerKind",
-    "RunnerReady", "RunnerRenewed", "RunnerRetired", "ShapesForgotten", "Shortage", "SpawnRunner", "StartApart",
-    "StartLease", "StartsPaused", "StopJobs", "TellCompleted", "TellEnded", "TellHeld", "TellStarted", "TellWaits",
-    "TerminateRunner", "Ticked", "Trials", "ValuesForgotten", "ValuesGiven", "ValuesLost", "ValuesReleased",
-    "ValuesWanted", "WakeAt", "WorkerDrained", "WorkerHeard", "WorkerJoined", "WorkerLeaving", "WorkerLost",
-    "WorkerQuarantined", "WorkerReleased", "WorkerReported", "WorkerState", "WorkerStored", "WorkerSuspected",
-    "WorkerTimed", "lacks", "transition_table", "wanted_in_pools",
+    "NodeAction", "NodeEvent", "NodeScheduler", "NodeStopped", "OutputsUnfit", "OverdraftUnpaid", "OwnValuesAdded",
+    "OwnValuesFreed", "OwnValuesLost", "PoolOffer", "RaiseBarrier", "ReleaseWorker", "ReplicasArrived",
+    "ReplicasDropped", "ReplicasFailed", "ReplicasGone", "ReplicasSpared", "ReplicasUnfit", "ReplicationAsked",
+    "ReplicationReached", "ResumeJob", "RetractJobs", "RunTimes", "RunnerAnswered", "RunnerCompleted", "RunnerGone",
+    "RunnerKind", "RunnerReady", "RunnerRenewed", "RunnerRetired", "ShapesForgotten", "Shortage", "SpawnRunner",
+    "StartApart", "StartLease", "StartsPaused", "StopJobs", "TellCompleted", "TellEnded", "TellHeld", "TellStarted",
+    "TellWaits", "TerminateRunner", "Ticked", "Trials", "ValuesForgotten", "ValuesGiven", "ValuesLost",
+    "ValuesReleased", "ValuesWanted", "WakeAt", "WorkerDrained", "WorkerHeard", "WorkerJoined", "WorkerLeaving",
+    "WorkerLost", "WorkerQuarantined", "WorkerReleased", "WorkerReported", "WorkerState", "WorkerStored",
+    "WorkerSuspected", "WorkerTimed", "lacks", "transition_table", "wanted_in_pools",
 ]  # fmt: skip
 
 _NAMES = {
@@ -164,17 +165,16 @@ _NAMES = {
     "_statistics": "RunTimes",
     "_value_events": """
         PROGRAM CopiesLost CopyMade FetchReplicas GiveValues InputsLost InputsTravel InputsUnfit JobsRevived
-        LineageDropped OutputsUnfit OwnValuesAdded OwnValuesFreed OwnValuesLost ReplicasArrived ReplicasDropped
-        ReplicasFailed ReplicasGone ReplicasSpared ReplicasUnfit ReplicationAsked ReplicationReached ValuesForgotten
-        ValuesGiven
-        ValuesLost ValuesReleased ValuesWanted
+        LineageDropped OutputsUnfit OverdraftUnpaid OwnValuesAdded OwnValuesFreed OwnValuesLost ReplicasArrived
+        ReplicasDropped ReplicasFailed ReplicasGone ReplicasSpared ReplicasUnfit ReplicationAsked ReplicationReached
+        ValuesForgotten ValuesGiven ValuesLost ValuesReleased ValuesWanted
     """,
     "_workers": "WorkerState",
     "node._events": """
-        AssignSized BarrierHeld CoresTaken JobAwaits JobGoesOn KillRunner NodeAction NodeEvent NodeStopped
-        RaiseBarrier ResumeJob RunnerAnswered RunnerCompleted RunnerGone RunnerKind RunnerReady RunnerRenewed
-        RunnerRetired SpawnRunner StartApart StartLease StopJobs TellCompleted TellEnded TellHeld TellStarted
-        TellWaits TerminateRunner
+        AssignSized BarrierHeld CoresTaken JobAwaits JobGoesOn KillRunner NodeAction NodeEvent NodeStopped RaiseBarrier
+        ResumeJob RunnerAnswered RunnerCompleted RunnerGone RunnerKind RunnerReady RunnerRenewed RunnerRetired
+        SpawnRunner StartApart StartLease StopJobs TellCompleted TellEnded TellHeld TellStarted TellWaits
+        TerminateRunner
     """,
     "node._runners": "GRACE_S",
     "node._scheduler": "NodeScheduler",

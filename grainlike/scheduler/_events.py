@@ -14,6 +14,7 @@ from grainlike.scheduler._value_events import (
     InputsUnfit,
     JobsRevived,
     OutputsUnfit,
+    OverdraftUnpaid,
     OwnValuesFreed,
     ReplicasDropped,
     ReplicasSpared,
@@ -469,4 +470,5 @@ HeadAction = (
     | InputsTravel
     | InputsUnfit
     | OutputsUnfit
+    | OverdraftUnpaid
 )

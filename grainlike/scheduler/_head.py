@@ -162,7 +162,9 @@ class HeadScheduler:
             case WorkerLost():
                 self._worker_lost(event, out)
             case StartsPaused():
-                self._pause(event, out)
+                self.paused = event.why
+                if not self.paused:  # gangs whose workers have all answered meanwhile go first
+                    out += self._gang_events.withheld()
             case Ticked():
                 self._wake = None
             case _:
@@ -185,8 +187,8 @@ class HeadScheduler:
             if rooms.parked:
                 self._values.make_use_of_room(now, out, goes_on=isinstance(event, Ticked))
             self._planner.plan(now, out)
-            if rooms.without_room:
-                self._values.make_room(now)
+            if rooms.without_room or self._state.overdrafts.workers:
+                self._wake_at(self._values.make_room(now, out), out)
             while self._state.values.unsettled:  # jobs whose turn came have inputs that no worker has
                 self._settle_values(out)
                 self._planner.plan(now, out)
@@ -223,6 +225,10 @@ class HeadScheduler:
         self._state.begin_replication()
         self._values = Values(self._state)
         self._worker_events = WorkerEvents(self._state, self._attempts, self._values)
+
+    def give_up_unpaid(self, *, gives_up: bool) -> None:
+        """Give up jobs that wait for an overdraft that nothing pays back, or let them wait for ever."""
+        self._state.overdrafts.gives_up = gives_up
 
     @property
     def wakes_at(self) -> float | None:
@@ -563,12 +569,6 @@ class HeadScheduler:
         self._state.requeue(back, out)
         if self.closed:
             self._fail_impossible(out)
-
-    def _pause(self, event: StartsPaused, out: list[HeadAction]) -> None:
-        """Stop assigning jobs, or resume it, first with the gangs whose workers have all answered meanwhile."""
-        self.paused = event.why
-        if not self.paused:
-            out += self._gang_events.withheld()
 
     # --- what can never run ------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ __all__ = [
     "JobsRevived",
     "LineageDropped",
     "OutputsUnfit",
+    "OverdraftUnpaid",
     "OwnValuesAdded",
     "OwnValuesFreed",
     "OwnValuesLost",
@@ -262,6 +263,15 @@ class InputsUnfit(msgspec.Struct, frozen=True, gc=False):
 class OutputsUnfit(msgspec.Struct, frozen=True, gc=False):
     """The values of these jobs, which have just failed for that, found no room where they ran, and are not made
     elsewhere, as `why` says beside what the worker said. The jobs are dropped.
+    """
+
+    jobs: list[int]
+    why: str
+
+
+class OverdraftUnpaid(msgspec.Struct, frozen=True, gc=False):
+    """These jobs have no room for their inputs, because of `why`: a worker exceeds its store, and nothing can pay that
+    back. The jobs are dropped.
     """
 
     jobs: list[int]

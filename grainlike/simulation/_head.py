@@ -36,6 +36,7 @@ from grainlike.scheduler import (
     JobsSubmitted,
     JobsUnsatisfiable,
     OutputsUnfit,
+    OverdraftUnpaid,
     OwnValuesFreed,
     ReleaseWorker,
     ReplicasDropped,
@@ -354,6 +355,8 @@ class SimulatedHead:
                     self.witness.pending(action.jobs)
             case OutputsUnfit():
                 self._each(action.jobs, self.witness.homeless)
+            case OverdraftUnpaid():
+                self._each(action.jobs, self.witness.unpaid)
             case OwnValuesFreed():
                 self.values.freed(action)
             case ValuesForgotten() | ReplicasUnfit():

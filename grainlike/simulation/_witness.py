@@ -218,6 +218,10 @@ class Witness:
         """Record that the value of a job is not made elsewhere, after it has found no room."""
         self.seen["homeless"] += 1
 
+    def unpaid(self, job: int) -> None:
+        """Record that a job is given up that waits for an overdraft which nothing pays back."""
+        self.seen["unpaid"] += 1
+
     def made(self, worker: int, value: int, attempt: int) -> None:
         """Record that the head hears of a value that stays at a worker, and counts."""
         self.seen["value"] += 1

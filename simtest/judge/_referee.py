@@ -485,6 +485,17 @@ class Referee(ValueWitness):
         else:
             self._close(job, "HOMELESS")
 
+    def unpaid(self, job: int) -> None:
+        """Record the end of a job that waited for an overdraft; check that nothing runs that might pay it back."""
+        super().unpaid(job)
+        waiting = {waits for _, waits in self._loans.waiting}
+        running = {one for worker, one in self._running if worker not in self._given_up} - waiting
+        assert not running, f"job {job} is given up for want of room, and jobs {sorted(running)} run"
+        if self._values.is_reviving(job):
+            self._values.unmade(job)
+        else:
+            self._close(job, "UNPAID")
+
     # --- the nodes ---------------------------------------------------------------------------------------------------
 
     def granted(self, worker: int, action: StartLease) -> None:

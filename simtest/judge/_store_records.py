@@ -12,6 +12,8 @@ Raises `AssertionError` when one of these promises is broken:
    there that could run it and hold its value beside its inputs, and at which it was not tried. (Checked until the first
    fault.) It may be tried once more at each worker while no such other one has room for its inputs. If its function
    allows no loss, it is tried again only as often as that allows failures.
+5. A job is given up for an overdraft only if a worker that could run it exceeds what it may keep, and no job was
+   assigned, and nothing copied, for 5 s. No worker that could run it has room for its inputs beside what jobs need.
 """
 
 from __future__ import annotations
@@ -26,6 +28,9 @@ __all__ = ["StoreRecords"]
 
 _SLOWEST = 2.5e8
 """Bytes of a copy in a second, at the least, where two go into a worker and two out of one."""
+
+_PAYBACK_S = 5.0
+"""Seconds for which a job waits at the least for an overdraft."""
 
 _MOMENT_S = 2.0
 """Seconds for messages, processes to start, and a refusal."""
@@ -60,6 +65,8 @@ class StoreRecords:
         """Bytes that each worker may keep in memory and on disk."""
         self._own: dict[int, int] = {}
         """Bytes of the values of the client's own."""
+        self._stirred_at = 0.0
+        """Time of the last assignment or copy."""
         self.over: set[int] = set()
         """Workers that have more than they may keep, for all that the head has heard."""
         self._waiting: dict[int, tuple[int, int, int]] = {}
@@ -117,6 +124,7 @@ class StoreRecords:
 
     def assigned(self, worker: int, job: int) -> None:
         """Check that a job may run again, and is not tried where its value found no room while it may have some."""
+        self._stirred_at = self._clock.now
         tried = self._lacked.get(job)
         if not tried:
             return
@@ -131,6 +139,18 @@ class StoreRecords:
         """Check that the value of a job has room nowhere, or that it may not run again."""
         if self._functions[self._plans[job].fn].losses:
             self._check_nowhere(job, f"job {job} is given up")
+
+    def unpaid(self, job: int) -> None:
+        """Check that a job that is given up waited for a worker with an overdraft, long enough, and in vain."""
+        over = [worker for worker in self.over if self._could_run(worker, job)]
+        assert over, f"job {job} is given up for an overdraft, and no worker has one that could run it"
+        waited = self._clock.now - self._stirred_at
+        assert waited >= _PAYBACK_S, f"job {job} is given up for an overdraft {waited:.3f} s after the last assignment"
+        for worker in [worker for worker in self._limits if self._could_run(worker, job)]:
+            here = {value for value in self._values.at(worker) if not self._is_spare(worker, value)}
+            kept = {*filter(self._values.is_used, here), *self._values.inputs(job)}
+            words = f"job {job} is given up for an overdraft, and worker {worker} could have room if the client let go"
+            assert sum(map(self._size_of, kept)) > sum(self._limits[worker]), words
 
     def _check_nowhere(self, job: int, what: str, *, or_full: bool = False) -> None:
         """Check that no worker could hold the value of a job, beside its inputs, at which it was not tried; with
@@ -159,6 +179,7 @@ class StoreRecords:
 
     def copying(self, target: int, value: int) -> None:
         """Check that a worker is not sent more while it exceeds what it may keep."""
+        self._stirred_at = self._clock.now
         assert target not in self.over, f"value {value} is copied to worker {target}, which has more than it may keep"
 
     def submitted(self, job: int, age: int) -> None:

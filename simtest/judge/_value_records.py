@@ -88,9 +88,10 @@ class ValueRecords:
 
     def _is_awaited(self, value: int) -> bool:
         """Return True if a value is made again when it is lost."""
-        return value in self._wanted or value in self._replicated or self._is_used(value)
+        return value in self._wanted or value in self._replicated or self.is_used(value)
 
-    def _is_used(self, value: int) -> bool:
+    def is_used(self, value: int) -> bool:
+        """Return True if a job that has not ended needs a value."""
         return any(self._is_open(job) for job in self._users.get(value, ()))
 
     def _is_open(self, job: int) -> bool:

@@ -72,6 +72,11 @@ class ValueWitness(Witness):
         super().homeless(job)
         self._room.homeless(job)
 
+    def unpaid(self, job: int) -> None:
+        """Check that a job which is given up for an overdraft waited for one, and long enough."""
+        super().unpaid(job)
+        self._room.unpaid(job)
+
     def made(self, worker: int, value: int, attempt: int) -> None:
         """Record a value that counts."""
         super().made(worker, value, attempt)

@@ -554,8 +554,8 @@ BUGS: tuple[Bug, ...] = (
         "replay",
         (
             _HEAD,
-            "plan(now, out)\n            if rooms.without_room:\n                self._values.make",
-            'plan(__import__("time").time(), out)\n            if rooms.without_room:\n                self._values.m',
+            "plan(now, out)\n            if rooms.without_room or self._state",
+            'plan(__import__("time").time(), out)\n            if rooms.without_room or self._state',
         ),
     ),
     _bug(

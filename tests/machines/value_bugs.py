@@ -13,6 +13,7 @@ VALUE_SUITES = {
     "outputs": "tests/simulation/test_value_worlds.py::test_no_promise_is_broken_where_outputs_find_no_room",
     "lost copies": "tests/unit/scheduler/test_head_replication.py::test_a_copy_of_a_value_that_is_lost_keeps_no_room_from_others",
     "rests": "tests/simulation/test_value_worlds.py::test_looks_that_are_left_out_would_change_nothing[full_stores]",
+    "unpaid": "tests/unit/scheduler/test_head_overdrafts.py",
     "relocations": "tests/simulation/test_value_worlds.py::test_values_that_are_kept_make_way_where_a_job_would_wait_for_ever",
 }
 
@@ -38,6 +39,22 @@ def _bug(name: str, breaks: str, *changes: tuple[str, str, str], suite: str = "v
 
 
 VALUE_BUGS: tuple[Bug, ...] = (
+    _bug(
+        "give_up_jobs_for_an_overdraft_while_others_compute",
+        "a job that waits for an overdraft is given up though a job that runs may free room for it",
+        (
+            _VALUES,
+            "        return all(stands_still(job, now) for worker in workers for job in worker.held.values())",
+            "        return True",
+        ),
+        suite="unpaid",
+    ),
+    _bug(
+        "give_up_jobs_for_an_overdraft_that_programs_may_pay_back",
+        "a job that waits for an overdraft is given up though its program has not let go of values yet",
+        ("scheduler/values/_overdrafts.py", "value.replicas if value.users else ()", "value.replicas"),
+        suite="unpaid",
+    ),
     _bug(
         "drop_when_the_owner_lets_go",
         "a value goes though jobs that have not ended need it",

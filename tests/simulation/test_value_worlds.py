@@ -128,6 +128,27 @@ def test_a_worker_may_give_up_what_the_head_had_it_remove_though_a_job_needs_the
     assert simulate(73200994, "values").violations == ()
 
 
+def test_one_job_of_those_that_wait_for_an_overdraft_is_given_up_if_nothing_can_pay_it_back():
+    outcome = simulate(72201580, "own_values")
+    assert outcome.violations == ()
+    assert outcome.seen["unpaid"] == 1
+
+
+@pytest.mark.parametrize(
+    ("workload", "seed"),
+    [
+        ("large_outputs", 75000399),
+        ("real_outputs", 75000774),
+        ("real_outputs", 75100000),
+        ("real_outputs", 75100008),
+    ],
+)
+def test_no_job_is_given_up_for_an_overdraft_that_the_client_may_pay_back(workload, seed):
+    outcome = simulate(seed, workload)
+    assert outcome.violations == ()
+    assert not outcome.seen.get("unpaid")
+
+
 def test_the_loss_of_any_worker_of_a_gang_counts_for_the_value_that_it_makes_again():
     assert simulate(61002767, "values").violations == ()
 

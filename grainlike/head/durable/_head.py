@@ -87,6 +87,10 @@ class InputLog(Protocol):
         ...
 
 
+_UNPAID_SCHEMA = 6
+"""Schema of journals from which on jobs are given up that wait for an overdraft which nothing pays back."""
+
+
 class RestoredClients(Protocol):
     """The clients of a head that is made again; see `DurableClients`."""
 
@@ -139,7 +143,9 @@ class DurableHead(Head):
 
     def decide_as(self, schema: int | str) -> None:
         """Decide by the rules of a release whose journals have that schema, from now on."""
-        self.state.functions.decide_as(schema if isinstance(schema, int) else 0)
+        number = schema if isinstance(schema, int) else 0
+        self.state.functions.decide_as(number)
+        self.state.scheduler.give_up_unpaid(gives_up=number >= _UNPAID_SCHEMA)
 
     def set_calendar(self, ahead: float) -> None:
         """Go by the calendar as so many seconds ahead of the clock from now on."""

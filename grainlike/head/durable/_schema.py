@@ -38,7 +38,7 @@ from grainlike.scheduler.values._primaries import Primaries
 
 __all__ = ["CONVERSIONS", "METHODS", "SCHEMA", "SchemaConversion", "check_schema", "conversions_from", "records"]
 
-SCHEMA = 5
+SCHEMA = 6
 
 
 def _as_it_is(record: bytes) -> bytes:
@@ -177,11 +177,20 @@ came before had no data server.
 _RULES = Conversion(fields=dict.fromkeys(["FunctionDefined", "FunctionTable", "HeadFunction"], _put(quick_s=0.1)))
 """Schema 5: a head decides by the rules of who wrote its journal, and functions that it knows keep them."""
 
+
+def _wait_for_ever(held: dict[str, Any]) -> None:
+    held["scheduler"].give_up_unpaid(gives_up=False)
+
+
+_UNPAID = Conversion(fields={"Overdrafts": _put(gives_up=False, still=None), "HeadState": _wait_for_ever})
+"""Schema 6: jobs that wait for an overdraft are given up if nothing can pay it back. Heads before let them wait."""
+
 CONVERSIONS: dict[int, SchemaConversion] = {
     1: SchemaConversion(image=_AGES),
     2: SchemaConversion(image=_VALUES),
     3: SchemaConversion(image=_MOVES),
     4: SchemaConversion(image=_RULES),
+    5: SchemaConversion(image=_UNPAID),
 }
 """Steps to the next schema, by the schema that each begins with."""
 

@@ -96,6 +96,7 @@ InputsTravel scheduler._value_events.InputsTravel: jobs values others
 InputsUnfit scheduler._value_events.InputsUnfit: jobs why failed
 ReplicasUnfit scheduler._value_events.ReplicasUnfit: value why
 OutputsUnfit scheduler._value_events.OutputsUnfit: jobs why
+OverdraftUnpaid scheduler._value_events.OverdraftUnpaid: jobs why
 JobsMoved scheduler._events.JobsMoved: job allocation
 HeadScheduler scheduler._head.HeadScheduler: paused closed late _state jobs workers classes shapes _catalogue
     _functions _job_tree _planner _gangs _attempts _standstill _now _wake _gang_events _values
@@ -146,7 +147,8 @@ ValueTable scheduler.values._table.ValueTable: _workers bare=unavailable bound c
     values
 Spares scheduler.values._spares.Spares: _leaving _overdrafts _table _told=_announced
 Consumers scheduler.planning._consumers.Consumers: _active _rooms _start_on _table
-Overdrafts scheduler.values._overdrafts.Overdrafts: _leaving _table _transfers _workers workers
+Overdrafts scheduler.values._overdrafts.Overdrafts: _leaving _table _transfers _workers gives_up still workers
+NeededValues scheduler.values._overdrafts._NeededValues: _free _kept _movable _table
 Primaries scheduler.values._primaries.Primaries: listed
 Relocation scheduler.values._relocations.Relocation: job target
 Relocations scheduler.values._relocations.Relocations: _last _leaving _table _transfers _workers jobs moves under_way

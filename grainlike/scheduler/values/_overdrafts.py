@@ -1,20 +1,26 @@
 """Overdrafts: workers whose values exceed their stores.
 
 Nothing is copied to such a worker. Values that only this worker has, and that no job there uses, are copied to workers
-with room, the largest first, until enough replicas are spare here.
+with room, the largest first, until enough replicas are spare here. A job that waits for that is given up where nothing
+can pay the overdraft back: no job computes, nothing is under way, and the values that jobs need exceed the store alone,
+whatever programs let go of.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from grainlike.scheduler._workers import WorkerState
+from grainlike.scheduler._records import HeadJob, order
+from grainlike.scheduler._workers import UNLIMITED, WorkerState
 from grainlike.scheduler.values._leaving import Departures
 from grainlike.scheduler.values._records import ValueState
 from grainlike.scheduler.values._table import ValueTable
 from grainlike.scheduler.values._transfers import Transfers
 
-__all__ = ["Overdrafts"]
+__all__ = ["PAYBACK_S", "Overdrafts"]
+
+PAYBACK_S = 5.0
+"""Seconds for which jobs wait for an overdraft that nothing can pay back, as a worker might join."""
 
 
 class Overdrafts:
@@ -22,9 +28,11 @@ class Overdrafts:
 
     Attributes:
         workers: workers whose values exceed their stores, by number.
+        gives_up: False if jobs wait for ever for what nothing pays back.
+        still: since when jobs wait for an overdraft that nothing can pay back; None without such jobs.
     """
 
-    __slots__ = ("_leaving", "_table", "_transfers", "_workers", "workers")
+    __slots__ = ("_leaving", "_table", "_transfers", "_workers", "gives_up", "still", "workers")
 
     def __init__(
         self, everybody: Mapping[int, WorkerState], table: ValueTable, transfers: Transfers, leaving: Departures
@@ -34,6 +42,8 @@ class Overdrafts:
         self._transfers = transfers
         self._leaving = leaving
         self.workers: dict[int, WorkerState] = {}
+        self.gives_up = True
+        self.still: float | None = None
 
     def changed(self, worker: WorkerState, over: int) -> None:
         """Record by how many bytes a worker's values exceed its store."""
@@ -47,11 +57,13 @@ class Overdrafts:
         if over:
             self.workers[worker.id] = worker
         else:
-            self.workers.pop(worker.id, None)
+            self.lost(worker.id)
 
     def lost(self, worker: int) -> None:
-        """Forget a worker that is lost."""
+        """Forget a worker that is lost, or whose values do not exceed its store any more."""
         self.workers.pop(worker, None)
+        if not self.workers:
+            self.still = None
 
     def pay_back(self) -> None:
         """Ask for copies at other workers of values that exceed a worker's store."""
@@ -82,6 +94,97 @@ class Overdrafts:
         with_room = [worker for worker in able if free[worker.id] >= value.size and worker.id not in rooms.claims]
         return max(with_room, key=lambda worker: (free[worker.id], -worker.id), default=None)
 
+    # --- what nothing pays back --------------------------------------------------------------------------------------
+
+    def note(self, now: float, *, is_still: bool) -> float | None:
+        """Record whether jobs wait for an overdraft that nothing can pay back. Return when one is given up for that."""
+        if not (is_still and self.gives_up and self._stuck()):
+            self.still = None
+            return None
+        if self.still is None:
+            self.still = now
+        return self.still + PAYBACK_S
+
+    def to_give_up(self) -> HeadJob:
+        """Return the job to give up for an overdraft that nothing can pay back: the youngest one whose end lets the
+        oldest go on; the youngest of all without one.
+        """
+        needed = _NeededValues(self._workers, self._table)
+        oldest, *others = sorted(self._stuck(), key=lambda job: (order(job), job.id))
+        hosts = [worker.id for worker in self._transfers.rooms.hosts(oldest)]
+        for job in reversed(others):
+            if any(needed.shortage(worker, oldest) <= needed.freed(worker, job) for worker in hosts):
+                return job
+        return others[-1] if others else oldest
+
+    def _stuck(self) -> list[HeadJob]:
+        """Return the jobs that wait for a worker with an overdraft and can have room nowhere, whatever programs let go
+        of. Return none if another job that waits for room could have some so.
+        """
+        rooms, needed = self._transfers.rooms, _NeededValues(self._workers, self._table)
+        found: list[HeadJob] = []
+        for job in rooms.parked.values():
+            hosts = rooms.hosts(job)
+            if any(needed.shortage(worker.id, job) <= 0 for worker in hosts):
+                return []
+            if any(worker.over for worker in hosts):
+                found.append(job)
+        return found
+
+    # --- invariants --------------------------------------------------------------------------------------------------
+
     def check(self) -> None:
         """Raise `AssertionError` unless exactly the workers with overdrafts are known. For tests: walks over all."""
         assert self.workers == {worker.id: worker for worker in self._workers.values() if worker.over}
+
+
+class _NeededValues:
+    """Values at each worker that unfinished jobs need, and that are not spare: it keeps these even if programs let go
+    of all others. Made for one look at them.
+    """
+
+    __slots__ = ("_free", "_kept", "_movable", "_table")
+
+    def __init__(self, workers: Mapping[int, WorkerState], table: ValueTable) -> None:
+        self._table = table
+        self._kept: dict[int, dict[int, int]] = {number: {} for number in workers}
+        for value in table.values.values():
+            for number in value.replicas if value.users else ():
+                if value.id not in table.spare.get(number, {}):
+                    self._kept[number][value.id] = value.size
+        stores = {number: UNLIMITED if one.store is None else sum(one.store) for number, one in workers.items()}
+        self._free = {number: size - sum(self._kept[number].values()) for number, size in stores.items()}
+        self._movable = {number: self._find_movable(number) for number in workers}
+
+    def shortage(self, worker: int, job: HeadJob) -> int:
+        """Return the bytes that a job lacks at a worker which keeps its needed values alone, and has moved those of
+        them away for which others would have room then; 0 or less if the job would have room, or has all inputs there.
+        """
+        table, here = self._table, self._kept[worker]
+        if not table.missing(job.inputs, worker):
+            return 0
+        lacking = table.total(value for value in job.inputs if value not in here)
+        return lacking - self._free[worker] - self._movable[worker]
+
+    def freed(self, worker: int, job: HeadJob) -> int:
+        """Return the bytes that a worker need not keep any more once a job has ended."""
+        here = [self._table.values[number] for number in job.inputs if number in self._kept[worker]]
+        return sum(value.size for value in here if _goes_with(value, job))
+
+    def _find_movable(self, source: int) -> int:
+        """Return how many bytes could move to others: the largest value first, to the worker with the most room."""
+        free = {number: size for number, size in self._free.items() if number != source}
+        total = 0
+        for value, size in sorted(self._kept[source].items(), key=lambda item: -item[1]):
+            others = [number for number in free if value not in self._kept[number]]
+            target = max(others, key=free.__getitem__, default=None)
+            if target is not None and free[target] >= size:
+                free[target] -= size
+                total += size
+        return total
+
+
+def _goes_with(value: ValueState, job: HeadJob) -> bool:
+    """Return True if nothing but this job needs the bytes of a value."""
+    is_read = value.owned or value.asked or value.givers or value.unreached
+    return not is_read and (value.users or {}).keys() == {job.id}

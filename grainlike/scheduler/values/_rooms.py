@@ -126,12 +126,26 @@ class Rooms:
             return widest, f"the room of {widest.name} is kept for the inputs of job {oldest.id}, which is older"
         return widest, f"its inputs are {bytes_text(size)}; {widest.name} has room for {bytes_text(free)} of them now"
 
+    def why_unpaid(self, job: HeadJob) -> str:
+        """Return which bytes a job lacks at a worker with an overdraft, and how large that is, in words."""
+        over = [worker for worker in self.hosts(job) if worker.over]
+        worker = min(over, key=lambda worker: (self._lacking(worker, job), worker.over, worker.id))
+        size, lacking = self._table.total(job.inputs), self._lacking(worker, job)
+        return (
+            f"its inputs are {bytes_text(size)}, of which {worker.name} lacks {bytes_text(lacking)};"
+            f" {worker.name} keeps {bytes_text(worker.over)} more than it has room for, and nothing can pay that back"
+        )
+
     def able(self, job: HeadJob) -> list[WorkerState]:
         """Return the workers that could run a job, and whose empty stores could hold its inputs. If the job's value
         found no room somewhere, these are the workers where it may find some.
         """
         untried = [] if job.tried is None else self._could_give(job, job.tried.size)
-        return untried or [worker for worker in self._able(job) if self.could_hold(worker, job.inputs)]
+        return untried or self.hosts(job)
+
+    def hosts(self, job: HeadJob) -> list[WorkerState]:
+        """Return the workers that could run a job, and whose empty stores could hold its inputs."""
+        return [worker for worker in self._able(job) if self.could_hold(worker, job.inputs)]
 
     def fitting_now(self, job: HeadJob) -> tuple[list[WorkerState], WorkerState | None]:
         """Return the workers that could start a job now if its inputs were there and whose empty stores could hold

@@ -9,6 +9,7 @@ must allow that, and the lineage must be kept.
 from __future__ import annotations
 
 from grainlike.scheduler._events import HeadAction, JobsSubmitted
+from grainlike.scheduler._job_tree import stands_still
 from grainlike.scheduler._records import HeadJob
 from grainlike.scheduler._state import SchedulerState
 from grainlike.scheduler._states import JobState
@@ -19,6 +20,7 @@ from grainlike.scheduler._value_events import (
     InputsLost,
     JobsRevived,
     LineageDropped,
+    OverdraftUnpaid,
     OwnValuesAdded,
     OwnValuesFreed,
     OwnValuesLost,
@@ -386,15 +388,42 @@ class Values:
         self.room_wake = now + ROUND_S if self._unseen > 0 else None
         self._state.requeue(rooms.take_ready(), out)
 
-    def make_room(self, now: float) -> None:
+    def make_room(self, now: float, out: list[HeadAction]) -> float | None:
         """Move at most one value for jobs that will have room nowhere, else let one run once more where its value found
-        no room; look again soon if there is room for a job at once.
+        no room; look again soon if there is room for a job at once. Return when to look at overdrafts again if no event
+        comes before.
         """
         rooms, relocations = self._transfers.rooms, self._state.relocations
         jobs, rooms.without_room = rooms.without_room, {}
-        has_room = relocations.make_room(jobs.values(), now)
+        has_room = bool(jobs) and relocations.make_room(jobs.values(), now)
         if has_room or (not relocations.under_way and rooms.let_repeat(jobs.values())):
             self.look_soon(now)
+        return self._give_up_unpaid(now, out) if self._state.overdrafts.workers else None
+
+    def _give_up_unpaid(self, now: float, out: list[HeadAction]) -> float | None:
+        """Drop a job that waits for an overdraft, if nothing could pay that back for long. Return when to look again if
+        no event comes before.
+        """
+        overdrafts, rooms = self._state.overdrafts, self._transfers.rooms
+        due = overdrafts.note(now, is_still=bool(rooms.parked) and self._is_still(now))
+        if due is None or now < due:
+            return due
+        if self.room_wake is None:
+            job = overdrafts.to_give_up()
+            out.append(OverdraftUnpaid([job.id], rooms.why_unpaid(job)))
+            self._state.withdraw(job)
+            self.look_soon(now)
+        return None
+
+    def _is_still(self, now: float) -> bool:
+        """Return True if no job computes, and nothing is under way or due that may free bytes at a worker."""
+        state, workers = self._state, self._state.workers.values()
+        planner = state.planner
+        if self._transfers.known or state.backoffs.waiting or planner.wake is not None or not planner.whole:
+            return False
+        if any(worker.shut or worker.leaving for worker in workers):
+            return False
+        return all(stands_still(job, now) for worker in workers for job in worker.held.values())
 
     def next_look(self, now: float) -> float | None:
         """Return the time of the next look at jobs that wait for room if no event comes before; it is returned once."""

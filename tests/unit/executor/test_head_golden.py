@@ -73,6 +73,16 @@ def test_what_is_written_today_is_what_is_kept(tmp_path):
     assert names == {path.name for path in (KEPT / f"schema-{SCHEMA}").iterdir()}
 
 
+def test_a_head_gives_up_jobs_that_wait_for_an_overdraft_by_the_rule_of_who_wrote_its_journal(tmp_path):
+    head, _ = make.write(tmp_path / "journal")
+    overdrafts = head.state.scheduler._state.overdrafts
+    assert overdrafts.gives_up
+    head.decide_as(5)
+    assert not overdrafts.gives_up
+    head.decide_as(SCHEMA)
+    assert overdrafts.gives_up
+
+
 def log_with(directory, *records):
     journal, _ = Journal.open(directory)
     for record in records:

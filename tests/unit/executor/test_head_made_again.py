@@ -16,7 +16,7 @@ from grainlike.head.durable._snapshot import began_here, draw_head, read_head, r
 from grainlike.net import ClosedLink
 from grainlike.payload import dump_error
 from grainlike.resources import Cores, offer_of
-from grainlike.scheduler import HeadScheduler, Ticked, WorkerHeard, WorkerLost, WorkerSuspected
+from grainlike.scheduler import HeadScheduler, OverdraftUnpaid, Ticked, WorkerHeard, WorkerLost, WorkerSuspected
 from grainlike.wire import (
     PROTOCOL,
     AskHistory,
@@ -317,3 +317,16 @@ async def test_a_job_that_runs_elsewhere_as_its_value_found_no_room_is_as_it_was
         assert (job.outcome, values) == ("failed", {})
         assert "its value of 800 KB found no room at n1 (store 1 MB) and n2 (store 1 MB)" in job.error
     assert [sum(b"digest" in one for one in told) for told in (first, second)] == [1, 1], "sent to each worker once"
+
+
+async def test_a_job_that_is_given_up_for_an_overdraft_ends_with_the_reason():
+    rerun = Rerun()
+    rerun.submit()
+    head = rerun.life.head
+    (job,) = head.state.scheduler.jobs
+    head.state.scheduler._state.drop(head.state.scheduler.jobs[job])
+    head._acting.act(OverdraftUnpaid([job], "n1 keeps 10 MB more than it has room for"))
+    _, _, (ended,), *_ = rerun.knows()
+    assert ended.outcome == "failed"
+    assert "StoreFullError: there is no room for the inputs of f" in ended.error
+    assert ended.error.endswith("n1 keeps 10 MB more than it has room for")
