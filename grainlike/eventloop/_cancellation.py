@@ -28,6 +28,9 @@ EVERY_S = 1.0
 
 _pending: WeakSet[Cancellation] = WeakSet()
 
+_Gathering: Any = asyncio.tasks._GatheringFuture  # type: ignore[attr-defined]
+"""What `asyncio.gather` returns, on each Python that is supported."""
+
 
 class Cancellation:
     """Cancellation of one coroutine, pending until `settled`. `held_up` lists those that are."""
@@ -130,33 +133,65 @@ _STANDARD = asyncio.__file__.removesuffix("asyncio/__init__.py")
 
 
 def _frames(awaited: object) -> Iterator[FrameType]:
-    """The frames of a chain of awaits, outermost first; through tasks that are awaited, too."""
-    seen: set[int] = set()
-    while awaited is not None and id(awaited) not in seen:
-        seen.add(id(awaited))
-        if isinstance(awaited, CoroutineType):
-            frame, awaited = awaited.cr_frame, awaited.cr_await
-        elif isinstance(awaited, GeneratorType):
-            frame, awaited = awaited.gi_frame, awaited.gi_yieldfrom
-        elif isinstance(awaited, AsyncGeneratorType):
-            frame, awaited = awaited.ag_frame, awaited.ag_await
-        elif isinstance(awaited, asyncio.Task):
-            frame, awaited = None, awaited.get_coro()
-        else:
-            # The steps of an async generator and the iterator of a future show what they wait for to no other code.
-            frame, awaited = None, next(filter(_is_awaited, gc.get_referents(awaited)), None)
+    """The frames of a chain of awaits, outermost first."""
+    for link in _links(awaited):
+        frame = _frame_of(link)
         if frame is not None:
             yield frame
 
 
+def _frame_of(link: object) -> FrameType | None:
+    if isinstance(link, CoroutineType):
+        return link.cr_frame
+    if isinstance(link, GeneratorType):
+        return link.gi_frame
+    return link.ag_frame if isinstance(link, AsyncGeneratorType) else None
+
+
+def _links(awaited: object) -> Iterator[object]:
+    """The links of a chain of awaits, outermost first; through tasks that are awaited, too, and the first of what a
+    `gather` waits for.
+    """
+    seen: set[int] = set()
+    while awaited is not None and id(awaited) not in seen:
+        seen.add(id(awaited))
+        yield awaited
+        if isinstance(awaited, CoroutineType):
+            awaited = awaited.cr_await
+        elif isinstance(awaited, GeneratorType):
+            awaited = awaited.gi_yieldfrom
+        elif isinstance(awaited, AsyncGeneratorType):
+            awaited = awaited.ag_await
+        elif isinstance(awaited, asyncio.Task):
+            awaited = awaited.get_coro()
+        elif isinstance(awaited, _Gathering):
+            awaited = next(_gathered(awaited), None)
+        else:
+            # The steps of an async generator and the iterator of a future show what they wait for to no other code.
+            awaited = next(filter(_is_awaited, gc.get_referents(awaited)), None)
+
+
 def _is_awaited(thing: object) -> bool:
-    return isinstance(thing, CoroutineType | GeneratorType | AsyncGeneratorType | asyncio.Task)
+    return isinstance(thing, CoroutineType | GeneratorType | AsyncGeneratorType | asyncio.Task | _Gathering)
+
+
+def _gathered(gathering: Any) -> Iterator[asyncio.Future[Any]]:
+    """What a `gather` waits for and has not ended."""
+    return (child for child in gathering._children if not child.done())
 
 
 def _children(awaited: object) -> Iterator[asyncio.Task[Any]]:
-    """The tasks of the task groups that a coroutine waits to leave: a group cancels each of them once, and no more."""
-    for frame in _frames(awaited):
-        group = frame.f_locals.get("self") if frame.f_code.co_name in {"__aexit__", "_aexit"} else None
+    """The tasks of the task groups that a coroutine waits to leave: a group cancels each of them once, and no more.
+
+    A `gather` passes each cancellation on to its tasks, but not to what their groups wait for.
+    """
+    for link in _links(awaited):
+        if isinstance(link, _Gathering):
+            for child in _gathered(link):
+                yield from _children(child)
+            return
+        frame = _frame_of(link)
+        group = frame.f_locals.get("self") if frame and frame.f_code.co_name in {"__aexit__", "_aexit"} else None
         if isinstance(group, asyncio.TaskGroup):
             for task in list(vars(group)["_tasks"]):
                 yield task

@@ -32,6 +32,7 @@ from grainlike.wire import (
     OwnValues,
     Pulled,
     Report,
+    Stored,
     Submit,
     Wait,
     checked_pattern,
@@ -47,8 +48,8 @@ _BYTES_MOST = 1 << 50
 """More than any machine has."""
 _ADDRESS_MOST = 300
 _KEY_BYTES = 16
-_SECONDS_MOST = 1e12
-"""Times beyond this, on any clock, are none: sums and squares of them would not be numbers any more."""
+_SECONDS_MOST = 1e9
+"""Times beyond these 31 years, on the clock of any machine, are none: sums of them would lie on no calendar."""
 
 
 def check_hello(hello: Hello) -> None:
@@ -111,6 +112,8 @@ def check_frames(frames: Iterable[Frame], shapes: Container[int], functions: Con
                 _check_range("size", message.sizes, 1, _BYTES_MOST)
             case Evicted():
                 _check_lengths("Evicted", len(message.values), message.attempts)
+            case Stored():
+                _check_range("size", [message.spilled, message.over], 0, _BYTES_MOST)
             case Blocked():
                 _check_seconds("Blocked", [message.seconds])
             case Pulled():

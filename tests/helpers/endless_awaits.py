@@ -157,6 +157,10 @@ async def task_group() -> None:
         group.create_task(swallows_one())
 
 
+async def gathered_groups() -> None:
+    await asyncio.gather(task_group(), asyncio.gather(task_group()), return_exceptions=True)
+
+
 async def anyio_group() -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(anyio.sleep_forever)
@@ -219,14 +223,14 @@ async def cleans_up_in_a_shield() -> None:
 BODIES: list[Callable[[], Awaitable[None]]] = [
     sleep, event, queue, lock, condition, semaphore, memory_stream, silent_socket, asyncio_program, anyio_run_process,
     anyio_open_process, thread, silent_tls_peer, silent_tls_end, gathered, waited_for, shielded, limited, timed,
-    task_group, anyio_group, anyio_scope, anyio_shield, async_generator, swallows_one, cleans_without_end, cleans_up,
-    cleans_up_in_a_shield,
+    task_group, gathered_groups, anyio_group, anyio_scope, anyio_shield, async_generator, swallows_one,
+    cleans_without_end, cleans_up, cleans_up_in_a_shield,
 ]  # fmt: skip
 
 BEFORE = {"silent_tls_end": tls_connection}
 """Resources that are opened before a body is said to have begun: cancelled while it opens, one would stay open."""
 
-STUBBORN = [anyio_run_process, swallows_one, task_group, cleans_without_end, cleans_up]
+STUBBORN = [anyio_run_process, swallows_one, task_group, gathered_groups, cleans_without_end, cleans_up]
 
 
 async def awaits(name: str, port: int) -> None:

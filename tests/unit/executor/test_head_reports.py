@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from grainlike.errors import ProtocolError
 from grainlike.head._validation import check_frames
-from grainlike.wire import Code, Completed, Frame, LeaseStart, LeaseWait, Report
+from grainlike.wire import Code, Completed, Frame, LeaseStart, LeaseWait, Report, Stored
 
 START = LeaseStart(1, 7, "cores=0", [4, 5], [1, 1], 1.0)
 ENDS = Completed(1, [4, 5], [1, 1], [0, 0], [1.0, 1.5], [0.5, 0.5], [0.1, 0.1], [9, 9], [b"a", b"b"], [], 2.0)
@@ -24,7 +24,7 @@ def test_a_true_report_is_taken() -> None:
     check(Report(3.0, [], [replace(ENDS, codes=[0, int(max(Code))])], []))
 
 
-@pytest.mark.parametrize("at", [nan, inf, -inf, 1e13])
+@pytest.mark.parametrize("at", [nan, inf, -inf, 1e13, 1e10, -1e10])
 def test_no_time_of_it_is_out_of_range(at: float) -> None:
     for report in (
         Report(at, [], [], []),
@@ -79,3 +79,10 @@ def test_buffers_that_no_end_declares() -> None:
 def test_a_wait_that_is_none() -> None:
     with pytest.raises(ProtocolError, match="there is no wait 9"):
         check(Report(3.0, [], [], [], [LeaseWait(1, 4, 1, 9, 0, False, "cores=0")]))
+
+
+@pytest.mark.parametrize("changes", [{"spilled": -1}, {"over": -1}, {"spilled": 2**60}, {"over": 2**63}])
+def test_a_store_with_more_than_any_machine_or_less_than_nothing(changes: dict[str, int]) -> None:
+    check_frames([Frame(Stored(0, "", 0), ()), Frame(Stored(5, "full", 7), ())], (), None)
+    with pytest.raises(ProtocolError, match="there is no size"):
+        check_frames([Frame(replace(Stored(0), **changes), ())], (), None)
