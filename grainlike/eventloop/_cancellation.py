@@ -176,7 +176,7 @@ def _is_awaited(thing: object) -> bool:
 
 
 def _gathered(gathering: Any) -> Iterator[asyncio.Future[Any]]:
-    """What a `gather` waits for and has not ended."""
+    """The futures of a `gather` that are not done."""
     return (child for child in gathering._children if not child.done())
 
 

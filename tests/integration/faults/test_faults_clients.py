@@ -90,6 +90,25 @@ def rude(visit):
     visit("rude")
 
 
+async def test_a_question_of_the_command_line_is_no_news_in_the_log_of_its_head(caplog, told):
+    caplog.set_level(logging.DEBUG, "grainlike")
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor:
+        caplog.clear()
+        assert (await told("ls", "--head", executor.address))[0] == 0
+        await logged(caplog, "is gone")
+        assert [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO] == []
+        async with connect(executor.address):
+            pass
+        [said] = [record for record in await heard(caplog, "is gone", 2) if record.levelno >= logging.INFO]
+        assert said.levelno == logging.INFO, "a program's end is some"
+
+
+async def heard(caplog, text, count):
+    """The records with `text`, once there are so many."""
+    await logged(caplog, text, count)
+    return [record for record in caplog.records if text in record.getMessage()]
+
+
 async def test_the_command_line_asks_a_head_over_tls_and_cancels(gates, start_worker, told):
     async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS) as executor:
         start_worker(executor.address, name="n1", resources="cores=2")
