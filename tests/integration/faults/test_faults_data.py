@@ -210,6 +210,19 @@ async def test_a_data_server_that_is_killed_loses_nothing(start_worker, which):
             assert same_bytes(executor)
 
 
+@pytest.mark.parametrize("stays", [False, True], ids=["goes on when told", "stays stopped"])
+async def test_a_data_server_that_was_stopped_holds_up_no_copy(start_worker, stays):
+    """A debugger that holds a process cannot be told to let it go on: that of `stays` is such."""
+    look = "import grainlike_worker.daemon._data_process as d; d.LOOK_S = 0.05"
+    code = f"{look}; d.go_on = lambda process: None" if stays else look
+    async with both(start_worker, first={"n1": code, "n2": code}) as (executor, workers):
+        await used_at("n2", await made_at("n1", SMALL))
+        for worker in workers.values():
+            data_server(worker).suspend()
+        assert await used_at("n2", await made_at("n1", LARGE)) == LARGE
+        assert executor.report().relayed == 0
+
+
 # --- strangers -------------------------------------------------------------------------------------------------------
 
 

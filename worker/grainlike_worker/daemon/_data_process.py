@@ -21,7 +21,7 @@ from grainlike.errors import GrainlikeError
 from grainlike.net import Access, ByteLink, ReconnectingLink, TcpAddress, adopt, can_serve, parse_address
 from grainlike.wire import DataSetup, Frame, Message
 from grainlike_worker.daemon._child import describe_exit, start_module
-from grainlike_worker.daemon._keeper_watch import DYING_S, gone
+from grainlike_worker.daemon._keeper_watch import DYING_S, go_on, gone, state_of
 
 __all__ = ["OFF", "DataProcess", "check_data_option", "open_data_process"]
 
@@ -32,6 +32,12 @@ PATIENCE_S = 10.0
 
 AGAIN_S = 0.5
 """Seconds before the next start, if the last process lived less long than that."""
+
+LOOK_S = 5.0
+"""Seconds between two looks at whether the process is stopped."""
+
+MOST_LOOKS = 4
+"""Looks in a row at which it is stopped, though it was told to go on at the second, before it is killed."""
 
 OFF = "off"
 
@@ -122,15 +128,31 @@ class DataProcess:
             for message in orders.pending():
                 link.post(message)
             self._link = link
-            try:
-                await link.run(orders.hear)
-            except GrainlikeError as error:
-                logger.warning("the data server said what cannot be: %s", error)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_watch, process)
+                try:
+                    await link.run(orders.hear)
+                except GrainlikeError as error:
+                    logger.warning("the data server said what cannot be: %s", error)
+                tasks.cancel_scope.cancel()
         finally:
             self._link = None
             await _end(process)
         words = "the data server of this worker has ended (%s); another is started when it is called for"
         logger.warning(words, describe_exit(process.wait()))
+
+
+async def _watch(process: subprocess.Popen[bytes]) -> None:
+    """Let a process that was stopped go on, and kill one that stays so: its pulls would wait for it for ever."""
+    looks = 0
+    while looks < MOST_LOOKS:
+        await anyio.sleep(LOOK_S)
+        looks = looks + 1 if state_of(process.pid) in ("T", "t") else 0
+        if looks == 2:
+            logger.warning("the data server of this worker is stopped: it is told to go on")
+            go_on(process)
+    logger.warning("the data server of this worker stays stopped, and is killed")
+    process.kill()
 
 
 async def _end(process: subprocess.Popen[bytes]) -> None:
