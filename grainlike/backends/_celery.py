@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from grainlike.backends._base import ClosesItself, extra
+from grainlike.backends._celery_workers import WorkersWatch
 from grainlike.calls import BackendCall, run_call
+from grainlike.errors import WorkerLostError
 from grainlike.resources import Request
 
 __all__ = ["CeleryBackend"]
@@ -27,7 +30,8 @@ class CeleryBackend(ClosesItself):
 
     Celery counts processes, so a job is `Cores(1)`, in the given queue; `Token("gpu")` goes to the queue `gpu`, if
     `queues` names it. All else is refused by name. A job that is cancelled is killed with its process, on workers with
-    processes; so is one past its `timeout=`, on any.
+    processes; so is one past its `timeout=`, on any. One whose whole worker is killed fails with `WorkerLostError`
+    within about a minute, on workers with processes (Celery's pool `prefork`); on others it never ends.
 
     Args:
         app: a Celery app, or the URL of a broker that keeps results too, as `"redis://host:6379/0"`.
@@ -57,6 +61,9 @@ class CeleryBackend(ClosesItself):
         self._queue = queue
         self._queues = frozenset(queues)
         self._watched: dict[str, Callable[[], None]] = {}
+        self._workers = WorkersWatch(self._heartbeat)
+        self._lost: dict[str, str] = {}
+        """Why tasks will have no result."""
         self._changed = threading.Condition()
         self._looker: threading.Thread | None = None
         """Thread that looks; one that is this no more ends."""
@@ -119,7 +126,10 @@ class CeleryBackend(ClosesItself):
             for task, call in watched.items():
                 if self._has_ended(task):
                     self._watched.pop(task, None)
+                    self._workers.forget(task)
                     call()
+            with suppress(Exception):  # the tasks' own states are kept in the same place, and will tell
+                self._workers.look()
             with self._changed:
                 self._changed.wait_for(self._is_over, LOOK_S)
 
@@ -128,14 +138,30 @@ class CeleryBackend(ClosesItself):
 
     def _has_ended(self, task: str) -> bool:
         try:
-            return self._app.backend.get_task_meta(task)["status"] in _ENDED
+            meta = self._app.backend.get_task_meta(task)
         except Exception:  # noqa: BLE001 - whatever a broker's client raises; `result` will raise it again, and be heard
             return True
+        if meta["status"] in _ENDED:
+            return True
+        if meta["status"] == "STARTED":
+            self._workers.began(task, meta["result"])
+        why = self._workers.why_lost(
+            task
+        )  # as it was before the state was asked for, which may have come at the last moment
+        if why is not None:
+            self._lost[task] = why
+        return why is not None
+
+    def _heartbeat(self, worker: str) -> object:
+        return self._app.backend.get_task_meta(worker)["result"]
 
     def result(self, future: str, timeout: float | None = None) -> Any:
         """The result, or the exception, raised; TimeoutError when it is not there in so many seconds."""
         until = None if timeout is None else time.monotonic() + timeout
+        why = self._lost.pop(future, None)
         while (meta := self._app.backend.get_task_meta(future))["status"] not in _ENDED:
+            if why is not None:
+                raise WorkerLostError(why)
             if until is not None and time.monotonic() >= until:
                 raise TimeoutError(f"task {future} has not ended within {timeout:g} s")
             time.sleep(LOOK_S)

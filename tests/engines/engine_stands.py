@@ -147,25 +147,27 @@ def _start_ray(options: dict[str, Any]) -> None:
 def _celery() -> Iterator[Engine]:
     from grainlike import CeleryBackend
 
-    with redis() as url, tempfile.TemporaryDirectory() as folder:
-        app = Path(folder, "proj.py")
-        app.write_text(f"from celery import Celery\napp = Celery('proj', broker={url!r}, backend={url!r})\n")
-        worker = [sys.executable, "-m", "celery", "-A", "proj", "worker", "--concurrency", "4", "-Q", "batch,big"]
-        worker += [
-            "--include",
-            "grainlike.backends.celery_task",
-            "--without-gossip",
-            "--without-mingle",
-            "-l",
-            "warning",
-        ]
-        with running(worker, folder):
-            yield Engine(
-                "celery",
-                lambda: CeleryBackend(url, queue="batch", queues=["big"]),
-                frozenset({"token"}),
-                frozenset({"timeouts", "cancelled"}),
-            )
+    with redis() as url, celery_worker(url, "--concurrency", "4", "-Q", "batch,big"):
+        yield Engine(
+            "celery",
+            lambda: CeleryBackend(url, queue="batch", queues=["big"]),
+            frozenset({"token"}),
+            frozenset({"timeouts", "cancelled"}),
+        )
+
+
+@contextmanager
+def celery_worker(url: str, *options: str, heartbeat_s: float | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker of Celery's, with options of `celery worker`; `heartbeat_s` takes the place of its `HEARTBEAT_S`."""
+    lines = ["from celery import Celery", f"app = Celery('proj', broker={url!r}, backend={url!r})"]
+    if heartbeat_s is not None:
+        lines += ["import grainlike.backends.celery_task as task", f"task.HEARTBEAT_S = {heartbeat_s!r}"]
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "proj.py").write_text("\n".join(lines) + "\n")
+        worker = [sys.executable, "-m", "celery", "-A", "proj", "worker", *options]
+        worker += ["--include", "grainlike.backends.celery_task", "--without-gossip", "--without-mingle"]
+        with running([*worker, "-l", "warning"], folder) as program:
+            yield program
 
 
 STARTS: dict[str, Callable[[], Any]] = {

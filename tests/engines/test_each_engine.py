@@ -4,16 +4,35 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_stands import ENGINES, ROOT, redis
+from engine_stands import ENGINES, ROOT, celery_worker, redis
 from limits import LIMIT_S
-from waiting import until
+from waiting import until, until_blocking, until_called, until_files
 
-from grainlike import CeleryBackend, Cores, DaskBackend, Executor, GPUs, Memory, RayBackend, Resource, Token
+from grainlike import (
+    CeleryBackend,
+    Cores,
+    DaskBackend,
+    Executor,
+    GPUs,
+    Memory,
+    RayBackend,
+    Resource,
+    Token,
+    WorkerLostError,
+    delayed,
+    info,
+    start,
+)
+from grainlike.backends import _celery_workers
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("default")]
 
@@ -25,6 +44,9 @@ def anyio_backend():
 
 def only(name: str) -> Any:
     return pytest.mark.skipif(name not in ENGINES, reason=f"{name} is not among GRAINLIKE_TEST_ENGINES")
+
+
+LOOK_S = 0.005
 
 
 def add(*values: int) -> int:
@@ -132,6 +154,104 @@ async def test_celery_no_broker_is_told_when_it_opens():
     with pytest.raises(OSError, match="refused"):
         async with Executor(backend=CeleryBackend("redis://127.0.0.1:1/0")):
             pass
+
+
+def stay(folder: str) -> int:
+    """Make a file that names this process, and go on until there is a file `go`."""
+    Path(folder, f"began-{os.getpid()}").touch()
+    while not Path(folder, "go").exists():
+        time.sleep(LOOK_S)
+    return 7
+
+
+def go(folder: Path) -> None:
+    (folder / "go").touch()
+
+
+async def begun(folder: Path, count: int = 1) -> None:
+    await until_files(folder, lambda: len(list(folder.glob("began-*"))) >= count)
+
+
+@only("celery")
+async def test_celery_a_job_whose_whole_worker_is_killed_fails_with_a_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(_celery_workers, "LOOK_S", 0.2)
+    with redis() as url, celery_worker(url, "--concurrency", "1", "-n", "first@here", heartbeat_s=0.2) as worker:
+        async with Executor(backend=CeleryBackend(url)) as executor:
+            r_ = executor.submit(Cores(1), stay, str(tmp_path))
+            await begun(tmp_path)
+            os.killpg(worker.pid, signal.SIGKILL)
+            with pytest.raises(
+                WorkerLostError, match=r"gave no answer for stay: .*Celery's worker first@here .*retries="
+            ):
+                await r_
+
+
+@only("celery")
+async def test_celery_a_worker_that_is_started_again_is_not_taken_for_the_one_that_was_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr(_celery_workers, "LOOK_S", 0.2)
+    options = ["--concurrency", "1", "-n", "first@here"]
+    with redis() as url, celery_worker(url, *options, heartbeat_s=0.2) as worker:
+        async with Executor(backend=CeleryBackend(url)):
+            r_ = start((delayed(stay, retries=1) @ Cores(1))(str(tmp_path)))
+            await begun(tmp_path)
+            os.killpg(worker.pid, signal.SIGKILL)
+            with celery_worker(url, *options, heartbeat_s=0.2):
+                await begun(tmp_path, 2)
+                go(tmp_path)
+                assert await r_ == 7
+                assert info(r_).attempt == 2
+
+
+@only("celery")
+@pytest.mark.parametrize("told", ["to go on", "to end"])
+async def test_celery_a_worker_that_lives_is_not_lost(tmp_path, monkeypatch, told):
+    monkeypatch.setattr(_celery_workers, "LOOK_S", 1.0)  # so that it has 5 s for a heartbeat
+    with redis() as url, celery_worker(url, "--concurrency", "1", heartbeat_s=0.1) as worker:
+        async with Executor(backend=CeleryBackend(url)) as executor:
+            r_ = executor.submit(Cores(1), stay, str(tmp_path))
+            await begun(tmp_path)
+            if told == "to end":
+                worker.terminate()  # it answers no questions from now on, and waits for the job
+            looks = count()
+            await until_called(
+                _celery_workers.WorkersWatch,
+                "_look_at",
+                lambda: next(looks) > _celery_workers.MISSED + 1 or info(r_).state == "failed",
+            )
+            go(tmp_path)
+            assert await r_ == 7
+
+
+@only("celery")
+async def test_celery_a_result_that_comes_at_the_last_moment_is_given(tmp_path, monkeypatch):
+    with redis() as url, celery_worker(url, "--concurrency", "1"):
+        backend = CeleryBackend(url)
+
+        def ends_meanwhile(_: object, task: str) -> str | None:
+            if not list(tmp_path.glob("began-*")):
+                return None
+            go(tmp_path)
+            until_blocking(lambda: backend._app.backend.get_task_meta(task)["status"] == "SUCCESS")
+            return "it is taken to be lost"
+
+        monkeypatch.setattr(_celery_workers.WorkersWatch, "why_lost", ends_meanwhile)
+        async with Executor(backend=backend) as executor:
+            assert await executor.submit(Cores(1), stay, str(tmp_path)) == 7
+
+
+@only("celery")
+@pytest.mark.parametrize("pool", ["solo", "threads"])
+async def test_celery_a_worker_that_a_job_may_silence_is_not_watched(tmp_path, pool):
+    with redis() as url, celery_worker(url, "--concurrency", "1", "--pool", pool, heartbeat_s=0.1):
+        backend = CeleryBackend(url)
+        async with Executor(backend=backend) as executor:
+            r_ = executor.submit(Cores(1), stay, str(tmp_path))
+            await begun(tmp_path)
+            looks = count()
+            await until_called(_celery_workers.WorkersWatch, "look", lambda: next(looks) > 2)
+            assert not backend._workers._begun
+            go(tmp_path)
+            assert await r_ == 7
 
 
 @pytest.mark.parametrize("name", ["dask", "ray"])
