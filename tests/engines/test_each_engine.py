@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -45,9 +45,6 @@ def anyio_backend():
 
 def only(name: str) -> Any:
     return pytest.mark.skipif(name not in ENGINES, reason=f"{name} is not among GRAINLIKE_TEST_ENGINES")
-
-
-LOOK_S = 0.005
 
 
 def add(*values: int) -> int:
@@ -158,15 +155,20 @@ async def test_celery_no_broker_is_told_when_it_opens():
 
 
 def stay(folder: str) -> int:
-    """Make a file that names this process, and go on until there is a file `go`."""
+    """Make a file that names this process, and go on when there is a byte in the FIFO `go`."""
     Path(folder, f"began-{os.getpid()}").touch()
-    while not Path(folder, "go").exists():
-        time.sleep(LOOK_S)
+    with Path(folder, "go").open("rb", buffering=0) as fifo:
+        fifo.read(1)
     return 7
 
 
-def go(folder: Path) -> None:
-    (folder / "go").touch()
+@pytest.fixture
+def go(tmp_path: Path) -> Iterator[Callable[[], None]]:
+    """Have one `stay` go on, now or when it comes."""
+    os.mkfifo(tmp_path / "go")
+    fifo = os.open(tmp_path / "go", os.O_RDWR)  # with both ends open, nobody waits for the other
+    yield lambda: os.write(fifo, b"x") and None
+    os.close(fifo)
 
 
 async def gives_seven(r_: Any) -> None:
@@ -178,7 +180,7 @@ async def begun(folder: Path, count: int = 1) -> None:
 
 
 @only("celery")
-async def test_celery_a_job_whose_whole_worker_is_killed_fails_with_a_reason(tmp_path, monkeypatch):
+async def test_celery_a_job_whose_whole_worker_is_killed_fails_with_a_reason(tmp_path, go, monkeypatch):
     monkeypatch.setattr(_celery_workers, "LOOK_S", 0.2)
     with redis() as url, celery_worker(url, "--concurrency", "1", "-n", "first@here", heartbeat_s=0.2) as worker:
         async with Executor(backend=CeleryBackend(url)) as executor:
@@ -192,7 +194,9 @@ async def test_celery_a_job_whose_whole_worker_is_killed_fails_with_a_reason(tmp
 
 
 @only("celery")
-async def test_celery_a_worker_that_is_started_again_is_not_taken_for_the_one_that_was_killed(tmp_path, monkeypatch):
+async def test_celery_a_worker_that_is_started_again_is_not_taken_for_the_one_that_was_killed(
+    tmp_path, go, monkeypatch
+):
     monkeypatch.setattr(_celery_workers, "LOOK_S", 0.2)
     options = ["--concurrency", "1", "-n", "first@here"]
     with redis() as url, celery_worker(url, *options, heartbeat_s=0.2) as worker:
@@ -202,14 +206,14 @@ async def test_celery_a_worker_that_is_started_again_is_not_taken_for_the_one_th
             os.killpg(worker.pid, signal.SIGKILL)
             with celery_worker(url, *options, heartbeat_s=0.2):
                 await begun(tmp_path, 2)
-                go(tmp_path)
+                go()
                 assert await r_ == 7
                 assert info(r_).attempt == 2
 
 
 @only("celery")
 @pytest.mark.parametrize("told", ["to go on", "to end"])
-async def test_celery_a_worker_that_lives_is_not_lost(tmp_path, monkeypatch, told):
+async def test_celery_a_worker_that_lives_is_not_lost(tmp_path, go, monkeypatch, told):
     monkeypatch.setattr(_celery_workers, "LOOK_S", 1.0)  # so that it has 5 s for a heartbeat
     with redis() as url, celery_worker(url, "--concurrency", "1", heartbeat_s=0.1) as worker:
         async with Executor(backend=CeleryBackend(url)) as executor:
@@ -223,18 +227,18 @@ async def test_celery_a_worker_that_lives_is_not_lost(tmp_path, monkeypatch, tol
                 await until_called(
                     _celery_workers.WorkersWatch, "_look_at", lambda: next(looks) > _celery_workers.MISSED + 1
                 )
-                go(tmp_path)
+                go()
 
 
 @only("celery")
-async def test_celery_a_result_that_comes_at_the_last_moment_is_given(tmp_path, monkeypatch):
+async def test_celery_a_result_that_comes_at_the_last_moment_is_given(tmp_path, go, monkeypatch):
     with redis() as url, celery_worker(url, "--concurrency", "1"):
         backend = CeleryBackend(url)
 
         def ends_meanwhile(_: object, task: str) -> str | None:
             if not list(tmp_path.glob("began-*")):
                 return None
-            go(tmp_path)
+            go()
             until_blocking(lambda: backend._app.backend.get_task_meta(task)["status"] == "SUCCESS")
             return "it is taken to be lost"
 
@@ -245,7 +249,7 @@ async def test_celery_a_result_that_comes_at_the_last_moment_is_given(tmp_path, 
 
 @only("celery")
 @pytest.mark.parametrize("pool", ["solo", "threads"])
-async def test_celery_a_worker_that_a_job_may_silence_is_not_watched(tmp_path, pool):
+async def test_celery_a_worker_that_a_job_may_silence_is_not_watched(tmp_path, go, pool):
     with redis() as url, celery_worker(url, "--concurrency", "1", "--pool", pool, heartbeat_s=0.1):
         backend = CeleryBackend(url)
         async with Executor(backend=backend) as executor:
@@ -254,7 +258,7 @@ async def test_celery_a_worker_that_a_job_may_silence_is_not_watched(tmp_path, p
             looks = count()
             await until_called(_celery_workers.WorkersWatch, "look", lambda: next(looks) > 2)
             assert not backend._workers._begun
-            go(tmp_path)
+            go()
             assert await r_ == 7
 
 
