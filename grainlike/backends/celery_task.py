@@ -28,7 +28,7 @@ NAME = "grainlike.run_call"
 HEARTBEAT_S = 10.0
 """Seconds between two heartbeats of a worker that has tasks of ours."""
 
-logger = logging.getLogger("grainlike")
+_logger = logging.getLogger("grainlike")
 
 _ID_VARIABLE = "GRAINLIKE_CELERY_WORKER"
 """Environment variable by which a worker's children know its id, where they are not forked."""
@@ -56,7 +56,7 @@ def _say_who_began(task: Any) -> None:
         try:
             task.update_state(state="STARTED", meta={"worker": _heartbeats.id, "name": task.request.hostname})
         except Exception:  # whatever a result backend raises: it may be there again for the job's own result
-            logger.warning("task %s could not say that it was started", task.request.id, exc_info=True)
+            _logger.warning("task %s could not say that it was started", task.request.id, exc_info=True)
 
 
 class _Heartbeats:
@@ -105,7 +105,7 @@ class _Heartbeats:
             try:
                 app.backend.store_result(self.id, number, "HEARTBEAT")
             except Exception:  # whatever a result backend raises: it may be there again for the next
-                logger.debug("a heartbeat could not be written", exc_info=True)
+                _logger.debug("a heartbeat could not be written", exc_info=True)
             time.sleep(HEARTBEAT_S)
 
 
