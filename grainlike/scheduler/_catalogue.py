@@ -101,7 +101,11 @@ class Catalogue:
     def _made(self, key: _Key, alike: _Key | None, near: int = 0) -> RequestClass:
         """Return a new class; `alike` as for `_know`."""
         client, request, priority, isolate, root = key
-        shapes = tuple([self.shape_of(option, isolate=isolate) for option in request.options])
+        options = request.options
+        first = self.shape_of(options[0], isolate=isolate)
+        shapes = (first,)  # most have one
+        if len(options) > 1:
+            shapes = (first, *[self.shape_of(option, isolate=isolate) for option in options[1:]])
         self._last_class += 1
         made = RequestClass(self._last_class, client, request, priority, shapes, isolate=isolate, root=root, near=near)
         self._know(made, key, alike)
@@ -248,6 +252,11 @@ class Catalogue:
     def recheck(self, cls: RequestClass) -> None:
         """Have a class checked that had no jobs and got some."""
         self.doubted[cls.id] = cls
+
+    def check_new(self, cls: RequestClass, *, at_once: bool) -> None:
+        """Have a class checked that had no jobs and got new ones; for most that is done `at_once`."""
+        if not (at_once and self.anybody_fits(cls)):
+            self.doubted[cls.id] = cls
 
     def doubt_all(self) -> None:
         """Have all classes checked: a worker has left, or refused a shape."""

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush, merge
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from grainlike._deferred import CHUNK, DeferredRecords, RecordTable
 from grainlike.resources import MEMORY, UNIT, Request
@@ -45,6 +45,8 @@ ANYWHERE = -1
 _QUEUED = JobState.QUEUED
 
 _by_age = attrgetter("age", "id")
+_NAME: itemgetter[str] = itemgetter(0)
+_AMOUNT: itemgetter[int] = itemgetter(1)
 
 _NO_TOKENS: frozenset[str] = frozenset()
 
@@ -568,7 +570,7 @@ def _needs_of(shapes: tuple[Shape, ...]) -> tuple[tuple[str, ...], tuple[int, ..
     """Return the names of what all shapes of a class ask for, sorted, and the least amount of each."""
     if len(shapes) == 1:
         units = sorted(shapes[0].units)
-        return tuple([name for name, _ in units]), tuple([amount for _, amount in units])
+        return tuple(map(_NAME, units)), tuple(map(_AMOUNT, units))
     names = sorted(name for name, _ in shapes[0].units if all(name in shape.request.units for shape in shapes))
     return tuple(names), tuple(min(shape.request.units[name] for shape in shapes) for name in names)
 

@@ -13,7 +13,7 @@ from operator import le
 from grainlike.scheduler._records import HeadJob, RequestClass, Shape
 from grainlike.scheduler._workers import ChangeLog, WorkerState
 
-__all__ = ["ROOMS_MOST", "Candidates", "FreeRooms", "nobody_has_room", "tightest_of"]
+__all__ = ["ROOMS_MOST", "Candidates", "FreeRooms", "is_too_large", "nobody_has_room", "rooms_in", "tightest_of"]
 
 ROOMS_MOST = 8
 """The most different rooms that are compared; where there are more, the maximum of each resource stands for all of
@@ -93,19 +93,31 @@ def nobody_has_room(cls: RequestClass, workers: dict[int, WorkerState], rooms: F
     `rooms` is kept during a pass, where free amounts only shrink. A pass over few classes finds most of them blocked,
     and a look at one costs many times as much as this.
     """
-    free = rooms.get(cls.names)
-    if free is None:
-        free = rooms[cls.names] = _rooms_of(cls.names, workers)
     needs = cls.needs
-    for room in free:
+    for room in rooms.get(cls.names) or rooms_in(cls.names, workers, rooms):
         if all(map(le, needs, room)):
             return False
     return True
 
 
-def _rooms_of(names: tuple[str, ...], workers: dict[int, WorkerState]) -> list[tuple[int, ...]]:
-    rooms = {tuple([worker.free.get(name, -1) for name in names]) for worker in workers.values()}
-    return list(rooms) if len(rooms) <= ROOMS_MOST else [tuple(map(max, zip(*rooms, strict=True)))]
+def is_too_large(cls: RequestClass, workers: dict[int, WorkerState]) -> bool:
+    """Return what `nobody_has_room` would with all rooms, for one class alone."""
+    pairs = tuple(zip(cls.names, cls.needs, strict=True))
+    for worker in workers.values():
+        free = worker.free
+        for name, amount in pairs:
+            if free.get(name, -1) < amount:
+                break
+        else:
+            return False
+    return True
+
+
+def rooms_in(names: tuple[str, ...], workers: dict[int, WorkerState], rooms: FreeRooms) -> list[tuple[int, ...]]:
+    """Return the different free amounts that workers have of these names, and keep them in `rooms`."""
+    found = {tuple([worker.free.get(name, -1) for name in names]) for worker in workers.values()}
+    rooms[names] = list(found) if len(found) <= ROOMS_MOST else [tuple(map(max, zip(*found, strict=True)))]
+    return rooms[names]
 
 
 def tightest_of(
@@ -115,14 +127,22 @@ def tightest_of(
 
     For a shape that few jobs have, that costs less than a heap.
     """
-    # Most shapes are looked at when nothing has room: that costs one call for each worker.
-    fitting = [worker for worker in workers if not worker.shut and worker.has_room(shape)]
-    if not fitting:
-        return []
-    ranked = [(worker.room_left(shape), worker.id, worker) for worker in fitting]
-    ranked.sort()
+    # Most shapes are looked at when nothing has room: that costs no call for any worker.
+    fitting: list[WorkerState] = []
+    for worker in workers:
+        free = worker.free
+        for name, amount in shape.units:
+            if free.get(name, 0) < amount:
+                break
+        else:
+            if not worker.shut and worker.fits_ever(shape):
+                fitting.append(worker)
+    if len(fitting) > 1:
+        ranked = [(worker.room_left(shape), worker.id, worker) for worker in fitting]
+        ranked.sort()
+        fitting = [worker for _, _, worker in ranked]
     count, found = shape.nodes, []
-    for _, _, worker in ranked:
+    for worker in fitting:
         if not worker.gone and admits(worker, job, shape, now):
             found.append(worker)
             if len(found) == count:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from heapq import heapify, heappop, heapreplace
 from itertools import filterfalse
-from operator import attrgetter
+from operator import attrgetter, le
 
 from grainlike.scheduler._events import HeadAction
 from grainlike.scheduler._job_tree import JobTree
@@ -26,11 +26,18 @@ from grainlike.scheduler._records import HeadJob, RequestClass, Shape, order
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import ChangeLog, WorkerState
 from grainlike.scheduler.planning._ahead import AheadPlanner, assignment
-from grainlike.scheduler.planning._candidates import ROOMS_MOST, Candidates, FreeRooms, nobody_has_room, tightest_of
+from grainlike.scheduler.planning._candidates import (
+    ROOMS_MOST,
+    Candidates,
+    FreeRooms,
+    nobody_has_room,
+    rooms_in,
+    tightest_of,
+)
 from grainlike.scheduler.planning._consumers import Consumers
 from grainlike.scheduler.planning._gangs import Gangs
 from grainlike.scheduler.planning._near import NearPlacing
-from grainlike.scheduler.planning._reservation import soft_limit
+from grainlike.scheduler.planning._reservation import PATIENCE_S, patience_of, soft_limit
 from grainlike.scheduler.planning._reservations import Reservations
 from grainlike.scheduler.planning._resting import Resting
 from grainlike.scheduler.planning._search import LOAN_S, VISITS_MOST, Search
@@ -116,6 +123,8 @@ class Planner:
         self.wake = None
         self.near.now = now
         self._lend_to_all = lend_to_all
+        if self._nothing_can_start(now):
+            return
         if self.near.table.crowded:
             self.consumers.begin_pass()
         if self.reserving.by_class:
@@ -126,6 +135,34 @@ class Planner:
         self.reserving.search = None
         self._blocked = []
         self.log.compact(len(self._workers))
+
+    def _nothing_can_start(self, now: float) -> bool:
+        """Return True if a pass would place, reserve and send nothing: nothing has happened but that jobs came, and no
+        worker has room for those. New classes of them are then where the pass would have put them.
+
+        Of 100 000 jobs with a request each nearly all come while nothing is free.
+        """
+        waiting, kept, table, log = self.waiting, self.reserving, self.near.table, self.log
+        if (
+            waiting.are_few
+            or not self.whole
+            or self._all_anew
+            or self._lend_to_all
+            or self._read != (log.epoch, len(log.entries))
+            or kept.by_class
+            or kept.reopened
+            or self._lending
+            or table.crowded
+            or table.tight
+            or waiting.dormant.records
+            or self.ahead.has_work
+            or waiting.patience.is_any_due(now)
+        ):
+            return False
+        if not waiting.block_new(self._workers, kept.kinds, now):
+            return False
+        self.ahead.fresh.clear()
+        return True
 
     @property
     def is_settled(self) -> bool:
@@ -168,7 +205,7 @@ class Planner:
         if reopened:
             self.reserving.reopened = {}
         if not waiting.are_few or len(waiting.few) > FEW:
-            waiting.refresh(now)
+            waiting.refresh(now)  # also where none was touched: there may be few by now
         batch: dict[tuple[int, int], list[HeadJob]] = {}
         if waiting.are_few:
             self._all_anew = True
@@ -187,15 +224,21 @@ class Planner:
 
     def _place_few(self, now: float, batch: _Batch, out: list[HeadAction]) -> bool:
         """Look at all classes, while they are few; return False if the limit of a pass was reached."""
-        queues = self._ranked()
         blocked: list[RequestClass] = []
         self._blocked = blocked
         room = PLACED_MOST
         rooms: FreeRooms = {}
         compare = len(self._workers) < len(self.waiting.few)
+        jobs, aside = self._first_jobs(), []
+        if compare:
+            jobs, aside = self._set_aside(jobs, rooms, now)
+        queues = _ranked(jobs)
+        furthest: _Rank | None = None
         while queues and room:
             client = min(queues, key=self.shares.used) if len(queues) > 1 else next(iter(queues))
             ranked = queues[client]
+            if furthest is None or furthest < ranked[0]:
+                furthest = ranked[0]
             job = ranked[0][3]
             cls = job.cls
             lacking = compare and cls.is_simple and nobody_has_room(cls, self._workers, rooms)
@@ -216,30 +259,62 @@ class Planner:
             room -= 1
             if not ranked:
                 del queues[client]
+        if aside and not room:  # those that go later had no turn, as if they stood in the heap
+            return not queues and furthest is not None and all(_rank(job) < furthest for job in aside)
         return not queues
 
-    def _ranked(self) -> dict[int, list[_Rank]]:
-        """Return the oldest jobs of the classes, as a heap for each client."""
-        queues: dict[int, list[_Rank]] = {}
+    def _first_jobs(self) -> list[HeadJob]:
+        """Return the oldest job of each class; forget classes without one."""
+        jobs: list[HeadJob] = []
         empty: list[int] = []
         for cls in self.waiting.few.values():
             job = cls.head()
             if job is not None:
-                queues.setdefault(cls.client, []).append(_rank(job))
+                jobs.append(job)
             else:
                 empty.append(cls.id)
         for number in empty:
             del self.waiting.few[number]
-        for ranked in queues.values():
-            heapify(ranked)
-        return queues
+        return jobs
+
+    def _set_aside(self, jobs: list[HeadJob], rooms: FreeRooms, now: float) -> tuple[list[HeadJob], list[HeadJob]]:
+        """Return the jobs to look at in a pass over few classes, and those for which a look would do nothing: they were
+        blocked before, no worker has room for them, and none is kept for them yet.
+
+        Free amounts only shrink in a pass. All are looked at where the order in which they are found blocked counts:
+        where there are several clients, or jobs that may be sent ahead.
+        """
+        left: list[HeadJob] = []
+        aside: list[HeadJob] = []
+        if self.ahead.holds_some or self.ahead.is_any_quick([job.cls for job in jobs]):
+            return jobs, aside
+        client = jobs[0].cls.client if jobs else 0
+        may_be_wide = self.reserving.kinds.may_be_wide
+        for job in jobs:
+            cls = job.cls
+            if cls.client != client:
+                return jobs, []
+            since = cls.passed_since
+            may_fit = cls.blocked_job is not job or not cls.is_simple
+            may_fit = may_fit or not (since is None or now - since < PATIENCE_S or now - since < patience_of(job))
+            if not may_fit:
+                needs = cls.needs
+                for room in rooms.get(cls.names) or rooms_in(cls.names, self._workers, rooms):
+                    if all(map(le, needs, room)):
+                        may_fit = True
+                        break
+            if may_fit or any(map(may_be_wide, cls.shapes)):
+                left.append(job)
+            else:
+                aside.append(job)
+        return left, aside
 
     def _place_many(self, now: float, batch: _Batch, out: list[HeadAction], reopened: dict[int, WorkerState]) -> bool:
         """Look only at classes that could start where something has changed, or be reserved for; False as in
         `_place_few`.
         """
         waiting, kept = self.waiting, self.reserving
-        if waiting.lose_patience(now):
+        if waiting.patience.is_any_due(now) and waiting.lose_patience(now):
             self._wake_at(now)
         changed = self._to_look_at(reopened)
         self._resting.rouse(changed, now)
@@ -286,7 +361,8 @@ class Planner:
             return self._workers.values()
         found = dict.fromkeys(self.log.entries[read:])
         for worker in found:
-            self._note_lent(worker)
+            if worker.lent or self._lending:
+                self._note_lent(worker)
         table = self.near.table
         if self._lending:
             found.update(dict.fromkeys(self._lending.values()))
@@ -413,6 +489,16 @@ class Planner:
     def _wake_at(self, at: float | None) -> None:
         if at is not None and (self.wake is None or at < self.wake):
             self.wake = at
+
+
+def _ranked(jobs: Iterable[HeadJob]) -> dict[int, list[_Rank]]:
+    """Return jobs as a heap for each client."""
+    queues: dict[int, list[_Rank]] = {}
+    for job in jobs:
+        queues.setdefault(job.cls.client, []).append(_rank(job))
+    for ranked in queues.values():
+        heapify(ranked)
+    return queues
 
 
 def _rank(job: HeadJob) -> _Rank:

@@ -266,8 +266,8 @@ class Search:
         return not fits(entry_of(job), cls.needs, rooms)
 
     def _rooms_for(self, kind: Kind, line: ClassIndex, workers: Iterable[WorkerState]) -> list[Room]:
-        first = line.after(None)
-        job = None if first is None else self._classes[first[2]].head()
+        blocks = line.blocks
+        job = self._classes[blocks[0][0][2]].head() if blocks else None
         return [] if job is None else self._rooms_of(kind, job.fn, workers)
 
     def _rooms_of(self, kind: Kind, fn: HeadFunction, workers: Iterable[WorkerState]) -> list[Room]:

@@ -14,14 +14,20 @@ from collections.abc import Iterator
 from heapq import merge
 
 from grainlike.scheduler._records import HeadJob, RequestClass, order
+from grainlike.scheduler._workers import WorkerState
+from grainlike.scheduler.planning._candidates import FreeRooms, is_too_large, nobody_has_room
 from grainlike.scheduler.planning._class_index import ClassIndex, Entry, Kind
 from grainlike.scheduler.planning._dormant import DormantClasses, Look
+from grainlike.scheduler.planning._kinds import WorkerKinds
 from grainlike.scheduler.planning._patience import Patience
 
 __all__ = ["ClientQueue", "WaitingClasses", "entry_of"]
 
 FEW = 64
 """Number of classes up to which a pass looks at all of them, without an index."""
+
+BLOCKED_MOST = 1024
+"""Number of new classes that are found blocked without a pass; where more came at once, a pass looks at them."""
 
 IMPATIENT_MOST = 512
 """Number of classes that one pass marks as having waited for long; the next pass marks the others."""
@@ -104,6 +110,34 @@ class WaitingClasses:
                 self.leave(cls)
             self.few = {cls.id: cls for cls in classes}
             self.are_few = True
+
+    def block_new(self, workers: dict[int, WorkerState], kinds: WorkerKinds, now: float) -> bool:
+        """Enter all classes that were touched as blocked. Return False, and change nothing, unless all of them are new
+        and fit nowhere, and a pass would look at no other one.
+        """
+        touched = self._touched
+        if not self.size + len(touched) > FEW // 2 or len(touched) > BLOCKED_MOST:
+            return False
+        for queue in self.queues.values():
+            if queue.new.blocks or queue.always.blocks or queue.wide or queue.patient.blocks:
+                return False
+        if touched:
+            rooms: FreeRooms | None = {} if len(touched) > 1 else None
+            client = next(iter(touched.values())).client
+            for cls in touched.values():
+                job = cls.head()
+                # Of several clients each goes in its turn, which decides who is next among those of equal use.
+                if cls.client != client or cls.place is not None or not cls.is_simple or cls.blocked_job is job:
+                    return False
+                for shape in cls.shapes:
+                    if kinds.may_be_wide(shape):
+                        return False
+                if not (is_too_large(cls, workers) if rooms is None else nobody_has_room(cls, workers, rooms)):
+                    return False
+            self._touched = {}
+            for cls in touched.values():
+                self.add_blocked(cls, cls.queue[0], now, ())
+        return True
 
     def renew(self, cls: RequestClass, now: float) -> None:
         """Move a class to where its first job belongs; remove it if it has none."""
