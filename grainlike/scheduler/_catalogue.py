@@ -103,9 +103,8 @@ class Catalogue:
         client, request, priority, isolate, root = key
         options = request.options
         first = self.shape_of(options[0], isolate=isolate)
-        shapes = (first,)  # most have one
-        if len(options) > 1:
-            shapes = (first, *[self.shape_of(option, isolate=isolate) for option in options[1:]])
+        others = [self.shape_of(option, isolate=isolate) for option in options[1:]] if len(options) > 1 else ()
+        shapes = (first, *others)
         self._last_class += 1
         made = RequestClass(self._last_class, client, request, priority, shapes, isolate=isolate, root=root, near=near)
         self._know(made, key, alike)
@@ -159,7 +158,7 @@ class Catalogue:
         """
         return (
             len(self._trees) > self._trees_most
-            or self._many_classes(waiting)
+            or len(self.classes) > KEPT_EMPTY + 2 * waiting  # `_many_classes`, as this is asked in each step
             or len(self.shapes) > 2 * KEPT_EMPTY + 2 * (self._options + self._at_work)
         )
 

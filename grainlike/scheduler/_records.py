@@ -45,8 +45,7 @@ ANYWHERE = -1
 _QUEUED = JobState.QUEUED
 
 _by_age = attrgetter("age", "id")
-_NAME: itemgetter[str] = itemgetter(0)
-_AMOUNT: itemgetter[int] = itemgetter(1)
+_first, _second = itemgetter(0), itemgetter(1)
 
 _NO_TOKENS: frozenset[str] = frozenset()
 
@@ -570,7 +569,7 @@ def _needs_of(shapes: tuple[Shape, ...]) -> tuple[tuple[str, ...], tuple[int, ..
     """Return the names of what all shapes of a class ask for, sorted, and the least amount of each."""
     if len(shapes) == 1:
         units = sorted(shapes[0].units)
-        return tuple(map(_NAME, units)), tuple(map(_AMOUNT, units))
+        return tuple(map(_first, units)), tuple(map(_second, units))
     names = sorted(name for name, _ in shapes[0].units if all(name in shape.request.units for shape in shapes))
     return tuple(names), tuple(min(shape.request.units[name] for shape in shapes) for name in names)
 

@@ -430,8 +430,13 @@ BUGS: tuple[Bug, ...] = (
         (_WAITING, "FEW = 64\n", "FEW = 0\n"),
         (
             _INDEX,
-            "                if fits(entry, entry[3], rooms):\n",
-            "                if fits(entry, block[0][3], rooms):\n",
+            "                    if fits(entry, entry[3], rooms):\n",
+            "                    if fits(entry, block[0][3], rooms):\n",
+        ),
+        (
+            _INDEX,
+            "                    if all(map(le, entry[3], single)):\n",
+            "                    if all(map(le, block[0][3], single)):\n",
         ),
     ),
     _bug(

@@ -90,15 +90,21 @@ class ClassIndex:
         ]
         if not rooms:
             return None
+        single = rooms[0][0] if len(rooms) == 1 and rooms[0][1] is None else None
         begin = 0 if after is None else bisect_right(self._lasts, after)
         for at in range(begin, len(self.blocks)):
             block = self.blocks[at]
             if not fits(block[0], self._least[at], rooms):
                 continue
             skipped = bisect_right(block, after) if after is not None and at == begin else 0
-            for entry in block[skipped:] if skipped else block:
-                if fits(entry, entry[3], rooms):
-                    return entry
+            if single is None:
+                for entry in block[skipped:] if skipped else block:
+                    if fits(entry, entry[3], rooms):
+                        return entry
+            else:  # as above, without a call for each class
+                for entry in block[skipped:] if skipped else block:
+                    if all(map(le, entry[3], single)):
+                        return entry
             if not skipped:
                 self._least[at] = _least_of(block)
         if after is None:

@@ -123,7 +123,7 @@ class Planner:
         self.wake = None
         self.near.now = now
         self._lend_to_all = lend_to_all
-        if self._nothing_can_start(now):
+        if not self.waiting.are_few and self._nothing_can_start(now):
             return
         if self.near.table.crowded:
             self.consumers.begin_pass()
@@ -137,15 +137,14 @@ class Planner:
         self.log.compact(len(self._workers))
 
     def _nothing_can_start(self, now: float) -> bool:
-        """Return True if a pass would place, reserve and send nothing: nothing has happened but that jobs came, and no
-        worker has room for those. New classes of them are then where the pass would have put them.
+        """Return True if a pass over many classes would place, reserve and send nothing: nothing has happened but that
+        jobs came, and no worker has room for those. New classes of them are then where the pass would have put them.
 
         Of 100 000 jobs with a request each nearly all come while nothing is free.
         """
         waiting, kept, table, log = self.waiting, self.reserving, self.near.table, self.log
         if (
-            waiting.are_few
-            or not self.whole
+            not self.whole
             or self._all_anew
             or self._lend_to_all
             or self._read != (log.epoch, len(log.entries))
@@ -229,7 +228,8 @@ class Planner:
         room = PLACED_MOST
         rooms: FreeRooms = {}
         compare = len(self._workers) < len(self.waiting.few)
-        jobs, aside = self._first_jobs(), []
+        jobs = self._first_jobs()
+        aside: list[HeadJob] = []
         if compare:
             jobs, aside = self._set_aside(jobs, rooms, now)
         queues = _ranked(jobs)

@@ -157,16 +157,17 @@ class WaitingClasses:
     def add_new(self, cls: RequestClass, job: HeadJob) -> None:
         """Insert a class whose first job was not compared with the workers yet."""
         queue = self._queue(cls)
-        self._add(cls, job, queue.new)
+        self._add(cls, job, queue.new, _kind_of(job))
 
     def add_blocked(self, cls: RequestClass, job: HeadJob, now: float, wide_on: tuple[int, ...]) -> None:
         """The first job of a class, new or in no line, fits nowhere. It may be reserved for at once on workers of the
         kinds `wide_on`.
         """
         queue = self._queue(cls)
-        line = self._line(queue, job) if cls.is_simple else queue.always
+        kind = _kind_of(job)
+        line = self._line(queue, kind) if cls.is_simple else queue.always
         if cls.place is None:
-            self._add(cls, job, line)
+            self._add(cls, job, line, kind)
         else:
             self._move(cls, line)
         if cls.is_simple:
@@ -175,9 +176,9 @@ class WaitingClasses:
             if cls.passed_since is not None:
                 self.patience.await_end(job)
 
-    def _line(self, queue: ClientQueue, job: HeadJob) -> ClassIndex:
-        """Return the line for a class with this first job."""
-        line = queue.lines.get(kind := _kind_of(job))
+    def _line(self, queue: ClientQueue, kind: Kind) -> ClassIndex:
+        """Return the line for classes of a kind."""
+        line = queue.lines.get(kind)
         if line is None:
             line = queue.lines[kind] = ClassIndex()
         return line
@@ -185,7 +186,8 @@ class WaitingClasses:
     def let_rest(self, cls: RequestClass, job: HeadJob, look: Look) -> None:
         """Let a class rest that was looked at in vain, until something changes on which that depended."""
         self._remove(cls)
-        self._add(cls, job, self._line(self._queue(cls), job))
+        kind = _kind_of(job)
+        self._add(cls, job, self._line(self._queue(cls), kind), kind)
         self.dormant.add(cls, job, look)
 
     def rouse(self, cls: RequestClass) -> None:
@@ -195,7 +197,7 @@ class WaitingClasses:
             self.leave(cls)
         else:
             self._remove(cls)
-            self._add(cls, job, self._queue(cls).always)
+            self._add(cls, job, self._queue(cls).always, _kind_of(job))
 
     def leave(self, cls: RequestClass) -> None:
         """Remove a class from the index."""
@@ -261,8 +263,8 @@ class WaitingClasses:
             queue = self.queues[cls.client] = ClientQueue()
         return queue
 
-    def _add(self, cls: RequestClass, job: HeadJob, line: ClassIndex) -> None:
-        cls.entry, cls.kind, cls.place = entry_of(job), _kind_of(job), line
+    def _add(self, cls: RequestClass, job: HeadJob, line: ClassIndex, kind: Kind) -> None:
+        cls.entry, cls.kind, cls.place = entry_of(job), kind, line
         line.add(cls.entry)
         self.queues[cls.client].size += 1
         self.size += 1

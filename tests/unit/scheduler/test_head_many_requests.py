@@ -10,7 +10,16 @@ from counting import calls_of
 from scheduler_cluster import Cluster
 
 from grainlike.resources import Cores, Memory, Request, WallTime
-from grainlike.scheduler import AssignJobs, HeadScheduler, JobsCancelled, JobsSubmitted, Ticked, WakeAt, WorkerLost
+from grainlike.scheduler import (
+    AssignJobs,
+    HeadAction,
+    HeadScheduler,
+    JobsCancelled,
+    JobsSubmitted,
+    Ticked,
+    WakeAt,
+    WorkerLost,
+)
 from grainlike.scheduler.planning import _class_index, _kinds, _planner, _search, _waiting
 
 FEW, MANY = 100, 3_000
@@ -38,6 +47,10 @@ def full_cluster(waiting: int, ask: Callable[[int], Request]) -> Cluster:
     for i in range(waiting):
         cluster.submit(ask(i), 1.0)
     return cluster
+
+
+def same(_: int) -> Request:
+    return Cores(1) & Memory(GIB)
 
 
 def narrow(i: int) -> Request:
@@ -90,7 +103,7 @@ def of_other_times(i: int) -> Request:
 @pytest.mark.parametrize(
     ("ask", "times"),
     # Those of all sizes cost more: few fit beside each other, so that passes look at each kind, and reserve for some.
-    [(nearly_alike, 1.3), (narrow, 2.2), (of_other_times, 2.2), (spread, 3.5), (tight, 7.1)],
+    [(nearly_alike, 1.3), (narrow, 1.7), (of_other_times, 1.6), (spread, 2.8), (tight, 7.1)],
 )
 def test_jobs_with_a_request_each_cost_a_few_times_what_those_of_one_do(
     ask: Callable[[int], Request], times: float
@@ -161,6 +174,51 @@ def test_a_worker_that_leaves_costs_as_much_whatever_ran_before() -> None:
         return calls_of(lambda: cluster.head.handle(WorkerLost(1, "it is gone"), cluster.now))
 
     assert cost(1_000) < 3 * cost(FEW)
+
+
+@pytest.mark.parametrize("ask", [narrow, with_walltimes, same])
+def test_jobs_that_come_while_nothing_is_free_make_no_pass(
+    ask: Callable[[int], Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = full_cluster(FEW, narrow)
+    passes: list[float] = []
+    place_all = _planner.Planner._place_all
+
+    def counted_pass(planner: _planner.Planner, now: float, out: list[HeadAction]) -> bool:
+        passes.append(now)
+        return place_all(planner, now, out)
+
+    monkeypatch.setattr(_planner.Planner, "_place_all", counted_pass)
+    for i in range(FEW, 2 * FEW):
+        cluster.submit(ask(i), 1.0)
+    assert not passes
+    cluster.run(until=1.0)
+    assert passes
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_left_out_of_passes_changes_no_action(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same history again, with a pass after each event, and a look at each class while they are few."""
+    monkeypatch.setattr(_waiting, "FEW", (1, 4, 64)[seed % 3])
+    monkeypatch.setattr(_planner, "PLACED_MOST", (2, 256)[seed % 2])
+
+    def actions() -> list[object]:
+        dice = random.Random(seed)
+        offers = [Cores(dice.randint(1, 6)) & Memory(dice.randint(4, 12)) for _ in range(3)]
+        cluster = Cluster(*offers)
+        for fn, known_s in (1, None), (2, 0.05), (3, 3.0):
+            cluster.function(fn, known_s, quick_s=0.1)
+        for _ in range(60):
+            _do_something(cluster, dice)
+            if dice.random() < 0.5:
+                tell_all(cluster)
+        cluster.run()
+        return cluster.actions
+
+    found = actions()
+    monkeypatch.setattr(_planner.Planner, "_nothing_can_start", lambda *_: False)
+    monkeypatch.setattr(_planner.Planner, "_set_aside", lambda _, jobs, *__: (jobs, []))
+    assert found == actions()
 
 
 def test_no_event_looks_at_all_that_waits() -> None:
