@@ -440,6 +440,26 @@ BUGS: tuple[Bug, ...] = (
         ),
     ),
     _bug(
+        "make_no_pass_where_room_came",
+        HEAD,
+        "what waits is not looked at when a job has ended",
+        "machine",
+        (_WAITING, "FEW = 64\n", "FEW = 0\n"),
+        (_PLANNING, "            or self._read != (log.epoch, len(log.entries))\n", ""),
+    ),
+    _bug(
+        "make_no_pass_for_jobs_that_fit",
+        HEAD,
+        "new jobs wait although a worker has room for them",
+        "machine",
+        (_WAITING, "FEW = 64\n", "FEW = 0\n"),
+        (
+            _CANDIDATES,
+            "            return False\n    return True\n\n\ndef rooms_in(",
+            "            break\n    return True\n\n\ndef rooms_in(",
+        ),
+    ),
+    _bug(
         "prefer_the_last_shape",
         HEAD,
         "of `a | b`, b is taken though a fits",
