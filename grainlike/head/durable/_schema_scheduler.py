@@ -180,7 +180,7 @@ Search scheduler.planning._search.Search: turns _waiting _classes _workers _rese
     _now _version=version _rooms _everywhere _wide_limits _patient_limit
 Shares scheduler.planning._shares.Shares: _held
 StartLimits scheduler.planning._start_limits.StartLimits: _running _next _awaited
-ClassIndex scheduler.planning._class_index.ClassIndex: _blocks=blocks _floor _lasts _least
+ClassIndex scheduler.planning._class_index.ClassIndex: _blocks=blocks _floor=floor _lasts _least
 ClientQueue scheduler.planning._waiting.ClientQueue: always lines new patient size wide
 WaitingClasses scheduler.planning._waiting.WaitingClasses: _classes dormant queues size of_shape are_few few
     _touched patience

@@ -33,7 +33,7 @@ Room = tuple[tuple[int, ...], Order | None]
 class ClassIndex:
     """Classes in order. Finding the first that fits costs a step for each block, and a look into one of them."""
 
-    __slots__ = ("_floor", "_lasts", "_least", "blocks")
+    __slots__ = ("_lasts", "_least", "blocks", "floor")
 
     def __init__(self) -> None:
         self.blocks: list[list[Entry]] = []
@@ -41,7 +41,7 @@ class ClassIndex:
         self._lasts: list[Entry] = []
         self._least: list[tuple[int, ...]] = []
         """The least amounts of each block; they may be too low after a class has left."""
-        self._floor: tuple[int, ...] = ()
+        self.floor: tuple[int, ...] = ()
         """The least amounts of all blocks; they may be too low, too."""
 
     def __iter__(self) -> Iterator[Entry]:
@@ -50,9 +50,9 @@ class ClassIndex:
     def add(self, entry: Entry) -> None:
         """Insert a class at its place."""
         if not self.blocks:
-            self.blocks, self._lasts, self._least, self._floor = [[entry]], [entry], [entry[3]], entry[3]
+            self.blocks, self._lasts, self._least, self.floor = [[entry]], [entry], [entry[3]], entry[3]
             return
-        self._floor = tuple(map(min, self._floor, entry[3]))
+        self.floor = tuple(map(min, self.floor, entry[3]))
         at = min(bisect_left(self._lasts, entry), len(self._lasts) - 1)
         block = self.blocks[at]
         insort(block, entry)
@@ -86,7 +86,7 @@ class ClassIndex:
         rooms = [
             (room, until)
             for room, until in rooms
-            if all(map(le, self._floor, room)) and (until is None or after is None or after[:2] <= until)
+            if all(map(le, self.floor, room)) and (until is None or after is None or after[:2] <= until)
         ]
         if not rooms:
             return None
@@ -108,7 +108,7 @@ class ClassIndex:
             if not skipped:
                 self._least[at] = _least_of(block)
         if after is None:
-            self._floor = tuple(map(min, zip(*self._least, strict=True)))
+            self.floor = tuple(map(min, zip(*self._least, strict=True)))
         return None
 
 

@@ -237,7 +237,7 @@ class Planner:
         while queues and room:
             client = min(queues, key=self.shares.used) if len(queues) > 1 else next(iter(queues))
             ranked = queues[client]
-            if furthest is None or furthest < ranked[0]:
+            if aside and (furthest is None or furthest < ranked[0]):
                 furthest = ranked[0]
             job = ranked[0][3]
             cls = job.cls

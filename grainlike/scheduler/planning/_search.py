@@ -241,9 +241,14 @@ class Search:
             turn.found.clear()
             turn.seen = self.version
         best: Entry | None = None
+        only = next(iter(self._changed)) if len(self._changed) == 1 else None
         for kind, line in turn.queue.lines.items():
             rooms = self._rooms.get(kind)
             if rooms is None:
+                names = kind[0]
+                if only is not None and names and only.free.get(names[0], -1) < line.floor[0]:
+                    turn.found[kind] = None  # as its last core was given away in this pass
+                    continue
                 rooms = self._rooms[kind] = self._rooms_for(kind, line, self._changed)
             entry = turn.found.get(kind, _UNKNOWN)
             if entry is None or (entry is not _UNKNOWN and best is not None and entry > best):
