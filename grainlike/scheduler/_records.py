@@ -44,8 +44,7 @@ ANYWHERE = -1
 
 _QUEUED = JobState.QUEUED
 
-_by_age = attrgetter("age", "id")
-_first, _second = itemgetter(0), itemgetter(1)
+_by_age, _first, _second = attrgetter("age", "id"), itemgetter(0), itemgetter(1)
 
 _NO_TOKENS: frozenset[str] = frozenset()
 
