@@ -101,10 +101,7 @@ class Catalogue:
     def _made(self, key: _Key, alike: _Key | None, near: int = 0) -> RequestClass:
         """Return a new class; `alike` as for `_know`."""
         client, request, priority, isolate, root = key
-        options = request.options
-        first = self.shape_of(options[0], isolate=isolate)
-        others = [self.shape_of(option, isolate=isolate) for option in options[1:]] if len(options) > 1 else ()
-        shapes = (first, *others)
+        shapes = tuple([self.shape_of(option, isolate=isolate) for option in request.options])
         self._last_class += 1
         made = RequestClass(self._last_class, client, request, priority, shapes, isolate=isolate, root=root, near=near)
         self._know(made, key, alike)
@@ -158,12 +155,9 @@ class Catalogue:
         """
         return (
             len(self._trees) > self._trees_most
-            or len(self.classes) > KEPT_EMPTY + 2 * waiting  # `_many_classes`, as this is asked in each step
+            or len(self.classes) > KEPT_EMPTY + 2 * waiting
             or len(self.shapes) > 2 * KEPT_EMPTY + 2 * (self._options + self._at_work)
         )
-
-    def _many_classes(self, waiting: int) -> bool:
-        return len(self.classes) > KEPT_EMPTY + 2 * waiting
 
     def forget(self, waiting: int, at_work: Callable[[], Iterable[Shape]], held: int) -> list[int]:
         """Drop the classes without waiting jobs, and the shapes that neither a class nor a job needs any more.
@@ -198,7 +192,7 @@ class Catalogue:
         """Drop empty classes of trees, which are needed again only while the tree lives; if classes are many, all empty
         ones.
         """
-        many = self._many_classes(waiting)
+        many = len(self.classes) > KEPT_EMPTY + 2 * waiting
         classes = self.classes.values() if many else chain.from_iterable(self._trees.values())
         trees: set[int] = set()
         for cls in [cls for cls in classes if cls.place is None and cls.head() is None]:

@@ -445,7 +445,7 @@ BUGS: tuple[Bug, ...] = (
         "what waits is not looked at when a job has ended",
         "machine",
         (_WAITING, "FEW = 64\n", "FEW = 0\n"),
-        (_PLANNING, "            or self._read != (log.epoch, len(log.entries))\n", ""),
+        (_PLANNING, "self._lending or self._read != (log.epoch, len(log.entries))\n", "self._lending\n"),
     ),
     _bug(
         "make_no_pass_for_jobs_that_fit",
@@ -455,8 +455,8 @@ BUGS: tuple[Bug, ...] = (
         (_WAITING, "FEW = 64\n", "FEW = 0\n"),
         (
             _CANDIDATES,
-            "            return False\n    return True\n\n\ndef rooms_in(",
-            "            break\n    return True\n\n\ndef rooms_in(",
+            "            return False\n    return True\n\n\ndef tightest_of(",
+            "            break\n    return True\n\n\ndef tightest_of(",
         ),
     ),
     _bug(

@@ -82,26 +82,8 @@ class AheadPlanner:
         self._looked_at: dict[int, HeadJob] = {}
         """The first job of each blocked class for which all that was sent ahead has been looked at."""
 
-    @property
-    def has_work(self) -> bool:
-        """True if jobs may be sent ahead, or taken back, although no worker has changed: quick ones came, or some wait
-        at workers.
-        """
-        if self._holders or self.left:
-            return True
-        fresh = map(self._classes.get, self.fresh)
-        return self.is_any_quick([cls for cls in fresh if cls is not None])
-
-    @property
-    def holds_some(self) -> bool:
-        """True if jobs may wait at workers that are full."""
-        return bool(self._holders)
-
-    @staticmethod
-    def is_any_quick(classes: Iterable[RequestClass]) -> bool:
-        """Return True if the first job of one of these may be sent ahead: of most classes with a request of their own
-        no job runs, so there is no end to wait for.
-        """
+    def may_act(self, classes: Iterable[RequestClass]) -> bool:
+        """Return True if a job of one of these classes may be sent ahead, or some that were sent may be taken back."""
         slow: HeadFunction | None = None  # most jobs are of one function
         for cls in classes:
             if cls.may_be_ahead and cls.shapes[0].users:
@@ -110,7 +92,7 @@ class AheadPlanner:
                     if job.fn.is_quick:
                         return True
                     slow = job.fn
-        return False
+        return bool(self._holders)
 
     def spread(
         self, blocked: list[RequestClass], changed: list[WorkerState], now: float, out: list[HeadAction]
@@ -159,7 +141,7 @@ class AheadPlanner:
 
     def _in_front(self, wanted: dict[int, RequestClass]) -> list[RequestClass]:
         """Return the classes in `wanted` and the first `BLOCKED_AHEAD_MOST` others without a reservation, in order."""
-        if not (self._holders or self.is_any_quick(wanted.values())):
+        if not self.may_act(wanted.values()):
             return []
         found: list[RequestClass] = []
         others = 0

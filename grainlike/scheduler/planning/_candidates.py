@@ -13,7 +13,7 @@ from operator import le
 from grainlike.scheduler._records import HeadJob, RequestClass, Shape
 from grainlike.scheduler._workers import ChangeLog, WorkerState
 
-__all__ = ["ROOMS_MOST", "Candidates", "FreeRooms", "is_too_large", "nobody_has_room", "rooms_in", "tightest_of"]
+__all__ = ["ROOMS_MOST", "Candidates", "FreeRooms", "is_too_large", "nobody_has_room", "tightest_of"]
 
 ROOMS_MOST = 8
 """The most different rooms that are compared; where there are more, the maximum of each resource stands for all of
@@ -93,8 +93,14 @@ def nobody_has_room(cls: RequestClass, workers: dict[int, WorkerState], rooms: F
     `rooms` is kept during a pass, where free amounts only shrink. A pass over few classes finds most of them blocked,
     and a look at one costs many times as much as this.
     """
+    free = rooms.get(cls.names)
+    if free is None:
+        found = {tuple([worker.free.get(name, -1) for name in cls.names]) for worker in workers.values()}
+        free = rooms[cls.names] = (
+            list(found) if len(found) <= ROOMS_MOST else [tuple(map(max, zip(*found, strict=True)))]
+        )
     needs = cls.needs
-    for room in rooms.get(cls.names) or rooms_in(cls.names, workers, rooms):
+    for room in free:
         if all(map(le, needs, room)):
             return False
     return True
@@ -111,13 +117,6 @@ def is_too_large(cls: RequestClass, workers: dict[int, WorkerState]) -> bool:
         else:
             return False
     return True
-
-
-def rooms_in(names: tuple[str, ...], workers: dict[int, WorkerState], rooms: FreeRooms) -> list[tuple[int, ...]]:
-    """Return the different free amounts that workers have of these names, and keep them in `rooms`."""
-    found = {tuple([worker.free.get(name, -1) for name in names]) for worker in workers.values()}
-    rooms[names] = list(found) if len(found) <= ROOMS_MOST else [tuple(map(max, zip(*found, strict=True)))]
-    return rooms[names]
 
 
 def tightest_of(

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from heapq import heapify, heappop, heapreplace
 from itertools import filterfalse
-from operator import attrgetter, le
+from operator import attrgetter
 
 from grainlike.scheduler._events import HeadAction
 from grainlike.scheduler._job_tree import JobTree
@@ -26,14 +26,7 @@ from grainlike.scheduler._records import HeadJob, RequestClass, Shape, order
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import ChangeLog, WorkerState
 from grainlike.scheduler.planning._ahead import AheadPlanner, assignment
-from grainlike.scheduler.planning._candidates import (
-    ROOMS_MOST,
-    Candidates,
-    FreeRooms,
-    nobody_has_room,
-    rooms_in,
-    tightest_of,
-)
+from grainlike.scheduler.planning._candidates import ROOMS_MOST, Candidates, FreeRooms, nobody_has_room, tightest_of
 from grainlike.scheduler.planning._consumers import Consumers
 from grainlike.scheduler.planning._gangs import Gangs
 from grainlike.scheduler.planning._near import NearPlacing
@@ -139,24 +132,13 @@ class Planner:
     def _nothing_can_start(self, now: float) -> bool:
         """Return True if a pass over many classes would place, reserve and send nothing: nothing has happened but that
         jobs came, and no worker has room for those. New classes of them are then where the pass would have put them.
-
-        Of 100 000 jobs with a request each nearly all come while nothing is free.
         """
         waiting, kept, table, log = self.waiting, self.reserving, self.near.table, self.log
-        if (
-            not self.whole
-            or self._all_anew
-            or self._lend_to_all
-            or self._read != (log.epoch, len(log.entries))
-            or kept.by_class
-            or kept.reopened
-            or self._lending
-            or table.crowded
-            or table.tight
-            or waiting.dormant.records
-            or self.ahead.has_work
-            or waiting.patience.is_any_due(now)
-        ):
+        changed = self._all_anew or self._lending or self._read != (log.epoch, len(log.entries))
+        kept_for = kept.by_class or kept.reopened or table.crowded or table.tight or waiting.dormant.records
+        if changed or kept_for or self._lend_to_all or not self.whole or waiting.patience.is_any_due(now):
+            return False
+        if self.ahead.may_act(filter(None, map(self._classes.get, self.ahead.fresh))):
             return False
         if not waiting.block_new(self._workers, kept.kinds, now):
             return False
@@ -229,9 +211,7 @@ class Planner:
         rooms: FreeRooms = {}
         compare = len(self._workers) < len(self.waiting.few)
         jobs = self._first_jobs()
-        aside: list[HeadJob] = []
-        if compare:
-            jobs, aside = self._set_aside(jobs, rooms, now)
+        jobs, aside = self._set_aside(jobs, rooms, now) if compare else (jobs, [])
         queues = _ranked(jobs)
         furthest: _Rank | None = None
         while queues and room:
@@ -259,37 +239,23 @@ class Planner:
             room -= 1
             if not ranked:
                 del queues[client]
-        if aside and not room:  # those that go later had no turn, as if they stood in the heap
-            return not queues and furthest is not None and all(_rank(job) < furthest for job in aside)
-        return not queues
+        # Where the limit was reached, those set aside that go later had no turn, as if they stood in the heap.
+        return not queues and (room > 0 or all(furthest is not None and _rank(job) < furthest for job in aside))
 
     def _first_jobs(self) -> list[HeadJob]:
         """Return the oldest job of each class; forget classes without one."""
-        jobs: list[HeadJob] = []
-        empty: list[int] = []
-        for cls in self.waiting.few.values():
-            job = cls.head()
-            if job is not None:
-                jobs.append(job)
-            else:
-                empty.append(cls.id)
-        for number in empty:
-            del self.waiting.few[number]
+        jobs = [job for cls in self.waiting.few.values() if (job := cls.head()) is not None]
+        if len(jobs) < len(self.waiting.few):
+            self.waiting.few = {job.cls.id: job.cls for job in jobs}
         return jobs
 
     def _set_aside(self, jobs: list[HeadJob], rooms: FreeRooms, now: float) -> tuple[list[HeadJob], list[HeadJob]]:
-        """Return the jobs to look at in a pass over few classes, and those for which a look would do nothing: they were
-        blocked before, no worker has room for them, and none is kept for them yet.
-
-        Free amounts only shrink in a pass. All are looked at where the order in which they are found blocked counts:
-        where there are several clients, or jobs that may be sent ahead.
-        """
+        """Return the jobs to look at in a pass, and those that no worker has room for, or is to be kept for."""
         left: list[HeadJob] = []
         aside: list[HeadJob] = []
-        if self.ahead.holds_some or self.ahead.is_any_quick([job.cls for job in jobs]):
+        if self.ahead.may_act([job.cls for job in jobs]):
             return jobs, aside
-        client = jobs[0].cls.client if jobs else 0
-        may_be_wide = self.reserving.kinds.may_be_wide
+        client, wide = jobs[0].cls.client if jobs else 0, self.reserving.kinds.may_be_wide
         for job in jobs:
             cls = job.cls
             if cls.client != client:
@@ -297,16 +263,8 @@ class Planner:
             since = cls.passed_since
             may_fit = cls.blocked_job is not job or not cls.is_simple
             may_fit = may_fit or not (since is None or now - since < PATIENCE_S or now - since < patience_of(job))
-            if not may_fit:
-                needs = cls.needs
-                for room in rooms.get(cls.names) or rooms_in(cls.names, self._workers, rooms):
-                    if all(map(le, needs, room)):
-                        may_fit = True
-                        break
-            if may_fit or any(map(may_be_wide, cls.shapes)):
-                left.append(job)
-            else:
-                aside.append(job)
+            may_fit = may_fit or not nobody_has_room(cls, self._workers, rooms) or any(map(wide, cls.shapes))
+            (left if may_fit else aside).append(job)
         return left, aside
 
     def _place_many(self, now: float, batch: _Batch, out: list[HeadAction], reopened: dict[int, WorkerState]) -> bool:

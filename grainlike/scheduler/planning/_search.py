@@ -245,8 +245,7 @@ class Search:
         for kind, line in turn.queue.lines.items():
             rooms = self._rooms.get(kind)
             if rooms is None:
-                names = kind[0]
-                if only is not None and names and only.free.get(names[0], -1) < line.floor[0]:
+                if only is not None and kind[0] and only.free.get(kind[0][0], -1) < line.floor[0]:
                     turn.found[kind] = None  # as its last core was given away in this pass
                     continue
                 rooms = self._rooms[kind] = self._rooms_for(kind, line, self._changed)

@@ -26,11 +26,8 @@ __all__ = ["ClientQueue", "WaitingClasses", "entry_of"]
 FEW = 64
 """Number of classes up to which a pass looks at all of them, without an index."""
 
-BLOCKED_MOST = 1024
-"""Number of new classes that are found blocked without a pass; where more came at once, a pass looks at them."""
-
 IMPATIENT_MOST = 512
-"""Number of classes that one pass marks as having waited for long; the next pass marks the others."""
+"""Number of classes that one pass marks as having waited for long, and of new ones that it need not look at."""
 
 
 class ClientQueue:
@@ -112,11 +109,9 @@ class WaitingClasses:
             self.are_few = True
 
     def block_new(self, workers: dict[int, WorkerState], kinds: WorkerKinds, now: float) -> bool:
-        """Enter all classes that were touched as blocked. Return False, and change nothing, unless all of them are new
-        and fit nowhere, and a pass would look at no other one.
-        """
+        """Enter touched classes as blocked; False unless all are new and fit nowhere, and no other needs a look."""
         touched = self._touched
-        if not self.size + len(touched) > FEW // 2 or len(touched) > BLOCKED_MOST:
+        if not self.size + len(touched) > FEW // 2 or len(touched) > IMPATIENT_MOST:
             return False
         for queue in self.queues.values():
             if queue.new.blocks or queue.always.blocks or queue.wide or queue.patient.blocks:
