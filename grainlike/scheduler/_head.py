@@ -192,7 +192,7 @@ class HeadScheduler:
             while self._state.values.unsettled:  # jobs whose turn came have inputs that no worker has
                 self._settle_values(out)
                 self._planner.plan(now, out)
-            if rooms.without_room or self._values.room_wake:
+            if rooms.without_room or self._values.room_wake or rooms.parked:
                 self._wake_at(self._values.next_look(now), out)
             if self._job_tree.waiting and self._planner.whole:
                 self._end_standstill(now, out)
@@ -226,9 +226,9 @@ class HeadScheduler:
         self._values = Values(self._state)
         self._worker_events = WorkerEvents(self._state, self._attempts, self._values)
 
-    def give_up_unpaid(self, *, gives_up: bool) -> None:
-        """Give up jobs that wait for an overdraft that nothing pays back, or let them wait for ever."""
-        self._state.overdrafts.gives_up = gives_up
+    def decide_as(self, schema: int) -> None:
+        """Decide as heads whose journals have that schema: only so the replay of a log leads to the same state."""
+        self._state.decide_as(schema)
 
     @property
     def wakes_at(self) -> float | None:

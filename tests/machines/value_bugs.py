@@ -14,6 +14,7 @@ VALUE_SUITES = {
     "lost copies": "tests/unit/scheduler/test_head_replication.py::test_a_copy_of_a_value_that_is_lost_keeps_no_room_from_others",
     "rests": "tests/simulation/test_value_worlds.py::test_looks_that_are_left_out_would_change_nothing[full_stores]",
     "unpaid": "tests/unit/scheduler/test_head_overdrafts.py",
+    "failed copies": "tests/unit/scheduler/test_head_rests.py",
     "relocations": "tests/simulation/test_value_worlds.py::test_values_that_are_kept_make_way_where_a_job_would_wait_for_ever",
 }
 
@@ -371,7 +372,7 @@ VALUE_BUGS: tuple[Bug, ...] = (
     _bug(
         "forget_who_waits_for_room",
         "a job without room for its inputs is never looked at again",
-        (_ROOMS, "key=order) if self._is_ready(job)]", "key=order) if job is None]"),
+        (_ROOMS, "key=order) if self._is_ready(job, is_open)]", "key=order) if job is None]"),
         suite="stores",
     ),
     _bug(
@@ -459,6 +460,16 @@ VALUE_BUGS: tuple[Bug, ...] = (
         "classes near a worker rest though others have taken the room that they were to have",
         ("scheduler/planning/_dormant.py", "        found = self._of_room.get(worker.id)\n", "        found = None\n"),
         suite="rests",
+    ),
+    _bug(
+        "wait_in_the_queue_for_a_pair_that_rests",
+        "jobs wait behind one whose inputs cannot be copied for now",
+        (
+            _TRANSFERS,
+            "        return self.rules < ASIDE_SCHEMA or not self.input_rests(job, worker.id, now)",
+            "        return True",
+        ),
+        suite="failed copies",
     ),
     _bug(
         "keep_what_was_moved",

@@ -124,6 +124,10 @@ def test_a_worker_is_asked_for_room_after_it_was_told_which_replicas_stay(seed, 
     assert simulate(seed, workload).violations == ()
 
 
+def test_a_job_whose_inputs_find_no_room_on_a_disk_in_parts_holds_up_none_of_those_that_use_what_is_there():
+    assert simulate(75100263, "real_stores").violations == ()
+
+
 def test_a_worker_may_give_up_what_the_head_had_it_remove_though_a_job_needs_the_value_again_before_it_hears():
     assert simulate(73200994, "values").violations == ()
 

@@ -87,10 +87,6 @@ class InputLog(Protocol):
         ...
 
 
-_UNPAID_SCHEMA = 6
-"""Schema of journals from which on jobs are given up that wait for an overdraft which nothing pays back."""
-
-
 class RestoredClients(Protocol):
     """The clients of a head that is made again; see `DurableClients`."""
 
@@ -145,7 +141,7 @@ class DurableHead(Head):
         """Decide by the rules of a release whose journals have that schema, from now on."""
         number = schema if isinstance(schema, int) else 0
         self.state.functions.decide_as(number)
-        self.state.scheduler.give_up_unpaid(gives_up=number >= _UNPAID_SCHEMA)
+        self.state.scheduler.decide_as(number)
 
     def set_calendar(self, ahead: float) -> None:
         """Go by the calendar as so many seconds ahead of the clock from now on."""

@@ -38,7 +38,7 @@ from grainlike.scheduler.values._primaries import Primaries
 
 __all__ = ["CONVERSIONS", "METHODS", "SCHEMA", "SchemaConversion", "check_schema", "conversions_from", "records"]
 
-SCHEMA = 6
+SCHEMA = 7
 
 
 def _as_it_is(record: bytes) -> bytes:
@@ -179,11 +179,14 @@ _RULES = Conversion(fields=dict.fromkeys(["FunctionDefined", "FunctionTable", "H
 
 
 def _wait_for_ever(held: dict[str, Any]) -> None:
-    held["scheduler"].give_up_unpaid(gives_up=False)
+    held["scheduler"].decide_as(5)
 
 
 _UNPAID = Conversion(fields={"Overdrafts": _put(gives_up=False, still=None), "HeadState": _wait_for_ever})
 """Schema 6: jobs that wait for an overdraft are given up if nothing can pay it back. Heads before let them wait."""
+
+_ASIDE = Conversion(fields={"Transfers": _put(rules=6)})
+"""Schema 7: a job whose inputs cannot be copied for now waits outside its queue. Before, others waited behind it."""
 
 CONVERSIONS: dict[int, SchemaConversion] = {
     1: SchemaConversion(image=_AGES),
@@ -191,6 +194,7 @@ CONVERSIONS: dict[int, SchemaConversion] = {
     3: SchemaConversion(image=_MOVES),
     4: SchemaConversion(image=_RULES),
     5: SchemaConversion(image=_UNPAID),
+    6: SchemaConversion(image=_ASIDE),
 }
 """Steps to the next schema, by the schema that each begins with."""
 

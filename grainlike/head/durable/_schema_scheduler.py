@@ -159,7 +159,7 @@ Reach scheduler.values._reach.Reach: _blocked _direct_rate _relayed_rate _rests 
 Rooms scheduler.values._rooms.Rooms: _coming _known _table _workers claims cramped=without_room misfits parked
     told=warned
 Transfers scheduler.values._transfers.Transfers: _going_in _going_out _waiting _workers claims coming is_due known
-    reach rooms table turned wake
+    reach rooms rules table turned wake
 Look scheduler.planning._dormant.Look: due elsewhere ends is_settled mean near passed rooms shape turns
 Dormancy scheduler.planning._dormant.Dormancy: cls job look number
 DormantClasses scheduler.planning._dormant.DormantClasses: _classes=records _dues _ends _last _of_fn _of_rates _of_room

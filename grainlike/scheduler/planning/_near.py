@@ -163,7 +163,7 @@ class NearPlacing:
                 self._send(cls, job, elsewhere, shape)
                 return True
         cls.could_since = None
-        able, with_room = self.rooms.fitting_now(job)
+        able, with_room = self.rooms.fitting_now(job, self._is_open)
         if with_room is not None:
             look.needs_room(with_room)
         elif able:
@@ -266,14 +266,10 @@ class NearPlacing:
 
     def rests(self, job: HeadJob, worker: WorkerState, now: float) -> float:
         """Return until when an input cannot go to a worker that lacks it, as that failed; 0.0 if none rests."""
-        values = self.table.values
-        for number in job.inputs:
-            value = values[number]
-            if worker.id not in value.replicas:
-                until = self.transfers.rests(value, worker.id, now)
-                if until:
-                    return until
-        return 0.0
+        return self.transfers.input_rests(job, worker.id, now)
+
+    def _is_open(self, worker: WorkerState, job: HeadJob) -> bool:
+        return self.transfers.may_wait_for(worker, job, self.now)
 
     def _send(self, cls: RequestClass, job: HeadJob, worker: WorkerState, shape: Shape) -> None:
         assert job.data is not None

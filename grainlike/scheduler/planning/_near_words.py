@@ -39,8 +39,7 @@ def inputs_wait(
         return InputsWait("moving", None, _nowhere(job, near, workers), None)
     if job.id in near.rooms.parked:
         store = _store(job, near)
-        if store is not None:
-            return store
+        return _rest(job, near, workers, now) if store is None else store
     preferred, since = workers.get(job.cls.near), job.cls.could_since
     if job.state is JobState.QUEUED and since is None and job.cls.head() is job:
         return _rest(job, near, workers, now)

@@ -17,7 +17,10 @@ from grainlike.scheduler.values._records import ValueState
 from grainlike.scheduler.values._table import ValueTable
 from grainlike.scheduler.values._transfers import Transfers
 
-__all__ = ["PAYBACK_S", "Overdrafts"]
+__all__ = ["PAYBACK_S", "UNPAID_SCHEMA", "Overdrafts"]
+
+UNPAID_SCHEMA = 6
+"""Schema of journals from which on jobs are given up that wait for an overdraft which nothing pays back."""
 
 PAYBACK_S = 5.0
 """Seconds for which jobs wait for an overdraft that nothing can pay back, as a worker might join."""

@@ -59,6 +59,10 @@ class Reach:
         rest = self._rests.get((source, target))
         return rest[0] if rest is not None and rest[0] > now else 0.0
 
+    def next_end(self, now: float) -> float | None:
+        """Return when the next pair has rested; None if no pair rests."""
+        return min((until for until, _ in self._rests.values() if until > now), default=None)
+
     def has_failed(self, source: int, target: int) -> bool:
         """Return True if the last copy of a pair failed."""
         return (source, target) in self._rests

@@ -8,7 +8,7 @@ that other jobs of its class go on.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from itertools import islice
 
 from grainlike._shown import bytes_text
@@ -24,6 +24,9 @@ __all__ = ["Rooms", "tries_text"]
 
 LOOKED_AT_MOST = 64
 """Most jobs without room that one pass looks at."""
+
+_IsOpen = Callable[[WorkerState, HeadJob], bool]
+"""Returns True if the inputs that a worker lacks of a job can be copied there now."""
 
 
 class Rooms:
@@ -147,12 +150,14 @@ class Rooms:
         """Return the workers that could run a job, and whose empty stores could hold its inputs."""
         return [worker for worker in self._able(job) if self.could_hold(worker, job.inputs)]
 
-    def fitting_now(self, job: HeadJob) -> tuple[list[WorkerState], WorkerState | None]:
+    def fitting_now(
+        self, job: HeadJob, is_open: _IsOpen = lambda _worker, _job: True
+    ) -> tuple[list[WorkerState], WorkerState | None]:
         """Return the workers that could start a job now if its inputs were there and whose empty stores could hold
-        them; and the first of these workers that has room now.
+        them; and the first of these workers that has room now and is open to the inputs.
         """
         able = [worker for worker in self.able(job) if any(map(worker.fits_now, job.cls.shapes))]
-        return able, next((worker for worker in able if self.has_room(worker, job)), None)
+        return able, next((worker for worker in able if self.has_room(worker, job) and is_open(worker, job)), None)
 
     def _able(self, job: HeadJob) -> list[WorkerState]:
         return [worker for worker in self._workers.values() if any(map(worker.fits_ever, job.cls.shapes))]
@@ -347,9 +352,9 @@ class Rooms:
         """Return True while a job waits in a queue, or for room."""
         return (job.state is JobState.QUEUED and not job.cancelled) or self.parked.get(job.id) is job
 
-    def take_ready(self) -> list[HeadJob]:
-        """Return the jobs to queue again because there is room for their inputs. Look at parked jobs that have a claim,
-        and at `LOOKED_AT_MOST` others whose last look is longest ago.
+    def take_ready(self, is_open: _IsOpen) -> list[HeadJob]:
+        """Return the jobs to queue again because there is room for their inputs, at workers that are open to these.
+        Look at parked jobs that have a claim, and at `LOOKED_AT_MOST` others whose last look is longest ago.
         """
         self.claims = {
             number: job for number, job in self.claims.items() if number in self._workers and self.waits(job)
@@ -359,13 +364,15 @@ class Rooms:
         looked_at = {**claiming, **dict(islice(self.parked.items(), LOOKED_AT_MOST))}
         for number in looked_at:
             self.parked[number] = self.parked.pop(number)
-        ready = [job for job in sorted(looked_at.values(), key=order) if self._is_ready(job)]
+        ready = [job for job in sorted(looked_at.values(), key=order) if self._is_ready(job, is_open)]
         for job in ready:
             del self.parked[job.id]
         return ready
 
-    def _is_ready(self, job: HeadJob) -> bool:
-        """Return True if a worker that could start a job now has room for its inputs; claim the room of others."""
+    def _is_ready(self, job: HeadJob, is_open: _IsOpen) -> bool:
+        """Return True if a worker that could start a job now has room for its inputs, and is open to them; claim the
+        room of workers that have none.
+        """
         able = self.able(job)
         with_room = [worker for worker in able if self.has_room(worker, job)]
         for worker in able:
@@ -373,7 +380,8 @@ class Rooms:
                 self.claim(worker, job)
         if not with_room:
             self._note_if_cramped(job, able)
-        return any(worker.fits_now(shape) for worker in with_room for shape in job.cls.shapes)
+        able_now = (worker for worker in with_room if any(map(worker.fits_now, job.cls.shapes)))
+        return any(is_open(worker, job) for worker in able_now)
 
     def _note_if_cramped(self, job: HeadJob, able: list[WorkerState]) -> None:
         """Remember a job without room if none of the workers that could hold its inputs will have room."""

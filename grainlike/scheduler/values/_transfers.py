@@ -30,6 +30,9 @@ AT_ONCE = 2 * WHOLE
 
 SMALL_BYTES = 1 << 20
 
+ASIDE_SCHEMA = 7
+"""Schema of journals from which on a job whose inputs cannot be copied for now waits outside its queue."""
+
 LOOKED_AT_MOST = 64
 """Most transfers to one worker that are looked at to find a source that is free."""
 
@@ -49,13 +52,14 @@ class Transfers:
         coming: bytes that are asked for or under way, by target.
         reach: the pairs of workers, and how well copies go between them.
         rooms: the room in the stores of workers.
+        rules: schema of the journals by whose rules these transfers decide.
         is_due: True if a transfer may have become possible.
         turned: workers whose claims have changed since the last pass.
         wake: time at which a pair of workers has rested, if a transfer waits for that.
     """
 
     __slots__ = ("_going_in", "_going_out", "_waiting", "_workers", "claims", "coming", "is_due", "known", "reach",
-                 "rooms", "table", "turned", "wake")  # fmt: skip
+                 "rooms", "rules", "table", "turned", "wake")  # fmt: skip
 
     def __init__(self, workers: dict[int, WorkerState], table: ValueTable) -> None:
         self._workers = workers
@@ -71,6 +75,7 @@ class Transfers:
         self._going_out: dict[int, int] = {}
         self.reach = Reach(workers)
         self.rooms = Rooms(workers, table, self.known, self.coming)
+        self.rules = ASIDE_SCHEMA
 
     def seconds(self, inputs: Iterable[int], target: int, now: float) -> float:
         """Return the seconds that it takes to copy the values that a worker lacks there, one after another."""
@@ -287,6 +292,20 @@ class Transfers:
         sources = value.replicas or ((value.origin,) if value.origin else ())
         ends = [self.reach.rests_until(number, target, now) for number in sources]
         return min(ends, default=0.0)
+
+    def input_rests(self, job: HeadJob, worker: int, now: float) -> float:
+        """Return until when an input cannot go to a worker that lacks it, as that failed; 0.0 if none rests."""
+        for number in job.inputs:
+            value = self.table.values[number]
+            if worker not in value.replicas:
+                until = self.rests(value, worker, now)
+                if until:
+                    return until
+        return 0.0
+
+    def may_wait_for(self, worker: WorkerState, job: HeadJob, now: float) -> bool:
+        """Return True if a job with room at a worker may wait for it in its queue: no input of the job rests."""
+        return self.rules < ASIDE_SCHEMA or not self.input_rests(job, worker.id, now)
 
     def has_failed(self, value: ValueState, target: int) -> bool:
         """Return True if the last copies to a worker failed, from whatever worker that has a value."""

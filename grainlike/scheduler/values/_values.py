@@ -41,6 +41,7 @@ from grainlike.scheduler.values._misfits import Misfits
 from grainlike.scheduler.values._records import CopyReader, ValueState
 from grainlike.scheduler.values._replication import EVERYWHERE, SAFE_COPIES
 from grainlike.scheduler.values._rooms import LOOKED_AT_MOST
+from grainlike.scheduler.values._transfers import ASIDE_SCHEMA
 from grainlike.wire import Code, Completed
 
 __all__ = ["Values"]
@@ -379,14 +380,14 @@ class Values:
 
     def make_use_of_room(self, now: float, out: list[HeadAction], *, goes_on: bool) -> None:
         """Queue again the jobs for whose inputs there is room now. A turn looks at some of the jobs; if nothing has
-        happened since the last turn, it `goes_on` with the others.
+        happened since the last turn, it `goes_on` with the others, or begins anew if there are none.
         """
-        rooms = self._transfers.rooms
-        if not goes_on:
+        transfers, rooms = self._transfers, self._transfers.rooms
+        if not goes_on or (self._unseen <= 0 and transfers.rules >= ASIDE_SCHEMA):
             self._unseen = len(rooms.parked)
         self._unseen -= LOOKED_AT_MOST
         self.room_wake = now + ROUND_S if self._unseen > 0 else None
-        self._state.requeue(rooms.take_ready(), out)
+        self._state.requeue(rooms.take_ready(lambda worker, job: transfers.may_wait_for(worker, job, now)), out)
 
     def make_room(self, now: float, out: list[HeadAction]) -> float | None:
         """Move at most one value for jobs that will have room nowhere, else let one run once more where its value found
@@ -427,9 +428,12 @@ class Values:
 
     def next_look(self, now: float) -> float | None:
         """Return the time of the next look at jobs that wait for room if no event comes before; it is returned once."""
-        if self._transfers.rooms.without_room:
+        transfers = self._transfers
+        if transfers.rooms.without_room:
             self.look_soon(now)
         wake, self.room_wake = self.room_wake, None
+        if wake is None and transfers.rooms.parked and transfers.rules >= ASIDE_SCHEMA:
+            wake = transfers.reach.next_end(now)
         return wake
 
     def look_soon(self, now: float) -> None:

@@ -83,6 +83,23 @@ def test_a_head_gives_up_jobs_that_wait_for_an_overdraft_by_the_rule_of_who_wrot
     assert overdrafts.gives_up
 
 
+def test_a_head_sends_jobs_by_the_rules_of_who_wrote_its_journal(tmp_path):
+    head, _ = make.write(tmp_path / "journal")
+    transfers = head.state.scheduler._state.transfers
+    assert transfers.rules == SCHEMA
+    head.decide_as(6)
+    assert transfers.rules == 6
+    store = HeadStore(a_copy(6, tmp_path / "before"), began_here(2))
+    try:
+        found, clients = make.a_head(store)
+        rules = []
+        found.replay = lambda *_: rules.append(found.state.scheduler._state.transfers.rules) or True
+        store.restore(found, clients)
+        assert (rules, found.state.scheduler._state.transfers.rules) == ([6], SCHEMA)
+    finally:
+        store.close()
+
+
 def log_with(directory, *records):
     journal, _ = Journal.open(directory)
     for record in records:

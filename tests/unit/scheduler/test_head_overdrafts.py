@@ -115,7 +115,7 @@ def test_the_wait_begins_anew_once_the_overdraft_was_paid_back(world):
 
 
 def test_by_the_rule_of_earlier_journals_it_waits_for_ever(world):
-    world.head.give_up_unpaid(gives_up=False)
+    world.head.decide_as(5)
     jobs = world.call_both()
     for _ in range(4):
         world.wait(PAYBACK_S)
