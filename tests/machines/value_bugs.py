@@ -472,6 +472,12 @@ VALUE_BUGS: tuple[Bug, ...] = (
         suite="failed copies",
     ),
     _bug(
+        "send_a_crowd_to_an_idle_worker",
+        "all jobs near a worker with a free slot are sent there while their inputs are on their way",
+        (_TRANSFERS, "        if self.rules < ASIDE_SCHEMA:\n            return True\n", "        return True\n"),
+        suite="failed copies",
+    ),
+    _bug(
         "keep_what_was_moved",
         "a value that has made way is kept where it was all the same, beside where it has come to",
         (

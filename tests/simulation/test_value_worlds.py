@@ -128,6 +128,10 @@ def test_a_job_whose_inputs_find_no_room_on_a_disk_in_parts_holds_up_none_of_tho
     assert simulate(75100263, "real_stores").violations == ()
 
 
+def test_the_oldest_job_waits_for_no_crowd_that_was_sent_to_an_idle_worker_while_one_value_came():
+    assert simulate(75001020, "full_stores", faults=CALM).violations == ()
+
+
 def test_a_worker_may_give_up_what_the_head_had_it_remove_though_a_job_needs_the_value_again_before_it_hears():
     assert simulate(73200994, "values").violations == ()
 

@@ -186,7 +186,9 @@ _UNPAID = Conversion(fields={"Overdrafts": _put(gives_up=False, still=None), "He
 """Schema 6: jobs that wait for an overdraft are given up if nothing can pay it back. Heads before let them wait."""
 
 _ASIDE = Conversion(fields={"Transfers": _put(rules=6)})
-"""Schema 7: a job whose inputs cannot be copied for now waits outside its queue. Before, others waited behind it."""
+"""Schema 7: a job whose inputs cannot be copied for now waits outside its queue; no crowd is sent to an idle worker.
+Before, others waited behind such a job, and all jobs near an idle worker were sent there.
+"""
 
 CONVERSIONS: dict[int, SchemaConversion] = {
     1: SchemaConversion(image=_AGES),

@@ -141,8 +141,9 @@ class NearPlacing:
             near = None  # it would not take the job
         if near is not None and self.table.missing(inputs, near.id):
             shape = next(shape for shape in cls.shapes if near.fits_ever(shape))
-            # Where it would fit now, those behind it that claim room there wait for it.
-            has_turn = near.fits_now(shape) or self.transfers.has_turn(near, shape.units)
+            # Where it would fit now, those behind it that claim room there wait for it; those before it do not.
+            has_turn = self.transfers.has_turn(near, shape.units)
+            has_turn = has_turn or (near.fits_now(shape) and self.transfers.goes_first(job, near, now))
             if has_turn and self._can_go(job, near, now) and self._has_room(near, job):
                 self._send(cls, job, near, shape)
                 return True

@@ -31,7 +31,9 @@ AT_ONCE = 2 * WHOLE
 SMALL_BYTES = 1 << 20
 
 ASIDE_SCHEMA = 7
-"""Schema of journals from which on a job whose inputs cannot be copied for now waits outside its queue."""
+"""Schema of journals from which on a job whose inputs cannot be copied for now waits outside its queue, and a worker
+that is idle gets no more jobs with inputs than have their turn.
+"""
 
 LOOKED_AT_MOST = 64
 """Most transfers to one worker that are looked at to find a source that is free."""
@@ -54,7 +56,7 @@ class Transfers:
         rooms: the room in the stores of workers.
         rules: schema of the journals by whose rules these transfers decide.
         is_due: True if a transfer may have become possible.
-        turned: workers whose claims have changed since the last pass.
+        turned: workers to which the jobs or copies on their way have changed since the last pass.
         wake: time at which a pair of workers has rested, if a transfer waits for that.
     """
 
@@ -96,6 +98,20 @@ class Transfers:
             return True
         free, capacity = worker.free, worker.capacity
         return all(claimed.get(name, 0) + amount <= max(0, free[name]) + capacity[name] for name, amount in units)
+
+    def goes_first(self, job: HeadJob, worker: WorkerState, now: float) -> bool:
+        """Return True if an input of a job would be the next to be copied to a worker, before all that wait."""
+        if self.rules < ASIDE_SCHEMA:
+            return True
+        values, target = self.table.values, worker.id
+        lacking = [number for number in job.inputs if target not in values[number].replicas]
+        if all((number, target) in self.known for number in lacking):
+            return False
+        waiting = self._waiting.get(target)
+        first = self.known.get((waiting[0][1], target)) if waiting else None
+        if waiting is None or first is None or first.source or order(job) < waiting[0][0]:
+            return True
+        return not self.table.can_be_had(first.value) or bool(self.rests(first.value, target, now))
 
     def send(self, job: HeadJob, worker: WorkerState) -> None:
         """Send a job, with its `claim`, to a worker, and ask for copies of the inputs that the worker lacks."""
@@ -206,6 +222,7 @@ class Transfers:
     def _forget(self, transfer: ReplicaCopy) -> None:
         """Forget a copy that is not under way, or has ended."""
         del self.known[transfer.value.id, transfer.target]
+        self.turned.append(transfer.target)
         self.coming[transfer.target] -= transfer.size
         if not self.coming[transfer.target]:
             del self.coming[transfer.target]
@@ -247,6 +264,7 @@ class Transfers:
 
     def _begin(self, transfer: ReplicaCopy, source: int, now: float) -> None:
         transfer.source, transfer.began, transfer.attempt = source, now, transfer.value.attempt
+        self.turned.append(transfer.target)
         if source == transfer.value.origin:
             transfer.direct, transfer.value.first_to = False, transfer.target
         else:

@@ -1,10 +1,10 @@
-"""Jobs whose inputs cannot be copied for now, as the last copy failed: others do not wait behind them."""
+"""Jobs on their way to their inputs, or waiting for these: others do not wait behind them for long."""
 
 import pytest
 from value_cluster import MB, ValueCluster
 
-from grainlike.resources import Cores
-from grainlike.scheduler import Ticked
+from grainlike.resources import Cores, Resource
+from grainlike.scheduler import JobsSubmitted, JobState, Ticked
 from grainlike.scheduler.values._rooms import LOOKED_AT_MOST
 
 ONLY_2 = Cores(2)
@@ -76,3 +76,52 @@ def test_all_such_jobs_go_on_when_the_pair_has_rested_even_if_nothing_else_happe
     assert not rooms.parked
     world.arrive(first, 2)
     assert world.started_on[old] == 2
+
+
+# --- how many are on their way ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def leaf():
+    """A worker with all values, and one with two cores that alone can run the jobs of a test."""
+    made = ValueCluster(Cores(1), Cores(2) & Resource("leaf", 2), has_data=True)
+    made.function(1)
+    made.function(2)
+    return made
+
+
+ON_LEAF = Cores(1) & Resource("leaf", 1)
+
+
+def on_their_way(world, jobs):
+    return [job for job in jobs if world.head.jobs[job].state is JobState.MOVING]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_no_more_jobs_go_to_an_idle_worker_than_fit_there_and_one_a_slot_beyond(leaf, apart):
+    there = a_value(leaf, ON_LEAF, 50 * MB)
+    missing = [a_value(leaf, Cores(1), 20 * MB) for _ in range(10 if apart else 1)]
+    jobs = [leaf.call(ON_LEAF, 1.0, there, missing[at % len(missing)], fn=2) for at in range(10)]
+    assert on_their_way(leaf, jobs) == jobs[:4]
+    for _ in jobs:
+        leaf.arrive_all()
+        leaf.run()
+    assert leaf.ended.keys() >= set(jobs)
+
+
+def test_heads_of_before_send_all_that_fit_one_by_one(leaf):
+    leaf.head.decide_as(6)
+    there, missing = a_value(leaf, ON_LEAF, 50 * MB), a_value(leaf, Cores(1), 20 * MB)
+    jobs = [leaf.call(ON_LEAF, 1.0, there, missing, fn=2) for _ in range(10)]
+    assert on_their_way(leaf, jobs) == jobs
+
+
+def test_an_older_job_goes_there_whatever_younger_ones_claim(leaf):
+    there = a_value(leaf, ON_LEAF, 50 * MB)
+    first, *missing = [a_value(leaf, Cores(1), 20 * MB) for _ in range(5)]
+    young = [leaf.call(ON_LEAF, 1.0, there, value, fn=2) for value in missing]
+    assert on_their_way(leaf, young) == young
+    old = 1000
+    leaf.length[old], leaf.inputs[old] = 1.0, (there, first)
+    leaf.tell(JobsSubmitted(ON_LEAF, [old], [2], ages=[1], inputs=((there, first),)))
+    assert on_their_way(leaf, [old]) == [old]
