@@ -31,6 +31,7 @@ KINDS = {
     "text": "output, or a drawing of letters",
     "mermaid": "drawing",
     "toml": "settings",
+    "ini": "settings of pytest, with which the suite of its page is run",
     "yaml": "settings of other programs",
     "promql": "questions to Prometheus",
 }

@@ -294,7 +294,6 @@ async def test_without_await(cluster):
 def test_the_suite_of_the_page_passes_with_both_plugins(tmp_path):
     page = ROOT / "docs" / "how-to" / "testing.md"
     files = {block.title: block.body for block in blocks_of(page.read_text()) if block.title}
-    files["pytest.ini"] = "[pytest]\nasyncio_default_fixture_loop_scope = function\nfilterwarnings = error\n"
     files["test_mistakes.py"] = MISTAKES
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -308,12 +307,13 @@ def test_the_suite_of_the_page_passes_with_both_plugins(tmp_path):
         timeout=LIMIT_S,
         check=False,
     )
-    assert "29 passed, 2 errors" in ended.stdout, ended.stdout + ended.stderr
+    assert "31 passed, 2 errors" in ended.stdout, ended.stdout + ended.stderr
     assert "a cluster was not awaited, so none was opened: write `await cluster(...)`" in ended.stdout
     assert "test_mistakes.py::test_without_a_loop has no event loop" in ended.stdout
     assert "PASSED test_with_asyncio.py::test_one_call" in ended.stdout
     assert "PASSED test_sweep.py::test_a_node_fails[asyncio]" in ended.stdout
     assert "PASSED test_sweep.py::test_a_node_fails[trio]" in ended.stdout
+    assert "PASSED test_errors.py::test_a_seed_without_data[trio]" in ended.stdout
     assert "PASSED test_nodes.py::test_the_other_node_runs_it_again" in ended.stdout
     assert "PASSED test_nodes.py::test_a_node_is_cut_off" in ended.stdout
     assert "PASSED test_module_with_asyncio.py::test_on_another_one" in ended.stdout
