@@ -93,3 +93,15 @@ def test_what_fails_anywhere_fails_the_whole(failing: str, tmp_path: Path) -> No
     ended, said = commands(tmp_path, "python3.11 python3.12 python3.13", more)
     assert ended != 0
     assert [line for line in said if f" {failing} " in f" {line} "]
+
+
+@pytest.mark.parametrize("target", ["demo", "test"])
+def test_the_first_thing_that_the_two_commands_do_is_to_say_what_they_do(target: str, tmp_path: Path) -> None:
+    """Installing took 86 s of silence."""
+    told = subprocess.run(
+        ["make", "-n", f"VENV={tmp_path / '.venv'}", target], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    lines = told.stdout.splitlines()
+    assert lines[0].startswith('echo "Making an environment in ')
+    for slow in (line for line in lines if " pip install" in line and not line.startswith(("\t", "echo"))):
+        assert lines[lines.index(slow) - 1].startswith('echo "'), slow

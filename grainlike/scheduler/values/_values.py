@@ -380,7 +380,7 @@ class Values:
 
     def make_use_of_room(self, now: float, out: list[HeadAction], *, goes_on: bool) -> None:
         """Queue again the jobs for whose inputs there is room now. A turn looks at some of the jobs; if nothing has
-        happened since the last turn, it `goes_on` with the others, or begins anew if there are none.
+        happened since the last turn, it `goes_on` with the others, or begins again if there are none.
         """
         transfers, rooms = self._transfers, self._transfers.rooms
         if not goes_on or (self._unseen <= 0 and transfers.rules >= ASIDE_SCHEMA):
