@@ -59,7 +59,8 @@ def connect(
             `reconnect`, when the head is lost. By default it does not wait.
         reconnect: continue with the next head when this one is lost. Calls in flight fail with `HeadLostError`. Calls
             that are submitted afterwards wait for the next head, for at most `wait` seconds after the loss. Then they
-            fail, and so do new calls, until there is a head. For services that outlive their heads.
+            fail, and so do new calls, until there is a head. For services that outlive their heads. The first head has
+            to come within `wait` seconds all the same: where there is none, the block is not entered.
         echo: a logger that is given each line that this program's jobs print, at level INFO; see docs/logging.md. By
             default none is: `logs` has the output of a job.
         logging: as for `Executor`: pass log records of this program's jobs on to its own loggers. Records of a
