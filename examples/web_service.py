@@ -116,4 +116,5 @@ async def get_walk(reader: Annotated[AsyncIterator[int], Depends(places)]) -> St
 @app.get("/state")
 async def get_state() -> dict[str, int]:
     report = app.state.executor.report()
-    return {"succeeded": report.succeeded, "failed": report.failed, "cancelled": report.cancelled}
+    names = ("succeeded", "failed", "timed_out", "cancelled")
+    return {name: getattr(report, name) for name in names}

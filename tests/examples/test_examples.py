@@ -230,7 +230,7 @@ async def test_the_service_answers_streams_and_cancels_for_clients_that_leave() 
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         writer.transport.abort()
         assert await until_job(events, "job_ended", 5) == "cancelled"
-        assert (await client.get("/state")).json() == {"succeeded": 3, "failed": 0, "cancelled": 2}
+        assert (await client.get("/state")).json() == {"succeeded": 3, "failed": 0, "timed_out": 0, "cancelled": 2}
 
 
 @pytest.mark.asyncio
