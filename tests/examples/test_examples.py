@@ -193,6 +193,48 @@ async def test_a_service_answers_504_when_a_value_takes_too_long(monkeypatch: py
         assert service.app.state.executor.report().cancelled == 1
 
 
+@delayed
+async def broken(items: int, error: type[Exception], wait: float) -> AsyncIterator[int]:
+    for item in range(items):
+        yield item
+    await anyio.sleep(wait)
+    raise error("the head at tcp://10.0.0.1:7777 is lost")
+
+
+@asynccontextmanager
+async def walking(
+    monkeypatch: pytest.MonkeyPatch, items: int, *, error: type[Exception] = HeadLostError, wait: float = 0.0
+) -> AsyncIterator[tuple[ModuleType, Any]]:
+    """The service whose walks break off after so many items, and a client of it."""
+    need("fastapi", "httpx", "uvicorn")
+    import httpx
+
+    service = loaded("web_service")
+
+    class Walk:
+        def __matmul__(self, cores: Cores) -> Callable[..., Any]:
+            return lambda *_: (broken @ cores)(items, error, wait)
+
+    monkeypatch.setattr(service, "walk", Walk())
+    transport = httpx.ASGITransport(service.app)
+    async with (
+        asyncio.timeout(LIMIT_S),
+        service.lifespan(service.app),
+        httpx.AsyncClient(transport=transport, base_url="http://service") as client,
+    ):
+        yield service, client
+
+
+@pytest.mark.asyncio
+async def test_a_stream_that_breaks_off_says_so_without_the_address_of_a_head(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with walking(monkeypatch, 2) as (_, client):
+        answer = await client.get("/walk")
+    assert (answer.status_code, answer.text) == (200, "0\n1\nerror: the walk broke off\n")
+    assert "tcp://10.0.0.1:7777" in caplog.text
+
+
 async def until_job(events: AsyncIterator[Any], kind: str, job: int) -> str:
     """Wait for an event of a job, by its number; return the outcome that it tells of."""
     async for event in events:
