@@ -1,16 +1,15 @@
 """A web service with FastAPI: requests are answered by jobs.
 
 - One executor lives as long as the service. For workers elsewhere, write `connect(wait=60, reconnect=True)` instead.
-- A client that disconnects has its job cancelled, if it waits and if it runs.
+- A client that disconnects, or does not read for `STALL_S`, has its job cancelled, if it waits and if it runs.
 - A request that takes longer than `LIMIT_S`, its wait for a slot included, is answered with 504; a lost head, with 503.
-- `/walk` streams lines as a job makes them. A client that leaves, or has not read for `STALL_S`, ends the job.
-
-Run it with `uvicorn web_service:app`. It takes `pip install fastapi uvicorn`.
+- `/walk` streams lines as a job makes them. What goes wrong before there is one has a status, too.
+- Run it with `uvicorn web_service:app`. It takes `pip install fastapi uvicorn`.
 """
 
 import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import aclosing, asynccontextmanager
 from typing import Annotated, Any
 
@@ -19,9 +18,8 @@ from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from grainlike import Cores, Delayed, Executor, GrainlikeError, HeadLostError, delayed
+from grainlike import Cores, Executor, GrainlikeError, HeadLostError, delayed
 
-logger = logging.getLogger(__name__)
 LIMIT_S, STALL_S = 30.0, 30.0  # for a value; for a client that does not read a part of its response
 
 
@@ -35,8 +33,7 @@ def estimate_pi(points: int, seed: int) -> float:
 async def walk(steps: int, seed: int, pause: float) -> AsyncIterator[int]:
     draw, place = random.Random(seed), 0
     for _ in range(steps):
-        place += draw.choice((-1, 1))
-        yield place
+        yield (place := place + draw.choice((-1, 1)))
         await anyio.sleep(pause)
 
 
@@ -55,9 +52,9 @@ async def no_value(_: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": "no value yet"}, 503 if isinstance(error, HeadLostError) else 504)
 
 
-async def value_for(request: Request, r_: Delayed[Any]) -> Any:
-    """Await a placeholder for as long as the client is there; its job is cancelled when the client disconnects."""
-    failure: Exception | None = None
+async def value_for(request: Request, value: Awaitable[Any]) -> Any:
+    """Await a placeholder, or an item, for `LIMIT_S` at most; its job is cancelled when the client disconnects."""
+    failure: Exception = HTTPException(499, "the client has left")  # which nobody reads
     async with anyio.create_task_group() as tasks:
 
         async def watch() -> None:
@@ -67,19 +64,18 @@ async def value_for(request: Request, r_: Delayed[Any]) -> Any:
 
         tasks.start_soon(watch)
         try:
-            return await r_
+            with anyio.fail_after(LIMIT_S):
+                return await value
         except Exception as error:  # noqa: BLE001 - raised outside: the group would make an ExceptionGroup of it
             failure = error
         finally:
             tasks.cancel_scope.cancel()
-    raise failure or HTTPException(499, "the client has left")  # which nobody reads
+    raise failure
 
 
 @app.get("/pi")
 async def get_pi(request: Request, points: int = 100_000, jobs: int = 2) -> dict[str, float]:
-    mean_ = sum((estimate_pi @ Cores(1))(points, seed) for seed in range(jobs)) / jobs
-    with anyio.fail_after(LIMIT_S):
-        return {"pi": await value_for(request, mean_)}
+    return {"pi": await value_for(request, sum((estimate_pi @ Cores(1))(points, seed) for seed in range(jobs)) / jobs)}
 
 
 class TimedStreamingResponse(StreamingResponse):
@@ -89,10 +85,9 @@ class TimedStreamingResponse(StreamingResponse):
         with anyio.CancelScope() as response:
 
             async def send_in_time(message: Message) -> None:
-                with anyio.move_on_after(STALL_S) as limit:
-                    await send(message)
-                if limit.cancelled_caught:
-                    response.cancel()
+                response.deadline = anyio.current_time() + STALL_S
+                await send(message)
+                response.deadline = float("inf")
 
             await super().__call__(scope, receive, send_in_time)
 
@@ -104,20 +99,21 @@ async def places(steps: int = 10, seed: int = 0, pause: float = 0) -> AsyncItera
 
 
 @app.get("/walk")
-async def get_walk(reader: Annotated[AsyncIterator[int], Depends(places)]) -> StreamingResponse:
-    async def lines() -> AsyncIterator[str]:
+async def get_walk(request: Request, reader: Annotated[AsyncIterator[int], Depends(places)]) -> StreamingResponse:
+    async def lines(place: int | None) -> AsyncIterator[str]:
         try:
-            async for place in reader:
+            while place is not None:
                 yield f"{place}\n"
+                place = await anext(reader, None)
         except GrainlikeError as error:  # the status is sent already: the last line says that this is not all
-            logger.warning("a walk broke off: %s", error)  # its text has addresses: for the log, not for clients
+            logging.getLogger(__name__).warning("a walk broke off: %s", error)  # with addresses: not for clients
             yield "error: the walk broke off\n"
 
-    return TimedStreamingResponse(lines(), media_type="text/plain")
+    first = await value_for(request, anext(reader, None))  # before there is a status: 503 and 504 are possible
+    return TimedStreamingResponse(lines(first), media_type="text/plain")
 
 
 @app.get("/state")
 async def get_state() -> dict[str, int]:
     report = app.state.executor.report()
-    names = ("succeeded", "failed", "timed_out", "cancelled")
-    return {name: getattr(report, name) for name in names}
+    return {name: getattr(report, name) for name in ("succeeded", "failed", "timed_out", "cancelled")}

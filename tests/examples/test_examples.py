@@ -235,6 +235,35 @@ async def test_a_stream_that_breaks_off_says_so_without_the_address_of_a_head(
     assert "tcp://10.0.0.1:7777" in caplog.text
 
 
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("wait", "status"), [(0.0, 503), (LIMIT_S, 504)], ids=["its head is lost", "it has no core"])
+async def test_a_stream_that_cannot_start_is_answered_with_its_status(
+    wait: float, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with walking(monkeypatch, 0, wait=wait) as (service, client):
+        if wait:
+            monkeypatch.setattr(service, "LIMIT_S", 0.05)
+        answer = await client.get("/walk")
+        assert (answer.status_code, answer.json()) == (status, {"detail": "no value yet"})
+        assert service.app.state.executor.counts() == (0, 0)
+
+
+@pytest.mark.asyncio
+async def test_a_stream_without_items_is_an_empty_answer() -> None:
+    need("fastapi", "httpx", "uvicorn")
+    import httpx
+
+    service = loaded("web_service")
+    transport = httpx.ASGITransport(service.app)
+    async with (
+        asyncio.timeout(LIMIT_S),
+        service.lifespan(service.app),
+        httpx.AsyncClient(transport=transport, base_url="http://service") as client,
+    ):
+        answer = await client.get("/walk?steps=0")
+    assert (answer.status_code, answer.text) == (200, "")
+
+
 async def until_job(events: AsyncIterator[Any], kind: str, job: int) -> str:
     """Wait for an event of a job, by its number; return the outcome that it tells of."""
     async for event in events:
