@@ -7,16 +7,17 @@ The service takes four things from an executor that lives as long as it does:
   the next one when that was replaced; what was in flight fails with `HeadLostError`, which is worth a 503;
 - a request that takes too long is answered with 504: `JobTimeoutError` is a `TimeoutError`, as that of `anyio` is;
 - a client that *disconnects* has its job cancelled: a placeholder whose awaiting task is cancelled cancels its work;
-- when too much waits, the answer is 503 at once, and not a queue that grows. The call is made once it is admitted.
+- when too many calls wait, the answer is 503 at once, and not a queue that grows: `executor.counts()` has how many do.
+  The call is made once it is admitted.
 
 It takes Starlette and a server: `pip install starlette uvicorn httpx` (httpx for the clients below).
 
 It prints::
 
     the square of 12: 144
-    while one request is served, another is one too many: 503
+    while one call runs and one waits, another is one too many: 503
     after a client has left, its job is cancelled
-    and the next is served: 9
+    and the one that waited is answered: 9
 """
 
 import asyncio
@@ -36,7 +37,7 @@ from starlette.routing import Route
 
 from grainlike import Cores, Delayed, Executor, HeadLostError, delayed, info
 
-MOST = 1  # requests at a time: more would only wait for the one core
+MOST_WAITING = 1  # calls: one that runs delays nobody who has a core
 LIMIT_S = 30.0  # for an answer, the wait for the core included
 
 
@@ -52,8 +53,7 @@ async def compute_for_long() -> None:
 
 @asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncIterator[None]:
-    app.state.served = 0
-    async with Executor(local=Cores(1)):
+    async with Executor(local=Cores(1)) as app.state.executor:
         yield
 
 
@@ -79,10 +79,8 @@ async def value_for(request: Request, r_: Delayed[Any]) -> Any:
 
 async def answer(request: Request, job: Callable[[], Delayed[Any]]) -> PlainTextResponse:
     """Answer with the value of a job, which is made once the request is admitted."""
-    state = request.app.state
-    if state.served >= MOST:
+    if request.app.state.executor.counts().waiting >= MOST_WAITING:
         return PlainTextResponse("try again later", 503, {"Retry-After": "1"})
-    state.served += 1
     try:
         with anyio.fail_after(LIMIT_S):
             return PlainTextResponse(str(await value_for(request, job())))
@@ -90,8 +88,6 @@ async def answer(request: Request, job: Callable[[], Delayed[Any]]) -> PlainText
         return PlainTextResponse("try again later", 503, {"Retry-After": "5"})
     except TimeoutError as error:
         return PlainTextResponse(str(error) or "no value in time", 504)
-    finally:
-        state.served -= 1
 
 
 async def get_square(request: Request) -> PlainTextResponse:
@@ -120,20 +116,27 @@ async def serving() -> AsyncIterator[str]:
         await task
 
 
+async def until(waiting: int, running: int) -> None:
+    while app.state.executor.counts() != (waiting, running):
+        await anyio.sleep(0.01)
+
+
 async def main() -> None:
     async with serving() as address, httpx.AsyncClient(base_url=address, timeout=60) as client:
         print("the square of 12:", (await client.get("/square/12")).text)
 
         impatient = asyncio.create_task(client.get("/long"))
-        while app.state.served == 0:
-            await anyio.sleep(0.01)
-        print("while one request is served, another is one too many:", (await client.get("/square/3")).status_code)
+        await until(waiting=0, running=1)
+        patient = asyncio.create_task(client.get("/square/3"))
+        await until(waiting=1, running=1)
+        print(
+            "while one call runs and one waits, another is one too many:", (await client.get("/square/4")).status_code
+        )
 
         impatient.cancel()  # closes its connection
-        while app.state.served > 0:
-            await anyio.sleep(0.01)
+        answered = await patient
         print("after a client has left, its job is", info(app.state.long).state)
-        print("and the next is served:", (await client.get("/square/3")).text)
+        print("and the one that waited is answered:", answered.text)
 
 
 if __name__ == "__main__":

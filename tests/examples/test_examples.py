@@ -161,11 +161,10 @@ async def test_a_handler_sees_the_error_of_its_job_itself(
         return await answered(service, request, call)
 
     service.app.router.routes.append(Route("/raised", raised))
-    service.app.state.served = 0
     transport = httpx.ASGITransport(service.app)
     async with (
         asyncio.timeout(LIMIT_S),
-        Executor(local=Cores(1)),
+        Executor(local=Cores(1)) as service.app.state.executor,
         httpx.AsyncClient(transport=transport, base_url="http://service") as client,
     ):
         if status is None:
