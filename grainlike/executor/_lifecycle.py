@@ -150,7 +150,9 @@ class ExecutorBase(Lifespan, BaseResolver):
             raise RuntimeError(f"{self!r} is not open")
         if not is_here(self._loop_id):
             raise RuntimeError(
-                f"this executor lives in the {self._loop_id}; it is {what} from {here() or 'no event loop'}"
+                f"this executor lives in the {self._loop_id}; it is {what} from {here() or 'no event loop'}: do so in "
+                "an `async def` that runs there, or from a thread with `anyio.from_thread`. Web frameworks run a plain "
+                "`def` in a thread"
             )
 
     def _check_end(self, error: BaseException | None) -> None:

@@ -62,3 +62,13 @@ async def test_the_innermost_executor_of_this_loop_wins_over_an_inner_one_of_ano
                 assert found == [(5,)]
             finally:
                 done.set()
+
+
+async def test_a_question_from_a_thread_says_where_to_ask():
+    async with Executor(local=Cores([0])) as executor:
+        with pytest.raises(
+            RuntimeError, match="it is asked from no event loop: do so in an `async def` that runs there,"
+        ):
+            await anyio.to_thread.run_sync(executor.counts)
+        counts = await anyio.to_thread.run_sync(anyio.from_thread.run_sync, executor.counts)
+    assert counts == (0, 0)
