@@ -148,7 +148,8 @@ class Acceptor:
         if isinstance(connection, WorkerConnection):
             ran = self._running(connection.number)
             self.head.leave(connection, reason)
-            _warn_of_reruns([job for job in ran if job in self.head.state.scheduler.jobs], connection.name)
+            if not self.closing:  # else the next head has them: nothing follows from what is given up here
+                _warn_of_reruns([job for job in ran if job in self.head.state.scheduler.jobs], connection.name)
             self.joined()
         else:
             self.clients.leave(connection)

@@ -33,6 +33,7 @@ from grainlike import (
 from grainlike.cli import main
 from grainlike.client import RefusedQueryError, _connection, call
 from grainlike.client._introduction import hello_of_client
+from grainlike.head.durable import HeadDaemon
 from grainlike.head.server import _accept, _clients, _trace_rows
 from grainlike.net import dial, find_access
 from grainlike.scheduler import HeadScheduler
@@ -384,6 +385,26 @@ async def test_the_log_says_which_jobs_of_a_worker_that_died_run_again(gates, st
         visitor.release()
         await r_
     assert f"1 job that ran on worker {here} runs again: {number}" in [one.getMessage() for one in caplog.records]
+
+
+async def test_a_head_that_leaves_its_work_to_the_next_does_not_say_that_it_runs_again(
+    gates, start_worker, tmp_path, caplog
+):
+    journal = tmp_path / "journal"
+    async with asyncio.timeout(LIMIT_S), gates() as gate:
+        async with HeadDaemon(TLS, journal=journal) as daemon:
+            start_worker(daemon.address, name="n1", resources="cores=1")
+            async with connect(session="sweep") as owner:
+                await owner.wait_for_workers(1)
+                owner.name("runs", (delayed(wait_at) @ Cores(1))(gate.visit, "job"))
+                visitor = await gate.arrival()
+            daemon.leaves = True
+        async with HeadDaemon(TLS, journal=journal), connect(session="sweep") as owner:
+            visitor.release()
+            runs_ = owner.placeholders()["runs"]
+            await runs_
+            assert info(runs_).attempt == 1
+    assert not [one for one in caplog.records if "that ran on worker" in one.getMessage()]
 
 
 async def test_workers_are_told_to_end_by_name_with_their_jobs_or_after_them(gates, start_worker, told):
