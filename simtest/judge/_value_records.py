@@ -18,6 +18,7 @@ Raises `AssertionError` when one of these promises is broken:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from grainlike.scheduler import PROGRAM, ReplicasDropped
 from grainlike.simulation import Clock, FunctionPlan, JobPlan
@@ -32,6 +33,14 @@ _QUIET_S = 3.0
 
 _SILENT_S = 60.0
 """Seconds after which it is gone, where links stand still."""
+
+
+class _AskedCopy(NamedTuple):
+    """Copy of a value that the head has asked for, and that has not ended."""
+
+    source: int
+    attempt: int
+    weight: int
 
 
 class ValueRecords:
@@ -64,8 +73,8 @@ class ValueRecords:
         self._wanted: set[int] = set()
         self._replicated: set[int] = set()
         """Values for whose replicas the client waits."""
-        self._copies: dict[tuple[int, int], tuple[int, int]] = {}
-        """Source and weight of what is under way, by value and target."""
+        self._copies: dict[tuple[int, int], _AskedCopy] = {}
+        """What is under way, by value and target."""
         self._running: dict[tuple[int, int], set[tuple[int, int]]] = {}
         """The replicas that were there of the inputs of each job when it began, by worker and job."""
         self._reviving: set[int] = set()
@@ -246,7 +255,7 @@ class ValueRecords:
 
     def goes_out(self, worker: int) -> bool:
         """Return True if a copy comes from a worker."""
-        return any(source == worker for source, _ in self._copies.values())
+        return any(copy.source == worker for copy in self._copies.values())
 
     # --- replicas ----------------------------------------------------------------------------------------------------
 
@@ -260,9 +269,7 @@ class ValueRecords:
             if worker in workers:
                 workers.discard(worker)
                 self._went_at[value] = self._clock.now
-        self._copies = {
-            key: (source, weight) for key, (source, weight) in self._copies.items() if worker not in (key[1], source)
-        }
+        self._copies = {key: copy for key, copy in self._copies.items() if worker not in (key[1], copy.source)}
 
     def died(self, worker: int) -> None:
         """Record that a worker is dead, and its store with it."""
@@ -367,10 +374,10 @@ class ValueRecords:
         assert (value, target) not in self._copies, f"value {value} is copied to worker {target} twice"
         if source == PROGRAM:
             self._check_own(value, target)
-        self._copies[value, target] = source, _WHOLE if size >= _SMALL_BYTES else 1
+        self._copies[value, target] = _AskedCopy(source, attempt, _WHOLE if size >= _SMALL_BYTES else 1)
         for end, going in (("into", target), ("out of", source)):
-            at = 1 if end == "into" else 0
-            weights = [weight for (_, to), (out_of, weight) in self._copies.items() if (to if at else out_of) == going]
+            ends = [(to if end == "into" else copy.source, copy) for (_, to), copy in self._copies.items()]
+            weights = [copy.weight for at, copy in ends if at == going]
             assert sum(weights) <= 2 * _WHOLE, f"{len(weights)} copies go {end} worker {going} at once"
 
     def _check_own(self, value: int, target: int) -> None:
@@ -380,12 +387,14 @@ class ValueRecords:
         there = self._known[value][1]
         # Of a damaged replica the head may hear twice, the second time when another is there.
         assert not there or self.was_damaged(value), f"{words}, and workers {sorted(there)} have it"
-        others = [to for (copied, to), (source, _) in self._copies.items() if copied == value and source == PROGRAM]
+        others = [to for (copied, to), copy in self._copies.items() if copied == value and copy.source == PROGRAM]
         assert not others, f"{words}, and to {others} already"
 
     def copied(self, target: int, value: int, attempt: int, *, whole: bool) -> None:
         """Record that the head hears how a copy has ended."""
-        self._copies.pop((value, target), None)
+        copy = self._copies.get((value, target))
+        if copy is not None and copy.attempt == attempt:  # a copy of an older attempt ends none of a newer one
+            del self._copies[value, target]
         known = self._known.get(value)
         if whole and known is not None and known[0] == attempt:
             if self._counts(target, value, attempt):

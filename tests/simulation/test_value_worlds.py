@@ -136,6 +136,10 @@ def test_a_worker_may_give_up_what_the_head_had_it_remove_though_a_job_needs_the
     assert simulate(73200994, "values").violations == ()
 
 
+def test_a_copy_of_an_older_attempt_that_comes_late_ends_no_copy_of_the_newer_one():
+    assert simulate(78005346, "values").violations == ()
+
+
 def test_one_job_of_those_that_wait_for_an_overdraft_is_given_up_if_nothing_can_pay_it_back():
     outcome = simulate(72201580, "own_values")
     assert outcome.violations == ()
@@ -332,6 +336,24 @@ def test_the_judge_does_not_count_a_copy_that_was_damaged_before_its_worker_died
     records.died(2)
     records.copied(2, 1, 1, whole=True)
     assert records.holders(1) == {1}
+
+
+def test_the_judge_counts_a_copy_as_under_way_until_it_hears_of_the_same_attempt(records):
+    records.joined(2)
+    records.made(1, 1, 1)
+    records.copying(1, 2, 1, 1, 60)
+    records.gone(1)  # the copy had come, and worker 2 could not say so yet
+    records.joined(3)
+    records.stored(3, 1, 2)
+    records.made(3, 1, 2)
+    records.copying(3, 2, 1, 2, 60)
+    records.copied(2, 1, 1, whole=True)
+    assert records.is_coming(1)
+    assert records.holders(1) == {3}
+    records.stored(2, 1, 2)
+    records.copied(2, 1, 2, whole=True)
+    assert not records.is_coming(1)
+    assert records.holders(1) == {2, 3}
 
 
 @pytest.fixture
