@@ -94,6 +94,17 @@ class FleetScheduler:
         total = count(state, self.records.blocks_of(name), now)
         return hindrance(Turn(self.records, now), state, total)
 
+    def trouble(self, name: str, now: float) -> str:
+        """Return why a pool gets no first worker: it is paused, its batch system does not answer, or had no room for
+        the last block. Empty if it has a worker, needs none, or its blocks are on their way.
+        """
+        state = self.records.pools[name]
+        silent = self.records.system(state.pool.system).failing_since is not None
+        troubled = state.paused or silent or state.held_until > now
+        if not troubled or any(block.connected for block in self.records.blocks_of(name)):
+            return ""
+        return self.why(name, now)
+
     def submits_soon(self, name: str, now: float) -> bool:
         """Return True if a pool is about to submit a block, and waits only for its turn at the batch system."""
         return self.why(name, now) in SOON if name in self.records.pools else False

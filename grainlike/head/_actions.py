@@ -122,8 +122,15 @@ class ActionExecutor:
         self._alarm = alarm
         self.ends = AttemptEnds()
         """Ends of attempts that the head hears of now."""
-        self.shortfall: Callable[[int], str | None] = _no_pools
-        """Function that tells what pools of workers lack for a job; None: one would serve it; empty: there are none."""
+        self._shortfall: Callable[[int], str | None] = _no_pools
+
+    def ask_pools(self, shortfall: Callable[[int], str | None]) -> Callable[[int, str], None]:
+        """Have `shortfall` asked what pools of workers lack for a job; None: one would serve it; empty: there are none.
+
+        Return a function that warns the client that submitted a job.
+        """
+        self._shortfall = shortfall
+        return self._tell_clients
 
     def act(self, action: HeadAction) -> None:
         """Perform an action; those that need what a report brought are the head's."""
@@ -330,7 +337,7 @@ class ActionExecutor:
         jobs = "1 job waits" if action.waiting == 1 else f"{action.waiting} jobs wait"
         why = LAYOUT if action.missing is None else action.missing.why
         words = f"{jobs} for a worker that can give {action.request}: {why}"
-        pools = self.shortfall(action.job)
+        pools = self._shortfall(action.job)
         if pools is None:
             return  # such a worker is about to come
         words = f"{words}. {pools}" if pools else words

@@ -153,9 +153,9 @@ class Head:
             alarm,
         )
 
-    def ask_pools(self, shortfall: Callable[[int], str | None]) -> None:
-        """Have a function asked before jobs are warned of that no worker can run; see `ActionExecutor.shortfall`."""
-        self._acting.shortfall = shortfall
+    def ask_pools(self, shortfall: Callable[[int], str | None]) -> Callable[[int, str], None]:
+        """Have a function asked before jobs are warned of that no worker can run; see `ActionExecutor.ask_pools`."""
+        return self._acting.ask_pools(shortfall)
 
     def keep_values(self, fetcher: Fetcher, *, shares: bool) -> None:
         """Have large values of this program's jobs stay at workers; `fetcher` brings those here that are needed. With

@@ -3,17 +3,19 @@
 import json
 import os
 import socket
+import sys
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
 from limits import LIMIT_S
 from waiting import until, until_files
 
-from grainlike import GVAR, Cores, Executor, LaunchError, Memory, WallTime, connect, delayed, gather, start
+from grainlike import GVAR, Cores, Executor, LaunchError, Memory, WallTime, cancel, connect, delayed, gather, start
 from grainlike.client import RefusedQueryError, call
-from grainlike.dialects import Answer
+from grainlike.dialects import Answer, Listing
 from grainlike.head.durable import HeadDaemon
 from grainlike.launch import BatchClient, Local, Submission
 from grainlike.net import current_folder
@@ -368,6 +370,64 @@ async def test_a_limit_of_the_site_is_no_error_and_its_words_are_shown(monkeypat
             assert row.paused == ""
             assert "QOSMaxSubmitJobPerUserLimit" in row.why
             monkeypatch.setattr(BatchClient, "submit", submitted)
+
+
+SILENT_PROGRAM = """
+import asyncio
+from grainlike import Cores, Executor, delayed, gather
+from grainlike.launch import Slurm
+
+async def main():
+    async with Executor(launch=Slurm("cores=1", walltime="0:05:00"), listen="tcp://127.0.0.1:0"):
+        await gather((delayed(abs) @ Cores(1))(number) for number in range(5))
+
+asyncio.run(main())
+"""
+
+
+async def test_a_program_without_logging_is_told_why_its_first_job_waits(tmp_path):
+    with anyio.fail_after(LIMIT_S):
+        without = {**os.environ, "PATH": str(tmp_path)}
+        async with await anyio.open_process([sys.executable, "-c", SILENT_PROGRAM], env=without) as program:
+            told = BufferedByteReceiveStream(program.stderr)
+            line = (await told.receive_until(b"\n", 4096)).decode()
+            program.kill()
+    assert line.startswith("pool slurm submits nothing: slurm does not answer: ")
+    assert "squeue" in line
+
+
+async def test_a_batch_system_that_does_not_answer_is_warned_of_once_for_each_reason(monkeypatch, caplog):
+    words = ["slurm_load_jobs error:\n Unable to contact (try 1)"]
+    asked = []
+
+    async def silent(self):
+        asked.append(words[0])
+        return Listing((), words[0])
+
+    async def until_asked(times):
+        await until(lambda: asked.count(words[0]) >= times)
+
+    def told(module):
+        return [record.getMessage() for record in caplog.records if record.module == module]
+
+    monkeypatch.setattr(BatchClient, "listing", silent)
+    with anyio.fail_after(LIMIT_S):
+        async with HeadDaemon(LISTEN) as daemon, connect(daemon.address) as executor:
+            await executor.up(Local("cores=1"), name="cpu")
+            await until_asked(2)
+            assert told("_troubles") == [], "no job waits"
+            jobs = [start((square @ Cores(1))(number)) for number in range(3)]
+            await until(lambda: told("_remote_jobs"))
+            first = "pool cpu submits nothing: local does not answer: slurm_load_jobs error:; Unable to contact (try 1)"
+            assert told("_troubles") == told("_remote_jobs") == [first]
+            assert "error:; Unable to contact" in str(await executor.explain(jobs[0]))
+            words[0] = "slurm_load_jobs error:\n Unable to contact (try 2)"
+            await until_asked(2)
+            words[0] = "Socket timed out"
+            await until(lambda: len(told("_remote_jobs")) == 2)
+            assert told("_troubles")[1:] == ["pool cpu submits nothing: local does not answer: Socket timed out"]
+            for job in jobs:
+                cancel(job)
 
 
 async def test_a_head_that_may_not_launch_looks_after_the_blocks_of_the_head_before(tmp_path):

@@ -10,12 +10,17 @@ from grainlike.fleet import Block, EndedBlock, PoolState
 from grainlike.launch import WorkerPool
 from grainlike.wire import BlockRow, PoolRow
 
-__all__ = ["block_row", "pool_row", "stray_row"]
+__all__ = ["block_row", "in_one_line", "pool_row", "stray_row"]
 
 _CORE_HOURS_DIGITS = 4
 
 _WITHOUT_QUEUE = ("local", "ssh")
 """Kinds of pools whose blocks start at once."""
+
+
+def in_one_line(text: str) -> str:
+    """Return the lines of a batch system's text as one."""
+    return "; ".join(filter(None, map(str.strip, text.splitlines())))
 
 
 def pool_row(state: PoolState, blocks: Sequence[Block], written: WorkerPool, offer: str, why: str) -> PoolRow:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from grainlike.fleet import Block, EndedBlock
 from grainlike.head import Head, WorkerConnection
-from grainlike.head.fleet._rows import block_row, pool_row, stray_row
+from grainlike.head.fleet._rows import block_row, in_one_line, pool_row, stray_row
 from grainlike.head.fleet._state import FleetState
 from grainlike.launch import Kubernetes
 from grainlike.scheduler import HeadJob, JobState, lacks
@@ -83,12 +83,17 @@ class FleetView:
         if record is None or record.state is not JobState.QUEUED:
             return ""
         name, words = self._nearest(record)
-        return f"Pool {name} would help: {self._progress(name)}." if name and not words else words
+        return f"Pool {name} would help: {in_one_line(self._progress(name))}." if name and not words else words
 
     def shortfall(self, job: int) -> str | None:
         """Return what the nearest pool lacks for a job; None: one would serve it; empty: there is no pool."""
         name, words = self._nearest(self._head.state.scheduler.jobs[job])
         return None if name and not words else words
+
+    def nearest(self, record: HeadJob) -> str:
+        """Return the pool that could serve a job; empty if none could."""
+        name, words = self._nearest(record)
+        return "" if words else name
 
     def _nearest(self, record: HeadJob) -> tuple[str, str]:
         """Return the pool that could serve a job, or the one that lacks least, with the words for that."""

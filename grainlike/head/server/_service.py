@@ -226,7 +226,6 @@ class HeadService:
             self._fleet = FleetDriver(self.head, access, self._changes, file, self._fleet_changed)
             self._clients.pools.driver = self._fleet
             self.admit_block = self._fleet.view.refusal_of
-            self.head.ask_pools(self._fleet.view.shortfall)
             self._fleet.workers_changed()
             self._fleet.start(self._tasks)
         return self._fleet
