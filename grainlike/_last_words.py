@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["note_last_words"]
+__all__ = ["last_line_in", "note_last_words"]
 
 _TOLD = 2000
 """Most bytes, or characters, of each stream that stand in a note."""
@@ -32,6 +32,17 @@ def note_last_words(error: BaseException) -> None:
         members = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
         others = [each for each in (one.__cause__, one.__context__, *members) if each is not None]
         found += [each for each in others if not any(each is known for known in found)][: _MOST - len(found)]
+
+
+def last_line_in(traceback: str) -> str:
+    """Return the last line of such notes in the text of a traceback: of the error output, else of the output; an empty
+    text if it has none.
+    """
+    for stream in ("error", "output"):
+        _, note, written = traceback.rpartition(f"\n{_NOTE.format(stream)}")
+        if note:
+            return written.rstrip().rpartition("\n")[2].strip()
+    return ""
 
 
 def _note(error: BaseException) -> None:

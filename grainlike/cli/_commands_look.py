@@ -182,7 +182,10 @@ def _jobs(
     name: Annotated[
         str | None, typer.Option(metavar="PATTERN", help="Of ended ones those with such names: `fit*`.")
     ] = None,
-    error: Annotated[str | None, typer.Option(metavar="TEXT", help="Of ended ones those with such errors.")] = None,
+    error: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Of ended ones those with that in the column error; logs N has all lines."),
+    ] = None,
     worker: Annotated[
         str | None, typer.Option(metavar="PATTERN", help="Of ended ones those on such workers: `n1*`.")
     ] = None,

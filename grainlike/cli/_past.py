@@ -113,7 +113,7 @@ async def list_ended(caller: Asker, asked: AskHistory, *, unended: bool, as_json
     if ended:
         _print_ended(ended)
     else:
-        print("no such jobs have ended, of those that the head remembers")  # noqa: T201 - a command line speaks
+        print(f"no such jobs have ended, of those that the head remembers{_hint(asked)}")  # noqa: T201
     if len(ended) == asked.most < kept:
         print(f"there may be more, of {kept:,} ended jobs that the head remembers; see --most")  # noqa: T201
     return OK
@@ -137,8 +137,14 @@ async def list_reasons(caller: Asker, asked: AskHistory, *, most: int, as_json: 
         differ = "; # stands for numbers that differ" if any("#" in group.reason for group in groups) else ""
         print(f"latest is the number of the last such job{differ}")  # noqa: T201
     else:
-        print("no such jobs have failed, of those that the head remembers")  # noqa: T201
+        print(f"no such jobs have failed, of those that the head remembers{_hint(asked)}")  # noqa: T201
     return OK
+
+
+def _hint(asked: AskHistory) -> str:
+    """Return what was searched, where a question for a text of errors has found nothing."""
+    searched = "it looks into the first line of each error, and the last line that a program wrote"
+    return f"; {searched}; `grainlike logs N` has more" if asked.error else ""
 
 
 _KEEP = ("worker", "error")

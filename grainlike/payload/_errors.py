@@ -81,16 +81,34 @@ def dump_error(error: BaseException) -> Payload:
         return Payload(pickle.dumps((parcel, False), 5))
 
 
+_OF_PROGRAMS = ("CalledProcessError", "TimeoutExpired")
+
+_LONGEST_PROGRAM = 100
+"""Most characters of a message with a program's command where its last words follow: one line is to have both."""
+
 _LONGEST_TOLD = 1 << 20
 """Most bytes of an exception in which its text is looked for, because the asking process has other work."""
 
 
 def told_of_error(data: Buffer) -> str:
     """Return type and message of an exception from the bytes of `dump_error`; an empty text if the bytes have none.
-    Nothing is rebuilt, and no code of the user runs.
+    Nothing is rebuilt, and no code of the user runs. With an exception of `subprocess` goes the last line that the
+    program wrote: the exit status alone does not say why it failed.
     """
-    type_name, message, _ = _texts(data)
-    return f"{type_name}: {message}" if message else type_name
+    type_name, message, text = _texts(data)
+    told = f"{type_name}: {message}" if message else type_name
+    if type_name.rpartition(".")[2] not in _OF_PROGRAMS:
+        return told
+    from grainlike._last_words import last_line_in  # few programs fail, as above
+
+    last = last_line_in(text)
+    return f"{_without_middle(' '.join(told.split()))} It wrote last: {last}" if last else told
+
+
+def _without_middle(text: str) -> str:
+    """Return a line whose end says how a program ended, without most of a long command."""
+    half = _LONGEST_PROGRAM // 2
+    return text if len(text) <= _LONGEST_PROGRAM else f"{text[: half - 3]}...{text[-half:]}"
 
 
 def message_of_error(data: Buffer) -> str:

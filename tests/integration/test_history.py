@@ -103,7 +103,12 @@ async def test_a_client_and_the_command_line_ask_the_head(told):
             reasons = json.loads((await told("jobs", "--failed", "--by-reason", "--json"))[1])
             assert (reasons["failures"], reasons["reasons"][0]["latest"]) == (1, bad.job)
             assert "no such jobs have failed" in (await told("jobs", "--failed", "--by-reason", "--worker", "x"))[1]
-            assert "no such jobs" in (await told("jobs", "--failed", "--error", "lucky?"))[1]
+            hint = "; it looks into the first line of each error, and the last line that a program wrote;"
+            assert hint not in (await told("jobs", "--failed", "--worker", "x"))[1]
+            for listing in (("--failed",), ("--failed", "--by-reason")):
+                _, out, _ = await told("jobs", *listing, "--error", "lucky?")
+                assert out.startswith("no such jobs have ")
+                assert hint in out
             code, out, _ = await told("explain", bad.job)
             assert code == 0
             time = r"[\d.]+ m?s"

@@ -1,5 +1,6 @@
 """The ring of ended jobs: what is kept of each, how it is found again, and how little that takes."""
 
+from subprocess import CalledProcessError
 from types import SimpleNamespace
 
 import msgspec
@@ -383,6 +384,27 @@ def test_the_text_of_an_exception_is_read_without_rebuilding_it():
     assert told_of_error(dump_error(KeyError("x")).data) == "KeyError: 'x'"
     assert told_of_error(dump_error(ValueError()).data) == "ValueError"
     assert told_of_error(dump_error(Evil("no")).data).endswith("Evil: no")
+
+
+@pytest.mark.parametrize(
+    ("output", "errors", "last"),
+    [
+        (None, None, ""),
+        (b" \n", "", ""),
+        (b"how\n", b"step 4\ndid not converge\n", " It wrote last: did not converge"),
+        ("step 4\ndone\n", None, " It wrote last: done"),
+    ],
+)
+def test_the_text_of_a_programs_failure_has_the_last_line_that_it_wrote(output, errors, last):
+    told = told_of_error(dump_error(CalledProcessError(3, ["solver"], output, errors)).data)
+    assert told == f"subprocess.CalledProcessError: Command '['solver']' returned non-zero exit status 3.{last}"
+
+
+def test_the_last_line_of_a_program_stands_in_one_line_with_its_exit_status_however_long_its_command_is():
+    error = CalledProcessError(3, "solver \\\n" + "--seed 7 " * 100, stderr="did not converge")
+    told = first_line(told_of_error(dump_error(error).data))
+    assert told.startswith("subprocess.CalledProcessError: Command 'solver ")
+    assert told.endswith("returned non-zero exit status 3. It wrote last: did not converge")
 
 
 @pytest.mark.parametrize("data", [b"", b"garbage", b"cos\nsystem\n(S'true'\ntR.", b"x" * (1 << 21)])
