@@ -384,7 +384,9 @@ def _submit(
 ) -> None:
     """Run commands as jobs on exact slots, show what they print, and wait for them.
 
-    They run in this folder, which their worker must have too. Ctrl-C ends what has not ended.
+    They run in this folder, which their worker must have too. When this command ends, by Ctrl-C or with its terminal,
+    those that have not ended are cancelled. It has no retries, and no session that goes on without it: for these write
+    a program, as docs/how-to/campaigns.md shows.
     """
     from grainlike.cli._submit import UsageError, submit
 
