@@ -337,6 +337,7 @@ class LaunchError(GrainlikeError, RuntimeError):
         words: the batch system's own words.
         command: words of the command that it was asked by.
         script: the script that would have been run.
+        answered: False if the batch system could not be asked, so that this is no refusal.
 
     Example::
 
@@ -346,8 +347,9 @@ class LaunchError(GrainlikeError, RuntimeError):
             print(error.words, error.command, error.script)
     """
 
-    def __init__(self, words: str, command: Sequence[str] = (), script: str = "") -> None:
+    def __init__(self, words: str, command: Sequence[str] = (), script: str = "", *, answered: bool = True) -> None:
         super().__init__(words, tuple(command), script)
+        self.answered = answered
         self.words = words
         self.command: tuple[str, ...] = tuple(command)
         self.script = script

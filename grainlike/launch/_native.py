@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -32,6 +33,12 @@ _UNDER_UMASK = ("/bin/sh", "-c", 'umask 077; exec "$@"', "sh")
 
 _NOT_FOUND, _NOT_ALLOWED = 127, 126
 """Exit codes of shells for a command that does not exist, or cannot be run."""
+
+_UNASKED = (None, _NOT_FOUND, _NOT_ALLOWED, 255)
+"""Exit codes of a question that nothing has answered; 255 is that of `ssh`."""
+
+_NO_WAY = re.compile("could not establish a configuration source|fetch_config", re.IGNORECASE)
+"""Words of a command that does not find its batch system."""
 
 
 async def run_native(
@@ -132,7 +139,8 @@ async def ask_whether_taken(dialect: Dialect, block: BlockRequest, via: str) -> 
         await run_native(_through(dialect.end([answer.native]), via), environment)
     if answer.verdict in ("accepted", "waits"):
         return answer.words
-    raise LaunchError(answer.words, command.argv, dialect.script(block))
+    answered = answer.verdict != "unclear" and said.code not in _UNASKED and not _NO_WAY.search(answer.words)
+    raise LaunchError(answer.words, command.argv, dialect.script(block), answered=answered)
 
 
 async def ask_each_whether_taken(dialect: Dialect, blocks: Mapping[str, BlockRequest], via: str) -> str:
@@ -157,7 +165,8 @@ async def ask_each_whether_taken(dialect: Dialect, blocks: Mapping[str, BlockReq
     if len(refusals) < len(blocks):
         return words
     first = next(iter(refusals.values()))
-    raise LaunchError(words, first.command, first.script)
+    answered = any(refusal.answered for refusal in refusals.values())
+    raise LaunchError(words, first.command, first.script, answered=answered)
 
 
 def _through(command: NativeCommand, via: str) -> NativeCommand:

@@ -55,21 +55,25 @@ def show_dry(pool: WorkerPool, *, as_json: bool) -> int:
         return FAILED
     if not as_json:
         print(f"$ {shlex.join(command)}\n{script}", end="", flush=True)  # noqa: T201 - the answer may take a while
-    words, taken = _asked(pool)
+    words, taken, answered = _asked(pool)
     if as_json:
-        print_json({"command": command, "script": script, "taken": taken, "answer": words})
+        print_json({"command": command, "script": script, "taken": taken, "answered": answered, "answer": words})
     else:
-        ours = "grainlike: this block would not be taken now; the batch system, or the way to it, says:"
+        ours = _REFUSED if answered else _UNASKED
         lines = [*([] if taken else [ours]), *map(escaped_line, words.splitlines())]
         print("\n".join(lines), file=sys.stdout if taken else sys.stderr)
     return OK if taken else FAILED
 
 
-def _asked(pool: WorkerPool) -> tuple[str, bool]:
-    """Return what the batch system says, and whether it would accept a block."""
+_REFUSED = "grainlike: this block would not be taken now; the batch system, or the way to it, says:"
+_UNASKED = "grainlike: the batch system could not be asked whether it would take this block; the way to it says:"
+
+
+def _asked(pool: WorkerPool) -> tuple[str, bool, bool]:
+    """Return what the batch system says, whether it would accept a block, and whether it has answered."""
     import anyio  # the script is shown before an event loop is loaded
 
     try:
-        return anyio.run(pool.check), True
+        return anyio.run(pool.check), True, True
     except LaunchError as error:
-        return str(error), False
+        return str(error), False, error.answered
