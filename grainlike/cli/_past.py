@@ -173,9 +173,14 @@ def _ended_row(job: EndedJob) -> tuple[str, ...]:
     ran = job.ran_s is not None
     return (
         *(str(job.job), job.name, job.outcome.replace("_", " ") + tries, job.worker, amounts(job.slots)),
-        *(seconds(job.ran_s), seconds(job.cpu_s) if ran else "", bytes_text(job.peak_memory)),
+        *(seconds(job.ran_s), _cpu_text(job) if ran else "", bytes_text(job.peak_memory)),
         *(moment_text(job.ended_at), job.program or str(job.client or ""), job.error),
     )
+
+
+def _cpu_text(job: EndedJob) -> str:
+    """Return the CPU time of a job that ran; `-` where its worker could not tell, which the row has as none."""
+    return seconds(job.cpu_s) if job.cpu_s else "-"
 
 
 async def explain_ended(caller: Asker, number: int, *, as_json: bool) -> bool:
@@ -208,7 +213,7 @@ def ended_words(job: EndedJob) -> Iterator[str]:
     if job.ran_s is None:
         times.append("it did not run")
     else:
-        times += [f"ran for {seconds(job.ran_s)}", f"CPU {seconds(job.cpu_s)}"]
+        times += [f"ran for {seconds(job.ran_s)}", f"CPU {_cpu_text(job)}"]
         times += [f"peak memory {bytes_text(job.peak_memory)}"] if job.peak_memory else []
     yield f"  {', '.join(times)}"
     if job.receipt is not None:
