@@ -217,7 +217,9 @@ def ended_words(job: EndedJob) -> Iterator[str]:
         times += [f"peak memory {bytes_text(job.peak_memory)}"] if job.peak_memory else []
     yield f"  {', '.join(times)}"
     if job.receipt is not None:
-        yield f"  enforced: {receipt_words(job.receipt)}"
+        apart = job.coroutine and "cores=" in job.slots  # its process is shared, the programs that it starts are not
+        programs = f"; programs that it starts: {amounts(job.slots)}" if apart else ""
+        yield f"  enforced: {receipt_words(job.receipt)}{programs}"
     if job.attempts - 1 > len(job.earlier) > 0:
         yield f"  of {job.attempts - 1} attempts before that, the latest {len(job.earlier)}:"
     for attempt in job.earlier:
