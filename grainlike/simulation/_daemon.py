@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -49,7 +49,7 @@ from grainlike.wire import Cancel, Code, Completed, LeaseStart, LeaseWait, Need
 if TYPE_CHECKING:  # few worlds have it, and a command that runs none of these loads less
     from grainlike.simulation._store import SimulatedStore
 
-__all__ = ["Daemon", "Stage"]
+__all__ = ["Daemon", "Stage", "Transfer"]
 
 BARRIER_S = 0.002
 """Seconds for which a barrier stands before the position that a runner has claimed is reported."""
@@ -88,6 +88,16 @@ class Stage(Protocol):
 
     def leaving(self, worker: int) -> None:
         """Deliver to the head that a worker stops."""
+
+
+class Transfer(NamedTuple):
+    """Copy of a value that was asked for. It is known by its identity: a later one may be equal to it."""
+
+    source: int
+    target: int
+    value: int
+    attempt: int
+    size: int
 
 
 class Daemon:
@@ -152,8 +162,8 @@ class Daemon:
         """Those of them that it may give up."""
         self.used_at: dict[tuple[int, int], float] = {}
         """When each that came, or that a job used, came or was used last."""
-        self.coming: dict[tuple[int, int], tuple[int, int]] = {}
-        """Those that are on their way here: bytes, and the worker that they come from."""
+        self.coming: dict[tuple[int, int], Transfer] = {}
+        """Copies that have room here, by what they bring."""
         self.over: int = 0
         """Bytes that it has beyond what it may keep."""
         self.on_stored: Callable[[Daemon], None] | None = None

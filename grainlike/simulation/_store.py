@@ -80,6 +80,7 @@ class SimulatedStore:
 
     def written(self, replica: Replica) -> None:
         """Note that a replica is whole."""
+        assert replica in self.scheduler.records.replicas, f"{replica} came without room"
         self._tell(ReplicaWritten(replica))
 
     def returned(self, replica: Replica) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from grainlike.scheduler import (
     PROGRAM,
@@ -22,7 +22,7 @@ from grainlike.scheduler import (
 from grainlike.simulation._client import Client
 from grainlike.simulation._clock import Clock
 from grainlike.simulation._copies import Copies
-from grainlike.simulation._daemon import Daemon
+from grainlike.simulation._daemon import Daemon, Transfer
 from grainlike.simulation._dice import Dice
 from grainlike.simulation._plans import Faults, Network
 from grainlike.simulation._voice import Voice
@@ -60,15 +60,6 @@ class _ValueHead(Protocol):
         """Give the scheduler an event."""
 
 
-class _Transfer(NamedTuple):
-    """Copy of a value that was asked for. It is known by its identity: a later one may be equal to it."""
-
-    source: int
-    target: int
-    value: int
-    attempt: int
-
-
 class ValueDriver:
     """Performs the scheduler's actions about values. A report of a copy that has ended for the head, as another
     has brought its replica or its source was lost, is passed on only if it has brought the replica.
@@ -82,9 +73,9 @@ class ValueDriver:
         self._relayed = network.relayed_bytes_per_s
         self._here: dict[tuple[int, int, int], float] = {}
         """Bytes of a replica that a copy left at its target, by target, value and attempt; another goes on there."""
-        self._under_way: dict[tuple[int, int], _Transfer] = {}
+        self._under_way: dict[tuple[int, int], Transfer] = {}
         """Copies that have not ended for the head, by target and value."""
-        self._first: dict[int, tuple[Callable[[], float | None], _Transfer]] = {}
+        self._first: dict[int, tuple[Callable[[], float | None], Transfer]] = {}
         """Last copy of each value of the client's own from there, and a function that stops it."""
 
     def fetch(self, action: FetchReplicas) -> None:
@@ -94,49 +85,48 @@ class ValueDriver:
         for value, attempt, size, number, relayed in zip(*columns, strict=True):
             source = None if number == PROGRAM else self._head.members[number].daemon
             self._head.witness.copying(number, action.worker, value, attempt, size, relayed=relayed)
-            copy = self._under_way[action.worker, value] = _Transfer(number, action.worker, value, attempt)
+            copy = self._under_way[action.worker, value] = Transfer(number, action.worker, value, attempt, size)
             if self._is_blocked(number, action.worker, relayed=relayed):
                 self._head.clock.after(_REFUSED_S, partial(self._failed, copy, unreachable=not relayed))
             elif source is not None and (value, attempt) not in source.store:
                 self._head.clock.after(_REFUSED_S, self._missing, copy)
             elif target.rooms is not None:
-                self._head.members[action.worker].down.send(self._ask_room, source, target, copy, size, relayed)
-            elif not self._has_room(target, (value, attempt), size, number):
+                self._head.members[action.worker].down.send(self._ask_room, source, target, copy, relayed)
+            elif not self._has_room(target, copy):
                 self._head.clock.after(_REFUSED_S, self._failed, copy)
             else:
-                self._begin(source, target, copy, size, relayed=relayed)
+                self._begin(source, target, copy, relayed=relayed)
 
-    def _ask_room(self, source: Daemon | None, target: Daemon, copy: _Transfer, size: int, relayed: bool) -> None:
+    def _ask_room(self, source: Daemon | None, target: Daemon, copy: Transfer, relayed: bool) -> None:
         """Ask for room for a copy at its target, which has read by now what the head told it before: some replicas may
         make way no more.
         """
-        number, worker, value, attempt = copy
-        if self._under_way.get((worker, value)) is not copy or target.rooms is None:
+        if self._under_way.get((copy.target, copy.value)) is not copy or target.rooms is None:
             return
-        target.coming[value, attempt] = size, number
-        begin = partial(self._begin_in_room, source, target, copy, size, relayed)
-        target.rooms.ask((value, attempt), size, begin, is_output=False)
+        target.coming[copy.value, copy.attempt] = copy
+        begin = partial(self._begin_in_room, source, target, copy, relayed)
+        target.rooms.ask((copy.value, copy.attempt), copy.size, begin, is_output=False)
 
     def _begin_in_room(
-        self, source: Daemon | None, target: Daemon, copy: _Transfer, size: int, relayed: bool, has_room: bool
+        self, source: Daemon | None, target: Daemon, copy: Transfer, relayed: bool, has_room: bool
     ) -> None:
         if has_room:
-            self._begin(source, target, copy, size, relayed=relayed)
+            self._begin(source, target, copy, relayed=relayed)
         else:
             self._head.witness.seen["no room"] += 1
             target.coming.pop((copy.value, copy.attempt), None)
             self._head.clock.after(_REFUSED_S, self._failed, copy)
 
-    def _begin(self, source: Daemon | None, target: Daemon, copy: _Transfer, size: int, *, relayed: bool) -> None:
+    def _begin(self, source: Daemon | None, target: Daemon, copy: Transfer, *, relayed: bool) -> None:
         """Begin a copy that has room."""
-        number, _, value, attempt = copy
+        number, _, value, attempt, size = copy
         here = self._here.pop((copy.target, value, attempt), 0.0)
         arrive = partial(self._arrive, number, target, value, attempt)
         stop = self._copies.start(source, target, size - here, arrive, self._relayed if relayed else None)
         if source is None:
             self._first[value] = stop, copy
         if self._faults.blocked and not relayed:
-            self._look_later(stop, size, copy)
+            self._look_later(stop, copy)
 
     def _is_blocked(self, source: int, target: int, *, relayed: bool) -> bool:
         """Return True if a worker does not reach another now. Where values are relayed that has no data servers, it
@@ -150,20 +140,20 @@ class ValueDriver:
         dice = Dice(self._seed).fork(f"blocked {source} {target} {int(now / _WINDOW_S)}")
         return dice.chance(self._faults.blocked)
 
-    def _look_later(self, stop: Callable[[], float | None], size: int, copy: _Transfer) -> None:
+    def _look_later(self, stop: Callable[[], float | None], copy: Transfer) -> None:
         """Look at a direct copy again when its way may be blocked."""
         clock = self._head.clock
         window = (int(clock.now / _WINDOW_S) + 1) * _WINDOW_S
-        clock.at(window, self._look, stop, size, copy)
+        clock.at(window, self._look, stop, copy)
 
-    def _look(self, stop: Callable[[], float | None], size: int, copy: _Transfer) -> None:
-        source, target, value, attempt = copy
+    def _look(self, stop: Callable[[], float | None], copy: Transfer) -> None:
+        source, target, value, attempt, size = copy
         members = self._head.members
         if not self._head.alive or source not in members or target not in members:
             return
         if not self._is_blocked(source, target, relayed=False):
             if self._head.clock.now < self._faults.until:
-                self._look_later(stop, size, copy)
+                self._look_later(stop, copy)
             return
         left = stop()
         if left is not None:
@@ -194,17 +184,17 @@ class ValueDriver:
 
     def _used(self, daemon: Daemon) -> int:
         size_of = self._head.witness.size_of
-        return sum(size_of(value) for value, _ in daemon.store) + sum(size for size, _ in daemon.coming.values())
+        return sum(size_of(value) for value, _ in daemon.store) + sum(copy.size for copy in daemon.coming.values())
 
-    def _has_room(self, target: Daemon, replica: tuple[int, int], size: int, source: int) -> bool:
+    def _has_room(self, target: Daemon, copy: Transfer) -> bool:
         """Return True if a worker has room for a copy, which is taken then; spare replicas make way."""
         if target.plan.store is None:
             return True
-        lacking = self._used(target) + size - target.plan.store
+        lacking = self._used(target) + copy.size - target.plan.store
         if target.over or not self._make_way(target, lacking):
             self._head.witness.seen["no room"] += 1
             return False
-        target.coming[replica] = size, source
+        target.coming[copy.value, copy.attempt] = copy
         return True
 
     def may_keep(self, daemon: Daemon, size: int) -> bool:
@@ -264,20 +254,25 @@ class ValueDriver:
             self._head.witness.copied(source, target, value, attempt, whole=True)
             self._head.tell(ReplicasArrived(target, [value], [attempt]))
 
-    def _failed(self, copy: _Transfer, *, unreachable: bool = False) -> None:
-        source, target, value, attempt = copy
+    def _failed(self, copy: Transfer, *, unreachable: bool = False) -> None:
+        source, target, value, attempt, _ = copy
         members = self._head.members
         if target in members:
-            self._take_back(members[target].daemon, value, attempt)
+            self._take_back(members[target].daemon, copy)
         if self._head.alive and self._under_way.get((target, value)) is copy:
             del self._under_way[target, value]
             self._head.witness.copied(source, target, value, attempt, whole=False, unreachable=unreachable)
             self._head.tell(ReplicasFailed(target, [value], [attempt], "it cannot be reached", unreachable))
 
-    def _take_back(self, target: Daemon, value: int, attempt: int) -> None:
-        """Take back the room of a copy that came to nothing, but what it has left there."""
-        is_coming = target.coming.pop((value, attempt), None) is not None
-        if not is_coming or target.rooms is None:
+    def _take_back(self, target: Daemon, copy: Transfer) -> None:
+        """Take back the room of a copy that came to nothing, but what it has left there, and unless another copy of the
+        same replica has it by now.
+        """
+        value, attempt = copy.value, copy.attempt
+        if target.coming.get((value, attempt)) is not copy:
+            return
+        del target.coming[value, attempt]
+        if target.rooms is None:
             return
         if (target.worker, value, attempt) in self._here:
             target.rooms.broke_off((value, attempt))
@@ -292,8 +287,8 @@ class ValueDriver:
             if first is not None and first[0]() is not None:
                 self._head.clock.after(0.0, self._failed, first[1])
 
-    def _missing(self, copy: _Transfer) -> None:
-        source, _, value, attempt = copy
+    def _missing(self, copy: Transfer) -> None:
+        source, _, value, attempt, _ = copy
         source_peer = self._head.members.get(source)
         # What a worker says arrives in order: nothing that came to it since is gone.
         if self._head.alive and source_peer is not None and (value, attempt) not in source_peer.daemon.store:
@@ -365,9 +360,9 @@ class ValueDriver:
     def left(self, worker: int) -> None:
         """Stop what goes to a worker that was given up, and comes from it."""
         for peer in self._head.members.values():
-            for replica, row in list(peer.daemon.coming.items()):
-                if row[1] == worker:
-                    self._take_back(peer.daemon, *replica)
+            for copy in list(peer.daemon.coming.values()):
+                if copy.source == worker:
+                    self._take_back(peer.daemon, copy)
         self._under_way = {
             key: copy for key, copy in self._under_way.items() if worker not in (copy.source, copy.target)
         }

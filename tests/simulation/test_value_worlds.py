@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from grainlike.resources import Cores, offer_of
-from grainlike.scheduler import HeadScheduler, NodeScheduler, ReplicasDropped
+from grainlike.scheduler import FetchReplicas, HeadScheduler, NodeScheduler, ReplicasDropped
 from grainlike.scheduler.planning import _planner, _resting, _waiting
-from grainlike.simulation import CALM, Clock, Dice, FunctionPlan, JobPlan, Network, NodePlan, Witness
+from grainlike.simulation import CALM, Clock, Dice, Faults, FunctionPlan, JobPlan, Network, NodePlan, Witness
 from grainlike.simulation._daemon import Daemon
 from grainlike.simulation._value_driver import ValueDriver
 from grainlike.wire import Code, Completed
@@ -202,6 +202,39 @@ def test_a_spare_replica_that_was_damaged_makes_no_way():
     values.damage(daemon, Dice(1))
     daemon.store.add((2, 1))
     assert not values.may_keep(daemon, 60)
+
+
+def test_the_end_of_a_copy_whose_source_was_given_up_leaves_the_next_copy_its_room():
+    assert simulate(78005010, "real_stores").violations == ()
+
+
+@pytest.mark.parametrize("scratch", [None, 0], ids=["simulated store", "real scheduler"])
+def test_a_copy_that_fails_takes_no_room_of_a_later_copy_of_the_same_replica(scratch):
+    """The first source cannot be reached, and is given up before that is known."""
+    clock = Clock()
+    faults = Faults(until=1.0, blocked=1.0)
+    witness = Witness(clock)
+    witness.own_sizes = {1: 60}
+    stage = SimpleNamespace(clock=clock, dice=Dice(1), network=Network(), faults=faults, witness=witness)
+    stage.alive, stage.tell, stage.members = True, lambda _: None, {}
+    for worker in (1, 2, 3):
+        plan = NodePlan(offer_of(Cores(1), own_cores=[0]), has_data=True, store=100, scratch=scratch)
+        daemon = Daemon(stage, worker, plan)
+        daemon.store.update([(1, 1)] if worker < 3 else [])
+        stage.members[worker] = SimpleNamespace(daemon=daemon, down=daemon.up)
+    target = stage.members[3].daemon
+    values = ValueDriver(stage, 1, Network(bytes_per_s=1000), faults)
+    if scratch is not None:
+        values.open_store(target)
+    values.fetch(FetchReplicas(3, [1], [1], [60], [1], [False]))
+    del stage.members[1]
+    values.left(1)
+    values.fetch(FetchReplicas(3, [1], [1], [60], [2], [True]))
+    while not target.coming:
+        assert clock.run(1)
+    while not target.store:
+        assert target.coming, "the room is taken back while the copy comes"
+        assert clock.run(1)
 
 
 def test_the_worlds_see_every_path():
