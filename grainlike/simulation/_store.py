@@ -53,7 +53,7 @@ class SimulatedStore:
     def __init__(self, clock: Clock, plan: NodePlan, computing: Callable[[], Mapping[int, Collection[int]]]) -> None:
         assert plan.store is not None
         assert plan.scratch is not None
-        slots = max(1, plan.offer.units.get("cores", 0))
+        slots = max(1, len(plan.offer.cores))
         self.scheduler: StoreScheduler = StoreScheduler(memory=plan.store, scratch=plan.scratch, slots=slots)
         self.later: _Later = _at_once
         self.evicted: Callable[[Replica], None] = _ignore

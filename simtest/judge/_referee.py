@@ -160,7 +160,7 @@ class Referee(ValueWitness):
     def limited(self, worker: int, store: int, overdraft: int | None, scratch: int = 0) -> None:
         """Record how much a worker may keep, and may have beyond that."""
         super().limited(worker, store, overdraft, scratch)
-        self._bytes.limited(worker, store + scratch, overdraft, cores=self._nodes[worker].offer.units.get("cores", 0))
+        self._bytes.limited(worker, store + scratch, overdraft, cores=len(self._nodes[worker].offer.cores))
 
     def suspected(self, worker: int) -> None:
         """Record that a worker may get nothing new."""

@@ -11,10 +11,12 @@ from grainlike.scheduler import FetchReplicas, HeadScheduler, NodeScheduler, Rep
 from grainlike.scheduler.planning import _planner, _resting, _waiting
 from grainlike.simulation import CALM, Clock, Dice, Faults, FunctionPlan, JobPlan, Network, NodePlan, Witness
 from grainlike.simulation._daemon import Daemon
+from grainlike.simulation._store import SimulatedStore
 from grainlike.simulation._value_driver import ValueDriver
 from grainlike.wire import Code, Completed
 from simtest import simulate
 from simtest._policies import compare
+from simtest.judge._referee import Referee
 from simtest.judge._remakes import Remakes
 from simtest.judge._replica_records import ReplicaRecords
 from simtest.judge._store_records import StoreRecords
@@ -235,6 +237,15 @@ def test_a_copy_that_fails_takes_no_room_of_a_later_copy_of_the_same_replica(scr
     while not target.store:
         assert target.coming, "the room is taken back while the copy comes"
         assert clock.run(1)
+
+
+def test_one_output_for_each_core_may_exceed_the_budget_of_a_simulated_store():
+    store = SimulatedStore(Clock(), NodePlan(offer_of(Cores(2), own_cores=[0, 1]), store=100, scratch=0), dict)
+    has_room: list[bool] = []
+    for value in (1, 2, 3, 4):
+        store.ask((value, 1), 60, has_room.append, is_output=True)
+    assert has_room == [True, True, True]
+    assert list(store.scheduler.late) == [(4, 1)]
 
 
 def test_the_worlds_see_every_path():
@@ -462,6 +473,17 @@ def test_one_output_a_core_may_exceed_the_limit_of_a_worker(stored):
     stored(1, 2, is_output=True)
     with pytest.raises(AssertionError, match="worker 1 has 220 bytes, and may have 100 and 60 beyond"):
         stored(1, 3, is_output=True)
+
+
+def test_the_judge_knows_how_many_cores_a_worker_has():
+    judge = Referee(Clock(), (), closed=False)
+    judge.own_sizes = dict.fromkeys((1, 2, 3, 4), 60)
+    judge.joined(1, offer_of(Cores(2), own_cores=[0, 1]))
+    judge.limited(1, 100, None)
+    for value in (1, 2, 3):
+        judge.stored(1, value, 1, is_output=True)
+    with pytest.raises(AssertionError, match="worker 1 has 240 bytes, and may have 100 and 120 beyond"):
+        judge.stored(1, 4, 1, is_output=True)
 
 
 def test_outputs_exceed_a_limit_by_so_many_bytes(stored):
