@@ -2,9 +2,9 @@
 
 import anyio
 import pytest
+from kept_pictures import check_kept, with_words
 from limits import LIMIT_S
 from pages_here import browsing
-from pictures import check_kept, with_words
 
 from grainlike import Cores, GPUs, cancel, delayed, gather, start
 from grainlike.client import call

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import anyio
 import pytest
+from kept_pictures import KEEP, check_kept, with_words, words_of
 from limits import LIMIT_S
-from pictures import KEEP, check_kept, with_words, words_of
 from stage import ROOT
 from top_picture import draw
 
@@ -48,7 +48,7 @@ def test_words_are_told_from_numbers_and_drawings() -> None:
 
 
 def test_a_picture_of_other_times_is_red(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pictures.DOCS", tmp_path)
+    monkeypatch.setattr("kept_pictures.DOCS", tmp_path)
     monkeypatch.delenv(KEEP, raising=False)
     (tmp_path / "a.png").write_bytes(with_words(_PNG, "Cluster Queue Jobs History Limits"))
     now = with_words(_PNG, "Cluster Queue Jobs History Limits Usage")

@@ -259,15 +259,11 @@ class NearPlacing:
 
     def _can_go(self, job: HeadJob, worker: WorkerState, now: float) -> bool:
         """Return True if somebody can give the worker each input that it lacks, now or when there is a turn."""
-        until = self.rests(job, worker, now)
+        until = self.transfers.input_rests(job, worker.id, now)
         if until:
             self.look.is_settled = False
             self.wake = until if self.wake is None else min(self.wake, until)
         return not until
-
-    def rests(self, job: HeadJob, worker: WorkerState, now: float) -> float:
-        """Return until when an input cannot go to a worker that lacks it, as that failed; 0.0 if none rests."""
-        return self.transfers.input_rests(job, worker.id, now)
 
     def _is_open(self, worker: WorkerState, job: HeadJob) -> bool:
         return self.transfers.may_wait_for(worker, job, self.now)

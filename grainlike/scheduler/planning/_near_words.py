@@ -80,7 +80,7 @@ def _on_its_way(
 def _rest(job: HeadJob, near: NearPlacing, workers: Mapping[int, WorkerState], now: float) -> InputsWait | None:
     """Return when inputs are sent again to the workers with room, if that failed for each of them."""
     able = [worker for worker in workers.values() if any(map(worker.fits_now, job.cls.shapes))]
-    ends = {worker.name: near.rests(job, worker, now) for worker in able}
+    ends = {worker.name: near.transfers.input_rests(job, worker.id, now) for worker in able}
     if not ends or not all(ends.values()):
         return None
     name = min(ends, key=lambda name: ends[name])

@@ -313,13 +313,9 @@ class Transfers:
 
     def input_rests(self, job: HeadJob, worker: int, now: float) -> float:
         """Return until when an input cannot go to a worker that lacks it, as that failed; 0.0 if none rests."""
-        for number in job.inputs:
-            value = self.table.values[number]
-            if worker not in value.replicas:
-                until = self.rests(value, worker, now)
-                if until:
-                    return until
-        return 0.0
+        values = map(self.table.values.__getitem__, job.inputs)
+        ends = (self.rests(value, worker, now) for value in values if worker not in value.replicas)
+        return next(filter(None, ends), 0.0)
 
     def may_wait_for(self, worker: WorkerState, job: HeadJob, now: float) -> bool:
         """Return True if a job with room at a worker may wait for it in its queue: no input of the job rests."""
