@@ -10,8 +10,8 @@ Raises `AssertionError` when one of these promises is broken:
    it needs, if nothing else was there; and is then as others are. (Checked until the first fault.)
 4. A job whose value found no room at a worker is not assigned to that one again, nor given up, as long as another is
    there that could run it and hold its value beside its inputs, and at which it was not tried. (Checked until the first
-   fault.) It may be tried once more at each worker while no such other one has room for its inputs. If its function
-   allows no loss, it is tried again only as often as that allows failures.
+   fault.) It may be tried once more at each worker while no such other one has room for its inputs and its value. If
+   its function allows no loss, it is tried again only as often as that allows failures.
 5. A job is given up for an overdraft only if a worker that could run it exceeds what it may keep, and no job was
    assigned, and nothing copied, for 5 s. No worker that could run it has room for its inputs beside what jobs need.
 """
@@ -154,15 +154,15 @@ class StoreRecords:
 
     def _check_nowhere(self, job: int, what: str, *, or_full: bool = False) -> None:
         """Check that no worker could hold the value of a job, beside its inputs, at which it was not tried; with
-        `or_full`, that none which could has room for the inputs.
+        `or_full`, that none which could has room for both now. Another one may have got room for the inputs alone since
+        the head let the job run once more: the job goes where its value has room.
         """
         inputs = self._values.inputs(job)
         beside = (self._plans[job].size,)
         for worker in [worker for worker in self._limits if self._is_calm() and self._could_run(worker, job)]:
             untried = worker not in self._lacked[job] and self._fits(worker, inputs, beside)
             if untried and or_full and inputs:
-                before = [*inputs, *self._values.dropped_now(worker)]
-                untried = self.has_room(worker, inputs[0], before)
+                untried = self.has_room(worker, job, [*inputs, *self._values.dropped_now(worker)])
             assert not untried, f"{what}, and worker {worker} could hold its value"
 
     def gone(self, worker: int) -> None:

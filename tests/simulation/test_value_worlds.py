@@ -142,6 +142,10 @@ def test_a_copy_of_an_older_attempt_that_comes_late_ends_no_copy_of_the_newer_on
     assert simulate(78005346, "values").violations == ()
 
 
+def test_a_job_runs_once_more_where_it_ran_while_another_worker_has_room_for_its_inputs_alone():
+    assert simulate(79014009, "large_outputs").violations == ()
+
+
 def test_one_job_of_those_that_wait_for_an_overdraft_is_given_up_if_nothing_can_pay_it_back():
     outcome = simulate(72201580, "own_values")
     assert outcome.violations == ()
@@ -496,6 +500,42 @@ def test_a_copy_does_not_exceed_the_limit_of_a_worker(stored):
     stored(1, 1, is_output=False)
     with pytest.raises(AssertionError, match="worker 1 has 120 bytes, and may have 100 and 0 beyond"):
         stored(1, 2, is_output=False)
+
+
+@pytest.fixture
+def tries():
+    """Records of job 2, whose value of 60 bytes found no room at worker 1, where its input of 20 bytes is. The store of
+    worker 2 can hold 100 bytes.
+    """
+    plans = {number: JobPlan(0, Cores(1), 1.0, size=size) for number, size in ((1, 20), (2, 60), (3, 30))}
+    functions = (FunctionPlan("once more", losses=1),)
+    values = ValueRecords(Clock(), plans, functions, {})
+    made = StoreRecords(Clock(), plans, functions, values, lambda *_: True, lambda *_: False, lambda: True)
+    for worker in (1, 2):
+        made.limited(worker, 100)
+        values.joined(worker)
+    values.stored(1, 1, 1)
+    values.made(1, 1, 1)
+    values.needs(2, (1,))
+    made.lacked(1, 2)
+    return SimpleNamespace(stores=made, values=values)
+
+
+AGAIN = "job 2 is tried at worker 1 again, and worker 2 could hold its value"
+
+
+def test_the_judge_sees_that_a_job_runs_once_more_while_another_worker_has_room_for_its_input_and_its_value(tries):
+    with pytest.raises(AssertionError, match=AGAIN):
+        tries.stores.assigned(1, 2)
+
+
+def test_a_job_may_run_once_more_while_another_worker_has_room_for_its_input_alone(tries):
+    tries.values.stored(2, 3, 1)
+    tries.values.made(2, 3, 1)
+    tries.stores.assigned(1, 2)
+    tries.stores.lacked(1, 2)
+    with pytest.raises(AssertionError, match=AGAIN):  # twice at most
+        tries.stores.assigned(1, 2)
 
 
 @pytest.fixture
