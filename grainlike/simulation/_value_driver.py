@@ -292,7 +292,7 @@ class ValueDriver:
         source_peer = self._head.members.get(source)
         # What a worker says arrives in order: nothing that came to it since is gone.
         if self._head.alive and source_peer is not None and (value, attempt) not in source_peer.daemon.store:
-            self._head.tell(ReplicasGone(source, [value], [attempt]))
+            self._tell_gone(source, value, attempt)
         self._failed(copy)
 
     def damage(self, daemon: Daemon, dice: Dice) -> None:
@@ -308,7 +308,11 @@ class ValueDriver:
 
     def _gone(self, worker: int, value: int, attempt: int) -> None:
         if self._head.alive and worker in self._head.members:
-            self._head.tell(ReplicasGone(worker, [value], [attempt]))
+            self._tell_gone(worker, value, attempt)
+
+    def _tell_gone(self, worker: int, value: int, attempt: int) -> None:
+        self._head.witness.heard_gone(worker, value, attempt)
+        self._head.tell(ReplicasGone(worker, [value], [attempt]))
 
     def drop(self, action: ReplicasDropped) -> None:
         """Have a worker remove replicas."""
@@ -351,7 +355,7 @@ class ValueDriver:
         if (value, attempt) in self._head.members[worker].daemon.store:
             self._head.client.given(value)
         else:
-            self._head.tell(ReplicasGone(worker, [value], [attempt]))
+            self._tell_gone(worker, value, attempt)
 
     def die(self) -> None:
         """Stop all that is under way."""

@@ -310,6 +310,9 @@ class Witness:
         """Record that a value is damaged at a worker."""
         self.seen["damage"] += 1
 
+    def heard_gone(self, worker: int, value: int, attempt: int) -> None:
+        """Record that the head hears that a worker has lost a value, which it may have again by now."""
+
     # --- the nodes ---------------------------------------------------------------------------------------------------
 
     def granted(self, worker: int, action: StartLease) -> None:

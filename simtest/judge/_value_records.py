@@ -337,6 +337,15 @@ class ValueRecords:
         if known is not None and known[0] == attempt:
             known[1].discard(worker)
 
+    def heard_gone(self, worker: int, value: int, attempt: int) -> None:
+        """Record that the head hears that a worker has lost a replica. The worker may have another by now, which counts
+        when the head hears of it.
+        """
+        known = self._known.get(value)
+        if known is not None and known[0] == attempt and worker in known[1]:
+            known[1].discard(worker)
+            self._went_at[value] = self._clock.now
+
     def replicas_at(self, worker: int) -> set[tuple[int, int]]:
         """Return the values and attempts that a worker truly has."""
         return self._stores.get(worker, set())

@@ -195,6 +195,11 @@ class ValueWitness(Witness):
         super().damaged(worker, value, attempt)
         self._values.damaged(worker, value, attempt)
 
+    def heard_gone(self, worker: int, value: int, attempt: int) -> None:
+        """Record that the head hears that a worker has lost a replica."""
+        super().heard_gone(worker, value, attempt)
+        self._values.heard_gone(worker, value, attempt)
+
     def sparing(self, action: ReplicasSpared) -> None:
         """Record what a worker is told of its replicas."""
         super().sparing(action)

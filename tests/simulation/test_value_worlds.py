@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from grainlike.resources import Cores, offer_of
-from grainlike.scheduler import FetchReplicas, HeadScheduler, NodeScheduler, ReplicasDropped
+from grainlike.scheduler import FetchReplicas, HeadScheduler, NodeScheduler, ReplicasDropped, ReplicasGone
 from grainlike.scheduler.planning import _planner, _resting, _waiting
 from grainlike.simulation import CALM, Clock, Dice, Faults, FunctionPlan, JobPlan, Network, NodePlan, Witness
 from grainlike.simulation._daemon import Daemon
@@ -210,6 +210,10 @@ def test_a_spare_replica_that_was_damaged_makes_no_way():
     assert not values.may_keep(daemon, 60)
 
 
+def test_a_replica_that_has_come_again_does_not_count_before_the_head_hears_of_it():
+    assert simulate(79011528, "own_values").violations == ()
+
+
 def test_the_end_of_a_copy_whose_source_was_given_up_leaves_the_next_copy_its_room():
     assert simulate(78005010, "real_stores").violations == ()
 
@@ -402,6 +406,37 @@ def test_the_judge_counts_a_copy_as_under_way_until_it_hears_of_the_same_attempt
     records.copied(2, 1, 2, whole=True)
     assert not records.is_coming(1)
     assert records.holders(1) == {2, 3}
+
+
+def test_the_judge_does_not_count_a_replica_of_whose_loss_the_head_hears_until_it_hears_of_the_next(records):
+    records.joined(2)
+    records.made(1, 1, 1)
+    records.stored(2, 1, 1)
+    records.damaged(2, 1, 1)
+    records.stored(2, 1, 1)  # another copy, and the head has heard of nothing
+    records.copied(2, 1, 1, whole=True)
+    assert records.holders(1) == {1, 2}
+    records.heard_gone(2, 1, 2)
+    assert records.holders(1) == {1, 2}
+    records.heard_gone(2, 1, 1)
+    assert records.holders(1) == {1}
+    records.copied(2, 1, 1, whole=True)
+    assert records.holders(1) == {1, 2}
+
+
+def test_a_witness_learns_when_the_head_hears_that_a_replica_was_lost(monkeypatch):
+    clock = Clock()
+    witness = Witness(clock)
+    stage = SimpleNamespace(clock=clock, dice=Dice(1), network=Network(), faults=CALM, witness=witness)
+    daemon = Daemon(stage, 1, NodePlan(offer_of(Cores(1), own_cores=[0])))
+    daemon.store.add((1, 1))
+    heard: list[object] = []
+    stage.alive, stage.tell, stage.members = True, heard.append, {1: SimpleNamespace(daemon=daemon)}
+    monkeypatch.setattr(witness, "heard_gone", lambda *replica: heard.append(replica))
+    ValueDriver(stage, 1, Network(), CALM).damage(daemon, Dice(1))
+    assert not heard
+    assert clock.run(1)
+    assert heard == [(1, 1, 1), ReplicasGone(1, [1], [1])]
 
 
 @pytest.fixture
