@@ -98,9 +98,8 @@ def test_what_fails_anywhere_fails_the_whole(failing: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("target", ["demo", "test"])
 def test_the_first_thing_that_the_two_commands_do_is_to_say_what_they_do(target: str, tmp_path: Path) -> None:
     """Installing took 86 s of silence."""
-    told = subprocess.run(
-        ["make", "-n", f"VENV={tmp_path / '.venv'}", target], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    words = ["make", "-n", f"VENV={tmp_path / '.venv'}", target]
+    told = subprocess.run(words, cwd=ROOT, env=bare_environment(), capture_output=True, text=True, check=True)
     lines = told.stdout.splitlines()
     assert lines[0].startswith('echo "Making an environment in ')
     for slow in (line for line in lines if " pip install" in line and not line.startswith(("\t", "echo"))):
