@@ -11,7 +11,7 @@ from typing import Any
 
 from grainlike_bench.compare._system import Session
 from grainlike_bench.compare._usage import PARTS, Spent, memory_bytes
-from grainlike_bench.compare.jobs import add, echo, identity, increment
+from grainlike_bench.compare.jobs import add, compute, echo, identity, increment
 
 __all__ = ["LESS_IS_BETTER", "WARM_UP", "WORKLOADS", "Measurement", "detail"]
 
@@ -61,6 +61,15 @@ async def _leases(session: Session, size: int) -> dict[str, float]:
     seconds = spent.stop()
     _expect(sum(values), size * (size - 1) // 2)
     return {"a lease each": size / seconds, **_details("leases", spent.each(size))}
+
+
+async def _short(session: Session, size: int) -> dict[str, float]:
+    await session.at_once(compute, range(WARM_UP))  # its time is known from then on
+    spent = Spent(session.daemon)
+    values = await session.at_once(compute, range(size))
+    seconds = spent.stop()
+    _expect(sum(values), size * (size - 1) // 2)
+    return {"jobs of 5 ms": size / seconds, **_details("short", spent.each(size))}
 
 
 async def _trips(session: Session, size: int) -> dict[str, float]:
@@ -142,6 +151,7 @@ WORKLOADS = {
             10_000,
         ),
         Measurement("leases", "no-op jobs that share no lease", {"a lease each": "jobs/s"}, _leases, 2_000),
+        Measurement("short", "jobs of 5 ms, all at once", {"jobs of 5 ms": "jobs/s"}, _short, 400),
         Measurement("trips", "no-op jobs, one after another", {"p50": "µs", "p99": "µs"}, _trips, 500),
         Measurement("tree", "a tree of additions", {"tree": "jobs/s"}, _tree, 4_095),
         Measurement("chain", "a chain of additions", {"chain": "jobs/s"}, _chain, 1_000),

@@ -1,14 +1,26 @@
-"""Functions that are measured. They do nothing, so that only the system's own cost is measured."""
+"""Functions that are measured. All but `compute` do nothing, so that only the system's own cost is measured."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
-__all__ = ["add", "echo", "identity", "increment"]
+__all__ = ["COMPUTE_S", "add", "compute", "echo", "identity", "increment"]
+
+COMPUTE_S = 0.005
+"""Seconds of CPU time that `compute` takes."""
 
 
 def identity(x: int) -> int:
     """Return the argument."""
+    return x
+
+
+def compute(x: int) -> int:
+    """Return the argument after 5 ms of CPU time: a short job of real work."""
+    end = time.thread_time() + COMPUTE_S
+    while time.thread_time() < end:
+        pass
     return x
 
 

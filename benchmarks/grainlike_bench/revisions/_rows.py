@@ -12,7 +12,7 @@ from grainlike_bench.targets import GOALS
 __all__ = ["ROWS", "Figure", "Row", "chosen"]
 
 _SYSTEMS = {"default": "grainlike-default", "run": "grainlike-embedded", "async": "grainlike-embedded-async"}
-_WORKLOADS = ("throughput", "leases", "trips", "tree", "chain", "bulk")
+_WORKLOADS = ("throughput", "leases", "short", "trips", "tree", "chain", "bulk")
 _MEASURED_PARTS = {
     "queued": "bytes of a job that waits",
     "sleepers": "100 ms jobs on 128 slots",

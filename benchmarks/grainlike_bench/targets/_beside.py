@@ -19,6 +19,7 @@ _WAYS = {
 _ROWS = {
     "W1 at once, jobs/s": ("at once", "throughput"),
     "W1 a lease each, jobs/s": ("a lease each", "leases"),
+    "jobs of 5 ms, jobs/s": ("jobs of 5 ms", "short"),
     "W2 p50, µs": ("p50", "trips"),
     "W2 p99, µs": ("p99", "trips"),
     "W3 8 MB, MB/s": ("bulk", "bulk"),

@@ -84,6 +84,8 @@ GOALS: tuple[Goal, ...] = (
     _under("default-trip-hops", "W2 one after another, p50, default", "two bare hops on asyncio, p50", 1.75, 2.25),
     _over("default-leases-pool", "a lease each, default", _POOL, 1, 0.8),
     _over("run-leases-pool", "a lease each, `run()`", _POOL, 1, 0.8),
+    _over("default-short-pool", "jobs of 5 ms, default", _POOL, 1, 0.8),
+    _over("run-short-pool", "jobs of 5 ms, `run()`", _POOL, 1, 0.8),
     _over("default-tree", "W4 tree of 4 095, default", "its own W1", 0.7, 0.6),
     _over("default-chain", "W4b chain of 1 000, default", "its own W1", 0.7, 0.5),
     _under("default-sleepers", "100 ms jobs on 128 slots, default: over ideal", _NOTHING, 3, 4, "%"),

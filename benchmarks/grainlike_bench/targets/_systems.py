@@ -50,6 +50,8 @@ ROWS: dict[str, Row] = {
     "default-trip-hops": _beside(_DEFAULT, "p50", "hops"),
     "default-leases-pool": _beside(_DEFAULT, "a lease each", "pool"),
     "run-leases-pool": _beside(_RUN, "a lease each", "pool"),
+    "default-short-pool": _beside(_DEFAULT, "jobs of 5 ms", "pool"),
+    "run-short-pool": _beside(_RUN, "jobs of 5 ms", "pool"),
     "default-tree": Row((_DEFAULT, "tree"), ((_DEFAULT, "at once"),)),
     "default-chain": Row((_DEFAULT, "chain"), ((_DEFAULT, "at once"),)),
     "w1-pool": _beside(_PLAINTEXT, "at once", "pool"),

@@ -30,7 +30,16 @@ from grainlike_bench.compare.systems._pool import FuturesSession
 from limits import LIMIT_S
 
 ROOT = Path(__file__).parents[3]
-SIZES = {"throughput": 20, "leases": 5, "trips": 5, "tree": 7, "chain": 4, "bulk": 80_000, "large": 3_000_000}
+SIZES = {
+    "throughput": 20,
+    "leases": 5,
+    "short": 4,
+    "trips": 5,
+    "tree": 7,
+    "chain": 4,
+    "bulk": 80_000,
+    "large": 3_000_000,
+}
 FOUND = [
     Figures("pool", {"at once": [100.0, 300.0, 200.0], "p50": [10.0, 30.0, 20.0]}),
     Figures("grainlike", {"at once": [900.0, 1000.0, 1100.0], "p50": [5.0, 5.0, 5.0]}),
