@@ -145,9 +145,8 @@ class CeleryBackend(ClosesItself):
             return True
         if meta["status"] == "STARTED":
             self._workers.began(task, meta["result"])
-        why = self._workers.why_lost(
-            task
-        )  # as it was before the state was asked for, which may have come at the last moment
+        # By looks that were before this state was read: a result that came at the last moment is there.
+        why = self._workers.why_lost(task)
         if why is not None:
             self._lost[task] = why
         return why is not None

@@ -1,4 +1,4 @@
-"""Which of Celery's workers are lost, with the tasks that they began: those whose heartbeats have ended."""
+"""Watch over Celery's workers: one whose heartbeats have ended is lost, with the tasks that it began."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class _Heartbeats:
         self.id = uuid4().hex
         """Id of this run of the worker: one that is started again under the same name has another."""
         self.is_child = False
-        """Whether this is one of a worker's processes for tasks, of the pool `prefork`."""
+        """True in a worker's processes for tasks, of the pool `prefork`."""
         self._main = 0
         self._received = threading.Event()
         self._thread: threading.Thread | None = None

@@ -30,6 +30,9 @@ _STATES: dict[str, NativeState] = {
     **dict.fromkeys(("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"), "ended"),
     **dict.fromkeys(("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"), "ended"),
 }
+_UNCONFIGURED = re.compile("could not establish a configuration source|fetch_config", re.IGNORECASE)
+"""Words of a command that does not find its Slurm: nothing was asked."""
+
 _PLAIN = frozenset({"PENDING", "RUNNING"})
 """States to which their reason says it all."""
 _NOTHING = frozenset({"", "None", "(null)", "N/A"})
@@ -124,7 +127,10 @@ class SlurmDialect(Dialect):
 
     def checked(self, said: CommandResult) -> Answer:
         """Return what the answer to `sbatch --test-only` means; it is on standard error either way."""
-        return Answer("accepted", words=words_of(said)) if said.code == 0 else answer_without_id(said)
+        if said.code == 0:
+            return Answer("accepted", words=words_of(said))
+        answer = answer_without_id(said)
+        return Answer("unclear", words=answer.words) if _UNCONFIGURED.search(answer.words) else answer
 
     def list(self, user: str, host: str = "") -> tuple[NativeCommand, ...]:  # noqa: ARG002 - one listing for all hosts
         """Return `squeue` over all of the user's jobs: by ids, one that is forgotten fails the whole call."""

@@ -29,7 +29,7 @@ EVERY_S = 1.0
 _pending: WeakSet[Cancellation] = WeakSet()
 
 _Gathering: Any = asyncio.tasks._GatheringFuture  # type: ignore[attr-defined]
-"""What `asyncio.gather` returns, on each Python that is supported."""
+"""Future that `asyncio.gather` returns, on each Python that is supported."""
 
 
 class Cancellation:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import shutil
 import signal
 import tempfile
@@ -36,9 +35,6 @@ _NOT_FOUND, _NOT_ALLOWED = 127, 126
 
 _UNASKED = (None, _NOT_FOUND, _NOT_ALLOWED, 255)
 """Exit codes of a question that nothing has answered; 255 is that of `ssh`."""
-
-_NO_WAY = re.compile("could not establish a configuration source|fetch_config", re.IGNORECASE)
-"""Words of a command that does not find its batch system."""
 
 
 async def run_native(
@@ -139,7 +135,7 @@ async def ask_whether_taken(dialect: Dialect, block: BlockRequest, via: str) -> 
         await run_native(_through(dialect.end([answer.native]), via), environment)
     if answer.verdict in ("accepted", "waits"):
         return answer.words
-    answered = answer.verdict != "unclear" and said.code not in _UNASKED and not _NO_WAY.search(answer.words)
+    answered = answer.verdict != "unclear" and said.code not in _UNASKED
     raise LaunchError(answer.words, command.argv, dialect.script(block), answered=answered)
 
 

@@ -267,12 +267,12 @@ class SchedulerState:
         for job in [*(self.jobs[number] for number in self.backoffs.jobs()), *away]:
             yield from job.cls.shapes
 
-    # --- invariants --------------------------------------------------------------------------------------------------
-
     def decide_as(self, schema: int) -> None:
         """Decide by the rules of heads whose journals have that schema."""
         self.overdrafts.gives_up = schema >= UNPAID_SCHEMA
         self.transfers.rules = schema
+
+    # --- invariants --------------------------------------------------------------------------------------------------
 
     def check(self, *, at_rest: bool) -> None:
         """Raise `AssertionError` unless the invariants of `HeadScheduler` hold; `at_rest`, also that no job waits that

@@ -74,7 +74,7 @@ class ValueRecords:
         self._replicated: set[int] = set()
         """Values for whose replicas the client waits."""
         self._copies: dict[tuple[int, int], _AskedCopy] = {}
-        """What is under way, by value and target."""
+        """Copies that are under way, by value and target."""
         self._running: dict[tuple[int, int], set[tuple[int, int]]] = {}
         """The replicas that were there of the inputs of each job when it began, by worker and job."""
         self._reviving: set[int] = set()

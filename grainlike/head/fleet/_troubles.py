@@ -41,13 +41,13 @@ class Troubles:
             why = self._state.scheduler.trouble(name, self._state.time())
             if why:
                 words = f"pool {name} submits nothing: {in_one_line(why)}"
-                if self._is_new(name, why, _LOG):
+                if self._is_new(name, why):
                     logger.warning("%s", words)
                 self._warn_clients(name, why, words)
 
     def paused(self, name: str, why: str) -> None:
         """Log that a pool is paused."""
-        self._is_new(name, f"paused: {why}", _LOG)
+        self._is_new(name, f"paused: {why}")
         logger.warning("pool %s is paused: %s", name, why)
 
     def over(self, name: str) -> None:
@@ -55,14 +55,22 @@ class Troubles:
         self._told = {told for told in self._told if told[0] != name}
 
     def _warn_clients(self, name: str, why: str, words: str) -> None:
+        reason = _reason(why)
         for cls in self._head.state.scheduler.classes.values():
-            first = cls.head()
-            if first is not None and self._view.nearest(first) == name and self._is_new(name, why, cls.client):
+            # Who has heard it needs no look at what the pools lack for the job: there may be very many classes.
+            first = None if (name, reason, cls.client) in self._told else cls.head()
+            if first is not None and self._view.nearest(first) == name:
+                self._told.add((name, reason, cls.client))
                 self._tell(first.id, words)
 
-    def _is_new(self, name: str, why: str, whom: int) -> bool:
-        # Seconds, times and numbers of blocks differ from one answer to the next, and make no other reason.
-        told = name, _NUMBERS.sub("", why), whom
+    def _is_new(self, name: str, why: str) -> bool:
+        """Return True if the log has not been told of this; it is taken to be from now on."""
+        told = name, _reason(why), _LOG
         is_new = told not in self._told
         self._told.add(told)
         return is_new
+
+
+def _reason(why: str) -> str:
+    """Return words without their numbers: seconds, times and ids of blocks differ, and make no other reason."""
+    return _NUMBERS.sub("", why)

@@ -1,4 +1,4 @@
-"""What the command line says of a job that has ended."""
+"""Words of the command line about jobs that have ended."""
 
 import pytest
 

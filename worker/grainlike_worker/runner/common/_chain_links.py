@@ -10,15 +10,15 @@ def _nobody(job: int, text: str = "") -> None:
 
 
 begins: Callable[[int], None] = _nobody
-"""Called with the job's number of a link that begins."""
+"""Function that is called with the number of a link's job as the link begins."""
 
 ended: Callable[[int, str], None] = _nobody
-"""Called with that of a link that has ended, and the text of the exception that has ended it, if one has, else "".
-Nothing of it runs any more but what it left behind.
+"""Function that is called with the same as the link has ended, and with the text of the exception that has ended it, ""
+without one. Nothing of the link runs any more but what it left behind.
 """
 
 
 def listen(to_begins: Callable[[int], None], to_ended: Callable[[int, str], None]) -> None:
-    """From now on, these are called: `begins` and `ended`. One listener for a process."""
+    """Have these called as `begins` and `ended` from now on. There is one listener in a process."""
     global begins, ended
     begins, ended = to_begins, to_ended
