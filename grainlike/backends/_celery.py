@@ -67,6 +67,8 @@ class CeleryBackend(ClosesItself):
         self._changed = threading.Condition()
         self._looker: threading.Thread | None = None
         """Thread that looks; one that is this no more ends."""
+        self._stores: dict[int, Any] = {}
+        """Celery's own objects that keep results, by identity: each thread is given one with connections of its own."""
 
     def open(self) -> None:
         """Check that there is a broker.
@@ -101,6 +103,7 @@ class CeleryBackend(ClosesItself):
         """The number of the task alone: Celery's own object for a result may be used in one thread only."""
         if fn is not run_call or kwargs or not isinstance(args[0], BackendCall):
             raise TypeError("Celery's workers know one task, which performs packed calls")
+        self._store()  # that of this thread, which is told of the task
         sent = self._app.send_task(self._task.NAME, [self._task.packed(args[0])], queue=queue)
         return str(sent.id)
 
@@ -138,7 +141,7 @@ class CeleryBackend(ClosesItself):
 
     def _has_ended(self, task: str) -> bool:
         try:
-            meta = self._app.backend.get_task_meta(task)
+            meta = self._store().get_task_meta(task)
         except Exception:  # noqa: BLE001 - whatever a broker's client raises; `result` will raise it again, and be heard
             return True
         if meta["status"] in _ENDED:
@@ -152,23 +155,30 @@ class CeleryBackend(ClosesItself):
         return why is not None
 
     def _heartbeat(self, worker: str) -> object:
-        return self._app.backend.get_task_meta(worker)["result"]
+        return self._store().get_task_meta(worker)["result"]
 
     def result(self, future: str, timeout: float | None = None) -> Any:
         """The result, or the exception, raised; TimeoutError when it is not there in so many seconds."""
         until = None if timeout is None else time.monotonic() + timeout
         why = self._lost.pop(future, None)
-        while (meta := self._app.backend.get_task_meta(future))["status"] not in _ENDED:
+        store = self._store()
+        while (meta := store.get_task_meta(future))["status"] not in _ENDED:
             if why is not None:
                 raise WorkerLostError(why)
             if until is not None and time.monotonic() >= until:
                 raise TimeoutError(f"task {future} has not ended within {timeout:g} s")
             time.sleep(LOOK_S)
-        self._app.backend.forget(future)
+        store.forget(future)
         if meta["status"] == "SUCCESS":
             return self._task.unpacked(meta["result"])
         error = meta["result"]
         raise error if isinstance(error, Exception) else RuntimeError(f"task {future} was {meta['status'].lower()}")
+
+    def _store(self) -> Any:
+        """Return what keeps results, as this thread may use it."""
+        store = self._app.backend
+        self._stores[id(store)] = store
+        return store
 
     def cancel(self, future: str) -> None:
         """End it, with its process if it runs."""
@@ -182,4 +192,13 @@ class CeleryBackend(ClosesItself):
         if wait and looker is not None:
             looker.join()
         if self._close_app:
+            while self._stores:
+                _disconnect(self._stores.popitem()[1])
             self._app.close()
+
+
+def _disconnect(store: Any) -> None:
+    """Close connections to results, which Celery leaves to the garbage collector; those to brokers all apps share."""
+    client = vars(store).get("client")  # made when first used
+    if hasattr(client, "connection_pool"):  # Redis: of all stores, the one that keeps connections
+        client.connection_pool.disconnect()

@@ -144,7 +144,14 @@ async def test_x2_celery_sends_to_the_queue_that_is_given():
             task = json.loads(server.lindex("nights", 0))
             assert task["headers"]["task"] == "grainlike.run_call"
             assert server.llen("celery") == 0
+            await until(lambda: {"get", "unsubscribe"} <= commands(server))  # its state, and its end
+        await until(lambda: not {"get", "unsubscribe"} & commands(server))  # a collector of garbage warns of sockets
         server.close()
+
+
+def commands(server: Any) -> set[str]:
+    """Return the last command of each connection to a Redis server."""
+    return {connection["cmd"] for connection in server.client_list()}
 
 
 @only("celery")

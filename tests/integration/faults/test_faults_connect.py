@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import re
 import signal
@@ -53,6 +54,7 @@ from grainlike_worker.daemon._introduction import introduction
 ROOT = Path(__file__).parents[3]
 ENVIRONMENT = {"PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}
 TLS = "tcp://127.0.0.1:0"
+LOG = logging.getLogger(__name__)
 
 pytestmark = pytest.mark.asyncio
 
@@ -433,7 +435,9 @@ async def test_a_job_that_waits_for_its_next_attempt_does_not_run(gates):
 
 
 async def test_it_is_asked_where_a_job_stands_and_what_it_printed(gates, capsys):
-    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(1)), connect() as executor:
+    head = Executor(listen=TLS, local=Cores(1))
+    # On the standard output, what the job prints could come between the lines of the command.
+    async with asyncio.timeout(LIMIT_S), gates() as gate, head, connect(echo=LOG) as executor:
         runs_ = start((stand @ Cores(1))(gate.visit, "one"))
         await gate.arrival()
         waits_ = start((stand @ Cores(1))(gate.visit, "two"))
