@@ -62,6 +62,8 @@ WITH_REST := tests/chaos tests/testing
 ELSEWHERE := tests/typing tests/examples
 # Hypothesis draws from the constants of all modules that are loaded: by itself, a machine of states is every day the same.
 ALONE := tests/machines/test_schedulers_machine.py
+# What follows it in the program that would end first.
+LAST := tests/architecture tests/site tests/virtual
 
 # Programs side by side, each its tests one at a time: they watch what they leave behind. `beside NAME WORDS` begins one, which
 # writes to NAME.log, and `finish` waits for them and shows what they wrote.
@@ -94,10 +96,11 @@ ifeq ($(strip $(ARGS)),)
 	@echo "the others in $(VENV)/integration.log, faults.log and others.log until they have ended."
 	@$(SIDE_BY_SIDE); \
 	beside integration $(BIN)/python -m pytest tests/integration $(addprefix --ignore ,$(FAULTS) $(WITH_FIRST)); \
-	beside others $(BIN)/python -m pytest $(addprefix --ignore ,tests/integration $(WITH_REST) $(ALONE) $(ELSEWHERE)); \
+	beside others $(BIN)/python -m pytest $(addprefix --ignore ,tests/integration $(WITH_REST) $(ALONE) $(LAST) $(ELSEWHERE)); \
 	beside faults $(BIN)/python -m pytest $(FAULTS_REST) $(WITH_REST); \
 	$(BIN)/python -m pytest $(FAULTS_FIRST) $(WITH_FIRST) || failed=1; \
 	$(BIN)/python -m pytest $(ALONE) || failed=1; \
+	$(BIN)/python -m pytest $(LAST) || failed=1; \
 	finish
 else
 	$(BIN)/python -m pytest $(ARGS)
