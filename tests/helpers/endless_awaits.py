@@ -13,6 +13,7 @@ import anyio
 import anyio.lowlevel
 from limits import LIMIT_S
 
+from grainlike import as_completed, delayed, run_process
 from grainlike.eventloop import _cancellation
 
 FOREVER = [sys.executable, "-c", "import time; time.sleep(3600)"]
@@ -51,6 +52,28 @@ async def semaphore() -> None:
     await asyncio.Semaphore(0).acquire()
 
 
+async def barrier() -> None:
+    await asyncio.Barrier(2).wait()
+
+
+async def future() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+async def joined_queue() -> None:
+    (unread := asyncio.Queue[int]()).put_nowait(1)
+    await unread.join()
+
+
+async def anyio_event() -> None:
+    await anyio.Event().wait()
+
+
+async def anyio_limiter() -> None:
+    async with (limiter := anyio.CapacityLimiter(1)):
+        await limiter.acquire_on_behalf_of("another")
+
+
 async def memory_stream() -> None:
     send, receive = anyio.create_memory_object_stream[int](0)
     with send, receive:
@@ -62,6 +85,45 @@ async def silent_socket() -> None:
     with near, far:
         near.setblocking(False)
         await asyncio.get_running_loop().sock_recv(near, 1)
+
+
+async def silent_stream() -> None:
+    near, far = socket.socketpair()
+    with far:
+        reader, writer = await asyncio.open_connection(sock=near)
+        try:
+            await reader.readline()
+        finally:
+            writer.close()
+
+
+async def nobody_connects() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        await asyncio.get_running_loop().sock_accept(listening)
+
+
+async def server() -> None:
+    async with await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0) as serving:
+        await serving.serve_forever()
+
+
+async def anyio_server() -> None:
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        await listener.serve(lambda stream: stream.aclose())
+
+
+async def program_of_ours() -> None:
+    await run_process(FOREVER)
+
+
+async def job_of_ours() -> None:
+    await delayed(event)()
+
+
+async def first_of_our_jobs() -> None:
+    async for _ in as_completed([delayed(event)() for _ in range(2)]):
+        pass
 
 
 async def asyncio_program() -> None:
@@ -130,6 +192,15 @@ async def waited_for() -> None:
     inner = asyncio.create_task(sleep())
     try:
         await asyncio.wait([inner])
+    finally:
+        inner.cancel()
+
+
+async def first_of_several() -> None:
+    inner = asyncio.create_task(sleep())
+    try:
+        for first in asyncio.as_completed([inner]):
+            await first
     finally:
         inner.cancel()
 
@@ -221,10 +292,12 @@ async def cleans_up_in_a_shield() -> None:
 
 
 BODIES: list[Callable[[], Awaitable[None]]] = [
-    sleep, event, queue, lock, condition, semaphore, memory_stream, silent_socket, asyncio_program, anyio_run_process,
-    anyio_open_process, thread, silent_tls_peer, silent_tls_end, gathered, waited_for, shielded, limited, timed,
-    task_group, gathered_groups, anyio_group, anyio_scope, anyio_shield, async_generator, swallows_one,
-    cleans_without_end, cleans_up, cleans_up_in_a_shield,
+    sleep, event, queue, lock, condition, semaphore, barrier, future, joined_queue, anyio_event, anyio_limiter,
+    memory_stream, silent_socket, silent_stream, nobody_connects, server, anyio_server, asyncio_program,
+    anyio_run_process, anyio_open_process, program_of_ours, job_of_ours, first_of_our_jobs, thread, silent_tls_peer,
+    silent_tls_end, gathered, waited_for, first_of_several, shielded, limited, timed, task_group, gathered_groups,
+    anyio_group, anyio_scope, anyio_shield, async_generator, swallows_one, cleans_without_end, cleans_up,
+    cleans_up_in_a_shield,
 ]  # fmt: skip
 
 BEFORE = {"silent_tls_end": tls_connection}
