@@ -88,6 +88,9 @@ class BaseResolver(ABC):
         """Return nodes that were bound before and have not ended, as far as they are kept by name."""
         return []
 
+    def report_found(self, call: Callable[[Node], object] | None) -> None:  # noqa: B027 - few keep any
+        """Call with nodes that are kept by name and had ended before, once the program takes them; None ends that."""
+
     def start(self, nodes: Sequence[Node]) -> None:
         """Start the nodes and what they need, without waiting."""
         if isinstance(nodes, _HELD_BY_USERS):

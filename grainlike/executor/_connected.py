@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from logging import Logger
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
@@ -152,6 +152,11 @@ class ConnectedExecutor(Executor):
             check_name(session, "a session")
         super().__init__(local=None, on_failure=on_failure, logging=logging, observers=observers)
         self._session = session or ""
+        self._taken: dict[str, Node] = {}
+        """Named calls that were there when this program asked for their names."""
+        self._ended_before: set[Node] = set()
+        """Named calls that had ended when `report_found` was called, and are not reported yet."""
+        self._found: Callable[[Node], object] | None = None
         self._connection = ConnectionSettings(
             head=head,
             insecure=insecure,
@@ -214,6 +219,8 @@ class ConnectedExecutor(Executor):
             known = self._named(name)
             if exist_ok and known is not None:
                 excuse(unfinished_nodes([node]))
+                self._taken[name] = node_behind(known)
+                self._report_if_found(node_behind(known))
                 return known
             self._check_free(name)
         except (RuntimeError, ValueError):
@@ -289,6 +296,8 @@ class ConnectedExecutor(Executor):
         unknown = [name for name in names if name not in self._remote.named]
         if unknown:
             raise SessionError(f"session {self._session!r} has nothing named {', '.join(map(repr, unknown))}")
+        for name in names:
+            self._taken.pop(name, None)
         await self._remote.forget(names)
 
     def under_way(self) -> list[Node]:
@@ -297,6 +306,21 @@ class ConnectedExecutor(Executor):
         """
         named = unfinished_nodes(map(node_behind, self._remote.named.values()))
         return [node for node in named if node.state is not State.LAZY and not node.function.many]
+
+    def report_found(self, call: Callable[[Node], object] | None) -> None:
+        """Call with each named call that had ended before this, once the program has taken it, as by
+        `name(..., exist_ok=True)`; None ends that.
+        """
+        self._found = call
+        named = () if call is None else map(node_behind, self._remote.named.values())
+        self._ended_before = {node for node in named if node.finished}
+        for node in self._taken.values():
+            self._report_if_found(node)
+
+    def _report_if_found(self, node: Node) -> None:
+        if self._found is not None and node in self._ended_before:
+            self._ended_before.discard(node)
+            self._found(node)
 
     def _check_session(self) -> None:
         if not self._session:

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -51,10 +52,11 @@ def progress(*, lines_every: float | None = None) -> Progress:
     It counts the calls of the executor that an `await` at the beginning of the block would use: jobs, calls without
     resources, and the calls that they depend on, whichever task awaits them, from the moment at which they are
     submitted; of `connect(session=...)` also the named calls that had begun before and have not ended, whichever
-    program began them. Operators are no calls, and calls that jobs submit are not counted. `done` is the number of
-    calls with a value, and `left` the time until all known calls have ended, `-` if that is unknown. The bars are
-    below the output of the program and its jobs on the terminal, or in the output of a notebook's cell. At the end they
-    keep the last figures.
+    program began them, and those that had ended, if `executor.name(..., exist_ok=True)` has found them. Operators are
+    no calls, and calls that jobs submit are not counted. `done` is the number of calls with a value, and `left` the
+    time until all known calls have ended, `-` if that is unknown; the pace is that of calls that were not found ended.
+    The bars are below the output of the program and its jobs on the terminal, or in the output of a notebook's cell. At
+    the end they keep the last figures.
 
     Without a terminal or a notebook it does nothing, unless `lines_every` is given. Inside another `progress` it does
     nothing, because that one shows the calls already.
@@ -108,6 +110,7 @@ class Progress:
         _shown.append(self)
         self._calls.add(executor.under_way())
         executor.report_bound(self._calls.add)
+        executor.report_found(self._calls.find)
         self._task = spawn_detached(executor.loop_id, "grainlike progress", self._show_on)
 
     def __exit__(
@@ -165,7 +168,7 @@ class Progress:
         now = time.monotonic()
         if self._display is None:
             return
-        self._counter.take(now, self._calls.counts)
+        self._counter.take(now, self._calls.counts, self._calls.found)
         rows = self._counter.rows(now, self._display.most)
         if rows:
             self._display.show(rows)
@@ -175,6 +178,7 @@ class Progress:
         if display is None:
             return
         self._executor.report_bound(None)
+        self._executor.report_found(None)
         _shown.remove(self)
         with suppress(OSError, ValueError):  # the terminal is gone
             display.close()
@@ -186,11 +190,12 @@ def _log(error: Exception) -> None:
 
 class CallsUnderWay:
     """Calls of an engine by the names of their functions, and their `counts` as of the last time that they were
-    counted.
+    counted. Those that were `found` had ended before, and are counted apart.
     """
 
     def __init__(self) -> None:
         self.counts: dict[str, CallCounts] = {}
+        self.found: dict[str, CallCounts] = {}
         self._groups: dict[str, _Group] = {}
         self._group_of: dict[Function, _Group | None] = {}
 
@@ -210,6 +215,11 @@ class CallsUnderWay:
                 group.add_many(node)
             else:
                 group.alone.append(node)
+
+    def find(self, node: Node) -> None:
+        """Count a call that had ended before."""
+        name = node.function.name
+        self.found[name] = self.found.get(name, CallCounts()) + replace(_ended_alone([node.state]), known=1)
 
     def _new_group(self, function: Function) -> _Group | None:
         """Return the group of a function's name; None for a function of ours."""

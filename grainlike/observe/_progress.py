@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 __all__ = ["CallCounts", "FunctionProgress", "Pace", "ProgressCounter"]
@@ -156,18 +157,24 @@ class Pace:
         return max((after - before for before, after in pairwise(times)), default=0.0)
 
 
+_NONE: Mapping[str, CallCounts] = MappingProxyType({})
+
+
 class ProgressCounter:
-    """Progress of all functions, in the order in which they came."""
+    """Progress of all functions, in the order in which they came. Calls that were found ended count, but say nothing of
+    the pace.
+    """
 
     def __init__(self, now: float) -> None:
         self._at = now
         self._counts: dict[str, CallCounts] = {}
         self._paces: dict[str, Pace] = {}
 
-    def take(self, now: float, counts: Mapping[str, CallCounts]) -> None:
-        """Take the counts of all functions at this moment; counts only grow."""
-        self._counts = dict(counts)
-        for name, count in counts.items():
+    def take(self, now: float, counts: Mapping[str, CallCounts], found: Mapping[str, CallCounts] = _NONE) -> None:
+        """Take the counts of all functions at this moment, and of calls that were `found`; counts only grow."""
+        fresh = {name: counts.get(name, CallCounts()) for name in [*self._counts, *counts, *found]}
+        self._counts = {name: count + found.get(name, CallCounts()) for name, count in fresh.items()}
+        for name, count in fresh.items():
             pace = self._paces.get(name)
             if pace is None:
                 pace = self._paces[name] = Pace(self._at)

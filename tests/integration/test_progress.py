@@ -21,7 +21,7 @@ from waiting import until
 
 from grainlike import Cores, Dag, Executor, Partition, ThreadBackend, amap, cancel, connect, delayed, gather, progress
 from grainlike import start as start_call
-from grainlike.executor import _progress
+from grainlike.executor import ConnectedExecutor, _progress
 from grainlike.executor._displays import Display
 from grainlike.observe import CallCounts, FunctionProgress
 
@@ -137,6 +137,29 @@ async def test_named_calls_that_had_begun_are_counted_also_those_of_an_earlier_p
                 gate.set()
                 assert [await r_, await second_] == [1, 2]
             assert kept.shown[-1]["pass_gate"] == CallCounts(2, 0, 2)
+
+
+async def test_named_calls_that_had_ended_are_counted_once_the_program_takes_them(kept: Kept) -> None:
+    def calls(ex: ConnectedExecutor, numbers: range) -> list[Any]:
+        return [ex.name(f"square {x}", (square @ Cores(1))(x), exist_ok=True) for x in numbers]
+
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(listen="tcp://127.0.0.1:0", local=Cores(1)) as head:
+            async with connect(head.address, session="sweep") as ex:
+                await gather(calls(ex, range(6)))
+                bad_ = ex.name("bad", (fail @ Cores(1))())
+                with pytest.raises(ValueError, match="on purpose"):
+                    await bad_
+            async with connect(head.address, session="sweep") as ex:
+                before = calls(ex, range(4))
+                with progress():
+                    ex.name("bad", (fail @ Cores(1))(), exist_ok=True)
+                    await gather(before, calls(ex, range(2, 5)), calls(ex, range(7, 9)), calls(ex, range(7, 9)))
+                assert kept.shown[-1] == {"square": CallCounts(7, 0, 7), "fail": CallCounts(1, 0, 0, 1)}
+                await ex.forget("square 0", "square 1")
+                with progress():
+                    await calls(ex, range(1))[0]
+                assert kept.shown[-1] == {"square": CallCounts(6, 0, 6), "fail": CallCounts(1, 0, 0, 1)}
 
 
 async def test_items_of_a_map_are_counted_however_they_travel(kept: Kept) -> None:

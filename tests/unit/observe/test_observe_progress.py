@@ -141,6 +141,19 @@ def test_what_was_cancelled_is_not_left_and_says_nothing_of_the_pace() -> None:
     assert watched.take(50, counted(100, 0, 50, cancelled=50)).took_s == 50.0
 
 
+def test_calls_that_were_found_ended_count_and_say_nothing_of_the_pace() -> None:
+    counter = ProgressCounter(0.0)
+    counter.take(1.0, {}, {"fn": counted(50, 0, 50, failed=1)})
+    (row,) = counter.rows(1.0, 8)
+    assert row == FunctionProgress("fn", counted(50, 0, 50, failed=1))
+    for second in range(2, 8):
+        counter.take(second, {"fn": counted(10, 1, second - 1)}, {"fn": counted(50, 0, 50, failed=1)})
+    (row,) = counter.rows(7.0, 8)
+    assert row.counts == counted(60, 1, 56, failed=1)
+    assert (row.rate, row.left_s, row.took_s) == (1.0, 4.0, None)
+    assert as_line([row]) == "fn: 55/60 done, 1 running, 3 waiting, 1 failed, 1/s, 0:04 left"
+
+
 def test_more_functions_than_rows_are_put_together_with_those_that_go_on_first() -> None:
     counter = ProgressCounter(0.0)
     counts = {f"f{n}": counted(10, 0, 10) if n % 2 else counted(10, 1, 5) for n in range(6)}
