@@ -32,7 +32,7 @@ from grainlike.fleet._events import (
 from grainlike.fleet._listing import ask, end_strays, listed, listing_failed
 from grainlike.fleet._pool import PoolState
 from grainlike.fleet._records import FleetRecords
-from grainlike.fleet._sizing import SOON, count, hindrance, resize, short_of
+from grainlike.fleet._sizing import SOON, count, hindrance, resize, short_of, silence
 from grainlike.fleet._submissions import accepted, lost_answer, refused, unclear
 from grainlike.fleet._turn import Turn
 from grainlike.fleet._workers import attend, joined, left, working
@@ -87,6 +87,10 @@ class FleetScheduler:
         state = self.records.pools[name]
         total = count(state, self.records.blocks_of(name), now)
         return self.hindrance(name, now) if state.paused or state.going or short_of(state, total) else ""
+
+    def silence(self, name: str) -> str:
+        """Return that the batch system of a pool does not answer, with its words; empty if it does."""
+        return silence(self.records, self.records.pools[name].pool.system)
 
     def hindrance(self, name: str, now: float) -> str:
         """Return why a pool could not submit one more block now; empty if it could."""

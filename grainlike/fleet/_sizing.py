@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from grainlike.fleet._block import Block
 from grainlike.fleet._endings import dismiss, pause
 from grainlike.fleet._pool import PoolState
+from grainlike.fleet._records import FleetRecords
 from grainlike.fleet._submissions import submit
 from grainlike.fleet._turn import Turn
 
-__all__ = ["SOON", "PoolCount", "count", "hindrance", "resize", "short_of"]
+__all__ = ["SOON", "PoolCount", "count", "hindrance", "resize", "short_of", "silence"]
 
 BETWEEN_S = 1.0
 """Time between two submissions to one batch system."""
@@ -97,7 +98,7 @@ def hindrance(turn: Turn, state: PoolState, total: PoolCount) -> str:
         return f"paused: {state.paused}"
     system = turn.records.system(pool.system)
     if system.failing_since is not None:
-        return f"{pool.system} does not answer: {system.failing}"
+        return silence(turn.records, pool.system)
     if total.all + pool.nodes > pool.max:
         return f"it has as many workers as it may, {pool.max}"
     if not turn.due(state.held_until):
@@ -112,6 +113,12 @@ def hindrance(turn: Turn, state: PoolState, total: PoolCount) -> str:
     if system.submitted_at is not None and not turn.due(system.submitted_at + BETWEEN_S):
         return _ONE_A_SECOND
     return _over_budget(state, total)
+
+
+def silence(records: FleetRecords, name: str) -> str:
+    """Return that a batch system does not answer, with its words; empty if it does."""
+    system = records.system(name)
+    return "" if system.failing_since is None else f"{name} does not answer: {system.failing}"
 
 
 def _over_budget(state: PoolState, total: PoolCount) -> str:

@@ -416,6 +416,8 @@ async def test_a_batch_system_that_does_not_answer_is_warned_of_once_for_each_re
             await executor.up(Local("cores=1"), name="cpu")
             await until_asked(2)
             assert told("_troubles") == [], "no job waits"
+            said = "local does not answer: slurm_load_jobs error:\n Unable to contact (try 1)"
+            await until(lambda: [row.why for row in executor.pools()] == [said])
             jobs = [start((square @ Cores(1))(number)) for number in range(3)]
             await until(lambda: told("_remote_jobs"))
             first = "pool cpu submits nothing: local does not answer: slurm_load_jobs error:; Unable to contact (try 1)"

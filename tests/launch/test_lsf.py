@@ -189,8 +189,8 @@ async def test_while_no_listing_comes_nothing_is_submitted_and_nothing_ended(bat
         fails = batch.fault("bjobs", "fail", "LSF is down. Please wait ...")
         await until(lambda: batch.faults("bjobs") >= 2)
         second = start(gate.job(1))
-        await until(lambda: "LSF is down" in executor.pools()[0].why)
-        assert executor.pools()[0].wanted == 1
+        await until(lambda: executor.pools()[0].wanted == 1)
+        assert "LSF is down" in executor.pools()[0].why
         assert [(row.label, row.state) for row in executor.blocks()] == [("lsf-1", "up")]
         fails.unlink()
         await until_up(executor, 2)

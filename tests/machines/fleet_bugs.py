@@ -82,7 +82,7 @@ FLEET_BUGS: tuple[Bug, ...] = (
     _bug(
         "submit_in_silence",
         "blocks are submitted while nobody can say what there is",
-        (_SIZING, "failing_since is not None:\n        return f", "failing_since == 0:\n        return f"),
+        (_SIZING, "failing_since is not None:\n        return s", "failing_since == 0:\n        return s"),
     ),
     _bug(
         "silence_is_the_end",

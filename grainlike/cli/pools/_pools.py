@@ -122,7 +122,7 @@ def _print_silent(name: str, answer: UpIs) -> None:
     lines = [
         f"grainlike: pool {name} is set, but {answer.silent}",
         *([f"  block {answer.label} may have been taken: it is looked for by its name"] if answer.label else []),
-        "  the head asks again every 30 s, and submits blocks once there is an answer; `grainlike pools` shows it",
+        "  the head asks again every 30 s, and submits blocks once it answers; until then `grainlike pools` says so",
         f"  to give the pool up: grainlike down {name}",
     ]
     print("\n".join(map(escaped, lines)), file=sys.stderr)  # noqa: T201 - a command line speaks

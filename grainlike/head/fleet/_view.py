@@ -32,7 +32,8 @@ class FleetView:
         for name, state in self._records.pools.items():
             pool = self._state.pools[name]
             offer = str(pool.offer) if pool.offer is not None else self._state.offers.get(name, "")
-            why = self._scheduler.why(name, self._state.time())
+            # A system that is silent is of interest before a job wants a block: `up` has said so, and goes by this.
+            why = self._scheduler.why(name, self._state.time()) or self._scheduler.silence(name)
             rows.append(pool_row(state, self._records.blocks_of(name), pool, offer, why))
         return rows
 
