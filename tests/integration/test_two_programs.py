@@ -73,6 +73,7 @@ def test_the_second_program_takes_a_core_that_the_first_does_not_use(tmp_path: P
         assert len(held) == 1
         assert held != second.split()
         assert f"worker local and process {first.pid} both offer cores" in said
+        assert "they share one, and are slower. To prevent that offer each its own, as cores=[0,1]" in said
         assert f"process {first.pid} offers cores" in doctor(tmp_path)
     finally:
         first.communicate("go on\n", timeout=LIMIT_S)

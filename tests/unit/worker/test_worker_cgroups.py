@@ -94,10 +94,13 @@ def odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Odd]]:
     assert [path.name for path in home.iterdir()] == ["cgroup.procs"]
 
 
-def test_where_all_goes_well_the_kernel_keeps_memory(odd: type[Odd]) -> None:
+def test_where_all_goes_well_the_kernel_keeps_memory(odd: type[Odd], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "grainlike.worker")
     with claimed_cgroups(move=True) as cgroups:
         assert cgroups is not None
         assert cgroups.limits
+    (line,) = caplog.messages
+    assert line.startswith("the kernel holds jobs to the memory that they ask for (jobs have cgroups with memory")
     assert memory_tier()[0] == "cgroup"
 
 
@@ -120,6 +123,7 @@ def test_what_goes_wrong_is_a_line_of_the_log_and_a_step_down(
         assert cgroups is None or not cgroups.limits
     (line,) = caplog.messages
     assert re.search(words, line)
+    assert line.startswith("a watchdog holds jobs to the memory that they ask for, by four looks a second: nothing ")
     assert memory_tier()[0] == "watchdog"
 
 

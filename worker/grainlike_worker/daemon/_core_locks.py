@@ -25,7 +25,10 @@ def core_locks(name: str, offer: Allocation) -> CoreLocks:
     logical = set(logical_in(offer))
     locks = open_core_locks(core for core in offer.cores if core not in logical)
     for pid, cores in locks.overlaps().items():
-        words = "worker %s and process %d both offer cores %s: each takes those that the other does not use, if it can"
+        words = (
+            "worker %s and process %d both offer cores %s: jobs take those that the other does not use; only when none "
+            "is left they share one, and are slower. To prevent that offer each its own, as cores=[0,1] and cores=[2,3]"
+        )
         logger.info(words, name, pid, ",".join(map(str, cores)))
     return locks
 

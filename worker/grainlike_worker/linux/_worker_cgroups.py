@@ -31,6 +31,13 @@ logger = logging.getLogger("grainlike.worker")
 
 _CONTROLLERS = "cgroup.subtree_control"
 _JOBS, _HOME = "jobs", "worker"
+_MEANING = {
+    "cgroup": "the kernel holds jobs to the memory that they ask for",
+    "watchdog": "a watchdog holds jobs to the memory that they ask for, by four looks a second: nothing need be done "
+    "unless a job may fill the machine in less",
+    "none": "jobs are not held to the memory that they ask for",
+}
+"""What holds jobs to their memory, and whether that asks anything of the person who reads the log."""
 _NAME = re.compile(r"grainlike\.(\d+)\.(\d+)\.(\d+)\.[0-9a-f]{6}")
 
 
@@ -100,7 +107,7 @@ def claimed_cgroups(*, move: bool) -> Iterator[RunnerCgroups | None]:
     keeps no limits below. What a worker that was killed has left behind here is removed, if no process is in it.
     """
     cgroups, words = _claim(move)
-    logger.info("%s", words)
+    logger.info("%s (%s)", _MEANING[_tier(cgroups)], words)
     try:
         yield cgroups
     finally:
@@ -115,7 +122,14 @@ def memory_tier() -> tuple[str, str]:
     cgroups, words = _claim(move=True)
     if cgroups is not None:
         cgroups.release()
-    return "cgroup" if cgroups is not None and cgroups.limits else "watchdog", words
+    return _tier(cgroups), words
+
+
+def _tier(cgroups: RunnerCgroups | None) -> str:
+    """Return what holds jobs with these cgroups to their memory."""
+    if sys.platform != "linux":
+        return "none"
+    return "cgroup" if cgroups is not None and cgroups.limits else "watchdog"
 
 
 def _claim(move: bool) -> tuple[RunnerCgroups | None, str]:
