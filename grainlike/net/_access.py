@@ -18,10 +18,10 @@ import os
 import re
 import socket
 import stat
+import time
 from collections.abc import Iterator, Mapping
-from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -42,6 +42,7 @@ __all__ = [
     "how_to_go_on",
     "is_left_behind",
     "is_locked",
+    "journal_left_behind",
     "left_behind",
     "move_access",
     "note_journal",
@@ -179,23 +180,46 @@ def how_to_go_on(cluster: str | None = None) -> str:
     """Return a clause that names the journal of the head of a cluster, or, with None, of the head that began last among
     those that run no more; empty without one. With a cluster, it may say that a head has that journal already.
     """
-    folder, newest = state_directory() / _JOURNALS, (-inf, Path())
-    for note in [folder / cluster] if cluster else folder.glob("[!.]*"):
+    if cluster is None:
+        left = journal_left_behind()
+        return f"{left.head} kept a journal: `{left.command}` goes on with its work" if left else ""
+    note = state_directory() / _JOURNALS / cluster
+    with contextlib.suppress(OSError):
+        if os.path.isdir(note):  # noqa: PTH112 - Path.is_dir may raise
+            if is_locked(note):
+                return "a head goes on with its work already: try again, or with a new copy of its access file"
+            return f"it kept a journal: `{LeftJournal(note.readlink()).command}` goes on with its work"
+    return ""
+
+
+class LeftJournal(NamedTuple):
+    """Journal of a head that runs no more, and when that was started, in seconds since 1970."""
+
+    directory: Path
+    began: float = 0.0
+
+    @property
+    def head(self) -> str:
+        """The head, in words."""
+        return f"an earlier head, started {time.strftime('%Y-%m-%d %H:%M', time.localtime(self.began))},"
+
+    @property
+    def command(self) -> str:
+        """The command that goes on with its work."""
+        import shlex
+
+        return f"grainlike head start --journal {shlex.quote(str(self.directory))}"
+
+
+def journal_left_behind() -> LeftJournal | None:
+    """Return the journal of the head that began last among those that run no more; None without one."""
+    found: list[LeftJournal] = []
+    for note in (state_directory() / _JOURNALS).glob("[!.]*"):
         # A note may go just now, and the journal be where we cannot look: neither is a reason to say nothing else.
         with contextlib.suppress(OSError):
-            if os.path.isdir(note) and (cluster or not _lives(note.name)):  # noqa: PTH112 - Path.is_dir may raise
-                if is_locked(note):
-                    if cluster:
-                        return "a head goes on with its work already: try again, or with a new copy of its access file"
-                    continue
-                newest = max(newest, (note.lstat().st_mtime, note.readlink()))
-    if newest[0] == -inf:
-        return ""
-    import shlex
-
-    journal = shlex.quote(str(newest[1]))
-    who = "it" if cluster else "an earlier head"
-    return f"{who} kept a journal: `grainlike head start --journal {journal}` goes on with its work"
+            if os.path.isdir(note) and not _lives(note.name) and not is_locked(note):  # noqa: PTH112
+                found.append(LeftJournal(note.readlink(), note.lstat().st_mtime))
+    return max(found, key=lambda left: left.began, default=None)
 
 
 def is_locked(directory: Path) -> bool:

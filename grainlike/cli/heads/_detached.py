@@ -11,7 +11,7 @@ from pathlib import Path
 
 from grainlike.cli._exits import OK, REFUSED
 from grainlike.cli._words import escaped_line
-from grainlike.net import current_folder, how_to_go_on
+from grainlike.net import current_folder, journal_left_behind
 
 __all__ = ["start_detached", "tell_of"]
 
@@ -28,10 +28,15 @@ def tell_of(before: Path | None, *, has_journal: bool) -> None:
     if before is not None and before.exists() and before != current_folder():
         words = f"this is the current head now; the one before runs on, at --head {before / 'client.json'}"
         print(f"grainlike head: {words}", file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks
-    goes_on = "" if has_journal else how_to_go_on()
-    if goes_on:
-        words = f"this head begins without jobs and sessions; {goes_on}"
-        print(f"grainlike head: {words}", file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks
+    left = None if has_journal else journal_left_behind()
+    if left is not None:
+        how = f"`grainlike head stop` and `{left.command}`"
+        lines = [
+            "grainlike head: this head begins without jobs and sessions, as --journal was not given",
+            f"  {left.head} kept its own in {left.directory}: if you miss them, {how}",
+            "  go on with them; if they are of no more use, remove that folder, and this is not said again",
+        ]
+        print("\n".join(map(escaped_line, lines)), file=sys.stderr, flush=True)  # noqa: T201
 
 
 def start_detached(arguments: list[str]) -> int:

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -248,6 +249,8 @@ async def test_who_hears_that_a_head_has_closed_does_not_find_it_any_more(privat
 
 async def test_detached_it_is_there_when_the_command_returns(private_state, tmp_path):
     note_journal("gone", tmp_path)
+    began = datetime(2026, 11, 26, 14, 3).timestamp()
+    os.utime(private_state / "journals" / "gone", (began, began), follow_symlinks=False)
     async with asyncio.timeout(LIMIT_S):
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "grainlike", "head", "start", "--detach", "--listen", TLS),
@@ -256,8 +259,12 @@ async def test_detached_it_is_there_when_the_command_returns(private_state, tmp_
             stderr=subprocess.PIPE,
         )
         said, warned = await process.communicate()
-        goes_on = f"an earlier head kept a journal: `grainlike head start --journal {tmp_path}` goes on with its work\n"
-        assert warned.decode().endswith(f"without jobs and sessions; {goes_on}")
+        first, second, third = warned.decode().splitlines()[-3:]
+        assert first == "grainlike head: this head begins without jobs and sessions, as --journal was not given"
+        earlier = f"an earlier head, started 2026-11-26 14:03, kept its own in {tmp_path}"
+        command = f"`grainlike head start --journal {tmp_path}`"
+        assert second == f"  {earlier}: if you miss them, `grainlike head stop` and {command}"
+        assert third == "  go on with them; if they are of no more use, remove that folder, and this is not said again"
         assert (process.returncode, said.startswith(b"head at tcp://127.0.0.1:")) == (0, True)
         [log] = (private_state / "logs").iterdir()
         assert log.stat().st_mode & 0o777 == 0o600
