@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from grainlike.graph import Node, State, StreamNode
+from grainlike.graph import Node, State, StreamNode, fold
 from grainlike.payload import Payload, load_value
 from grainlike.wire import Buffer, Debt, Items, Window, unpack_parcels
 
@@ -144,7 +144,10 @@ class StreamReader(AsyncIterator[Any]):
             if self._node.finished:
                 self._over = True
                 self._buffer.clear()
-                self._node.result()
+                try:
+                    self._node.result()
+                except BaseException as error:  # noqa: BLE001 - it is raised
+                    raise fold(error)  # noqa: B904 - it is the same
             else:
                 await self._next_ring()
         raise StopAsyncIteration

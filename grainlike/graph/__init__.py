@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from grainlike.graph._retry import Retry
     from grainlike.graph._state import RunsIn, State, Status
     from grainlike.graph._stream import Stream, node_behind
-    from grainlike.graph._tracebacks import folded_below, traceback_of
+    from grainlike.graph._tracebacks import fold, folded_below, traceback_of
     from grainlike.graph.drawing._picture import Graph, GraphNode, graph
     from grainlike.graph.partitioning._ahead import arguments_ahead, operators_before, whole_graph
     from grainlike.graph.partitioning._partition import Partition
@@ -86,6 +86,7 @@ __all__ = [
     "delayed_value",
     "excuse",
     "fetched",
+    "fold",
     "folded_below",
     "gather",
     "graph",
@@ -152,6 +153,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "delayed_value": "_gather",
             "excuse": "_never_awaited",
             "fetched": "_node",
+            "fold": "_tracebacks",
             "folded_below": "_tracebacks",
             "gather": "_gather",
             "graph": "drawing._picture",

@@ -19,7 +19,7 @@ from grainlike.graph._remote_value import UNFETCHED, RemoteList
 from grainlike.graph._serial import hint_at_serial_loop
 from grainlike.graph._shown import shown_call
 from grainlike.graph._state import RunsIn, State
-from grainlike.graph._tracebacks import folded, traceback_of
+from grainlike.graph._tracebacks import fold
 
 __all__ = ["PICK", "Delayed", "node_of"]
 
@@ -102,7 +102,7 @@ class Delayed(Operators["Delayed[Any]"], NumpyProtocols, Refusals, Generic[T_co]
         except BaseException as error:
             if not node.finished:
                 raise  # an error of ours: all frames tell where it comes from
-            raise BaseException.with_traceback(error, folded(traceback_of(error)))  # noqa: B904 - it is the same
+            raise fold(error)  # noqa: B904 - it is the same
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Delayed[Any]:
         refuse_called_request(self._node)

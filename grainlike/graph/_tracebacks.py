@@ -1,9 +1,11 @@
 """Tracebacks of calls without the frames of what carried them: users look for their own lines."""
 
 from types import CodeType, TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["folded", "folded_below", "traceback_of"]
+__all__ = ["fold", "folded_below", "traceback_of"]
+
+E = TypeVar("E", bound=BaseException)
 
 _TRACEBACK: Any = BaseException.__dict__["__traceback__"]
 """An exception's own slot: the attribute of that name may be a property of the user's class, and raise."""
@@ -15,7 +17,7 @@ def traceback_of(error: BaseException) -> TracebackType | None:
     return trace
 
 
-def folded(trace: TracebackType | None) -> TracebackType | None:
+def _folded(trace: TracebackType | None) -> TracebackType | None:
     """Return a copy of a traceback that leaves out the frames of grainlike."""
     kept: list[TracebackType] = []
     while trace is not None:
@@ -28,6 +30,12 @@ def folded(trace: TracebackType | None) -> TracebackType | None:
     return copy
 
 
+def fold(error: E) -> E:
+    """Return an exception, whose traceback has the frames of grainlike no more."""
+    BaseException.with_traceback(error, _folded(traceback_of(error)))  # its class may have a method of that name
+    return error
+
+
 def folded_below(trace: TracebackType | None, code: CodeType) -> TracebackType | None:
     """Return, folded, the part of a traceback that the function of this code called; all of it, where that is not the
     user's.
@@ -37,7 +45,7 @@ def folded_below(trace: TracebackType | None, code: CodeType) -> TracebackType |
         part = part.tb_next
     if part is None or part.tb_next is None or _is_ours(part.tb_next):
         return trace
-    return folded(part.tb_next)
+    return _folded(part.tb_next)
 
 
 def _is_ours(trace: TracebackType) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
-from grainlike.graph import DelayedFn, StreamFn
+from grainlike.graph import DelayedFn, StreamFn, fold
 from grainlike.maps._in_flight import MapState
 
 __all__ = ["MapIterator", "OnlyAsync", "amap"]
@@ -95,9 +95,15 @@ class MapIterator(OnlyAsync, AsyncIterator[T], Generic[T]):
         self._flight = flight
 
     async def __anext__(self) -> T:
+        __tracebackhide__ = True  # pytest and IPython's debugger leave out frames that have this
         flight = self._flight
         if not flight.values:
-            await flight.arrival()
+            try:
+                await flight.arrival()
+            except Exception as error:
+                if not flight.failed:
+                    raise  # the end; or an error of ours: all frames tell where it comes from
+                raise fold(error)  # noqa: B904 - it is the same
         value: T = flight.take()
         return value
 

@@ -52,7 +52,7 @@ class MapState:
         self._running: dict[MapJob, None] = {}
         self._entries: deque[MapJob] = deque()
         """In the order of yielding: all that were sent off; without `ordered`, those that have finished."""
-        self._failed = False
+        self.failed: bool = False
         """A failure is among the entries, the last of them."""
         self._failure: MapJob | None = None
         """The failure, when all before it was handed on."""
@@ -146,7 +146,7 @@ class MapState:
 
     def _cut(self, failure: MapJob) -> None:
         """Cancel everything that would be yielded after this failure, and take no more items."""
-        self._failed = True
+        self.failed = True
         self._source = None
         self._drawn.clear()
         dropped = [entry for entry in self._running if not self._ordered or entry.number > failure.number]
@@ -207,7 +207,7 @@ class MapState:
         """The source that has to be waited for has ended."""
         error = feeder.error
         self._source = None
-        if not self._over and not self._failed:
+        if not self._over and not self.failed:
             self._launch()
             if error is not None:
                 self._add_failure(error)
@@ -230,7 +230,7 @@ class MapState:
         """Send off the items that were drawn."""
         self._launching = False
         drawn, self._drawn = self._drawn, []
-        if not drawn or self._over or self._failed:
+        if not drawn or self._over or self.failed:
             return  # the source may have given one more before it heard
         entries: list[MapJob] = []
         calls: list[bytes] = []
@@ -293,7 +293,7 @@ class MapState:
         if self._over:
             return
         self._chunks.learn(entry.node, entry.calls)
-        if not self._ordered and not self._failed:
+        if not self._ordered and not self.failed:
             self._entries.append(entry)
         if entry.failed:
             self._cut(entry)

@@ -14,8 +14,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from grainlike.errors import RemoteError, SerializationError
-from grainlike.payload._explain import describe_error
+from grainlike.errors import GrainlikeError, RemoteError, SerializationError
+from grainlike.payload._explain import describe_error, users_part
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._plain_reader import PlainReader
 from grainlike.payload._rebuild import Parts, parts_of, rebuild
@@ -281,7 +281,7 @@ def _message(error: BaseException) -> str:
 
 def _traceback(error: BaseException, *, chain: bool = True) -> str:
     try:
-        lines = traceback.format_exception(type(error), error, _users_part(error.__traceback__), chain=chain)
+        lines = traceback.format_exception(type(error), error, _shown_part(error), chain=chain)
         text = "".join(lines)
     except HOSTILE as problem:
         return f"<the traceback cannot be made: {type(problem).__name__}>\n"
@@ -293,13 +293,9 @@ def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:half]}\n[... left out ...]\n{text[-half:]}"
 
 
-def _users_part(trace: TracebackType | None) -> TracebackType | None:
-    """Return the traceback without the frames of grainlike that called the user's code."""
-    part = trace
-    while part is not None and _is_ours(part.tb_frame.f_globals.get("__name__")):
-        part = part.tb_next
-    return part or trace
-
-
-def _is_ours(module: object) -> bool:
-    return isinstance(module, str) and module.startswith(("grainlike.", "grainlike_worker."))
+def _shown_part(error: BaseException) -> TracebackType | None:
+    """Return the traceback without the frames of grainlike that called the user's code. An error that grainlike raises
+    on purpose, beside the user's code, has none: its words say it all.
+    """
+    part = users_part(error.__traceback__)
+    return part if part or isinstance(error, GrainlikeError) else error.__traceback__

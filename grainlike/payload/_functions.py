@@ -26,7 +26,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Literal, NamedTuple
 
 from grainlike.errors import SerializationError
-from grainlike.payload._explain import describe_loading, is_interrupt, refusal
+from grainlike.payload._explain import cause_of_refusal, describe_loading, is_interrupt, refusal
 from grainlike.payload._names import importable, is_registered, reference_behind_wrapper, resolve, versions_stamp
 from grainlike.payload._values import HOSTILE, names_reachable, unreachable
 from grainlike.payload._watch import Held, Watch, unchanged, watch
@@ -178,7 +178,7 @@ def _dump(function: Function, serializer: Serializer) -> FunctionBlob:
     except BaseException as error:
         if is_interrupt(error):
             raise
-        raise refusal(_title(function), function, _reason_against, error) from error
+        raise refusal(_title(function), function, _reason_against, error) from cause_of_refusal(error)
     data = pickle.dumps((name, stream, _submodules(codes), dependencies_of(codes)), 5) + versions_stamp()
     return FunctionBlob(hashlib.sha256(data).digest()[:16], data)
 

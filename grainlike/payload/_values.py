@@ -7,7 +7,7 @@ from typing import Any
 
 from grainlike._memory import copied
 from grainlike.errors import SerializationError
-from grainlike.payload._explain import describe_error, describe_loading, is_interrupt, refusal
+from grainlike.payload._explain import cause_of_refusal, describe_error, describe_loading, is_interrupt, refusal
 from grainlike.payload._names import registered
 from grainlike.payload._payload import INLINE_LIMIT, Buffer, Payload
 from grainlike.payload._store import MARK, is_stored, mapped
@@ -73,7 +73,7 @@ def dump_arguments(args: tuple[object, ...], kwargs: Mapping[str, object], *, wh
     except BaseException as error:
         if is_interrupt(error):
             raise
-        raise _refused_argument(args, kwargs, what, error) from error
+        raise _refused_argument(args, kwargs, what, error) from cause_of_refusal(error)
 
 
 def dump_plain_arguments(args: tuple[object, ...]) -> bytes | None:
@@ -147,7 +147,7 @@ def dump_value(value: object, *, what: str = "the value") -> Payload:
     except BaseException as error:
         if is_interrupt(error):
             raise
-        raise refusal(what, value, _reason_against, error) from error
+        raise refusal(what, value, _reason_against, error) from cause_of_refusal(error)
 
 
 def load_value(payload: Payload | tuple[Buffer, Sequence[Buffer]], *, what: str = "the value") -> Any:

@@ -65,6 +65,59 @@ def test_of_a_script_that_gathers(tmp_path: Path) -> None:
     check(written_by(tmp_path, program), awaits="in main")
 
 
+@pytest.mark.parametrize(
+    "reads", ["amap(fail_for @ Cores(1), [1])", "(items @ Cores(1))()", "amap(fail_for @ Cores(1), source())"]
+)
+def test_of_a_script_that_reads_values_as_they_come(tmp_path: Path, reads: str) -> None:
+    program = f"""
+import asyncio
+from grainlike import amap
+
+@delayed
+def fail_for(number):
+    1/0
+
+@delayed
+async def items():
+    yield 1
+    1/0
+
+async def source():
+    1/0
+    yield 1
+
+async def main():
+    async for _ in {reads}:
+        pass
+asyncio.run(main())  # `run` folds what is left, too
+"""
+    text = "\n".join(written_by(tmp_path, program))
+    assert "    1/0\n" in text
+    assert "in main\n" in text
+    assert len(re.findall(r"File .*(grainlike|grainlike_worker)/", text)) == 1, text
+
+
+@pytest.mark.parametrize("fails", ["(takes @ Cores(1))(open(__file__))", "(gives @ Cores(1))()"])
+def test_of_a_script_with_an_object_that_cannot_travel(tmp_path: Path, fails: str) -> None:
+    program = f"""
+@delayed
+def takes(file):
+    pass
+
+@delayed
+def gives():
+    return open(__file__)
+
+async def main():
+    await {fails}
+run(main, local=Cores([0]))
+"""
+    text = "\n".join(written_by(tmp_path, program))
+    assert "in main\n" in text
+    assert len(re.findall(r"File .*(grainlike|grainlike_worker)/", text)) == 1, text
+    assert "cannot travel: an object of type _io.TextIOWrapper" in text
+
+
 def test_a_call_in_the_program_itself_keeps_all_frames_of_the_user(tmp_path: Path) -> None:
     lines = written_by(tmp_path, "async def main():\n    await fail_here()\nrun(main, local=Cores([0]))")
     assert [line.split(", in ")[1] for line in lines if "program.py" in line] == [

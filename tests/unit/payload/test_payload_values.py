@@ -10,6 +10,7 @@ import socket
 import sqlite3
 import sys
 import threading
+import traceback
 import types
 import weakref
 from functools import partial
@@ -467,3 +468,18 @@ def test_what_only_derives_from_a_plain_type_is_looked_at() -> None:
     counters = Tally(3)
     counters.grid = np.zeros(4096)  # type: ignore[attr-defined]
     assert len(dump_value(counters).buffers) == len(dump_arguments((counters,), {}, what="f").buffers) == 1
+
+
+class Unwilling:
+    def __reduce__(self) -> str:
+        raise ValueError("not from here")
+
+
+def test_the_cause_of_a_refusal_has_the_frames_of_the_user_and_none_of_ours() -> None:
+    with pytest.raises(SerializationError) as caught:
+        dump_value([Unwilling()])
+    cause = caught.value.__cause__
+    assert isinstance(cause, ValueError)
+    frames = [frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(cause.__traceback__)]
+    assert frames[-1] == __name__
+    assert not [name for name in frames if name.startswith("grainlike")]
