@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["last_line_in", "note_last_words"]
+__all__ = ["as_note", "last_line_in", "note_last_words"]
 
 _TOLD = 2000
 """Most bytes, or characters, of each stream that stand in a note."""
@@ -13,6 +13,11 @@ _MOST = 64
 """Most exceptions, causes and members of groups among them, that are looked at."""
 
 _NOTE = "it wrote last on standard {}: "
+
+
+def as_note(text: str) -> str:
+    """Return text as a note of an exception: with several notes, its further lines are told by their two blanks."""
+    return "\n".join(f"  {line}" if number and line else line for number, line in enumerate(text.split("\n")))
 
 
 def note_last_words(error: BaseException) -> None:
@@ -51,7 +56,7 @@ def _note(error: BaseException) -> None:
         beginning = _NOTE.format(stream)
         last = _end_of(getattr(error, attribute, None))
         if last and not any(str(note).startswith(beginning) for note in notes):
-            error.add_note(beginning + last)
+            error.add_note(as_note(beginning + last))
 
 
 def _end_of(written: object) -> str:

@@ -335,11 +335,14 @@ def _decoder() -> codecs.IncrementalDecoder:
 
 def last_words(output: Output) -> str:
     """Return the last output of an attempt before its process died, as a note for the error of its loss."""
+    from grainlike._last_words import as_note  # few programs fail, and heads load no module for them
+
     parts = []
     for stream, data in zip(output.streams, output.data, strict=True):
         whose = "its runner, for whichever job," if stream == OutputStream.RUNNER else "it"
-        parts.append(f"the last that {whose} wrote:\n{data.decode(errors='backslashreplace').rstrip()}")
-    return "grainlike: " + "\n".join(parts)
+        words = f"grainlike: the last that {whose} wrote:\n{data.decode(errors='backslashreplace').rstrip()}"
+        parts.append(as_note(words))
+    return "\n".join(parts)
 
 
 def tell_blocked(peer: WorkerConnection, job: Job | None, message: Blocked, now: float) -> None:

@@ -219,7 +219,11 @@ async def test_the_error_of_a_job_that_died_with_its_process_has_its_last_words(
         r_ = (dies @ Cores(1))()
         with pytest.raises(WorkerLostError, match="SIGABRT") as caught:
             await r_
-        assert any("about to" in note and "abort" in note for note in caught.value.__notes__)
+        (words,) = [
+            note for note in caught.value.__notes__ if note.startswith("grainlike: the last that it wrote:\n  ")
+        ]
+        assert "\n  about to\n" in words
+        assert "\n  abort\n" in words
         found = [(line.attempt, str(line)) async for line in executor.logs(r_)]
         assert {attempt for attempt, _ in found} == {1, 2, 3}
         assert len([text for _, text in found if text == "abort"]) == 3

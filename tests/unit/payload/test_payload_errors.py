@@ -510,6 +510,7 @@ WROTE, ERRED = "it wrote last on standard output: ", "it wrote last on standard 
         (b" \n", "", []),
         (b"out\n", b"why\n", [WROTE + "out", ERRED + "why"]),
         ("out\n", "why\n", [WROTE + "out", ERRED + "why"]),
+        (b"one\ntwo\n\nthree\n", "\n", [WROTE + "one\n  two\n\n  three"]),
         (b"\xff", "\udcff", [WROTE + "\ufffd", ERRED + "\\udcff"]),
         (b"a" * 5000 + b"b", "a" * 5000 + "b", [WROTE + "a" * 1999 + "b", ERRED + "a" * 1999 + "b"]),
         ("\u20ac".encode() * 1000, None, [WROTE + "\u20ac" * 666]),
