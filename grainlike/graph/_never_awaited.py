@@ -14,6 +14,9 @@ __all__ = ["excuse", "note_origin", "origins", "remember_origins", "warn_of"]
 
 _OURS = "grainlike."
 
+_NO_USERS = (_OURS, "grainlike_worker.", "asyncio.", "anyio.", "trio.", "uvloop.")
+"""Modules in which calls are let go of whose variables end with the coroutine of a program, or by the collector."""
+
 origins: dict[int, tuple[str, int]] = {}
 """Files and lines of the calls of nodes, by their `id`, once `remember_origins` was called."""
 
@@ -48,6 +51,9 @@ def warn_of(node: Node) -> None:
         return
     message = f"call of {node.function.name!r} was never awaited"
     if origin is None:
+        dropper = sys._getframe(1).f_back
+        if dropper is not None and str(dropper.f_globals.get("__name__", "")).startswith(_NO_USERS):
+            message += "; `python -X dev` says where the call is made"  # the line of the warning is none of the user's
         warnings.warn(message, RuntimeWarning, stacklevel=3)
     else:
         file, line = origin

@@ -1,5 +1,6 @@
 """A call with resources that nobody awaits, starts or passes on is warned of, as a coroutine is."""
 
+import asyncio
 import gc
 import subprocess
 import sys
@@ -35,6 +36,15 @@ def test_a_call_that_is_dropped_is_warned_of_where_it_is_dropped() -> None:
     with pytest.warns(RuntimeWarning, match="^call of 'train' was never awaited$") as caught:
         HEAVY(1)
     assert [warning.filename for warning in caught] == [__file__]
+
+
+@pytest.mark.parametrize("runs", [lambda main: run(main, local=Cores(1)), lambda main: asyncio.run(main())])
+def test_where_no_line_of_the_user_drops_it_it_says_how_to_find_the_line(runs) -> None:
+    async def main() -> None:
+        r_ = HEAVY(1)  # noqa: F841 - it is forgotten
+
+    (said,) = warnings_of(lambda: runs(main))
+    assert said == "call of 'train' was never awaited; `python -X dev` says where the call is made"
 
 
 def test_of_calls_in_each_other_the_outermost_is_named_once() -> None:
