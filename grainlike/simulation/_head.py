@@ -359,7 +359,9 @@ class SimulatedHead:
                 self._each(action.jobs, self.witness.unpaid)
             case OwnValuesFreed():
                 self.values.freed(action)
-            case ValuesForgotten() | ReplicasUnfit():
+            case ValuesForgotten():
+                self.values.forget(action.values)
+            case ReplicasUnfit():
                 pass
 
     def _waiting(self, action: JobsPending) -> list[list[_Numbered]]:

@@ -73,7 +73,10 @@ class SimulatedStore:
         return len(self.scheduler.late)
 
     def ask(self, replica: Replica, size: int, then: Callable[[bool], None], *, is_output: bool) -> None:
-        """Ask for room; `then` is called, now or later, with whether there is some."""
+        """Ask for room; `then` is called, now or later, with whether there is some. A whole replica is removed before
+        its room is asked for again: the store would forget bytes that are still there.
+        """
+        assert not self._is_whole(replica), f"room is asked for {replica}, which is whole and was not removed"
         self._answers[replica] = then
         busy = self._busy({replica[0]}) if is_output else []
         self._tell(RoomAsked(replica, size, is_output, self._free() if is_output else 0, busy))
@@ -85,6 +88,7 @@ class SimulatedStore:
 
     def returned(self, replica: Replica) -> None:
         """Note that a replica will never be written."""
+        assert not self._is_whole(replica), f"the room of {replica} is returned, which is whole"
         self._answers.pop(replica, None)
         self.tiers.pop(replica, None)
         self._tell(RoomReturned(replica))
@@ -127,6 +131,10 @@ class SimulatedStore:
         assert (
             sum(one.size for one in records.values()) == self.scheduler.records.memory + self.scheduler.records.scratch
         )
+
+    def _is_whole(self, replica: Replica) -> bool:
+        record = self.scheduler.records.replicas.get(replica)
+        return record is not None and record.is_whole
 
     def _free(self) -> int:
         if self._plan.overdraft is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -61,8 +61,9 @@ class _ValueHead(Protocol):
 
 
 class ValueDriver:
-    """Performs the scheduler's actions about values. A report of a copy that has ended for the head, as another
-    has brought its replica or its source was lost, is passed on only if it has brought the replica.
+    """Performs the scheduler's actions about values. A report of a copy that has ended for the head, as its source was
+    lost, is ignored. If the copy was whole, the head does not know that its target has the replica: the next copy there
+    takes its place, or it is removed when the head removes the value.
     """
 
     def __init__(self, head: _ValueHead, seed: int, network: Network, faults: Faults) -> None:
@@ -75,6 +76,8 @@ class ValueDriver:
         """Bytes of a replica that a copy left at its target, by target, value and attempt; another goes on there."""
         self._under_way: dict[tuple[int, int], Transfer] = {}
         """Copies that have not ended for the head, by target and value."""
+        self._begun: dict[tuple[int, int, int], None] = {}
+        """Replicas of which a copy has ended for the head before it was told how, by target, value and attempt."""
         self._first: dict[int, tuple[Callable[[], float | None], Transfer]] = {}
         """Last copy of each value of the client's own from there, and a function that stops it."""
 
@@ -91,7 +94,8 @@ class ValueDriver:
             elif source is not None and (value, attempt) not in source.store:
                 self._head.clock.after(_REFUSED_S, self._missing, copy)
             elif target.rooms is not None:
-                self._head.members[action.worker].down.send(self._ask_room, source, target, copy, relayed)
+                ask = partial(self._ask_room, source, target, copy, relayed)
+                self._head.members[action.worker].down.send(target.when_thawed, ask)
             elif not self._has_room(target, copy):
                 self._head.clock.after(_REFUSED_S, self._failed, copy)
             else:
@@ -103,9 +107,22 @@ class ValueDriver:
         """
         if self._under_way.get((copy.target, copy.value)) is not copy or target.rooms is None:
             return
+        self._replace(target, copy)
         target.coming[copy.value, copy.attempt] = copy
         begin = partial(self._begin_in_room, source, target, copy, relayed)
         target.rooms.ask((copy.value, copy.attempt), copy.size, begin, is_output=False)
+
+    def _replace(self, target: Daemon, copy: Transfer) -> None:
+        """Remove a replica of whose arrival the head did not hear, as workers do that are to write it again."""
+        replica = (copy.value, copy.attempt)
+        if replica not in target.store:
+            return
+        target.store.remove(replica)
+        target.spares.discard(replica)
+        self._head.witness.seen["replaced"] += 1
+        self._head.witness.removed(target.worker, *replica)
+        if target.rooms is not None:
+            target.rooms.removed([replica])
 
     def _begin_in_room(
         self, source: Daemon | None, target: Daemon, copy: Transfer, relayed: bool, has_room: bool
@@ -119,9 +136,9 @@ class ValueDriver:
 
     def _begin(self, source: Daemon | None, target: Daemon, copy: Transfer, *, relayed: bool) -> None:
         """Begin a copy that has room."""
-        number, _, value, attempt, size = copy
+        _, _, value, attempt, size = copy
         here = self._here.pop((copy.target, value, attempt), 0.0)
-        arrive = partial(self._arrive, number, target, value, attempt)
+        arrive = partial(self._arrive, target, copy)
         stop = self._copies.start(source, target, size - here, arrive, self._relayed if relayed else None)
         if source is None:
             self._first[value] = stop, copy
@@ -190,6 +207,7 @@ class ValueDriver:
         """Return True if a worker has room for a copy, which is taken then; spare replicas make way."""
         if target.plan.store is None:
             return True
+        self._replace(target, copy)
         lacking = self._used(target) + copy.size - target.plan.store
         if target.over or not self._make_way(target, lacking):
             self._head.witness.seen["no room"] += 1
@@ -237,20 +255,21 @@ class ValueDriver:
             self._head.witness.exceeds(worker, over)
             self._head.tell(WorkerStored(worker, over))
 
-    def _arrive(self, source: int, target: Daemon, value: int, attempt: int) -> None:
+    def _arrive(self, target: Daemon, copy: Transfer) -> None:
+        value, attempt = copy.value, copy.attempt
         target.coming.pop((value, attempt), None)
         target.store.add((value, attempt))
         if target.rooms is not None:
             target.rooms.written((value, attempt))
         target.used_at[value, attempt] = self._head.clock.now
         self._head.witness.stored(target.worker, value, attempt, is_output=False)
-        target.up.send(self._fetched, source, target.worker, value, attempt)
+        target.up.send(self._fetched, copy)
 
-    def _fetched(self, source: int, target: int, value: int, attempt: int) -> None:
-        if self._head.alive and target in self._head.members:
-            under_way = self._under_way.get((target, value))
-            if under_way is not None and under_way.attempt == attempt:
-                del self._under_way[target, value]  # whichever of two copies has brought the replica
+    def _fetched(self, copy: Transfer) -> None:
+        source, target, value, attempt, _ = copy
+        if self._head.alive and self._under_way.get((target, value)) is copy:
+            del self._under_way[target, value]
+            self._begun.pop((target, value, attempt), None)
             self._head.witness.copied(source, target, value, attempt, whole=True)
             self._head.tell(ReplicasArrived(target, [value], [attempt]))
 
@@ -318,7 +337,21 @@ class ValueDriver:
         """Have a worker remove replicas."""
         self._head.witness.dropping(action)
         peer = self._head.members[action.worker]
-        peer.down.send(peer.daemon.drop, list(zip(action.values, action.attempts, strict=True)))
+        replicas = list(zip(action.values, action.attempts, strict=True))
+        for replica in replicas:
+            self._begun.pop((action.worker, *replica), None)
+        peer.down.send(peer.daemon.drop, replicas)
+        self._remove([key for key in self._begun if key[1:] in replicas])
+
+    def forget(self, values: Sequence[int]) -> None:
+        """Have workers remove replicas of which the head did not hear, of values that nothing needs."""
+        self._remove([key for key in self._begun if key[1] in values])
+
+    def _remove(self, keys: list[tuple[int, int, int]]) -> None:
+        for target, value, attempt in keys:
+            del self._begun[target, value, attempt]
+            peer = self._head.members[target]
+            peer.down.send(peer.daemon.drop, [(value, attempt)])
 
     def spare(self, action: ReplicasSpared) -> None:
         """Let a worker know which replicas it may give up."""
@@ -367,7 +400,9 @@ class ValueDriver:
             for copy in list(peer.daemon.coming.values()):
                 if copy.source == worker:
                     self._take_back(peer.daemon, copy)
-        self._under_way = {
-            key: copy for key, copy in self._under_way.items() if worker not in (copy.source, copy.target)
-        }
+        ended = [copy for copy in self._under_way.values() if worker in (copy.source, copy.target)]
+        for copy in ended:
+            del self._under_way[copy.target, copy.value]
+            self._begun[copy.target, copy.value, copy.attempt] = None
+        self._begun = {key: None for key in self._begun if key[0] != worker}
         self._copies.stop(worker)

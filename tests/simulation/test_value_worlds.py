@@ -7,7 +7,14 @@ from types import SimpleNamespace
 import pytest
 
 from grainlike.resources import Cores, offer_of
-from grainlike.scheduler import FetchReplicas, HeadScheduler, NodeScheduler, ReplicasDropped, ReplicasGone
+from grainlike.scheduler import (
+    FetchReplicas,
+    HeadScheduler,
+    NodeScheduler,
+    ReplicasArrived,
+    ReplicasDropped,
+    ReplicasGone,
+)
 from grainlike.scheduler.planning import _planner, _resting, _waiting
 from grainlike.simulation import CALM, Clock, Dice, Faults, FunctionPlan, JobPlan, Network, NodePlan, Witness
 from grainlike.simulation._daemon import Daemon
@@ -218,15 +225,15 @@ def test_the_end_of_a_copy_whose_source_was_given_up_leaves_the_next_copy_its_ro
     assert simulate(78005010, "real_stores").violations == ()
 
 
-@pytest.mark.parametrize("scratch", [None, 0], ids=["simulated store", "real scheduler"])
-def test_a_copy_that_fails_takes_no_room_of_a_later_copy_of_the_same_replica(scratch):
-    """The first source cannot be reached, and is given up before that is known."""
-    clock = Clock()
-    faults = Faults(until=1.0, blocked=1.0)
-    witness = Witness(clock)
+def two_sources(faults, scratch):
+    """Workers 1 and 2 with value 1, of 60 bytes, and worker 3 without it, whose store may hold 100: the driver of a
+    head with these workers, which keeps what it tells its scheduler, and worker 3.
+    """
+    witness = Witness(Clock())
     witness.own_sizes = {1: 60}
-    stage = SimpleNamespace(clock=clock, dice=Dice(1), network=Network(), faults=faults, witness=witness)
-    stage.alive, stage.tell, stage.members = True, lambda _: None, {}
+    stage = SimpleNamespace(clock=witness.clock, dice=Dice(1), network=Network(), faults=faults, witness=witness)
+    stage.told = []
+    stage.alive, stage.tell, stage.members = True, stage.told.append, {}
     for worker in (1, 2, 3):
         plan = NodePlan(offer_of(Cores(1), own_cores=[0]), has_data=True, store=100, scratch=scratch)
         daemon = Daemon(stage, worker, plan)
@@ -236,15 +243,105 @@ def test_a_copy_that_fails_takes_no_room_of_a_later_copy_of_the_same_replica(scr
     values = ValueDriver(stage, 1, Network(bytes_per_s=1000), faults)
     if scratch is not None:
         values.open_store(target)
+    return stage, values, target
+
+
+def lose(stage, values, worker):
+    del stage.members[worker]
+    values.left(worker)
+
+
+TWO_STORES = pytest.mark.parametrize("scratch", [None, 0], ids=["simulated store", "real scheduler"])
+
+
+@TWO_STORES
+def test_a_copy_that_fails_takes_no_room_of_a_later_copy_of_the_same_replica(scratch):
+    """The first source cannot be reached, and is given up before that is known."""
+    stage, values, target = two_sources(Faults(until=1.0, blocked=1.0), scratch)
     values.fetch(FetchReplicas(3, [1], [1], [60], [1], [False]))
-    del stage.members[1]
-    values.left(1)
+    lose(stage, values, 1)
     values.fetch(FetchReplicas(3, [1], [1], [60], [2], [True]))
     while not target.coming:
-        assert clock.run(1)
+        assert stage.clock.run(1)
     while not target.store:
         assert target.coming, "the room is taken back while the copy comes"
-        assert clock.run(1)
+        assert stage.clock.run(1)
+
+
+def lose_the_source_of_a_whole_copy(scratch):
+    """The copy was whole as its source was given up, and the head did not know."""
+    stage, values, target = two_sources(CALM, scratch)
+    values.fetch(FetchReplicas(3, [1], [1], [60], [1], [False]))
+    while not target.store:
+        assert stage.clock.run(1)
+    lose(stage, values, 1)
+    return stage, values, target
+
+
+def check_end(stage, target, sizes):
+    """Check that a worker has only these replicas in the end, and room for no others."""
+    while stage.clock.run(1):
+        pass
+    assert target.store == sizes.keys()
+    assert not target.coming
+    if target.rooms is not None:
+        target.rooms.check_at_rest(sizes)
+
+
+@TWO_STORES
+def test_a_copy_takes_the_place_of_a_whole_one_of_which_the_head_did_not_hear(scratch):
+    stage, values, target = lose_the_source_of_a_whole_copy(scratch)
+    values.fetch(FetchReplicas(3, [1], [1], [60], [2], [False]))
+    while not target.coming:
+        assert target.store, "the replica is removed before there is to be another"
+        assert stage.clock.run(1)
+    assert not target.store
+    while not target.store:
+        assert not stage.told, "the head hears of a copy that has ended"
+        assert stage.clock.run(1)
+    check_end(stage, target, {(1, 1): 60})
+    assert stage.told == [ReplicasArrived(3, [1], [1])]
+
+
+@TWO_STORES
+def test_a_copy_that_takes_the_place_of_a_whole_one_and_comes_to_nothing_leaves_no_bytes(scratch):
+    stage, values, target = lose_the_source_of_a_whole_copy(scratch)
+    values.fetch(FetchReplicas(3, [1], [1], [60], [2], [False]))
+    while not target.coming:
+        assert stage.clock.run(1)
+    lose(stage, values, 2)
+    check_end(stage, target, {})
+    assert not stage.told
+
+
+@TWO_STORES
+@pytest.mark.parametrize("how", ["dropped elsewhere", "forgotten"])
+def test_a_replica_of_which_the_head_did_not_hear_goes_with_its_value(how, scratch):
+    stage, values, target = lose_the_source_of_a_whole_copy(scratch)
+    if how == "forgotten":
+        values.forget([1])
+    else:
+        values.drop(ReplicasDropped(2, [1], [1]))
+    check_end(stage, target, {})
+    assert not stage.told
+
+
+def test_a_simulated_store_forgets_no_bytes_of_a_whole_replica():
+    store = SimulatedStore(Clock(), NodePlan(offer_of(Cores(1), own_cores=[0]), store=100, scratch=0), dict)
+    store.ask((1, 1), 60, lambda _: None, is_output=False)
+    store.written((1, 1))
+    with pytest.raises(AssertionError, match=r"room is asked for \(1, 1\), which is whole"):
+        store.ask((1, 1), 60, lambda _: None, is_output=False)
+    with pytest.raises(AssertionError, match=r"the room of \(1, 1\) is returned, which is whole"):
+        store.returned((1, 1))
+    store.removed([(1, 1)])
+    store.ask((1, 1), 60, lambda _: None, is_output=False)
+    store.returned((1, 1))
+    store.check_at_rest({})
+
+
+def test_a_store_has_no_room_for_others_while_a_replica_is_copied_there_again():
+    assert simulate(80030797, "real_stores").violations == ()
 
 
 def test_one_output_for_each_core_may_exceed_the_budget_of_a_simulated_store():
