@@ -218,6 +218,59 @@ def test_a_lost_source_ends_a_copy_and_the_next_goes_on(world: World, source: Pe
     assert world.told == []
 
 
+@pytest.fixture
+def other(world: World, source: Peer, target: Peer) -> Peer:
+    """Another source. The copy from the first was whole as that was lost, and the head has heard of 5 MB."""
+    peer = world.worker(has_data=True)
+    peer.holds(LARGE, 7)
+    fetch(world, source, target)
+    heard(target)
+    says(world, target, Pulled([1], [5_000_000]))
+    Path(target.orders[-1].room).write_bytes(source.replicas.file(7, 1).read_bytes())
+    target.transfers.pulls.hear([Frame(Received(1, 0))])
+    assert [message for message, _ in target.up] == [Fetched(1, 7, 1)]
+    del world.state.peers[1]
+    world.mover.left(source)
+    return peer
+
+
+def test_a_copy_takes_the_place_of_a_whole_one_of_which_the_head_did_not_hear(
+    world: World, target: Peer, other: Peer
+) -> None:
+    fetch(world, other, target)
+    world.step(target)
+    assert world.told == []
+    assert not target.replicas.file(7, 1).exists()
+    assert target.orders[-1].order.at == 0
+    arrives(world, other, target, 2)
+    assert world.told == [ReplicasArrived(2, [7], [1])]
+    assert target.replicas.sizes == {(7, 1): SIZE}
+
+
+def test_a_relayed_copy_that_is_to_go_on_where_there_is_a_whole_one_takes_its_place_at_the_second_try(
+    world: World, target: Peer, other: Peer
+) -> None:
+    fetch(world, other, target, relayed=True)
+    world.settle(other, target)
+    assert [type(event) for event in world.told] == [ReplicasFailed]
+    fetch(world, other, target, relayed=True)
+    world.settle(other, target)
+    assert world.told[1:] == [ReplicasArrived(2, [7], [1])]
+    assert world.at_rest()
+
+
+@pytest.mark.usefixtures("other")
+def test_a_whole_replica_of_which_the_head_did_not_hear_goes_with_its_value(world: World, target: Peer) -> None:
+    world.step(target)
+    assert world.told == []
+    assert target.replicas.file(7, 1).exists()
+    world.mover.forget([7])
+    world.step(target)
+    assert not target.replicas.file(7, 1).exists()
+    assert target.replicas.sizes == {}
+    assert not world.state.begun
+
+
 def test_a_lost_target_leaves_nothing_in_the_records(world: World, source: Peer, target: Peer) -> None:
     fetch(world, source, target)
     heard(target)

@@ -501,6 +501,27 @@ async def test_a_copy_that_goes_on_has_another_room_where_a_job_was_granted_the_
         assert not again.exists()
 
 
+@pytest.mark.parametrize("tier", ["memory", "disk"])
+async def test_a_copy_of_what_is_whole_takes_its_place_and_counts_once(places: tuple[Path, Path], tier: str) -> None:
+    memory, disk = (1.0, 0.0) if tier == "memory" else (0.5, 1.0)
+    async with opened(places, memory=memory, scratch=disk) as store:
+        replicas = store.replicas
+        await replicas.room_for_copy(7, 1, SIZE)
+        replicas.whole(7, 1, SIZE, 0)
+        room, at = await replicas.room_for_copy(7, 1, SIZE)  # there is room for one
+        assert at == 0
+        assert room.exists()
+        assert not replicas.file(7, 1).exists()
+        assert not store.is_spilled(7)
+        assert replicas.sizes == {}
+        with pytest.raises(StoreFull):
+            await replicas.room_for_copy(8, 1, SIZE)
+        replicas.give_back(7, 1)
+        assert [one for place in places for one in place.rglob("*") if one.is_file() and one.name != "owner.lock"] == []
+        await replicas.room_for_copy(8, 1, SIZE)
+        replicas.give_back(8, 1)
+
+
 async def test_a_copy_waits_for_a_spill_and_takes_its_room_then(places: tuple[Path, Path]) -> None:
     async with opened(places, memory=1) as store:
         await store.give(1)
