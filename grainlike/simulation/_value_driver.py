@@ -298,6 +298,13 @@ class ValueDriver:
         else:
             target.rooms.returned((value, attempt))
 
+    def _let_make_way(self, target: Daemon, copy: Transfer) -> None:
+        """Let a replica make way of which the head will not hear, as its copy was whole when the head stopped it."""
+        replica = (copy.value, copy.attempt)
+        if replica in target.store:
+            self._head.witness.unheard(target.worker, *replica)
+            target.spare([replica], is_spare=True)
+
     def freed(self, action: OwnValuesFreed) -> None:
         """Give up what is under way of values of the client's own."""
         for value in action.values:
@@ -396,7 +403,8 @@ class ValueDriver:
 
     def left(self, worker: int) -> None:
         """Stop what goes to a worker that was given up, and comes from it."""
-        for peer in self._head.members.values():
+        members = self._head.members
+        for peer in members.values():
             for copy in list(peer.daemon.coming.values()):
                 if copy.source == worker:
                     self._take_back(peer.daemon, copy)
@@ -404,5 +412,7 @@ class ValueDriver:
         for copy in ended:
             del self._under_way[copy.target, copy.value]
             self._begun[copy.target, copy.value, copy.attempt] = None
+            if copy.target != worker:
+                self._let_make_way(members[copy.target].daemon, copy)
         self._begun = {key: None for key in self._begun if key[0] != worker}
         self._copies.stop(worker)

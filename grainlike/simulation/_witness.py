@@ -257,6 +257,10 @@ class Witness:
     def sparing(self, action: ReplicasSpared) -> None:
         """Record that a worker is told which replicas it may give up, or no longer."""
 
+    def unheard(self, worker: int, value: int, attempt: int) -> None:
+        """Record that the head will not hear of a replica, as it has stopped the copy that was whole by then."""
+        self.seen["unheard"] += 1
+
     def evicted(self, worker: int, value: int, attempt: int) -> None:
         """Record that a worker has given up a spare replica."""
         self.seen["evicted"] += 1

@@ -86,6 +86,8 @@ class ValueRecords:
         """Worker and value, for all that was damaged: the head may not have heard of it."""
         self._dropped_at: dict[tuple[int, int], float] = {}
         """When the head had a worker remove a value, by worker and value."""
+        self._unheard: set[tuple[int, int, int]] = set()
+        """Worker, value and attempt of the replicas of which the head will not hear."""
         self._damaged_at: dict[tuple[int, int], float] = {}
         """Time of the last damage, by worker and value. Replicas that were evicted are not among these."""
 
@@ -305,6 +307,7 @@ class ValueRecords:
 
     def stored(self, worker: int, value: int, attempt: int) -> None:
         """Record that a worker has a value."""
+        self._unheard.discard((worker, value, attempt))
         if worker in self._stores:
             self._stores[worker].add((value, attempt))
 
@@ -354,14 +357,21 @@ class ValueRecords:
         """Return True if a job that runs at a worker uses a value there."""
         return any(at == worker and value in self._needs.get(job, ()) for at, job in self._running)
 
+    def unheard(self, worker: int, value: int, attempt: int) -> None:
+        """Record that the head will not hear of a replica, so that it may make way until another takes its place."""
+        self._unheard.add((worker, value, attempt))
+
     def evicted(self, worker: int, value: int, attempt: int) -> None:
-        """Check that a replica that makes way is not the last one, and that no job uses it there."""
+        """Check that a replica that makes way is not the last one of which the head hears, and that no job uses it
+        there.
+        """
         used = self._openers(worker, value, attempt)
         assert not used, f"worker {worker} gives up value {value}, which job {used} uses there"
         others = self.holders(value) - {worker}
         told_by = self._went_at.get(value, -_SILENT_S) + (_SILENT_S if self.trouble else _QUIET_S)
         removed = (worker, value) in self._dropped_at and worker not in self.holders(value)  # it has not heard so
-        excused = others or removed or self._clock.now < told_by or not self.is_needed(value)
+        unknown = removed or (worker, value, attempt) in self._unheard
+        excused = others or unknown or self._clock.now < told_by or not self.is_needed(value)
         assert excused, f"worker {worker} gives up value {value}, which is nowhere else"
         self._vanished(worker, value, attempt)
 

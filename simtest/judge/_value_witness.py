@@ -207,6 +207,11 @@ class ValueWitness(Witness):
             action.worker, list(zip(action.values, action.attempts, strict=True)), is_spare=action.is_spare
         )
 
+    def unheard(self, worker: int, value: int, attempt: int) -> None:
+        """Record that the head will not hear of a replica."""
+        super().unheard(worker, value, attempt)
+        self._values.unheard(worker, value, attempt)
+
     def evicted(self, worker: int, value: int, attempt: int) -> None:
         """Check that a replica which is given up is not the last one."""
         super().evicted(worker, value, attempt)

@@ -226,18 +226,18 @@ def test_the_end_of_a_copy_whose_source_was_given_up_leaves_the_next_copy_its_ro
 
 
 def two_sources(faults, scratch):
-    """Workers 1 and 2 with value 1, of 60 bytes, and worker 3 without it, whose store may hold 100: the driver of a
+    """Workers 1 and 2 with two values of 60 bytes, and worker 3 without them, whose store may hold 100: the driver of a
     head with these workers, which keeps what it tells its scheduler, and worker 3.
     """
     witness = Witness(Clock())
-    witness.own_sizes = {1: 60}
+    witness.own_sizes = {1: 60, 2: 60}
     stage = SimpleNamespace(clock=witness.clock, dice=Dice(1), network=Network(), faults=faults, witness=witness)
     stage.told = []
     stage.alive, stage.tell, stage.members = True, stage.told.append, {}
     for worker in (1, 2, 3):
         plan = NodePlan(offer_of(Cores(1), own_cores=[0]), has_data=True, store=100, scratch=scratch)
         daemon = Daemon(stage, worker, plan)
-        daemon.store.update([(1, 1)] if worker < 3 else [])
+        daemon.store.update([(1, 1), (2, 1)] if worker < 3 else [])
         stage.members[worker] = SimpleNamespace(daemon=daemon, down=daemon.up)
     target = stage.members[3].daemon
     values = ValueDriver(stage, 1, Network(bytes_per_s=1000), faults)
@@ -301,6 +301,7 @@ def test_a_copy_takes_the_place_of_a_whole_one_of_which_the_head_did_not_hear(sc
         assert stage.clock.run(1)
     check_end(stage, target, {(1, 1): 60})
     assert stage.told == [ReplicasArrived(3, [1], [1])]
+    assert not target.spares
 
 
 @TWO_STORES
@@ -312,6 +313,14 @@ def test_a_copy_that_takes_the_place_of_a_whole_one_and_comes_to_nothing_leaves_
     lose(stage, values, 2)
     check_end(stage, target, {})
     assert not stage.told
+
+
+@TWO_STORES
+def test_a_replica_of_which_the_head_did_not_hear_makes_way(scratch):
+    stage, values, target = lose_the_source_of_a_whole_copy(scratch)
+    values.fetch(FetchReplicas(3, [2], [1], [60], [2], [False]))
+    check_end(stage, target, {(2, 1): 60})
+    assert stage.told == [ReplicasGone(3, [1], [1]), ReplicasArrived(3, [2], [1])]
 
 
 @TWO_STORES
@@ -461,6 +470,19 @@ def test_the_judge_sees_that_the_last_replica_is_given_up_unless_the_head_had_it
     made.let_go(1)
     made.dropping(ReplicasDropped(1, [1], [1]))
     made.needs(2, (1,))
+    made.evicted(1, 1, 1)
+
+
+def test_the_last_replica_may_be_given_up_if_the_head_will_not_hear_of_it():
+    made = ValueRecords(Clock(), {}, (), {})
+    made.joined(1)
+    made.stored(1, 1, 1)
+    made.made(1, 1, 1)
+    made.unheard(1, 1, 1)
+    made.stored(1, 1, 1)  # another has taken its place
+    with pytest.raises(AssertionError, match="worker 1 gives up value 1, which is nowhere else"):
+        made.evicted(1, 1, 1)
+    made.unheard(1, 1, 1)
     made.evicted(1, 1, 1)
 
 

@@ -46,6 +46,7 @@ from grainlike.wire import (
     Pulled,
     ReplicaCredit,
     ReplicaPart,
+    SpareReplicas,
     Stored,
     Unsent,
 )
@@ -305,15 +306,16 @@ class ValueMover:
         if os.path.islink(file):  # noqa: PTH114 - a text
             return False  # the replica is on the source's disk, and is removed with that worker
         try:
-            with suppress(FileExistsError):
-                os.link(file, replica_file(here, value, attempt))
+            os.link(file, replica_file(here, value, attempt))
+        except FileExistsError:  # of a copy that was whole as it was stopped: it could make way, and counts from now on
+            self._state.peers[target].post(SpareReplicas([value], [attempt], is_spare=False))
         except OSError:
             if os.path.lexists(file):
                 return False  # the target's directory is gone; its daemon will report that
             self._answer(ReplicasGone(source, [value], [attempt]))
             self._answer(ReplicasFailed(target, [value], [attempt], f"{Path(file).name} is gone"))
-        else:
-            self._answer(ReplicasArrived(target, [value], [attempt]))
+            return True
+        self._answer(ReplicasArrived(target, [value], [attempt]))
         return True
 
     def _directory(self, worker: int) -> str | None:

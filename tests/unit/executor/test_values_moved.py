@@ -21,9 +21,7 @@ from grainlike.scheduler import (
     ReplicasGone,
     ValuesGiven,
 )
-from grainlike.wire import (
-    SendReplica,
-)
+from grainlike.wire import SendReplica, SpareReplicas
 from grainlike_worker.store._replicas import WorkerReplicas, open_replicas
 
 
@@ -158,6 +156,18 @@ def test_where_memory_is_shared_a_copy_is_another_name_for_the_file(shared: tupl
     world.act(ReplicasDropped(2, [7], [1]))
     world.settle(target)
     assert not target.replicas.file(7, 1).exists()
+
+
+def test_a_copy_that_was_whole_as_it_was_stopped_stays_where_another_name_is_made_for_it(
+    shared: tuple[World, Peer, Peer],
+) -> None:
+    world, source, target = shared
+    size = source.holds(LARGE, 7)
+    target.holds(LARGE, 7)
+    target.replicas.spare([7], [1], is_spare=True)
+    fetch(world, 7, size, source, target)
+    assert world.told == [ReplicasArrived(2, [7], [1])]
+    assert [message for message, _ in target.down] == [SpareReplicas([7], [1], is_spare=False)]
 
 
 def test_what_is_gone_from_shared_memory_is_told(shared: tuple[World, Peer, Peer]) -> None:

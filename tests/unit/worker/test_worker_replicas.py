@@ -12,6 +12,7 @@ from replicas import at_once, replica_written
 from grainlike.payload import Payload
 from grainlike.resources import Cores, offer_of
 from grainlike.scheduler import NodeScheduler
+from grainlike.scheduler.store import Replica
 from grainlike.wire import (
     GENERATION,
     Code,
@@ -21,6 +22,7 @@ from grainlike.wire import (
     Message,
     Pulled,
     PullReplica,
+    Received,
     ReplicaCredit,
     ReplicaPart,
     Room,
@@ -31,8 +33,9 @@ from grainlike.wire import (
 )
 from grainlike_worker.daemon._pulls import ReplicaPulls
 from grainlike_worker.daemon._transfers import PART_BYTES, ReplicaTransfers
+from grainlike_worker.store._limits import StoreLimits
 from grainlike_worker.store._relay import StoreRelay
-from grainlike_worker.store._replicas import WorkerReplicas, open_replicas
+from grainlike_worker.store._replicas import UNLIMITED, StoreFull, WorkerReplicas, open_replicas
 
 VALUE = Payload(b"stream", (bytes(range(256)) * 10_000,))
 
@@ -130,11 +133,14 @@ def test_the_directory_is_private_and_goes_with_all_in_it() -> None:
 class Worker:
     """A worker's end of transfers, with what it has said."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, limits: StoreLimits = UNLIMITED) -> None:
         directory.mkdir()
-        self.replicas = at_once(WorkerReplicas(directory))
+        self.replicas = at_once(WorkerReplicas(directory, limits))
         self.said: list[tuple[Message, bytes]] = []
-        self.transfers = ReplicaTransfers(self.replicas, self._post)
+        self.orders: list[Message] = []
+        """Messages that its data server was given."""
+        data: Any = SimpleNamespace(post=self.orders.append)
+        self.transfers = ReplicaTransfers(self.replicas, self._post, data)
 
     def _post(self, message: Message, buffers: Sequence[bytes | bytearray | memoryview]) -> None:
         self.said.append((message, b"".join(map(bytes, buffers))))
@@ -285,6 +291,48 @@ def test_a_copy_that_is_stopped_leaves_nothing(source: Worker, target: Worker) -
     assert files(target.replicas) == []
     source.transfers.hear(ReplicaCredit(5, 100))
     assert source.take() == []
+
+
+def relayed(target: Worker, size: int) -> None:
+    target.transfers.hear(ReplicaPart(5, 7, 1, 0, size), [bytes(size)])
+
+
+def pulled(target: Worker, size: int) -> None:
+    target.transfers.hear(PullReplica(5, 7, 1, size, 0, "tcp://n1:7", bytes(16)))
+    target.transfers.pulls.hear([Frame(Received(5, 0), ())])
+
+
+@pytest.mark.parametrize("come", [relayed, pulled])
+def test_a_copy_that_was_whole_as_the_head_stopped_it_makes_way_as_an_unfinished_one_does(
+    tmp_path: Path, come: Callable[[Worker, int], None]
+) -> None:
+    target = Worker(tmp_path / "target", StoreLimits(1000))
+    evicted: list[Replica] = []
+    target.replicas.evicted = evicted.append
+    come(target, 600)
+    assert target.messages()[-1] == Fetched(5, 7, 1)
+
+    async def ask() -> None:
+        await target.replicas.room_for_copy(8, 1, 600)
+
+    with pytest.raises(StoreFull):
+        target.replicas.start(ask)
+    target.transfers.hear(StopTransfer(4))
+    with pytest.raises(StoreFull):
+        target.replicas.start(ask)
+    target.transfers.hear(StopTransfer(5))  # before the head hears that it is whole, and that changes nothing there
+    assert files(target.replicas) == ["v7-1"]
+    target.replicas.start(ask)
+    assert evicted == [(7, 1)]
+    assert list(target.replicas.rooms) == [(8, 1)]
+    assert not target.replicas.file(7, 1).exists()
+
+
+def test_of_the_last_copies_that_were_whole_so_many_are_known_as_may_be_on_their_way(target: Worker) -> None:
+    fetched = target.transfers.pulls.fetched
+    for transfer in range(1, 100):
+        fetched.note(transfer, 7, transfer)
+    assert [transfer for transfer in range(1, 100) if transfer in fetched] == list(range(36, 100))
 
 
 def test_a_copy_that_is_stopped_before_it_asks_for_room_gets_none(

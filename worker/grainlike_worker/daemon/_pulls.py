@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from grainlike.errors import ProtocolError
+from grainlike.scheduler.store import Replica
 from grainlike.wire import (
     Buffer,
     Fetched,
@@ -31,10 +32,47 @@ from grainlike_worker.store._replicas import StoreFull, WorkerReplicas
 if TYPE_CHECKING:  # an embedded worker has no sockets, and does not load this module
     from grainlike_worker.daemon._data_process import DataProcess
 
-__all__ = ["ReplicaPulls"]
+__all__ = ["FetchedCopies", "ReplicaPulls"]
+
+_FETCHED_MOST = 64
+"""Twice as many transfers as are on their way to one worker at the same time."""
 
 MOST_STARTS = 3
 """Most data servers that begin a pull and end during it: the pull may be what ends them."""
+
+
+class FetchedCopies:
+    """The last transfers that brought a replica, by number; the head may not know yet that they have ended.
+
+    Example::
+
+        fetched = FetchedCopies(replicas, link.post)
+        fetched.note(3, value=7, attempt=1)                 # posts a Fetched
+        fetched.stopped(3)
+    """
+
+    def __init__(self, replicas: WorkerReplicas, post: Callable[[Message, Sequence[Buffer]], object]) -> None:
+        self._replicas = replicas
+        self._post = post
+        self._last: dict[int, Replica] = {}
+
+    def __contains__(self, transfer: int) -> bool:
+        return transfer in self._last
+
+    def note(self, transfer: int, value: int, attempt: int) -> None:
+        """Record a replica that is whole, and tell the head."""
+        self._last[transfer] = value, attempt
+        if len(self._last) > _FETCHED_MOST:
+            del self._last[next(iter(self._last))]
+        self._post(Fetched(transfer, value, attempt), ())
+
+    def stopped(self, transfer: int) -> None:
+        """Let the replica of a transfer make way that the head has stopped: it ignores the `Fetched` that has crossed
+        that, so nothing else would free the room while the value is needed.
+        """
+        replica = self._last.get(transfer)
+        if replica is not None:
+            self._replicas.spare([replica[0]], [replica[1]], is_spare=True)
 
 
 class _PullOrder:
@@ -69,6 +107,7 @@ class ReplicaPulls:
         self._replicas = replicas
         self._post = post
         self._data = data
+        self.fetched: FetchedCopies = FetchedCopies(replicas, post)
         self._pulls: dict[int, _PullOrder] = {}
 
     def begin(self, order: PullReplica) -> None:
@@ -155,7 +194,7 @@ class ReplicaPulls:
             self._replicas.give_back(order.value, order.attempt)
             self._post(Unsent(order.transfer, f"it cannot be written: {error}"), ())
         else:
-            self._post(Fetched(order.transfer, order.value, order.attempt), ())
+            self.fetched.note(order.transfer, order.value, order.attempt)
 
     def _end(self, transfer: int, at: int | None = None) -> _PullOrder | None:
         pull = self._pulls.pop(transfer, None)

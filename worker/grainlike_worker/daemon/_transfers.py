@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,6 @@ from grainlike.payload import ReplicaSource, crc_of_file, is_on_disk, open_room
 from grainlike.wire import (
     GENERATION,
     Buffer,
-    Fetched,
     Message,
     PullReplica,
     ReplicaCredit,
@@ -42,9 +40,6 @@ __all__ = ["ReplicaTransfers"]
 
 PART_BYTES = 1024 * 1024
 """Most bytes that are sent in one message."""
-
-_FETCHED_MOST = 64
-"""Twice as many transfers as are on their way to one worker at the same time."""
 
 Post = Callable[[Message, Sequence[Buffer]], object]
 
@@ -66,8 +61,6 @@ class ReplicaTransfers:
         self.pulls = ReplicaPulls(replicas, post, data)
         self._sends: dict[int, _Send] = {}
         self._receives: dict[int, _Receive] = {}
-        self._fetched: deque[int] = deque(maxlen=_FETCHED_MOST)
-        """Transfers that brought a replica; the head may not know yet that they have ended."""
 
     async def run(self) -> None:
         """Run a data server when one is needed, until cancelled."""
@@ -95,6 +88,7 @@ class ReplicaTransfers:
                 self.pulls.stop(transfer)
                 self._sends.pop(transfer % GENERATION, None)
                 self._give_up(transfer)
+                self.pulls.fetched.stopped(transfer)
 
     def link_returned(self) -> None:
         """Forget bytes that were to be sent over the last link, because the head asks for them again if it needs them.
@@ -157,7 +151,7 @@ class ReplicaTransfers:
             if receive.fd >= 0:
                 self._write(receive)
             return
-        if part.transfer in self._fetched:
+        if part.transfer in self.pulls.fetched:
             return  # after a broken link, the head begins a transfer again whose end it does not know
         if not self._replicas.directory:
             self._refuse(part.transfer, "there is no shared memory")
@@ -218,8 +212,7 @@ class ReplicaTransfers:
             self._post(ReplicaCredit(first.transfer, data.nbytes), ())
         if receive.at == first.size:
             os.close(self._receives.pop(first.transfer).fd)
-            self._fetched.append(first.transfer)
-            self._post(Fetched(first.transfer, first.value, first.attempt), ())
+            self.pulls.fetched.note(first.transfer, first.value, first.attempt)
 
     def _refuse(self, transfer: int, why: str) -> None:
         self._post(Unsent(transfer, f"it cannot be written: {why}"), ())
