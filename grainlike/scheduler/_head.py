@@ -189,7 +189,7 @@ class HeadScheduler:
             self._planner.plan(now, out)
             if rooms.without_room or self._state.overdrafts.workers:
                 self._wake_at(self._values.make_room(now, out), out)
-            while self._state.values.unsettled:  # jobs whose turn came have inputs that no worker has
+            while self._values.are_unsettled():  # jobs whose turn came have inputs that no worker has
                 self._settle_values(out)
                 self._planner.plan(now, out)
             if rooms.without_room or self._values.room_wake or rooms.parked:

@@ -24,8 +24,7 @@ def check_common_records(workers: Mapping[int, WorkerState], shapes: Mapping[int
         assert worker.recalled <= worker.ahead.keys(), "a job that was asked back is not there any more"
         for job in worker.held.values():
             assert job.shape is not None
-            for name, _ in job.shape.limits:
-                running[name] += 1
+            running.update(name for name, _ in job.shape.limits)
             if job.state is JobState.PLANNED and job.shape.nodes == 1:
                 shares.take(job.cls.client, job.shape)
                 clients.add(job.cls.client)

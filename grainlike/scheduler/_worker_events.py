@@ -50,7 +50,7 @@ class WorkerEvents:
         if worker is None or not worker.retime(event.left_s, now):
             return False
         self._state.leaving.retimed(worker, now)
-        self._values.replenish()
+        self._state.replication.look_at_all()
         self._state.lose_members()
         return True
 
@@ -86,7 +86,7 @@ class WorkerEvents:
             return
         worker.store = worker.store[0], 0
         self._state.values.look_at_room(worker.id)
-        self._values.replenish()
+        self._state.replication.look_at_all()
         self._values.misfits.recheck()
 
     def suspected(self, event: WorkerSuspected, now: float, out: list[HeadAction]) -> None:
@@ -94,7 +94,7 @@ class WorkerEvents:
         worker = self._state.workers.get(event.worker)
         if worker is not None:
             worker.shut_for("suspect", "its link has broken" if event.broke else "it is silent")
-            self._values.replenish()
+            self._state.replication.look_at_all()
             if event.broke:
                 self._attempts.strike(worker, "links", now, out)
 

@@ -15,6 +15,7 @@ VALUE_SUITES = {
     "rests": "tests/simulation/test_value_worlds.py::test_looks_that_are_left_out_would_change_nothing[full_stores]",
     "unpaid": "tests/unit/scheduler/test_head_overdrafts.py",
     "failed copies": "tests/unit/scheduler/test_head_rests.py",
+    "kept room": "tests/unit/scheduler/test_head_kept_room.py",
     "relocations": "tests/simulation/test_value_worlds.py::test_values_that_are_kept_make_way_where_a_job_would_wait_for_ever",
 }
 
@@ -74,9 +75,9 @@ VALUE_BUGS: tuple[Bug, ...] = (
         "drop_at_the_start_of_the_dependent",
         "a job's inputs may go as soon as it was sent to a worker",
         (
-            _NEAR,
-            "        self.transfers.unclaim(job)\n\n    def has_inputs",
-            "        self.transfers.unclaim(job)\n        self.table.needs_no_more(job)\n\n    def has_inputs",
+            "scheduler/planning/_planner.py",
+            "            self.near.transfers.unclaim(job)\n",
+            "            self.near.transfers.unclaim(job)\n            self.near.table.needs_no_more(job)\n",
         ),
     ),
     _bug(
@@ -476,6 +477,18 @@ VALUE_BUGS: tuple[Bug, ...] = (
         "all jobs near a worker with a free slot are sent there while their inputs are on their way",
         (_TRANSFERS, "        if self.rules < ASIDE_SCHEMA:\n            return True\n", "        return True\n"),
         suite="failed copies",
+    ),
+    _bug(
+        "take_the_room_that_is_kept",
+        "copies for safety take the room that the oldest waiting job is to have",
+        (_TRANSFERS, "        if oldest is None or self.rules < KEPT_SCHEMA:\n", "        if True:\n"),
+        suite="kept room",
+    ),
+    _bug(
+        "wait_for_room_that_is_kept_no_longer",
+        "copies for safety are not asked for when the job for which room was kept has gone elsewhere",
+        (_VALUES, "transfers.rooms.claims and table.awaiting_room:\n", "transfers.rooms.claims and not table:\n"),
+        suite="kept room",
     ),
     _bug(
         "keep_what_was_moved",

@@ -141,6 +141,14 @@ def test_the_oldest_job_waits_for_no_crowd_that_was_sent_to_an_idle_worker_while
     assert simulate(75001020, "full_stores", faults=CALM).violations == ()
 
 
+def test_a_worker_that_drains_leaves_the_room_that_the_oldest_job_was_promised():
+    assert simulate(79010430, "full_stores").violations == ()
+
+
+def test_a_replica_waits_for_no_room_that_is_kept_for_a_job_no_longer():
+    assert simulate(81010124, "large_outputs", faults=CALM).violations == ()
+
+
 def test_a_worker_may_give_up_what_the_head_had_it_remove_though_a_job_needs_the_value_again_before_it_hears():
     assert simulate(73200994, "values").violations == ()
 

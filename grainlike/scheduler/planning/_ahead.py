@@ -206,7 +206,7 @@ class AheadPlanner:
         if jobs:
             if cls.near:
                 for job in jobs:
-                    self.near.started(job)
+                    self.near.transfers.unclaim(job)
             last = order(jobs[-1])  # jobs of a class are sent in order
             worker.ahead_last = last if len(worker.ahead) == len(jobs) else max(last, worker.ahead_last)
             self._holders.setdefault(shape.id, {})[worker.id] = worker

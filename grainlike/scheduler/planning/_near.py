@@ -86,10 +86,6 @@ class NearPlacing:
                 best, least = worker, left
         return best
 
-    def started(self, job: HeadJob) -> None:
-        """Record that a job has left its queue for a worker."""
-        self.transfers.unclaim(job)
-
     def has_inputs(self, job: HeadJob, worker: WorkerState) -> bool:
         """Return True if a worker has all inputs of a job."""
         return not self.table.missing(job.inputs, worker.id)

@@ -434,7 +434,7 @@ class Planner:
         if not cls.queue and cls.deferred is not None:
             cls.deferred.make_some()
         if cls.near:
-            self.near.started(job)
+            self.near.transfers.unclaim(job)
         if self.reserving.by_worker:
             self.reserving.charge(job, shape, workers, now)
         if self.waiting.patience.unpassed:

@@ -2,7 +2,8 @@
 
 One replica is enough unless a program asked for more; a value that may not be made again has two. Values that only
 leaving workers have are copied first, the largest before others. A copy is asked for only at a worker with room for the
-value. If no worker has room, the copy waits for it; a worker whose store could never hold the value does not count.
+value beside what is kept for the oldest job that waits for room. If no worker has room, the copy waits for it; a worker
+whose store could never hold the value does not count.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Replication:
         due, self.due = self.due, {}
         due.update((value.id, value) for value in self.with_room())
         able = [worker for worker in self._workers.values() if self._leaving.is_able(worker)] if due else []
-        free = {worker.id: self._transfers.rooms.free(worker) for worker in able}
+        free = {worker.id: self._transfers.room_for_safety(worker) for worker in able}
         reached: list[int] = []
         for value in due.values():
             self._table.awaiting_room.pop(value.id, None)
@@ -101,16 +102,16 @@ class Replication:
 
     def with_room(self) -> list[ValueState]:
         """Return the values with a replica that waits for room, if some worker has that room now."""
-        waiting, rooms, known = self._table.awaiting_room, self._transfers.rooms, self._transfers.known
+        waiting, transfers, known = self._table.awaiting_room, self._transfers, self._transfers.known
         able = [worker for worker in self._workers.values() if waiting and self._leaving.is_able(worker)]
-        free = [(worker, rooms.free(worker)) for worker in able]
+        free = [(worker, transfers.room_for_safety(worker)) for worker in able]
         return [
             value
             for value in waiting.values()
             if any(
                 room >= value.size
                 and not (worker.id in value.replicas or (value.id, worker.id) in known)
-                and rooms.could_hold(worker, (value.id,))
+                and transfers.rooms.could_hold(worker, (value.id,))
                 for worker, room in free
             )
         ]
@@ -168,10 +169,10 @@ class Replication:
         return f"a copy to {failed[0]} has failed, and is tried again{why}" if failed else ""
 
     def _too_little(self, value: ValueState, workers: list[WorkerState]) -> str:
-        rooms = self._transfers.rooms
-        widest = max(workers, key=lambda one: (rooms.could_hold(one, (value.id,)), rooms.free(one), -one.id))
-        is_for_now = rooms.could_hold(widest, (value.id,))
-        room = max(0, rooms.free(widest)) if is_for_now else max(widest.store or (0,))
+        could_hold, free = self._transfers.rooms.could_hold, self._transfers.room_for_safety
+        widest = max(workers, key=lambda one: (could_hold(one, (value.id,)), free(one), -one.id))
+        is_for_now = could_hold(widest, (value.id,))
+        room = max(0, free(widest)) if is_for_now else max(widest.store or (0,))
         words = "of it now" if is_for_now else "at most"
         return f"its value is {bytes_text(value.size)}; {widest.name} has room for {bytes_text(room)} {words}"
 
@@ -188,17 +189,17 @@ class Replication:
         """Raise `AssertionError` unless each value has its replicas, or they are on their way. For tests."""
         assert not self.due, "a turn ended before all replicas were looked at"
         able = [worker for worker in self._workers.values() if self._leaving.is_able(worker)]
-        rooms = self._transfers.rooms
+        could_hold, free = self._transfers.rooms.could_hold, self._transfers.room_for_safety
         for value in self._table.values.values():
             if not (value.is_needed and (value.replicas or (value.origin and value.unreached))):
                 continue
             here = sum(self._leaving.stays(worker) for worker in value.replicas)
             others = [worker for worker in able if worker.id not in value.replicas]
             new = [worker for worker in others if (value.id, worker.id) not in self._transfers.known]
-            fit = [worker for worker in new if rooms.could_hold(worker, (value.id,))]
+            fit = [worker for worker in new if could_hold(worker, (value.id,))]
             coming, waits = len(others) - len(new), value.id in self._table.awaiting_room
             enough = here + coming >= min(value.copies, here + coming + len(fit))
             assert enough or waits, f"value {value.id} has too few replicas"
-            assert not waits or all(rooms.free(worker) < value.size for worker in fit), f"value {value.id} has room"
+            assert not waits or all(free(worker) < value.size for worker in fit), f"value {value.id} has room"
             assert not value.unreached or coming or waits, f"value {value.id} has its replicas, and nobody was told"
             assert value.copies == 1 or value.id in self.kept, f"value {value.id} is not kept"

@@ -8,6 +8,7 @@ program gives an own value only while no worker has it, and to one worker at a t
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
@@ -34,6 +35,9 @@ ASIDE_SCHEMA = 7
 """Schema of journals from which on a job whose inputs cannot be copied for now waits outside its queue, and a worker
 that is idle gets no more jobs with inputs than have their turn.
 """
+
+KEPT_SCHEMA = 8
+"""Schema of journals from which on copies for safety leave the room alone that is kept for a waiting job."""
 
 LOOKED_AT_MOST = 64
 """Most transfers to one worker that are looked at to find a source that is free."""
@@ -77,7 +81,7 @@ class Transfers:
         self._going_out: dict[int, int] = {}
         self.reach = Reach(workers)
         self.rooms = Rooms(workers, table, self.known, self.coming)
-        self.rules = ASIDE_SCHEMA
+        self.rules = KEPT_SCHEMA
 
     def seconds(self, inputs: Iterable[int], target: int, now: float) -> float:
         """Return the seconds that it takes to copy the values that a worker lacks there, one after another."""
@@ -191,6 +195,13 @@ class Transfers:
         elif not (transfer.is_safety or transfer.source):
             self._push(target, when, value)
         transfer.is_safety = True
+
+    def room_for_safety(self, worker: WorkerState) -> int:
+        """Return the free bytes of a worker's store for copies for safety, beside those kept for a waiting job."""
+        free, oldest = self.rooms.free(worker), self.rooms.claimant(worker)
+        if oldest is None or self.rules < KEPT_SCHEMA:
+            return free
+        return min(free, -self.rooms.shortage(worker, oldest) - self.coming.get(worker.id, 0))
 
     def _want(self, value: ValueState, target: int, job: HeadJob) -> None:
         transfer = self.known.get((value.id, target))
@@ -433,8 +444,7 @@ class Transfers:
 
     def check(self, jobs: dict[int, HeadJob]) -> None:
         """Raise `AssertionError` unless counts match the copies under way. For tests: walks over all."""
-        going_in: dict[int, int] = {}
-        going_out: dict[int, int] = {}
+        coming, going_in, going_out = Counter[int](), Counter[int](), Counter[int]()
         for (number, target), transfer in self.known.items():
             assert (transfer.value.id, transfer.target) == (number, target)
             assert target in self._workers, "a copy is made for a worker that is gone"
@@ -442,32 +452,26 @@ class Transfers:
                 assert jobs.get(job.id) is job and job.data is not None and job.data.target == target  # noqa: PT018
             can_begin = transfer.jobs or transfer.source or transfer.value.replicas or transfer.value.origin
             assert can_begin, f"room is kept at worker {target} for value {number}, which nobody has"
+            coming[target] += transfer.size
             if transfer.source:
-                going_in[target] = going_in.get(target, 0) + transfer.weight
-                going_out[transfer.source] = going_out.get(transfer.source, 0) + transfer.weight
-        coming: dict[int, int] = {}
-        for transfer in self.known.values():
-            coming[transfer.target] = coming.get(transfer.target, 0) + transfer.size
-        assert coming == self.coming, (coming, self.coming)
-        assert going_in == self._going_in, (going_in, self._going_in)
-        assert going_out == self._going_out, (going_out, self._going_out)
+                going_in[target] += transfer.weight
+                going_out[transfer.source] += transfer.weight
+        counts = (coming, self.coming), (going_in, self._going_in), (going_out, self._going_out)
+        assert all(found == kept for found, kept in counts), counts
         assert all(weight <= AT_ONCE for going in (going_in, going_out) for weight in going.values())
-        claims: dict[int, dict[str, int]] = {}
-        bound: dict[tuple[int, int], int] = {}
+        claims: dict[int, Counter[str]] = defaultdict(Counter)
+        bound = Counter[tuple[int, int]]()
         for job in jobs.values():
             if job.data is not None and job.data.target:
-                for key in ((number, job.data.target) for number in job.data.inputs):
-                    bound[key] = bound.get(key, 0) + 1
+                bound.update((number, job.data.target) for number in job.data.inputs)
                 to = [self.known.get((number, job.data.target)) for number in job.data.inputs]
                 lacked = [transfer.value.id for transfer in to if transfer is not None and job.id in transfer.jobs]
                 assert job.data.lacks == len(lacked), f"job {job.id} waits for {lacked}, and counts {job.data.lacks}"
                 if job.data.target in self._workers:
-                    claimed = claims.setdefault(job.data.target, {})
-                    for name, amount in job.data.claim:
-                        claimed[name] = claimed.get(name, 0) + amount
+                    claims[job.data.target].update(dict(job.data.claim))
         assert bound == self.table.bound, f"other jobs are on their way than {self.table.bound}"
         found, known = (
-            {worker: counted for worker, units in some.items() if (counted := {n: a for n, a in units.items() if a})}
+            {worker: Counter(units) for worker, units in some.items() if any(units.values())}
             for some in (claims, self.claims)
         )
         assert found == known, f"jobs on their way are counted with {known}, not {found}"

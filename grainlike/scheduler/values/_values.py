@@ -41,7 +41,7 @@ from grainlike.scheduler.values._misfits import Misfits
 from grainlike.scheduler.values._records import CopyReader, ValueState
 from grainlike.scheduler.values._replication import EVERYWHERE, SAFE_COPIES
 from grainlike.scheduler.values._rooms import LOOKED_AT_MOST
-from grainlike.scheduler.values._transfers import ASIDE_SCHEMA
+from grainlike.scheduler.values._transfers import ASIDE_SCHEMA, KEPT_SCHEMA
 from grainlike.wire import Code, Completed
 
 __all__ = ["Values"]
@@ -306,10 +306,6 @@ class Values:
         if began or not over:
             self._replication.look_at_all()
 
-    def replenish(self) -> None:
-        """Ask for missing replicas, because the workers that can have them have changed."""
-        self._replication.look_at_all()
-
     def watch(self, now: float) -> None:
         """Let workers whose end is near give away the values that only they have."""
         if self._leaving.look(now):
@@ -388,6 +384,13 @@ class Values:
         self._unseen -= LOOKED_AT_MOST
         self.room_wake = now + ROUND_S if self._unseen > 0 else None
         self._state.requeue(rooms.take_ready(lambda worker, job: transfers.may_wait_for(worker, job, now)), out)
+
+    def are_unsettled(self) -> bool:
+        """Return True if `settle` has something to do once jobs were placed: room may be kept for them no longer."""
+        transfers, table = self._transfers, self._table
+        if transfers.rules >= KEPT_SCHEMA and transfers.rooms.claims and table.awaiting_room:
+            table.unsettled |= bool(self._replication.with_room())
+        return table.unsettled
 
     def make_room(self, now: float, out: list[HeadAction]) -> float | None:
         """Move at most one value for jobs that will have room nowhere, else let one run once more where its value found
