@@ -57,6 +57,8 @@ class StoreRecords:
         self._functions = functions
         self._lacked: dict[int, list[int]] = {}
         """The workers at which the value of a job found no room, in order."""
+        self._were_over: dict[int, set[int]] = {}
+        """Workers that had more than they may keep at some time since the value of a job found no room."""
         self._values = values
         self._could_run = could_run
         self._is_spare = is_spare
@@ -121,6 +123,7 @@ class StoreRecords:
     def lacked(self, worker: int, job: int) -> None:
         """Record that the value of a job found no room at a worker."""
         self._lacked.setdefault(job, []).append(worker)
+        self._were_over[job] = set(self.over)
 
     def assigned(self, worker: int, job: int) -> None:
         """Check that a job may run again, and is not tried where its value found no room while it may have some."""
@@ -155,14 +158,15 @@ class StoreRecords:
     def _check_nowhere(self, job: int, what: str, *, or_full: bool = False) -> None:
         """Check that no worker could hold the value of a job, beside its inputs, at which it was not tried; with
         `or_full`, that none which could has room for both now. Another one may have got room for the inputs alone since
-        the head let the job run once more: the job goes where its value has room.
+        the head let the job run once more: the job goes where its value has room. Or it had more than it may keep then.
         """
         inputs = self._values.inputs(job)
         beside = (self._plans[job].size,)
         for worker in [worker for worker in self._limits if self._is_calm() and self._could_run(worker, job)]:
             untried = worker not in self._lacked[job] and self._fits(worker, inputs, beside)
             if untried and or_full and inputs:
-                untried = self.has_room(worker, job, [*inputs, *self._values.dropped_now(worker)])
+                room_for = [*inputs, *self._values.dropped_now(worker)]
+                untried = worker not in self._were_over[job] and self.has_room(worker, job, room_for)
             assert not untried, f"{what}, and worker {worker} could hold its value"
 
     def gone(self, worker: int) -> None:
@@ -174,6 +178,8 @@ class StoreRecords:
         """Record that the head hears by how much a worker exceeds what it may keep."""
         if over:
             self.over.add(worker)
+            for were in self._were_over.values():
+                were.add(worker)
         else:
             self.over.discard(worker)
 

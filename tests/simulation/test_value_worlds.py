@@ -700,6 +700,15 @@ def test_a_job_may_run_once_more_while_another_worker_has_room_for_its_input_alo
         tries.stores.assigned(1, 2)
 
 
+def test_a_job_may_run_once_more_if_another_worker_had_more_than_it_may_keep_since_its_value_found_no_room(tries):
+    tries.stores.exceeds(2, 40)
+    tries.stores.exceeds(2, 0)
+    tries.stores.assigned(1, 2)
+    tries.stores.lacked(1, 2)
+    with pytest.raises(AssertionError, match=AGAIN):  # twice at most
+        tries.stores.assigned(1, 2)
+
+
 @pytest.fixture
 def replicas():
     """Value 1 is at worker 3 only, which drains, and value 2 at worker 1, which exceeds what it may keep; worker 2 has
