@@ -113,7 +113,8 @@ class ClassIndex:
 
 
 def _least_of(block: list[Entry]) -> tuple[int, ...]:
-    return tuple(map(min, zip(*(entry[3] for entry in block), strict=True)))
+    # In lines that are not searched by amounts, as that of new classes, these are of different resources.
+    return tuple(map(min, zip(*(entry[3] for entry in block), strict=False)))
 
 
 def fits(entry: Entry, amounts: tuple[int, ...], rooms: Sequence[Room]) -> bool:

@@ -229,6 +229,16 @@ def test_no_event_looks_at_all_that_waits() -> None:
     assert most < 10_000
 
 
+def test_very_many_that_come_at_once_may_ask_for_different_resources() -> None:
+    """The block of new classes that is cut in two has requests with memory, and others without."""
+    cluster = full_cluster(0, narrow)
+    for i in range(3 * _class_index.BLOCK):
+        more = i + 1 < 3 * _class_index.BLOCK
+        request = of_other_times(i) if i % 2 else narrow(i)
+        cluster.tell(JobsSubmitted(request, [1_000 + i], [1], more=more))
+    assert cluster.head._planner.waiting.count == 3 * _class_index.BLOCK
+
+
 def test_classes_that_are_empty_are_forgotten() -> None:
     cluster = full_cluster(1_000, narrow)
     cluster.run()
