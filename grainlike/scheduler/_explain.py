@@ -213,7 +213,7 @@ def _smaller(worker: WorkerState, shape: Shape) -> Request | None:
 
 def _starts_in(job: HeadJob, workers: list[WorkerState], planner: Planner, now: float) -> float | None:
     """Return in how many seconds the job could start at the soonest; None where a run time on the way is unknown."""
-    reserved = [found for held in planner.reserving.by_worker.values() for found in held if found.job is job]
+    reserved = [found.as_of(now) for held in planner.reserving.by_worker.values() for found in held if found.job is job]
     shape = job.cls.shapes[0]
     starts = reserved or [Reservation(job, shape, w, now) for w in workers if w.fits_ever(shape) and not w.shut]
     known = sorted(found.start for found in starts if _all_known(found.worker))

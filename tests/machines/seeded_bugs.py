@@ -430,13 +430,8 @@ BUGS: tuple[Bug, ...] = (
         (_WAITING, "FEW = 64\n", "FEW = 0\n"),
         (
             _INDEX,
-            "                    if fits(entry, entry[3], rooms):\n",
-            "                    if fits(entry, block[0][3], rooms):\n",
-        ),
-        (
-            _INDEX,
-            "                    if all(map(le, entry[3], single)):\n",
-            "                    if all(map(le, block[0][3], single)):\n",
+            "                    if all(map(le, entry[3], room)):\n",
+            "                    if all(map(le, block[0][3], room)):\n",
         ),
     ),
     _bug(
@@ -500,7 +495,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "jobs that outlast the reserved start are let in",
         "waits",
-        (_RESERVATION, "or ends_by(job.fn, shape, now) <= self.start:", "or ends_by(job.fn, shape, now) > self.start:"),
+        (_RESERVATION, "if ends_by(job.fn, shape, now) <= self.start:", "if ends_by(job.fn, shape, now) > self.start:"),
     ),
     _bug(
         "send_ahead_past_a_blocked_job",

@@ -13,7 +13,7 @@ from operator import le
 from grainlike.scheduler._records import HeadJob, RequestClass, Shape
 from grainlike.scheduler._workers import ChangeLog, WorkerState
 
-__all__ = ["ROOMS_MOST", "Candidates", "FreeRooms", "is_too_large", "nobody_has_room", "tightest_of"]
+__all__ = ["ROOMS_MOST", "Candidates", "FreeRooms", "nobody_has_room", "tightest_of"]
 
 ROOMS_MOST = 8
 """The most different rooms that are compared; where there are more, the maximum of each resource stands for all of
@@ -102,19 +102,6 @@ def nobody_has_room(cls: RequestClass, workers: dict[int, WorkerState], rooms: F
     needs = cls.needs
     for room in free:
         if all(map(le, needs, room)):
-            return False
-    return True
-
-
-def is_too_large(cls: RequestClass, workers: dict[int, WorkerState]) -> bool:
-    """Return what `nobody_has_room` would with all rooms, for one class alone."""
-    pairs = tuple(zip(cls.names, cls.needs, strict=True))
-    for worker in workers.values():
-        free = worker.free
-        for name, amount in pairs:
-            if free.get(name, -1) < amount:
-                break
-        else:
             return False
     return True
 

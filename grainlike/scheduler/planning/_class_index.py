@@ -30,6 +30,10 @@ Room = tuple[tuple[int, ...], Order | None]
 """Amounts, in the order of the names of a line, and up to which job in order they are open; None for all."""
 
 
+_END: Entry = (1 << 200, 0, 1 << 200, ())
+"""After all entries; its end makes an order one that is after all entries of that order."""
+
+
 class ClassIndex:
     """Classes in order. Finding the first that fits costs a step for each block, and a look into one of them."""
 
@@ -83,32 +87,30 @@ class ClassIndex:
 
     def first_fitting(self, rooms: Sequence[Room], after: Entry | None) -> Entry | None:
         """Return the first class that fits into one of the rooms, of those that come later than `after`."""
-        rooms = [
-            (room, until)
-            for room, until in rooms
-            if all(map(le, self.floor, room)) and (until is None or after is None or after[:2] <= until)
-        ]
-        if not rooms:
-            return None
-        single = rooms[0][0] if len(rooms) == 1 and rooms[0][1] is None else None
+        found: Entry | None = None
+        for room, until in rooms:
+            if until is None or after is None or after[:2] <= until:
+                end = found if until is None else min(found or _END, (*until, *_END[2:]))
+                found = self._first_before(end, room, after) or found
+        if found is None and after is None and rooms:
+            self.floor = tuple(map(min, zip(*self._least, strict=True)))
+        return found
+
+    def _first_before(self, end: Entry | None, room: tuple[int, ...], after: Entry | None) -> Entry | None:
+        """Return the first class before `end` that fits into a room, of those that come later than `after`."""
         begin = 0 if after is None else bisect_right(self._lasts, after)
         for at in range(begin, len(self.blocks)):
             block = self.blocks[at]
-            if not fits(block[0], self._least[at], rooms):
-                continue
-            skipped = bisect_right(block, after) if after is not None and at == begin else 0
-            if single is None:
-                for entry in block[skipped:] if skipped else block:
-                    if fits(entry, entry[3], rooms):
+            if end is not None and block[0] >= end:
+                break
+            if all(map(le, self._least[at], room)):
+                skipped = bisect_right(block, after) if after is not None and at == begin else 0
+                stop = None if end is None or block[-1] < end else bisect_left(block, end)
+                for entry in block[skipped:stop] if skipped or stop else block:
+                    if all(map(le, entry[3], room)):
                         return entry
-            else:  # as above, without a call for each class
-                for entry in block[skipped:] if skipped else block:
-                    if all(map(le, entry[3], single)):
-                        return entry
-            if not skipped:
-                self._least[at] = _least_of(block)
-        if after is None:
-            self.floor = tuple(map(min, zip(*self._least, strict=True)))
+                if not (skipped or stop):
+                    self._least[at] = _least_of(block)
         return None
 
 

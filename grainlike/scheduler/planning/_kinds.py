@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from grainlike.scheduler._records import RequestClass, Shape
 from grainlike.scheduler._workers import WorkerState
 
-__all__ = ["WorkerKinds"]
+__all__ = ["ANY", "WorkerKinds"]
 
 KINDS_MOST = 32
 """Kinds that are told apart. Where there are more, as memory differs by some bytes, all workers count as one kind."""
 
 _Capacity = tuple[tuple[str, int], ...]
 
-_ANY = (-1,)
+ANY = (-1,)
 
 
 class WorkerKinds:
@@ -51,7 +51,7 @@ class WorkerKinds:
         if not any(map(self.may_be_wide, cls.shapes)):
             return ()
         if self._are_many or any(shape.nodes > 1 for shape in cls.shapes):
-            return _ANY
+            return ANY
         return tuple(
             kind
             for kind, capacity in self._capacities.items()
@@ -71,13 +71,7 @@ class WorkerKinds:
     def of(self, kinds: tuple[int, ...]) -> Iterable[WorkerState]:
         """Iterate over the workers of these kinds."""
         workers = self._workers.values()
-        return workers if kinds == _ANY or self._are_many else (worker for worker in workers if worker.kind in kinds)
-
-    def workers_for(self, shape: Shape) -> list[WorkerState]:
-        """Return the workers on which a job of the shape is wide."""
-        if not self.may_be_wide(shape):
-            return []
-        return [worker for worker in self._workers.values() if worker.is_wide(shape) and worker.fits_ever(shape)]
+        return workers if kinds == ANY or self._are_many else (worker for worker in workers if worker.kind in kinds)
 
 
 def _is_wide(shape: Shape, capacity: dict[str, int]) -> bool:

@@ -33,7 +33,7 @@ from grainlike.scheduler.planning._near import NearPlacing
 from grainlike.scheduler.planning._reservation import PATIENCE_S, patience_of, soft_limit
 from grainlike.scheduler.planning._reservations import Reservations
 from grainlike.scheduler.planning._resting import Resting
-from grainlike.scheduler.planning._search import LOAN_S, VISITS_MOST, Search
+from grainlike.scheduler.planning._search import LOAN_S, VISITS_MOST
 from grainlike.scheduler.planning._shares import Shares
 from grainlike.scheduler.planning._start_limits import StartLimits
 from grainlike.scheduler.planning._waiting import FEW, WaitingClasses
@@ -210,6 +210,8 @@ class Planner:
         room = PLACED_MOST
         rooms: FreeRooms = {}
         compare = len(self._workers) < len(self.waiting.few)
+        if self.reserving.by_worker:
+            self.reserving.begin_search((), now)
         jobs = self._first_jobs()
         jobs, aside = self._set_aside(jobs, rooms, now) if compare else (jobs, [])
         queues = _ranked(jobs)
@@ -278,9 +280,7 @@ class Planner:
         self._resting.rouse(changed, now)
         table = self.near.table
         tight, table.tight = table.tight, {}
-        search = kept.search = Search(
-            waiting, self._classes, self._workers, kept.by_worker, kept.by_class, changed, kept.kinds, now,
-        )  # fmt: skip
+        search = kept.begin_search(changed, now)
         turns, resting, dormant = search.turns, self._resting, waiting.dormant
         room, visits = PLACED_MOST, VISITS_MOST
         while turns:

@@ -45,6 +45,7 @@ RESERVATIONS_MOST = 4
 that a long queue for all of a device does not starve a job that needs all cores.
 """
 
+_FOREVER = float("inf")
 _MOMENT = itemgetter(0)
 _PLANNED = JobState.PLANNED
 
@@ -56,7 +57,8 @@ class Reservation:
     """The claim of one blocked job, in one of its shapes, on one worker, as of `now`.
 
     `start`: when enough will have come back, as far as run times are known (unknown ones may end at any moment).
-    `spare`: what stays over beside the job at that moment; jobs that may outlast `start` have to fit in it.
+    `spare`: what stays over beside the job at that moment; jobs that may outlast `start` have to fit in it. It is empty
+    from when a pass begins until the reservation is first asked for, as most are not (`as_of`).
     A gang has one on each of its workers, and they have one `start`.
     """
 
@@ -75,6 +77,12 @@ class Reservation:
         start, self.spare = _soonest(self.worker, self.shape, now, at_least)
         self.start = max(start, at_least)
 
+    def as_of(self, now: float) -> Reservation:
+        """Return itself, computed. Until a job starts on the worker, that may be at any moment of a pass."""
+        if not self.spare:
+            self.refresh(now)
+        return self
+
     @property
     def in_time(self) -> bool:
         """True if the worker gets jobs now, and has walltime enough left from `start` on."""
@@ -87,9 +95,11 @@ class Reservation:
 
         A job that another one submitted always may: its parent waits for it, and may hold what the reserved job needs.
         """
-        if job.parent is not None or arrival(job) <= arrival(self.job) or ends_by(job.fn, shape, now) <= self.start:
+        if job.parent is not None or arrival(job) <= arrival(self.job):
             return True
-        spare = self.spare
+        spare = self.as_of(now).spare
+        if ends_by(job.fn, shape, now) <= self.start:
+            return True
         for name, amount in shape.units:
             if spare.get(name, 0) < amount:
                 return False
@@ -97,7 +107,7 @@ class Reservation:
 
     def charge(self, job: HeadJob, shape: Shape, now: float) -> None:
         """Count a job that was admitted: if it may outlast `start`, it uses spare amounts."""
-        if ends_by(job.fn, shape, now) > self.start:
+        if ends_by(job.fn, shape, now) > self.as_of(now).start:
             for name, amount in shape.units:
                 self.spare[name] -= amount
 
@@ -128,11 +138,15 @@ def reserve_on(workers: Iterable[WorkerState], job: HeadJob, shape: Shape, now: 
     weighed = [Reservation(job, shape, worker, now) for worker in roomy]
     in_time = (reservation for reservation in weighed if reservation.in_time)
     chosen = nsmallest(shape.nodes, in_time, key=lambda reservation: reservation.start)
-    return chosen if len(chosen) == shape.nodes and renewed(chosen, now) else []
+    return chosen if shape.nodes == 1 or (len(chosen) == shape.nodes and renewed(chosen, now)) else []
 
 
 def renewed(reservations: list[Reservation], now: float) -> bool:
     """Compute the reservations of one job again; return False if a worker will not be there for long enough."""
+    worker = reservations[0].worker
+    if len(reservations) == 1 and worker.until == _FOREVER:
+        reservations[0].spare = {}  # all that depends on `start` is whether it is before the end of the worker
+        return not (worker.gone or worker.leaving or worker.shut)
     for reservation in reservations:
         reservation.refresh(now)
     if len(reservations) > 1:

@@ -7,7 +7,7 @@ may start there meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import chain
 
 from grainlike.scheduler._records import HeadJob, RequestClass, Shape, arrival
@@ -60,6 +60,8 @@ class Reservations:
         if job.cls.id in self.by_class:
             return
         patient = self._waiting.patience.is_over(job, now)
+        if self.search is not None and not self.search.may_reserve(job, patient=patient):
+            return
         for shape in job.cls.shapes:
             workers = self._workers.values() if patient or shape.nodes > 1 else self._wide_for(shape)
             if not workers:
@@ -76,6 +78,13 @@ class Reservations:
             if reservations:
                 self._keep_for(job, reservations)
                 return
+
+    def begin_search(self, changed: Collection[WorkerState], now: float) -> Search:
+        """Return the search of a pass, which is told when reservations change."""
+        self.search = found = Search(
+            self._waiting, self._classes, self._workers, self.by_worker, self.by_class, changed, self.kinds, now
+        )
+        return found
 
     def charge(self, job: HeadJob, shape: Shape, workers: Iterable[WorkerState], now: float) -> None:
         """Record that a job starts on these workers: spare amounts shrink, and its own reservations end.
@@ -132,7 +141,7 @@ class Reservations:
             return []  # as for most shapes: nothing is kept of these
         members, wide = self._wide.get(shape.id, (-1, []))
         if members != self.members:
-            wide = self.kinds.workers_for(shape)
+            wide = [worker for worker in self._workers.values() if worker.is_wide(shape) and worker.fits_ever(shape)]
             self._wide[shape.id] = self.members, wide
         return wide
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from heapq import heappop, heappush
+from operator import le
 
 from grainlike.scheduler._records import HeadFunction, HeadJob, RequestClass, arrival
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._class_index import ClassIndex, Entry, Kind, Order, Room, fits
-from grainlike.scheduler.planning._kinds import WorkerKinds
+from grainlike.scheduler.planning._kinds import ANY, WorkerKinds
 from grainlike.scheduler.planning._reservation import RESERVATIONS_MOST, Reservation
 from grainlike.scheduler.planning._waiting import ClientQueue, WaitingClasses, entry_of
 
@@ -140,15 +141,11 @@ class Search:
         """Return the classes in hand, and `cls`, to the index: the pass ends early, and the next one goes on with
         them.
         """
-        job = cls.head()
-        if job is not None and cls.place is None:
-            self._waiting.add_new(cls, job)
-        for turn in self.turns.values():
-            for entry in turn.again:
-                cls = self._classes[entry[2]]
-                job = cls.head()
-                if job is not None and cls.place is None:
-                    self._waiting.add_new(cls, job)
+        again = [self._classes[entry[2]] for turn in self.turns.values() for entry in turn.again]
+        for found in (cls, *again):
+            job = found.head()
+            if job is not None and found.place is None:
+                self._waiting.add_new(found, job)
 
     def has_passed(self, cls: RequestClass) -> bool:
         """Return True if a waiting class had its turn in this pass, or would have had it."""
@@ -207,29 +204,31 @@ class Search:
         """Up to which job in order there is a worker to reserve for one that is wide on these kinds of workers."""
         limit = self._wide_limits.get(kinds)
         if limit is None:
-            limit = _NOBODY
-            for worker in self._kinds.of(kinds):
-                if not (worker.leaving or worker.shut):
-                    held = self._reservations.get(worker.id)
-                    limit = max(limit, _EVERYBODY if held is None else arrival(held[-1].job))
-                    if limit == _EVERYBODY:
-                        break
-            self._wide_limits[kinds] = limit
+            limit = self._wide_limits[kinds] = self._open_up_to(self._kinds.of(kinds), 1)
         return limit
+
+    def may_reserve(self, job: HeadJob, *, patient: bool) -> bool:
+        """Return False if all workers are reserved for jobs that go before this one."""
+        return arrival(job) < (self._patient_up_to() if patient else self._wide_up_to(ANY))
 
     def _patient_up_to(self) -> Order:
         """Up to which job in order there is a worker to reserve for one that was passed over for long."""
         if self._patient_limit is None:
-            limit = _NOBODY
-            for worker in self._workers.values():
-                if not (worker.leaving or worker.shut):
-                    held = self._reservations.get(worker.id)
-                    full = held is not None and len(held) >= RESERVATIONS_MOST
-                    limit = max(limit, arrival(held[-1].job) if held is not None and full else _EVERYBODY)
-                    if limit == _EVERYBODY:
-                        break
-            self._patient_limit = limit
+            self._patient_limit = self._open_up_to(self._workers.values(), RESERVATIONS_MOST)
         return self._patient_limit
+
+    def _open_up_to(self, workers: Iterable[WorkerState], most: int) -> Order:
+        """Up to which job in order one of these workers may be reserved; those with fewer than `most` are for any."""
+        limit = _NOBODY
+        for worker in workers:
+            if not (worker.leaving or worker.shut):
+                held = self._reservations.get(worker.id)
+                if held is None or len(held) < most:
+                    return _EVERYBODY
+                last = arrival(held[-1].job)
+                if last > limit:
+                    limit = last
+        return limit
 
     # --- those that fit ----------------------------------------------------------------------------------------------
 
@@ -241,14 +240,10 @@ class Search:
             turn.found.clear()
             turn.seen = self.version
         best: Entry | None = None
-        only = next(iter(self._changed)) if len(self._changed) == 1 else None
         for kind, line in turn.queue.lines.items():
             rooms = self._rooms.get(kind)
             if rooms is None:
-                if only is not None and kind[0] and only.free.get(kind[0][0], -1) < line.floor[0]:
-                    turn.found[kind] = None  # as its last core was given away in this pass
-                    continue
-                rooms = self._rooms[kind] = self._rooms_for(kind, line, self._changed)
+                rooms = self._rooms[kind] = self._rooms_for(kind, line)
             entry = turn.found.get(kind, _UNKNOWN)
             if entry is None or (entry is not _UNKNOWN and best is not None and entry > best):
                 continue
@@ -269,16 +264,24 @@ class Search:
             rooms = self._everywhere[kind] = self._rooms_of(kind, job.fn, self._workers.values())
         return not fits(entry_of(job), cls.needs, rooms)
 
-    def _rooms_for(self, kind: Kind, line: ClassIndex, workers: Iterable[WorkerState]) -> list[Room]:
-        blocks = line.blocks
-        job = self._classes[blocks[0][0][2]].head() if blocks else None
-        return [] if job is None else self._rooms_of(kind, job.fn, workers)
+    def _rooms_for(self, kind: Kind, line: ClassIndex) -> list[Room]:
+        """Return the room of the workers that have changed; none that is too small for all classes of the kind."""
+        job = self._classes[line.blocks[0][0][2]].head() if line.blocks else None
+        if job is None:
+            return []
+        floors = [turn.queue.lines[kind].floor for turn in self.turns.values() if kind in turn.queue.lines]
+        least = tuple(map(min, zip(*floors, strict=True))) if len(floors) > 1 else line.floor
+        return self._rooms_of(kind, job.fn, self._changed, least)
 
-    def _rooms_of(self, kind: Kind, fn: HeadFunction, workers: Iterable[WorkerState]) -> list[Room]:
-        """Return the room that the workers have for classes of a kind."""
+    def _rooms_of(
+        self, kind: Kind, fn: HeadFunction, workers: Collection[WorkerState], floor: tuple[int, ...] = ()
+    ) -> list[Room]:
+        """Return the room that the workers have for classes of a kind, where that is not less than `floor`."""
         names, number, in_tree = kind
         limit = fn.times.upper if number and fn.times.known else None
         bound = not in_tree and number != 0  # all others are checked job by job (`Planner.admits`)
+        if floor and len(workers) + sum(map(len, self._reservations.values())) > ROOMS_MOST:
+            floor = ()  # the maximum of all rooms counts
         found: dict[Room, None] = {}
         for worker in workers:
             if worker.leaving or worker.shut or worker.gone:
@@ -287,12 +290,14 @@ class Search:
             if worker.lent and bound and (limit is None or limit > LOAN_S):
                 free = {**free, "cores": free["cores"] - worker.lent}
             room = tuple([free.get(name, -1) for name in names])
+            if not all(map(le, floor, room)):
+                continue
             held = self._reservations.get(worker.id)
             if held is not None and bound:
                 for other in held:  # in order of their jobs
-                    if limit is None or self._now + limit > other.start:
+                    if limit is None or self._now + limit > other.as_of(self._now).start:
                         found[room, arrival(other.job)] = None
-                        room = tuple(map(min, room, [other.spare.get(name, 0) for name in names]))
+                        room = tuple(map(min, room, [other.as_of(self._now).spare.get(name, 0) for name in names]))
             found[room, None] = None
         if len(found) > ROOMS_MOST:
             return [(tuple(map(max, zip(*(room for room, _ in found), strict=True))), None)]

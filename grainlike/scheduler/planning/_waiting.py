@@ -15,7 +15,7 @@ from heapq import merge
 
 from grainlike.scheduler._records import HeadJob, RequestClass, order
 from grainlike.scheduler._workers import WorkerState
-from grainlike.scheduler.planning._candidates import FreeRooms, is_too_large, nobody_has_room
+from grainlike.scheduler.planning._candidates import FreeRooms, nobody_has_room
 from grainlike.scheduler.planning._class_index import ClassIndex, Entry, Kind
 from grainlike.scheduler.planning._dormant import DormantClasses, Look
 from grainlike.scheduler.planning._kinds import WorkerKinds
@@ -117,7 +117,7 @@ class WaitingClasses:
             if queue.new.blocks or queue.always.blocks or queue.wide or queue.patient.blocks:
                 return False
         if touched:
-            rooms: FreeRooms | None = {} if len(touched) > 1 else None
+            rooms: FreeRooms = {}
             client = next(iter(touched.values())).client
             for cls in touched.values():
                 job = cls.head()
@@ -127,7 +127,7 @@ class WaitingClasses:
                 for shape in cls.shapes:
                     if kinds.may_be_wide(shape):
                         return False
-                if not (is_too_large(cls, workers) if rooms is None else nobody_has_room(cls, workers, rooms)):
+                if not nobody_has_room(cls, workers, rooms):
                     return False
             self._touched = {}
             for cls in touched.values():

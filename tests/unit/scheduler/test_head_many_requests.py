@@ -20,7 +20,8 @@ from grainlike.scheduler import (
     WakeAt,
     WorkerLost,
 )
-from grainlike.scheduler.planning import _class_index, _kinds, _planner, _search, _waiting
+from grainlike.scheduler.planning import _class_index, _kinds, _planner, _reservations, _search, _waiting
+from grainlike.scheduler.planning._reservation import Reservation
 
 FEW, MANY = 100, 3_000
 GIB = 1 << 30
@@ -103,7 +104,7 @@ def of_other_times(i: int) -> Request:
 @pytest.mark.parametrize(
     ("ask", "times"),
     # Those of all sizes cost more: few fit beside each other, so that passes look at each kind, and reserve for some.
-    [(nearly_alike, 1.3), (narrow, 1.7), (of_other_times, 1.6), (spread, 2.8), (tight, 7.1)],
+    [(nearly_alike, 1.3), (narrow, 1.7), (of_other_times, 1.6), (spread, 2.8), (tight, 5.6)],
 )
 def test_jobs_with_a_request_each_cost_a_few_times_what_those_of_one_do(
     ask: Callable[[int], Request], times: float
@@ -219,6 +220,43 @@ def test_what_is_left_out_of_passes_changes_no_action(seed: int, monkeypatch: py
     monkeypatch.setattr(_planner.Planner, "_nothing_can_start", lambda *_: False)
     monkeypatch.setattr(_planner.Planner, "_set_aside", lambda _, jobs, *__: (jobs, []))
     assert found == actions()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_reservations_that_are_computed_when_asked_for_change_no_action(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same history again, with all of them computed when a pass begins, and all rooms compared with all classes."""
+    monkeypatch.setattr(_waiting, "FEW", (1, 4, 64)[seed % 3])
+    monkeypatch.setattr(_class_index, "BLOCK", 2 + seed % 2)
+    renewed, rooms_of = _reservations.renewed, _search.Search._rooms_of
+
+    def history() -> tuple[list[object], int]:
+        dice = random.Random(seed)
+        cluster = Cluster(*[Cores(dice.randint(3, 6)) & Memory(dice.randint(8, 12)) for _ in range(3)])
+        for fn, known_s in (1, 1.0), (2, None), (3, 3.0):
+            cluster.function(fn, known_s)
+        reserved = 0
+        for _ in range(80):
+            _do_something(cluster, dice)
+            reserved += len(cluster.head._planner.reserving.by_worker)
+            if dice.random() < 0.5:
+                tell_all(cluster)
+        cluster.run()
+        return cluster.actions, reserved
+
+    def renewed_at_once(reservations: list[Reservation], now: float) -> bool:
+        stands = renewed(reservations, now)
+        for reservation in reservations:
+            reservation.as_of(now)
+        return stands
+
+    found, reserved = history()
+    assert reserved
+    monkeypatch.setattr(_reservations, "renewed", renewed_at_once)
+    monkeypatch.setattr(_search.Search, "_rooms_of", lambda *args: rooms_of(*args[:4]))
+    monkeypatch.setattr(_search.Search, "may_reserve", lambda *_, **__: True)
+    assert (found, reserved) == history()
 
 
 def test_no_event_looks_at_all_that_waits() -> None:
