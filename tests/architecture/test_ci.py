@@ -58,7 +58,7 @@ def test_all_tests_run_on_the_oldest_and_the_newest_and_those_of_units_between(
     assert ended == 0
     oldest, *between, newest = supported
     assert f"PYTHON={oldest} test" in said
-    assert f"PYTHON={newest} tests" in said
+    assert f"PYTHON={newest} tests AGAIN=yes" in said
     units = " ".join(between)
     for python in (*between, newest):
         assert f"PYTHON={oldest} test-pythons PYTHONS={python} UNITS={units}" in said
@@ -76,6 +76,26 @@ def test_the_same_tests_run_on_each() -> None:
     assert len(suites[1]) >= 4
     assert suites[1] == suites[2]
     assert set(suites[1]) <= set(suites[0])
+
+
+def test_the_newest_leaves_out_the_texts_and_worlds_that_come_out_alike_on_any() -> None:
+    everything, again = run_and_ignored(), run_and_ignored("AGAIN=yes")
+    texts = {"tests/architecture", "tests/site"}
+    assert everything[0] - again[0] == texts
+    assert again[1] - everything[1] == {
+        f"tests/simulation/test_{name}.py" for name in ("policy", "value_worlds", "worlds")
+    }
+    assert again[0] < everything[0]
+    assert all((ROOT / path).exists() for path in again[1])
+
+
+def run_and_ignored(*words: str) -> tuple[set[str], set[str]]:
+    """Return the paths that `make tests` names to pytest, and those that it leaves out of some of its programs."""
+    told = ["make", "-n", "tests", *words]
+    recipe = subprocess.run(told, cwd=ROOT, capture_output=True, text=True, check=True, env=bare_environment()).stdout
+    suites = " ".join(re.findall(r"-m pytest (.*?)(?:;| \|\|)", recipe))
+    ignored = set(re.findall(r"--ignore (\S+)", suites))
+    return set(re.sub(r"--ignore \S+", "", suites).split()), ignored
 
 
 def bare_environment() -> dict[str, str]:
