@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 __all__ = ["OWN_LEASES_S", "Way", "in_turn"]
 
 OWN_LEASES_S = (600.0, 601.0)
-"""Timeouts in seconds of two functions that are called in turn: jobs of two functions share no lease."""
+"""Timeouts in seconds of two functions that are called in turn: jobs with different timeouts share no lease."""
 
 Way = Callable[[], Awaitable[object]]
 

@@ -1,8 +1,9 @@
 """Plain functions that do nothing, in pinned processes of a worker's daemon, beside `ProcessPoolExecutor`.
 
 *With* run-lists is how they run: a function known to be tiny has many calls on one lease. *Isolated*
-calls share leases, too, and their process is put in order after each. *Without*, each call has a lease of its own,
-granted, told and given back, as calls have that take longer: here two functions are called in turn.
+calls share leases, too, and their process is put in order after each; so it is where two functions are called
+*in turn*. *Without*, each call has a lease of its own, granted, told and given back, as calls have that take longer:
+here two functions with different timeouts are called in turn.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _LABELS = {
     "pool": "ProcessPoolExecutor(2)",
     "with": "grainlike, with run-lists",
     "isolated": "grainlike, isolated",
+    "turns": "grainlike, two in turn",
     "without": "grainlike, a lease each",
 }
 
@@ -35,6 +37,10 @@ def nothing(x: int) -> int:
 
 def expect(values: Sequence[int]) -> None:
     assert sum(values) == JOBS * (JOBS - 1) // 2
+
+
+def other(x: int) -> int:
+    return x
 
 
 async def pooled(pool: ProcessPoolExecutor) -> None:
@@ -51,6 +57,7 @@ async def measure(rounds: int = ROUNDS) -> dict[str, list[float]]:
     """Jobs a second of every round."""
     listed = delayed(nothing) @ Cores(1)
     isolated = delayed(nothing, isolate=True) @ Cores(1)
+    two = [delayed(function) @ Cores(1) for function in (nothing, other)]
     alone = [delayed(nothing, timeout=timeout) @ Cores(1) for timeout in OWN_LEASES_S]
     with ProcessPoolExecutor(2) as pool:
         async with daemon(insecure=True):
@@ -58,6 +65,7 @@ async def measure(rounds: int = ROUNDS) -> dict[str, list[float]]:
                 "pool": partial(pooled, pool),
                 "with": partial(ours, listed),
                 "isolated": partial(ours, isolated),
+                "turns": partial(ours, *two),
                 "without": partial(ours, *alone),
             }
             seconds = await in_turn(list(ways.values()), rounds)

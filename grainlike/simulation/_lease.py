@@ -107,7 +107,7 @@ class RunList:
     def take(self, now: float) -> Completed | None:
         """Return all outcomes that were not reported yet, as of `now`; None without any."""
         rows = self._rows
-        if not rows and not self._awaited:
+        if not rows:
             return None
         count = len(rows)
         jobs, attempts, codes, begun, walls = map(list, zip(*rows, strict=True)) if rows else ([], [], [], [], [])
@@ -125,6 +125,6 @@ class RunList:
             now,
             self._awaited,
         )
-        self._flushed, self._awaited = now, False
+        self._flushed = now
         self._rows = []
         return told

@@ -458,6 +458,7 @@ class SharedRunner(Runner):
                 lease.miss()
                 continue
             if self._begin(lease).awaits:
+                self._flush(lease)  # not with those that have ended before it: only its function is one that awaits
                 lease.suspended()
                 self._flush(lease)
             return

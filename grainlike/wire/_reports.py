@@ -98,13 +98,13 @@ class _Attempt(Protocol):
 class Completed(BaseMessage, frozen=True, tag=20):
     """Ends of attempts, in columns. `lease` is 0 for jobs that were never part of one.
 
-    `awaited`: a coroutine of the batch suspended, which keeps its function out of run-lists. `details` maps a job to
-    text for its error (a signal's name, for instance). `receipt` comes with the first `Completed` of a lease.
-    `never_ran`: its runner died before it had done anything. `final` lists the jobs that failed by an exception that
-    their function's retries do not cover. `sizes`: bytes of each value that stays at the worker, whose parcel is empty,
-    and 0 for others; empty if none does. `gone`: values of which no good replica is here any more, though jobs that
-    ended by `INPUT_GONE` needed them. `wanted`: bytes of the values for which there was no room here, by the number of
-    the job that failed for it.
+    `awaited`: the job of the lease that is left, or the only one of the batch that has run, has suspended, which keeps
+    its function out of run-lists. `details` maps a job to text for its error (a signal's name, for instance). `receipt`
+    comes with the first `Completed` of a lease. `never_ran`: its runner died before it had done anything. `final` lists
+    the jobs that failed by an exception that their function's retries do not cover. `sizes`: bytes of each value that
+    stays at the worker, whose parcel is empty, and 0 for others; empty if none does. `gone`: values of which no good
+    replica is here any more, though jobs that ended by `INPUT_GONE` needed them. `wanted`: bytes of the values for
+    which there was no room here, by the number of the job that failed for it.
     """
 
     lease: int

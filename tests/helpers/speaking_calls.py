@@ -76,12 +76,21 @@ async def speaker(name):
     print("four", name, file=sys.stderr)
 
 
-@delayed
-def tiny(n):
+def say_briefly(n):
     if n % 3 == 0:
         print("printed", n, end="")
     if n % 3 == 1:
         os.write(2, b"written %d" % n)
+
+
+@delayed
+def tiny(n):
+    say_briefly(n)
+
+
+@delayed
+def tiny_too(n):
+    say_briefly(n)
 
 
 @delayed

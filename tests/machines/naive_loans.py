@@ -11,13 +11,15 @@ __all__ = ["NaiveLoans"]
 
 
 class _Row:
-    """A lease: what it was granted, what it holds now, whether its function keeps its cores, and what it waits for."""
+    """A lease: what it was granted, what it holds now, what it waits for, and whether it keeps its cores meanwhile, as
+    the function of the job says that waits.
+    """
 
-    def __init__(self, granted: Allocation, runner: int, *, keep: bool) -> None:
+    def __init__(self, granted: Allocation, runner: int) -> None:
         self.granted = granted
         self.holds = granted
         self.runner = runner
-        self.keep = keep
+        self.keep = False
         self.waits = Wait.NOTHING
 
 
@@ -29,14 +31,14 @@ class NaiveLoans:
         self.rows: dict[int, _Row] = {}
         self.wanting: list[int] = []
 
-    def granted(self, lease: int, allocation: Allocation, runner: int, *, keep: bool, ahead: bool) -> None:
+    def granted(self, lease: int, allocation: Allocation, runner: int, *, ahead: bool) -> None:
         """A new lease. Cores go to those who want their own back, and what was sent ahead gets none that are lent."""
         cores = allocation.units.get("cores", 0)
         if cores:
             assert not (self.wanting and self.anybody_runs()), "cores went past those who want their own back"
             lent = sum(self._lent(row) for row in self.rows.values())
             assert not ahead or self._free() - lent >= cores, "what was sent ahead got cores that are lent"
-        self.rows[lease] = _Row(allocation, runner, keep=keep)
+        self.rows[lease] = _Row(allocation, runner)
 
     def ended(self, lease: int) -> None:
         """Its end: it lends and wants nothing any more."""

@@ -99,6 +99,8 @@ class NaiveNode:
         self._planned: list[int] = []
         self._of_devices: set[int] = set()
         """Classes that ask for devices."""
+        self._coroutines: set[int] = set()
+        """Functions whose jobs are coroutines."""
         self._passable: set[int] = set()
         """Planned jobs that may wait for the memory of devices, for which others do not wait."""
         self._stopped: set[tuple[int, int]] = set()
@@ -107,6 +109,7 @@ class NaiveNode:
         """Let the scheduler answer, and do what it says."""
         if isinstance(event, Define):
             self._of_devices.update(cls.cls for cls in event.classes if "gpus" in cls.request)
+            self._coroutines.update(spec.fn for spec in event.functions if spec.is_async)
         if isinstance(event, Assign) and not event.ahead:
             self._planned += event.jobs
             if event.cls in self._of_devices:
@@ -163,6 +166,7 @@ class NaiveNode:
         assert not runner.terminating, "its process was told to die"
         assert not runner.retired
         assert runner.kind == "shared" or not runner.leases, "a process of its own has one lease at a time"
+        assert len({fn in self._coroutines for fn in action.fns}) == 1, "they run in two kinds of process"
         for job, attempt in zip(action.jobs, action.attempts, strict=True):
             assert (job, attempt) not in self.told
             assert (job, attempt) not in self._stopped, "it was to be stopped"
@@ -171,9 +175,8 @@ class NaiveNode:
         assert self._passable.issuperset(before), "planned jobs start in the order in which they came, before others"
         if not ahead:
             self._planned.remove(action.jobs[0])
-        keep = action.fns[0] in self.keeps
         allocation = _parsed(action.allocation)
-        self._loans.granted(action.lease, allocation, action.runner, keep=keep, ahead=ahead)
+        self._loans.granted(action.lease, allocation, action.runner, ahead=ahead)
         self._devices.granted(action.lease, action.runner, allocation, fresh=action.fresh)
         if action.limit is not None:
             assert len(action.jobs) == 1, "a job with a limit is alone"
@@ -242,7 +245,8 @@ class NaiveNode:
 
     def call(self, number: int, lease: int, request: Request, fns: list[int], now: float) -> None:
         """The job that runs in a lease submits jobs of its own, and waits for them."""
-        job, attempt, _ = next(iter(self.runners[number].leases[lease].values()))
+        job, attempt, fn = next(iter(self.runners[number].leases[lease].values()))
+        self._loans.rows[lease].keep = fn in self.keeps
         nest = self._nests.setdefault((job, attempt), NaiveNest(number, lease))
         nest.left += len(fns)
         self.suspended.add(lease)

@@ -53,7 +53,7 @@ STEPS = int(os.environ.get("GRAINLIKE_TEST_STEPS", "50"))
 SHRINK = os.environ.get("GRAINLIKE_TEST_SHRINK", "1") != "0"
 """To find the shortest way to a failure takes minutes; whoever only asks whether there is one need not wait for it."""
 
-TINY, TINY_ASYNC, WAITS, LONG, HURRIED, PARENT, KEEPER = range(1, 8)
+TINY, TINY_ASYNC, WAITS, LONG, HURRIED, PARENT, KEEPER, TINY_TOO = range(1, 9)
 FUNCTIONS = {
     TINY: FunctionSpec(TINY, b"", "tiny", False, None),
     TINY_ASYNC: FunctionSpec(TINY_ASYNC, b"", "tiny_async", True, None),
@@ -62,6 +62,7 @@ FUNCTIONS = {
     HURRIED: FunctionSpec(HURRIED, b"", "hurried", False, 0.5),
     PARENT: FunctionSpec(PARENT, b"", "parent", True, None),
     KEEPER: FunctionSpec(KEEPER, b"", "keeper", True, None, keep=True),
+    TINY_TOO: FunctionSpec(TINY_TOO, b"", "tiny_too", False, None),
 }
 PARENTS = (PARENT, KEEPER)
 """Their jobs submit jobs of their own and wait for them; those of the second keep their cores meanwhile."""
@@ -70,7 +71,8 @@ LATE_S = 5.0
 """Where jobs wait for jobs, one that was sent to a worker and has not started there is taken for stuck in the end: no
 message takes this long."""
 RETRIES = {LONG: 1}
-WALL = {TINY: 0.0002, TINY_ASYNC: 0.0002, WAITS: 0.0002, LONG: 1.0, HURRIED: 0.1, PARENT: 2.0, KEEPER: 2.0}
+TINY_S = 0.0002
+WALL = dict.fromkeys((TINY, TINY_ASYNC, WAITS, TINY_TOO), TINY_S) | {LONG: 1.0, HURRIED: 0.1, PARENT: 2.0, KEEPER: 2.0}
 
 MOST_WORKERS = 4
 OFFERS = (

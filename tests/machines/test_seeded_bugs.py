@@ -7,7 +7,7 @@ from catch_bugs import ALL_BUGS, ALL_SUITES, try_suite
 from seeded_bugs import planted_source
 
 CHEAP = {
-    "accept_a_stale_attempt": 50,
+    "accept_a_stale_attempt": 100,
     "ignore_a_lease": 50,
     "swap_first_in_first_out": 50,
     "skip_a_release": 50,

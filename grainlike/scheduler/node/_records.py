@@ -27,6 +27,7 @@ __all__ = [
     "by_age",
     "front",
     "jobs_of",
+    "learn",
     "place",
     "run_list_of",
 ]
@@ -37,7 +38,7 @@ stands some 12 ms after the lease's start.
 """
 
 RUN_LIST_S = 0.002
-"""The most expected seconds of work in one run-list."""
+"""The most expected seconds of work in one run-list, whatever functions its jobs call."""
 
 RUN_LIST_MOST = 256
 
@@ -47,7 +48,7 @@ back are sent again, and the process must first read what it was sent before.
 """
 
 APART_S = 6e-5
-"""Seconds that a runner takes at the least for a job that is kept apart from others of its run-list."""
+"""Seconds that a runner takes at the least for a job of a run-list if it puts the process in order before it."""
 
 
 class NodeFunction:
@@ -137,13 +138,12 @@ class NodeLease(msgspec.Struct, eq=False):
     cls: NodeClass
     grant: Grant
     runner: NodeRunner
-    fn: NodeFunction
     limit_s: float | None
     """Seconds that each of its jobs may run."""
     timed: bool
     """True once `due` is that of one job: the only one, or the one that ran when a barrier stood."""
     jobs: dict[int, NodeJob] = msgspec.field(default_factory=dict)
-    """Jobs that have not ended yet, in the order of the run-list; all of one function."""
+    """Jobs that have not ended yet, in the order of the run-list."""
     due: float = 0.0
     """Time at which the running one is ended for that. Later for a process that was not up yet."""
     barred: bool = False
@@ -204,21 +204,38 @@ def jobs_of(
 def run_list_of(first: NodeJob) -> list[NodeJob]:
     """Take from the queue of its class the jobs behind `first` that may share its lease; return them behind it."""
     run_list = [first]
-    queue, times = first.cls.ahead, first.fn.times
+    queue, fn, times = first.cls.ahead, first.fn, first.fn.times
     if not queue or first.alone or times.awaits or not times.known or times.upper > TINY_S:
         return run_list
-    most = min(RUN_LIST_MOST, int(RUN_LIST_S / max(times.mean, APART_S if first.cls.isolate else 1e-6)))
-    again = 2 if first.cls.isolate else inf
-    room = RUN_LIST_BYTES - first.nbytes
-    while queue and len(run_list) < most:
+    least_s, again = (APART_S, 2) if first.cls.isolate else (1e-6, inf)
+    turn_s, expected = least_s if fn.is_async else APART_S, {fn: max(times.mean, least_s)}
+    room_s, room = RUN_LIST_S - expected[fn], RUN_LIST_BYTES - first.nbytes
+    while queue and len(run_list) < RUN_LIST_MOST:
         job = queue[0]
         if not job.gone:
-            if job.fn is not first.fn or job.limit_s != first.limit_s or job.attempt >= again or job.nbytes > room:
+            if job.fn not in expected:
+                times, same = job.fn.times, job.fn.is_async is fn.is_async  # the same kind of process
+                tiny = same and times.known and not times.awaits and times.upper <= TINY_S
+                expected[job.fn] = max(times.mean, least_s) if tiny else inf
+            each_s = expected[job.fn]
+            if job.fn is not fn:
+                fn, each_s = job.fn, max(each_s, turn_s)
+            if each_s > room_s or job.nbytes > room or job.limit_s != first.limit_s or job.attempt >= again:
                 break
             run_list.append(job)
+            room_s -= each_s
             room -= job.nbytes
         queue.popleft()
     return run_list
+
+
+def learn(jobs: list[NodeJob], walls: list[float], *, awaited: bool) -> None:
+    """Record the run times of jobs that gave values, each with its function; `awaited` as in `Completed`."""
+    functions: dict[NodeFunction, None] = dict.fromkeys(map(attrgetter("fn"), jobs))
+    for fn in functions:
+        one = len(functions) == 1
+        fn.times.add(walls if one else [wall for job, wall in zip(jobs, walls, strict=True) if job.fn is fn])
+        fn.times.awaits |= awaited
 
 
 def shorter(one_s: float | None, other_s: float | None) -> float | None:

@@ -11,10 +11,10 @@ Invariants (checked by `NodeScheduler.check` in tests after every step):
 4. Exactly one end is reported of every job that came in: completed, returned or cancelled.
 5. Slots for a gang (`_holds`) are granted before any job starts.
 
-A lease is one allocation and a *run-list*: jobs of one function that a runner executes one after another without asking
-again. Only functions known to be tiny get more than one job (`run_list_of`). When a running job turns out long, the
-rest is taken back behind a barrier and stays on this node. Only then is it known which one runs, and since when: its
-time limit is counted from there.
+A lease is one allocation and a *run-list*: jobs of one class that a runner executes one after another without asking
+again. There is more than one job only if all functions that they call are known to be tiny (`run_list_of`). When a
+running job turns out long, the rest is taken back behind a barrier and stays on this node. Only then is it known which
+one runs, and since when: its time limit is counted from there.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ from grainlike.scheduler.node._records import (
     fate,
     front,
     jobs_of,
+    learn,
     place,
     run_list_of,
     shorter,
@@ -306,7 +307,7 @@ class NodeScheduler:
     ) -> None:
         first, several = run_list[0], len(run_list) > 1
         cls, limit = first.cls, first.limit_s
-        lease = NodeLease(number, cls, grant, runner, first.fn, limit, timed=not several)
+        lease = NodeLease(number, cls, grant, runner, limit, timed=not several)
         self._leases[number] = runner.leases[number] = lease
         for position, job in enumerate(run_list):
             job.lease, job.position = lease, position
@@ -348,6 +349,7 @@ class NodeScheduler:
         told: list[int] = []
         ended: list[NodeJob] = []
         back: list[NodeJob] = []
+        good: list[NodeJob] = []
         walls: list[float] = []
         for row, number in enumerate(completed.jobs):
             job = lease.jobs.pop(number, None)
@@ -355,6 +357,7 @@ class NodeScheduler:
                 continue  # its end was reported when it would not stop; now it has stopped
             code = codes[row]
             if code == Code.SUCCEEDED:
+                good.append(job)
                 walls.append(completed.wall[row])
             elif code == Code.RETURNED and job.stopped is None:
                 back.append(job)
@@ -366,9 +369,9 @@ class NodeScheduler:
             ended.append(job)
             told.append(row)
         self._forget(ended)
-        if walls:
-            lease.fn.times.add(walls)
-            lease.fn.times.awaits |= completed.awaited
+        learn(good, walls, awaited=completed.awaited)
+        for job in lease.jobs.values() if completed.awaited else ():
+            job.fn.times.awaits = True  # it has suspended: what stood behind it in the run-list is in this batch
         if back:
             self._keep(back)
         if told:
@@ -386,8 +389,7 @@ class NodeScheduler:
         for job in ended:
             del lease.jobs[job.id]
         self._forget(ended)
-        lease.fn.times.add(completed.wall)
-        lease.fn.times.awaits |= completed.awaited
+        learn(ended, completed.wall, awaited=completed.awaited)
         return True
 
     def _settle_stopped(self, job: NodeJob, lease: NodeLease, now: float, out: list[NodeAction]) -> Code:

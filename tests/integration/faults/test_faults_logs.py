@@ -21,6 +21,7 @@ from speaking_calls import (
     speaker,
     talkative,
     tiny,
+    tiny_too,
 )
 
 from grainlike import (
@@ -122,6 +123,17 @@ async def test_coroutines_are_told_apart_though_they_share_a_process(opened):
 async def test_in_run_lists_too_each_has_its_own(opened):
     async with opened() as executor:
         jobs = [(tiny @ Cores(1))(n) for n in range(400)]
+        await gather(jobs)
+        for n, r_ in enumerate(jobs):
+            expected = [[("stdout", f"printed {n}")], [("stderr", f"written {n}")], []][n % 3]
+            assert await lines(executor, r_) == expected
+
+
+@pytest.mark.asyncio
+async def test_in_run_lists_of_two_functions_too(opened):
+    async with opened() as executor:
+        functions = [tiny @ Cores(1), tiny_too @ Cores(1)]
+        jobs = [functions[n % 2](n) for n in range(400)]
         await gather(jobs)
         for n, r_ in enumerate(jobs):
             expected = [[("stdout", f"printed {n}")], [("stderr", f"written {n}")], []][n % 3]

@@ -67,7 +67,13 @@ def environment() -> dict[str, str]:
 class Runner:
     """An "own" runner and the daemon's end of its socket, blocking."""
 
-    def __init__(self, *functions: Callable[..., object], claims: ClaimPage | None = None, paths: Sequence[str] = ()):
+    def __init__(
+        self,
+        *functions: Callable[..., object],
+        claims: ClaimPage | None = None,
+        paths: Sequence[str] = (),
+        records: int | None = None,
+    ):
         near, far = socket.socketpair()
         command = [sys.executable, "-P", "-m", "grainlike_worker.runner", "--own"]
         command += ["--fd", str(far.fileno()), "--parent", str(os.getpid())]
@@ -75,6 +81,9 @@ class Runner:
         if claims is not None:
             command += ["--claims", str(claims.fd)]
             fds.append(claims.fd)
+        if records is not None:
+            command += ["--records", str(records)]
+            fds.append(records)
         self.process = subprocess.Popen(
             command, pass_fds=fds, stdin=subprocess.DEVNULL, start_new_session=True, env=environment()
         )

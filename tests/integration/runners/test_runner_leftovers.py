@@ -53,7 +53,7 @@ def test_what_a_job_leaves_in_its_process_the_next_one_does_not_find() -> None:
 
 
 @linux_only
-def test_nor_does_the_next_one_of_a_lease_whose_jobs_are_kept_apart() -> None:
+def test_nor_does_the_next_one_of_a_lease_if_it_calls_another_function_or_is_kept_apart() -> None:
     def leave_more() -> None:
         leave_all_kinds()
         os.chdir("/")
@@ -62,13 +62,19 @@ def test_nor_does_the_next_one_of_a_lease_whose_jobs_are_kept_apart() -> None:
     def look_for_more() -> dict[str, object]:
         return look() | {"directory": os.getcwd(), "left": os.environ.get("LEFT")}  # noqa: PTH109 - of a job's process
 
-    with Runner(by_value(look_for_more), by_value(leave_more)) as runner:
+    def look_and_leave() -> dict[str, object]:
+        found = look_for_more()
+        leave_more()
+        return found
+
+    with Runner(by_value(look_for_more), by_value(leave_more), by_value(look_and_leave)) as runner:
         fresh = runner.call(0)
-        runner.run({1: (1, ()), 2: (0, ())})
-        runner.run({3: (1, ()), 4: (0, ()), 5: (1, ()), 6: (0, ())}, apart=True)
-        runner.until(*range(1, 7))
-        assert runner.values[2]["left"] == "behind", "jobs that may share a process see each other's traces"
-        assert runner.values[4] == runner.values[6] == fresh
+        runner.run({1: (1, ()), 2: (0, ()), 3: (1, ()), 4: (0, ())})
+        runner.run({5: (2, ()), 6: (2, ())})
+        runner.run({7: (2, ()), 8: (2, ()), 9: (1, ()), 10: (0, ())}, apart=True)
+        runner.until(*range(1, 11))
+        assert all(runner.values[job] == fresh for job in (2, 4, 5, 7, 8, 10))
+        assert runner.values[6]["left"] == "behind", "calls of one function see each other's traces"
 
 
 @linux_only

@@ -286,14 +286,14 @@ def counted() -> dict[str, int]:
     return told
 
 
-def count_calls(jobs_a_lease: int, leases: int, *, apart: bool = False) -> tuple[float, float]:
-    """Calls of Python's and of C's functions in the runner, for a job that does nothing."""
-    with Runner(by_value(begin_to_count), by_value(counted), by_value(itself)) as runner:
+def count_calls(jobs_a_lease: int, leases: int, *, apart: bool = False, functions: int = 1) -> tuple[float, float]:
+    """Calls of Python's and of C's functions in the runner, for a job that does nothing, of so many in turn."""
+    with Runner(by_value(begin_to_count), by_value(counted), *[by_value(itself)] * functions) as runner:
         runner.run({1: (0, ())})
         runner.until(1)
         for lease in range(leases):
             jobs = range(100 + lease * jobs_a_lease, 100 + (lease + 1) * jobs_a_lease)
-            runner.run({job: (2, (job,)) for job in jobs}, apart=apart)
+            runner.run({job: (2 + job % functions, (job,)) for job in jobs}, apart=apart)
             runner.until(*jobs)
         runner.run({2: (1, ())})
         runner.until(2)
@@ -317,3 +317,9 @@ def test_a_job_of_a_run_list_that_is_kept_apart_costs_the_runner_this_many_calls
     python, c = count_calls(32, 10, apart=True)
     assert python <= 66
     assert c <= 76
+
+
+def test_a_job_where_two_functions_are_called_in_turn_costs_the_runner_this_many_calls() -> None:
+    python, c = count_calls(32, 10, functions=2)
+    assert python <= 52
+    assert c <= 67

@@ -216,3 +216,123 @@ def sized(scheduler: NodeScheduler, jobs: list[int], sizes: list[int]) -> None:
 def complete_first(scheduler: NodeScheduler) -> list[NodeAction]:
     """End the job behind which all others wait."""
     return complete(scheduler, StartLease(1, scheduler._last_lease, "", [1], [1], [FREE], [None], None), [1])
+
+
+# --- several functions ------------------------------------------------------------------------------------------------
+
+OTHER, SLOWER, NEW, AWAITS_TOO, TOO = range(6, 11)
+WALLS = {OTHER: 0.0004, SLOWER: 0.001, AWAITS_TOO: 1e-6}
+
+
+@pytest.fixture
+def several(scheduler: NodeScheduler) -> NodeScheduler:
+    """The same with more functions, all but one of which are known to be tiny."""
+    functions = [FunctionSpec(fn, b"", f"f{fn}", fn == AWAITS_TOO, None) for fn in (OTHER, SLOWER, NEW, AWAITS_TOO)]
+    scheduler.handle(Define(functions, []), 0.0)
+    complete_first(scheduler)
+    for fn, wall in WALLS.items():
+        for job in range(10):
+            start = started(assign(scheduler, ISOLATED, fn, [1000 * fn + job]))
+            scheduler.handle(RunnerCompleted(start.runner, batch(start, start.jobs, [wall])), 0.0)
+    started(assign(scheduler, SHARED, FREE, [1]))
+    return scheduler
+
+
+def batch(
+    start: StartLease, jobs: list[int], walls: list[float], code: Code = Code.SUCCEEDED, *, awaited: bool = False
+) -> Completed:
+    count = len(jobs)
+    columns = [1] * count, [int(code)] * count, [0.0] * count, walls, [0.0] * count, [0] * count, [b""] * count
+    return Completed(start.lease, jobs, *columns, [], 0.0, awaited)
+
+
+def mixed(scheduler: NodeScheduler, *fns: int) -> StartLease:
+    """Send a job of each of these ahead; return the lease that starts when the running one ends."""
+    for job, fn in enumerate(fns, 2):
+        assert not assign(scheduler, SHARED, fn, [job], ahead=True)
+    return started(complete_first(scheduler))
+
+
+def test_tiny_functions_in_turn_share_a_lease(several: NodeScheduler) -> None:
+    assert mixed(several, FREE, OTHER, FREE, OTHER).fns == [FREE, OTHER, FREE, OTHER]
+    several.check()
+
+
+@pytest.mark.parametrize("fn", [NEW, AWAITS, LIMITED])
+def test_one_that_is_not_known_or_of_another_kind_or_limit_ends_the_list(several: NodeScheduler, fn: int) -> None:
+    assert mixed(several, FREE, OTHER, fn, FREE).fns == [FREE, OTHER]
+
+
+def test_each_counts_for_the_time_of_its_own_function(several: NodeScheduler) -> None:
+    assert mixed(several, SLOWER, OTHER, OTHER, OTHER).fns == [SLOWER, OTHER, OTHER]
+
+
+def test_and_for_the_time_that_it_takes_to_put_the_process_in_order_between_two_functions(
+    several: NodeScheduler,
+) -> None:
+    scheduler = several
+    functions = [FunctionSpec(TOO, b"", "too", is_async=False, timeout=None)]
+    scheduler.handle(Define(functions, []), 0.0)
+    complete_first(scheduler)
+    for job in range(10):
+        start = started(assign(scheduler, ISOLATED, TOO, [1000 * TOO + job]))
+        complete(scheduler, start, start.jobs)
+    started(assign(scheduler, SHARED, FREE, [1]))
+    assert len(mixed(scheduler, *[FREE, TOO] * 40).jobs) == 1 + int((RUN_LIST_S - 1e-6) / APART_S)
+
+
+def test_coroutines_need_no_such_time(several: NodeScheduler) -> None:
+    assert len(mixed(several, *[AWAITS, AWAITS_TOO] * 40).jobs) == 80
+
+
+def test_the_bytes_of_all_of_them_count(several: NodeScheduler) -> None:
+    half = RUN_LIST_BYTES // 2
+    for job, fn, nbytes in ((100, FREE, half), (101, OTHER, half), (102, FREE, 1)):
+        several.handle(AssignSized(Assign(SHARED, True, [job], [1], [fn], [b""], [1]), [nbytes]), 0.0)
+    assert started(complete_first(several)).jobs == [100, 101]
+
+
+def test_run_times_are_learnt_by_function(several: NodeScheduler) -> None:
+    start = mixed(several, FREE, OTHER, FREE)
+    several.handle(RunnerCompleted(start.runner, batch(start, [2, 3], [1e-6, 0.0015])), 0.0)
+    failed = batch(start, [4], [1.0], Code.FAILED)
+    several.handle(RunnerCompleted(start.runner, failed), 0.0)
+    times = {fn: several._functions[fn].times for fn in (FREE, OTHER)}
+    assert times[FREE].mean == pytest.approx(1e-6)
+    assert times[OTHER].mean == pytest.approx(0.0005)
+    several.check()
+
+
+def test_jobs_that_had_not_begun_when_the_process_died_lose_no_attempt(several: NodeScheduler) -> None:
+    start = mixed(several, FREE, OTHER, FREE, OTHER)
+    complete(several, start, [2])
+    gone = several.handle(RunnerGone(start.runner, "SIGKILL", 1, 0), 0.001)
+    assert told(gone) == {3: Code.CRASHED}
+    assert started(gone).jobs == [4, 5]
+    assert started(gone).attempts == [1, 1]
+
+
+def test_only_the_function_of_the_job_that_suspends_is_kept_out(several: NodeScheduler) -> None:
+    start = mixed(several, AWAITS, AWAITS_TOO, AWAITS, AWAITS_TOO)
+    assert start.fns == [AWAITS, AWAITS_TOO, AWAITS, AWAITS_TOO]
+    complete(several, start, [2])
+    assert awaiting(several) == []
+    back = batch(start, [4, 5], [0.0, 0.0], Code.RETURNED, awaited=True)
+    several.handle(RunnerCompleted(start.runner, back), 0.0)
+    assert awaiting(several) == [AWAITS_TOO], "before it has ended: what comes next need not be handed back"
+    several.handle(RunnerCompleted(start.runner, batch(start, [3], [1.0], Code.FAILED, awaited=True)), 0.0)
+    assert awaiting(several) == [AWAITS_TOO]
+    several.check()
+
+
+def test_or_of_one_that_has_lent_its_cores(several: NodeScheduler) -> None:
+    start = mixed(several, FREE, OTHER, FREE)
+    complete(several, start, [2])
+    last = batch(start, [3, 4], [1.0, 0.0], awaited=True)
+    last.codes[1] = Code.RETURNED
+    several.handle(RunnerCompleted(start.runner, last), 0.0)
+    assert awaiting(several) == [OTHER]
+
+
+def awaiting(scheduler: NodeScheduler) -> list[int]:
+    return [fn for fn, function in scheduler._functions.items() if function.times.awaits]

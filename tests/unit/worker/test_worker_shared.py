@@ -234,10 +234,36 @@ async def test_a_job_that_suspends_hands_the_rest_of_its_run_list_back_at_once()
         worker.run({1: (0, ()), 2: (1, ()), 3: (0, ()), 4: (0, ())})
         await worker.until(1, 3, 4)
         assert worker.codes == {1: Code.SUCCEEDED, 3: Code.RETURNED, 4: Code.RETURNED}
-        assert worker.batches[-1].awaited is True
         worker.link.post(Stop([2]))
         await worker.until(2)
     assert worker.codes[2] == Code.CANCELLED
+    awaited = {job: batch.awaited for batch in worker.batches for job in batch.jobs}
+    assert awaited == {1: False, 2: True, 3: True, 4: True}, (
+        "that tells of the one that suspends, and of none before it"
+    )
+
+
+async def test_a_run_list_may_call_several_functions_which_are_loaded_before_it_begins() -> None:
+    class Loading:
+        """Sets a variable of the process when it is loaded."""
+
+        def __reduce__(self) -> object:
+            return setattr, (sys, "grainlike_test_loaded", True)
+
+    sys.__dict__["grainlike_test_loaded"] = False
+    held = Loading()
+
+    async def first() -> object:
+        return sys.__dict__["grainlike_test_loaded"]
+
+    async def second() -> object:
+        return held
+
+    async with a_worker(first, second) as worker:
+        worker.run({1: (0, ()), 2: (1, ()), 3: (0, ()), 4: (1, ()), 5: (1, ())})
+        await worker.until(1, 2, 3, 4, 5)
+    assert worker.values == {1: True, 2: None, 3: True, 4: None, 5: None}
+    assert [job for batch in worker.batches for job in batch.jobs] == [1, 2, 3, 4, 5]
 
 
 async def test_a_job_handed_back_may_come_again_while_its_old_lease_lives() -> None:

@@ -49,7 +49,7 @@ class _OurSession(Session):
         return await grainlike.gather([later(item) for item in items])
 
     async def alone(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
-        """Await one `gather` of jobs of two functions in turn, which share no lease."""
+        """Await one `gather` of jobs of two functions in turn, whose timeouts differ, so that they share no lease."""
         one, other = (self._of(function, timeout=timeout) for timeout in OWN_LEASES_S)
         return await grainlike.gather([(other if at % 2 else one)(item) for at, item in enumerate(items)])
 

@@ -133,7 +133,7 @@ class RunnerLease:
         run, index = self._run, self.index
         if self.stopped or self._late is not None or run.counts or run.memory or run.needs:
             return iter([(self.info(name), None)])
-        if index + 1 == len(self.jobs):
+        if index + 1 == len(self.jobs) or self.fns[index + 1] != self.fns[index]:
             return iter([(self.info(name), self.parcels[index])])
         fns = self.fns[index:]
         alike = fns.count(fns[0])

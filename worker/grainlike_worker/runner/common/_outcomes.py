@@ -110,6 +110,10 @@ class OutcomeBatch:
         """Note the peak of memory of the job to be added next, where it has one of its own."""
         self._rss[len(self._jobs)] = rss
 
+    def all_held(self, rss: int) -> None:
+        """Note the peak of memory of the jobs that were added since this was last done: the next one has its own."""
+        self._rss.update(dict.fromkeys(range(len(self._rss), len(self._jobs)), rss))
+
     def is_final(self, job: int) -> None:
         """The job that was added last failed by an exception after which it is not to be tried again."""
         self._final.append(job)

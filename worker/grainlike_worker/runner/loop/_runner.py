@@ -172,8 +172,9 @@ class LoopRunner:
         if self._functions.context is not None and not await self._enter_context(lease):
             return
         if self._functions.unloaded:
-            self._functions.remind(lease.fn, time.monotonic())
-            self._functions.get(lease.fn)  # unpickled now: what that takes is no part of a job's time
+            for fn in dict.fromkeys(lease.fns):
+                self._functions.remind(fn, time.monotonic())
+                self._functions.get(fn)  # unpickled now: what that takes is no part of a job's time
         if self._ready_at is None:
             self._ready_at = time.monotonic()
             self._link.post(Ready())  # without a limit, too: one that comes next may hang before it begins
@@ -359,6 +360,8 @@ class LoopRunner:
 
     async def _wait_for(self, lease: RunnerLease, suspended: SuspendedCoroutine) -> None:
         """Run a job that waits for something to its end. What stands behind it in the run-list must not wait too."""
+        if lease.shared:
+            self._flush(lease)  # those in front of it: a batch that says that its job has awaited has no others
         lease.columns.awaited = True
         if lease.shared:
             lease.hand_back(lease.index + 1)

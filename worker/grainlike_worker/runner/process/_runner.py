@@ -99,6 +99,7 @@ class ProcessRunner:
         self._claims = claims
         self._words = None if claims is None else claims.words
         self._functions = LoadedFunctions(EditedModules())
+        self._unloaded = self._functions.unloaded.keys()
         self._enforcer = Enforcer(devices)
         self._memory = memory if memory is not None else MemoryLimit(claims, None)
         self._reset = RunnerReset()
@@ -189,7 +190,8 @@ class ProcessRunner:
         if not self._clean:
             self._clean_up()
         elsewhere = lease.whole is not self._held_to
-        outdated = "" if self._fresh else self._functions.outdated(lease.fns[lease.index], time.monotonic())
+        known = self._fresh or self._unloaded.isdisjoint(lease.fns)
+        outdated = "" if known else self._outdated(lease)
         if not self._fresh and (
             outdated
             or self._leftovers.stay
@@ -205,15 +207,13 @@ class ProcessRunner:
         if elsewhere or lease.gang is not None or self._shows_nodes:
             self._hold_to(lease)
         fn, functions, records = lease.fns[lease.index], self._functions, self._records
-        if fn in functions.unloaded:
+        if fn in self._unloaded:
             functions.get(fn)  # now: what that takes is no part of a job's time, or of its memory
             self._peak.restart()
         if lease.limit is not None:
             lease.may_begin(self._ready_at or self._tell_ready())
         self._memory.set(lease.whole.memory)
         self._clean = False
-        if records is not None and functions.get(fn).logs is not records.levels:
-            records.hold(functions.get(fn).logs)  # this process's loggers let pass what those of the jobs' program do
         spoiled = self._run_jobs(lease)
         if records is not None and records.logged:
             records.ended(lease.jobs)
@@ -226,6 +226,30 @@ class ProcessRunner:
         if not spoiled:
             self._clean_up()  # now that everybody has been told: the next lease need not wait for it
         return not spoiled
+
+    def _outdated(self, lease: RunnerLease) -> str:
+        """Return why another process is to run a lease, if one of its functions would find old code of modules here."""
+        now = time.monotonic()
+        return next(filter(None, (self._functions.outdated(fn, now) for fn in dict.fromkeys(lease.fns))), "")
+
+    def _load_amid(self, lease: RunnerLease) -> None:
+        """Load the function of the job that is up in the midst of a run-list: what that takes is no part of a job's
+        time, or of its memory.
+        """
+        self._settle(lease)
+        self._flush(lease)  # those in front of it need not wait for that
+        self._memory.lift()
+        self._functions.get(lease.fn)
+        self._peak.restart()
+        self._memory.set(lease.whole.memory)
+        self._laps.restart()
+
+    def _turn_to(self, fn: int) -> None:
+        """Let this process's loggers let pass what those of the program do whose function the next jobs call."""
+        records, logs = self._records, self._functions.get(fn).logs
+        if records is not None and logs is not records.levels:
+            records.hold(logs)
+            self._laps.restart()
 
     def _leave(self, lease: RunnerLease) -> bool:
         """Take back what belongs to the job that has ended; return True if it has spoiled the process."""
@@ -242,7 +266,9 @@ class ProcessRunner:
         return spoiled
 
     def _separate(self, lease: RunnerLease) -> bool:
-        """Do between two jobs that are kept apart what is done between leases; return True for a spoiled process."""
+        """Do what is done between leases between two jobs that are kept apart, or call different functions; return True
+        for a spoiled process.
+        """
         if self._leave(lease):
             return True
         self._clean_up()
@@ -292,9 +318,24 @@ class ProcessRunner:
         receipt = None
         if self._words is not None:
             self._words[LEASE] = lease.columns.lease
+        fn = None
         while lease.index < lease.end:
+            if fn is not None and lease.fns[lease.index] != fn and not lease.apart:
+                fn = None
+                lease.columns.all_held(self._peak.read())
+                if self._separate(lease):
+                    lease.hand_back(lease.index)
+                    return True
+                laps.restart()
             if not self._may_start(lease):
                 continue
+            if lease.fns[lease.index] != fn:
+                if lease.fns[lease.index] in self._unloaded:
+                    self._load_amid(lease)
+                    continue  # the process may have been told to end meanwhile
+                fn = lease.fns[lease.index]
+                if self._records is not None:
+                    self._turn_to(fn)
             # Outcomes are told when the next job is claimed, or go with those that are handed back: else the daemon,
             # which has nothing left of a barred lease then, lifts the barrier before it was seen here.
             if lease.index and (lease.apart or laps.now >= lease.columns.due_at):
@@ -393,6 +434,8 @@ class ProcessRunner:
             self._functions.release(lease.info(function.name))
         nested = bool(self._uplink.nestings) and self._uplink.ended(lease.job)
         begun, wall, cpu = self._laps.lap()
+        if nested:
+            self._flush_current()  # those in front of it: a batch that says that its job has awaited has no others
         if lease.apart:
             lease.columns.held(self._peak.read())
         lease.ran(code, payload, begun, wall, cpu, final=final)
