@@ -270,7 +270,7 @@ class SchedulerState:
     def decide_as(self, schema: int) -> None:
         """Decide by the rules of heads whose journals have that schema."""
         self.overdrafts.gives_up = schema >= UNPAID_SCHEMA
-        self.transfers.rules = schema
+        self.transfers.rules = self.transfers.rooms.rules = schema
 
     # --- invariants --------------------------------------------------------------------------------------------------
 

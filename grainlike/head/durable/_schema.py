@@ -190,6 +190,11 @@ _ASIDE = Conversion(fields={"Transfers": _put(rules=6)})
 Before, others waited behind such a job, and all jobs near an idle worker were sent there.
 """
 
+_TIERS = Conversion(fields={"Rooms": _put(rules=7)})
+"""Schema 8: copies for safety leave the room alone that is kept for a job, and inputs have room only where each fits
+into one tier. Before, copies took that room, and the bytes free in all tiers together counted.
+"""
+
 CONVERSIONS: dict[int, SchemaConversion] = {
     1: SchemaConversion(image=_AGES),
     2: SchemaConversion(image=_VALUES),
@@ -197,7 +202,7 @@ CONVERSIONS: dict[int, SchemaConversion] = {
     4: SchemaConversion(image=_RULES),
     5: SchemaConversion(image=_UNPAID),
     6: SchemaConversion(image=_ASIDE),
-    7: SchemaConversion(),  # copies for safety leave the room alone that is kept for a job; before, they took it
+    7: SchemaConversion(image=_TIERS),
 }
 """Steps to the next schema, by the schema that each begins with."""
 

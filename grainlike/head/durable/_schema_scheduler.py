@@ -157,7 +157,7 @@ LeavingWorker scheduler.values._leaving._LeavingWorker: held owes until
 Departures scheduler.values._leaving.Departures: _table _transfers _workers held wake workers
 Reach scheduler.values._reach.Reach: _blocked _direct_rate _relayed_rate _rests _workers changes
 Rooms scheduler.values._rooms.Rooms: _coming _known _table _workers claims cramped=without_room misfits parked
-    told=warned
+    rules told=warned
 Transfers scheduler.values._transfers.Transfers: _going_in _going_out _waiting _workers claims coming is_due known
     reach rooms rules table turned wake
 Look scheduler.planning._dormant.Look: due elsewhere ends is_settled mean near passed rooms shape turns

@@ -8,6 +8,7 @@ that other jobs of its class go on.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Mapping
 from itertools import islice
 
@@ -25,6 +26,12 @@ __all__ = ["Rooms", "tries_text"]
 LOOKED_AT_MOST = 64
 """Most jobs without room that one pass looks at."""
 
+TIERS_SCHEMA = 8
+"""Schema of journals from which on inputs have room only where each fits whole into one tier beside what is kept."""
+
+PACKED_MOST = 64
+"""Most values that are packed into two tiers. More count as fitting."""
+
 _IsOpen = Callable[[WorkerState, HeadJob], bool]
 """Returns True if the inputs that a worker lacks of a job can be copied there now."""
 
@@ -37,10 +44,12 @@ class Rooms:
         parked: jobs that wait for room outside all queues; jobs that were looked at last stand at the end.
         without_room: jobs of the last look that will have room at no worker, even without its spare replicas.
         misfits: jobs whose inputs fit into no store, to be looked at before the turn ends.
+        rules: schema of the journals by whose rules room is counted.
         warned: functions for which it was reported that inputs of their jobs fit into no store.
     """
 
-    __slots__ = ("_coming", "_known", "_table", "_workers", "claims", "misfits", "parked", "warned", "without_room")
+    __slots__ = ("_coming", "_known", "_table", "_workers", "claims", "misfits", "parked", "rules", "warned",
+                 "without_room")  # fmt: skip
 
     def __init__(
         self,
@@ -58,6 +67,7 @@ class Rooms:
         self.parked: dict[int, HeadJob] = {}
         self.misfits: dict[int, HeadJob] = {}
         self.warned: set[int] = set()
+        self.rules = TIERS_SCHEMA
 
     # --- what can never be ------------------------------------------------------------------------------------------
 
@@ -127,7 +137,9 @@ class Rooms:
         oldest = self.claims.get(widest.id)
         if oldest is not None and free >= self._lacking(widest, job):
             return widest, f"the room of {widest.name} is kept for the inputs of job {oldest.id}, which is older"
-        return widest, f"its inputs are {bytes_text(size)}; {widest.name} has room for {bytes_text(free)} of them now"
+        found = f"its inputs are {bytes_text(size)}; {widest.name} has room for {bytes_text(free)} of them now"
+        parted = ", and not for each whole in memory or on disk"
+        return widest, found + (parted if free >= self._lacking(widest, job) else "")
 
     def why_unpaid(self, job: HeadJob) -> str:
         """Return which bytes a job lacks at a worker with an overdraft, and how large that is, in words."""
@@ -292,6 +304,8 @@ class Rooms:
             return self.may_use(worker, job)
         if worker.over or self.free(worker, job.inputs) < lacking:
             return False
+        if self.rules >= TIERS_SCHEMA and self.shortage(worker, job) > 0:
+            return False
         oldest = self.claims.get(worker.id)
         if oldest is None or order(job) <= order(oldest):
             return True
@@ -404,15 +418,30 @@ class Rooms:
 
     def shortage(self, worker: WorkerState, job: HeadJob) -> int:
         """Return the bytes that a job lacks at a worker once all spare replicas there are evicted; 0 or less if it has
-        room.
+        room. It lacks one at least where memory and disk have the bytes together, and neither has them for a value.
         """
         if worker.store is None:
             return 0
         spare = self._table.spare.get(worker.id, {})
         kept = self._table.stored.get(worker.id, 0) - sum(spare.values())
         values = [self._table.values[number] for number in job.inputs]
-        needed = sum(value.size for value in values if worker.id not in value.replicas or value.id in spare)
-        return kept + needed - sum(worker.store)
+        sizes = [value.size for value in values if worker.id not in value.replicas or value.id in spare]
+        lacking = kept + sum(sizes) - sum(worker.store)
+        return lacking if lacking > 0 or self._fit_whole(worker, sizes, -lacking) else 1
+
+    def _fit_whole(self, worker: WorkerState, sizes: list[int], left: int) -> bool:
+        """Return True if values of these sizes fit beside the primaries of a worker, each whole into one tier. `left`
+        bytes stay free.
+        """
+        # A value of that size or less always fits: one tier has half of what is free before it comes, at least.
+        store = worker.store or (0, 0)
+        if self.rules < TIERS_SCHEMA or min(max(sizes, default=0), *store) <= left:
+            return True
+        table = self._table
+        listed = table.primaries.of(worker.id, table.values, table.spare.get(worker.id, {}))
+        large = listed[bisect_left(listed, (left + 1,)) :]
+        found = [size for size in sizes if size > left] + [size for size, _ in large]
+        return len(found) > PACKED_MOST or fits_tiers(found, *store)
 
     def check_at_rest(self) -> None:
         """Raise `AssertionError` if a job waits for room elsewhere in vain. For tests."""
