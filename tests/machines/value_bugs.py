@@ -16,7 +16,7 @@ VALUE_SUITES = {
     "unpaid": "tests/unit/scheduler/test_head_overdrafts.py",
     "failed copies": "tests/unit/scheduler/test_head_rests.py",
     "kept room": "tests/unit/scheduler/test_head_kept_room.py",
-    "tiers": "tests/unit/scheduler/test_head_tiers.py",
+    "whole inputs": "tests/unit/scheduler/test_head_tiers.py",
     "relocations": "tests/simulation/test_value_worlds.py::test_values_that_are_kept_make_way_where_a_job_would_wait_for_ever",
 }
 
@@ -495,13 +495,13 @@ VALUE_BUGS: tuple[Bug, ...] = (
         "add_up_the_room_of_tiers",
         "inputs have room where memory and disk have their bytes together, and neither has enough for one of them",
         (_ROOMS, "return lacking if lacking > 0 or self._fit_whole(worker, sizes, -lacking) else 1", "return lacking"),
-        suite="tiers",
+        suite="whole inputs",
     ),
     _bug(
         "pack_large_inputs_alone",
         "only the inputs of a job are packed into memory and onto disk, without the values that are kept there",
         (_ROOMS, " + [size for size, _ in large]\n", " + [size for size, _ in large[:0]]\n"),
-        suite="tiers",
+        suite="whole inputs",
     ),
     _bug(
         "keep_what_was_moved",
