@@ -16,6 +16,7 @@ VALUE_SUITES = {
     "unpaid": "tests/unit/scheduler/test_head_overdrafts.py",
     "failed copies": "tests/unit/scheduler/test_head_rests.py",
     "kept room": "tests/unit/scheduler/test_head_kept_room.py",
+    "rooms of inputs": "tests/unit/scheduler/test_head_rooms.py",
     "whole inputs": "tests/unit/scheduler/test_head_tiers.py",
     "relocations": "tests/simulation/test_value_worlds.py::test_values_that_are_kept_make_way_where_a_job_would_wait_for_ever",
 }
@@ -502,6 +503,12 @@ VALUE_BUGS: tuple[Bug, ...] = (
         "only the inputs of a job are packed into memory and onto disk, without the values that are kept there",
         (_ROOMS, " + [size for size, _ in large]\n", " + [size for size, _ in large[:0]]\n"),
         suite="whole inputs",
+    ),
+    _bug(
+        "keep_room_for_what_is_made_again",
+        "a job on its way keeps its room while an input is made again, by a job that may need this room",
+        (_VALUES, "users if user.data is not None and user.data.target]", "users if user.data is None]"),
+        suite="rooms of inputs",
     ),
     _bug(
         "keep_what_was_moved",

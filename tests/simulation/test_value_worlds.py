@@ -145,6 +145,10 @@ def test_a_worker_that_drains_leaves_the_room_that_the_oldest_job_was_promised()
     assert simulate(79010430, "full_stores").violations == ()
 
 
+def test_what_waits_for_a_lost_value_keeps_no_room_that_its_maker_needs():
+    assert simulate(86002351, "real_stores").violations == ()
+
+
 def test_a_replica_waits_for_no_room_that_is_kept_for_a_job_no_longer():
     assert simulate(81010124, "large_outputs", faults=CALM).violations == ()
 

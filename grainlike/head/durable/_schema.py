@@ -192,7 +192,8 @@ Before, others waited behind such a job, and all jobs near an idle worker were s
 
 _TIERS = Conversion(fields={"Rooms": _put(rules=7)})
 """Schema 8: copies for safety leave the room alone that is kept for a job, and inputs have room only where each fits
-into one tier. Before, copies took that room, and the bytes free in all tiers together counted.
+into one tier. Jobs do not keep room for an input that is made again. Before, copies took the room that was kept, and
+the bytes that were free in all tiers together counted.
 """
 
 CONVERSIONS: dict[int, SchemaConversion] = {

@@ -37,7 +37,9 @@ that is idle gets no more jobs with inputs than have their turn.
 """
 
 KEPT_SCHEMA = 8
-"""Schema of journals from which on copies for safety leave the room alone that is kept for a waiting job."""
+"""Schema of journals from which on copies for safety leave the room alone that is kept for a waiting job, and jobs are
+on their way to no worker while an input is made again.
+"""
 
 LOOKED_AT_MOST = 64
 """Most transfers to one worker that are looked at to find a source that is free."""

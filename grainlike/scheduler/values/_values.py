@@ -530,6 +530,9 @@ class Values:
         value.maker = self._state.jobs[job.id] = job
         self.revived = True
         out.append(JobsRevived([job.id], by_copy=made is not value))
+        if self._transfers.rules >= KEPT_SCHEMA:  # jobs on their way keep room, which the job may need that makes it
+            users = (value.users or {}).values()
+            self._queue_again([user for user in users if user.data is not None and user.data.target], out)
         self._state.requeue([job], out)
 
     def _is_lacking(self, value: ValueState) -> bool:

@@ -322,3 +322,28 @@ def test_of_many_that_wait_for_room_each_is_looked_at_though_nothing_happens_mea
     world.arrive_all()
     assert world.started_on[last] == 2
     assert world.where(kept) == [2]
+
+
+@pytest.mark.parametrize("schema", [7, 8])
+def test_what_waits_for_a_lost_value_keeps_no_room_that_the_job_needs_which_makes_it_again(schema):
+    world = Stores()
+    world.head.decide_as(schema)
+    leaf = Cores(1) & Resource("leaf", 1)
+    world.join(Cores(1) & Resource("leaf", 1), store=60 * MB)
+    world.join(Cores(1), store=1000 * MB)
+    source, *others = world.values(2, 50, 20, 16)
+    value = world.call(leaf, 1.0, source, size=5 * MB)
+    world.arrive_all()
+    world.run(world.now + 1.0)
+    world.head._state.transfers.copy(world.head._state.values.values[value], 2)
+    world.later(0.0)
+    world.arrive(value, 2)
+    world.gone(1, value)
+    reader = world.call(leaf, 1.0, *others, value)
+    assert set(world.under_way) == {(other, 1) for other in others}  # the third copy waits for these
+    world.gone(2, value)
+    assert world.revived == [value]
+    world.arrive_all()
+    world.run(world.now + 10.0)
+    world.arrive_all()
+    assert (world.started_on.get(reader) == 1) is (schema == 8)
