@@ -427,8 +427,8 @@ VALUE_BUGS: tuple[Bug, ...] = (
         "younger jobs take the room for which the oldest waits",
         (
             _ROOMS,
-            "        if is_oldest and self._will_have_room(worker, job):",
-            "        if is_oldest and job is None:",
+            "        if (oldest is None or order(job) < order(oldest)) and self._will_have_room(worker, job):",
+            "        if job is None:",
         ),
         suite="stores",
     ),

@@ -21,13 +21,15 @@ from grainlike.scheduler.values._inputs import RoomTries
 from grainlike.scheduler.values._records import ReplicaCopy, ValueState
 from grainlike.scheduler.values._table import ValueTable
 
-__all__ = ["Rooms", "tries_text"]
+__all__ = ["KEPT_SCHEMA", "Rooms", "tries_text"]
 
 LOOKED_AT_MOST = 64
 """Most jobs without room that one pass looks at."""
 
-TIERS_SCHEMA = 8
-"""Schema of journals from which on inputs have room only where each fits whole into one tier beside what is kept."""
+KEPT_SCHEMA = 8
+"""Schema of journals since which inputs have room only where each fits whole into one tier beside what is kept; copies
+for safety leave the room alone that is kept for a waiting job; and jobs keep none while an input is made again.
+"""
 
 PACKED_MOST = 64
 """Most values that are packed into two tiers. More count as fitting."""
@@ -67,7 +69,7 @@ class Rooms:
         self.parked: dict[int, HeadJob] = {}
         self.misfits: dict[int, HeadJob] = {}
         self.warned: set[int] = set()
-        self.rules = TIERS_SCHEMA
+        self.rules = KEPT_SCHEMA
 
     # --- what can never be ------------------------------------------------------------------------------------------
 
@@ -76,9 +78,8 @@ class Rooms:
         if worker.store is None:
             return True
         values = [self._table.values[number] for number in inputs]
-        if all(worker.id in value.replicas for value in values):
-            return True
-        return fits_tiers([value.size for value in values], *worker.store)
+        is_here = all(worker.id in value.replicas for value in values)
+        return is_here or fits_tiers([value.size for value in values], *worker.store)
 
     def is_misfit(self, job: HeadJob) -> bool:
         """Return True if some worker could run a job, and no such worker's empty store could hold the inputs."""
@@ -137,9 +138,9 @@ class Rooms:
         oldest = self.claims.get(widest.id)
         if oldest is not None and free >= self._lacking(widest, job):
             return widest, f"the room of {widest.name} is kept for the inputs of job {oldest.id}, which is older"
+        parted = ", and not for each whole in memory or on disk" if free >= self._lacking(widest, job) else ""
         found = f"its inputs are {bytes_text(size)}; {widest.name} has room for {bytes_text(free)} of them now"
-        parted = ", and not for each whole in memory or on disk"
-        return widest, found + (parted if free >= self._lacking(widest, job) else "")
+        return widest, found + parted
 
     def why_unpaid(self, job: HeadJob) -> str:
         """Return which bytes a job lacks at a worker with an overdraft, and how large that is, in words."""
@@ -198,10 +199,9 @@ class Rooms:
         if not (is_tried or (size and self.free(worker) < size)):
             return None
         others = (other for other in self._could_give(job, size) if other is not worker)
-        for other in others:
-            if is_tried or not (other.shut or other.over or self._lacks_room(other, job, size)):
-                return other
-        return None
+        if not is_tried:
+            others = (one for one in others if not (one.shut or one.over or self._lacks_room(one, job, size)))
+        return next(others, None)
 
     def _lacks_room(self, worker: WorkerState, job: HeadJob, size: int) -> bool:
         """Return True if a worker has no room now for so many bytes beside a job's inputs."""
@@ -304,12 +304,10 @@ class Rooms:
             return self.may_use(worker, job)
         if worker.over or self.free(worker, job.inputs) < lacking:
             return False
-        if self.rules >= TIERS_SCHEMA and self.shortage(worker, job) > 0:
+        if self.rules >= KEPT_SCHEMA and self.shortage(worker, job) > 0:
             return False
-        oldest = self.claims.get(worker.id)
-        if oldest is None or order(job) <= order(oldest):
-            return True
-        return not self._will_have_room(worker, oldest)
+        oldest = self.claimant(worker)
+        return oldest is None or order(job) <= order(oldest)
 
     def may_use(self, worker: WorkerState, job: HeadJob) -> bool:
         """Return True if a job may start at a worker that has its inputs. The room of spare replicas among these may be
@@ -322,16 +320,13 @@ class Rooms:
         unused = sum(spare[value] for value in found if not self.is_used(self._table.values[value], worker.id))
         if unused and worker.id in self._coming and self.free(worker) < unused:
             return False
-        oldest = self.claims.get(worker.id)
-        if oldest is None or order(job) <= order(oldest) or set(found) <= set(oldest.inputs):
-            return True
-        return not self._will_have_room(worker, oldest)
+        oldest = self.claimant(worker)
+        return oldest is None or order(job) <= order(oldest) or set(found) <= set(oldest.inputs)
 
     def claim(self, worker: WorkerState, job: HeadJob) -> None:
         """Keep a worker's room for a job that has none there now, if no older job will have room there."""
-        oldest = self.claims.get(worker.id)
-        is_oldest = oldest is None or order(job) < order(oldest) or not self._will_have_room(worker, oldest)
-        if is_oldest and self._will_have_room(worker, job):
+        oldest = self.claimant(worker)
+        if (oldest is None or order(job) < order(oldest)) and self._will_have_room(worker, job):
             self.claims[worker.id] = job
             self._table.filled[worker.id] = None
 
@@ -370,9 +365,7 @@ class Rooms:
         """Return the jobs to queue again because there is room for their inputs, at workers that are open to these.
         Look at parked jobs that have a claim, and at `LOOKED_AT_MOST` others whose last look is longest ago.
         """
-        self.claims = {
-            number: job for number, job in self.claims.items() if number in self._workers and self.waits(job)
-        }
+        self.claims = {at: job for at, job in self.claims.items() if at in self._workers and self.waits(job)}
         self.without_room = {}
         claiming = {job.id: job for job in self.claims.values() if job.id in self.parked}
         looked_at = {**claiming, **dict(islice(self.parked.items(), LOOKED_AT_MOST))}
@@ -412,9 +405,8 @@ class Rooms:
         """Return True if a waiting job has room at a worker once all spare replicas there are evicted."""
         if not self.waits(job) or worker.store is None or worker.leaving or worker.shut:
             return False
-        if any(number not in self._table.values for number in job.inputs):
-            return False
-        return self.shortage(worker, job) <= 0
+        are_known = all(number in self._table.values for number in job.inputs)
+        return are_known and self.shortage(worker, job) <= 0
 
     def shortage(self, worker: WorkerState, job: HeadJob) -> int:
         """Return the bytes that a job lacks at a worker once all spare replicas there are evicted; 0 or less if it has
@@ -435,7 +427,7 @@ class Rooms:
         """
         # A value of that size or less always fits: one tier has half of what is free before it comes, at least.
         store = worker.store or (0, 0)
-        if self.rules < TIERS_SCHEMA or min(max(sizes, default=0), *store) <= left:
+        if self.rules < KEPT_SCHEMA or min(max(sizes, default=0), *store) <= left:
             return True
         table = self._table
         listed = table.primaries.of(worker.id, table.values, table.spare.get(worker.id, {}))

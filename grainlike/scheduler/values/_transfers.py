@@ -18,7 +18,7 @@ from grainlike.scheduler._value_events import FetchReplicas
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.values._reach import Reach
 from grainlike.scheduler.values._records import ReplicaCopy, ValueState
-from grainlike.scheduler.values._rooms import Rooms
+from grainlike.scheduler.values._rooms import KEPT_SCHEMA, Rooms
 from grainlike.scheduler.values._table import ValueTable
 
 __all__ = ["Transfers"]
@@ -34,11 +34,6 @@ SMALL_BYTES = 1 << 20
 ASIDE_SCHEMA = 7
 """Schema of journals from which on a job whose inputs cannot be copied for now waits outside its queue, and a worker
 that is idle gets no more jobs with inputs than have their turn.
-"""
-
-KEPT_SCHEMA = 8
-"""Schema of journals from which on copies for safety leave the room alone that is kept for a waiting job, and jobs are
-on their way to no worker while an input is made again.
 """
 
 LOOKED_AT_MOST = 64

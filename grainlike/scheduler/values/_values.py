@@ -40,8 +40,8 @@ from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.values._misfits import Misfits
 from grainlike.scheduler.values._records import CopyReader, ValueState
 from grainlike.scheduler.values._replication import EVERYWHERE, SAFE_COPIES
-from grainlike.scheduler.values._rooms import LOOKED_AT_MOST
-from grainlike.scheduler.values._transfers import ASIDE_SCHEMA, KEPT_SCHEMA
+from grainlike.scheduler.values._rooms import KEPT_SCHEMA, LOOKED_AT_MOST
+from grainlike.scheduler.values._transfers import ASIDE_SCHEMA
 from grainlike.wire import Code, Completed
 
 __all__ = ["Values"]
