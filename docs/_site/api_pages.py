@@ -98,7 +98,7 @@ _WRITTEN_AT = {"graph": "graph.graph"}
 _HIDDEN = {
     "Dag": "get items keys values",
     "adapters.GrainlikePool": "end_when_idle keep_open",
-    "executor.ConnectedExecutor": "under_way write_trace",
+    "executor.ConnectedExecutor": "report_found under_way write_trace",
     "dag.DagReport": "get items keys of traced_to values",
     "Allocation": "excess fits fits_units grown lasting suits",
     "Executor": "implicit pause ready refusal refusal_of wait",

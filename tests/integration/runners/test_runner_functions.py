@@ -229,6 +229,7 @@ def test_a_process_with_old_code_of_one_of_them_begins_none(tmp_path: Path, monk
     with Runner(quick, by_value(imports), paths=[str(tmp_path)]) as runner:
         runner.call(0)
         runner.call(1)
+        runner.call(0)  # by now it has noted the file that it imported: it does so once the job's end is told
         file.write_text("def plain():\n    return 'new code'\n")
         blob = dump_function(importlib.import_module("edited_between").plain)
         runner.send(Define([FunctionSpec(2, blob.digest, "plain", False, None)], []), [blob.data])
