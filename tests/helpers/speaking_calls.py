@@ -93,6 +93,29 @@ def tiny_too(n):
     say_briefly(n)
 
 
+class _Loud:
+    """Something that prints where it is loaded, as a module may that is imported there."""
+
+    def __reduce__(self):
+        return exec, ("import os\nprint('loaded', end='')\nos.write(2, b'loaded, too')",)
+
+
+def says_when_loaded():
+    """Return a function, pickled by value, that prints a line where it is loaded."""
+    held = _Loud()
+
+    def loud(n):
+        return n, held
+
+    loud.__module__ = "__main__"
+    return delayed(loud)
+
+
+@delayed
+def ends_its_process():
+    os._exit(1)
+
+
 @delayed
 def link(n):
     if n % 3 == 0:

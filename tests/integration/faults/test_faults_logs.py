@@ -14,10 +14,12 @@ from speaking_calls import (
     begins_a_line,
     closes_its_output,
     coroutine_link,
+    ends_its_process,
     fails,
     fails_deeply,
     fails_later,
     link,
+    says_when_loaded,
     speaker,
     talkative,
     tiny,
@@ -138,6 +140,20 @@ async def test_in_run_lists_of_two_functions_too(opened):
         for n, r_ in enumerate(jobs):
             expected = [[("stdout", f"printed {n}")], [("stderr", f"written {n}")], []][n % 3]
             assert await lines(executor, r_) == expected
+
+
+@pytest.mark.asyncio
+async def test_what_is_printed_where_a_function_is_loaded_amid_a_run_list_is_its_own_jobs():
+    async with Executor(local=Cores(1)) as executor:
+        functions = [tiny @ Cores(1), says_when_loaded() @ Cores(1)]
+        for fn in functions:
+            await gather([fn(2) for _ in range(200)])  # known to be tiny
+        await gather([(ends_its_process @ Cores(1))()], return_exceptions=True)  # what comes next has nothing loaded
+        jobs = [functions[n == 20](2) for n in range(40)]
+        await gather(jobs)
+        loud = jobs.pop(20)
+        assert await lines(executor, loud) == [("stdout", "loaded"), ("stderr", "loaded, too")]
+        assert [await lines(executor, r_) for r_ in jobs] == [[]] * 39
 
 
 @pytest.mark.parametrize("way", ["close", "detach"])

@@ -94,6 +94,11 @@ class RunnerLease:
         return self.jobs[self.index - 1], self._run.attempts[self.index - 1]
 
     @property
+    def current(self) -> tuple[int, int]:
+        """Job and attempt at `index`."""
+        return self.jobs[self.index], self._run.attempts[self.index]
+
+    @property
     def job(self) -> int:
         """The job at `index`."""
         return self.jobs[self.index]

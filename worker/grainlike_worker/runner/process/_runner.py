@@ -240,6 +240,10 @@ class ProcessRunner:
         self._flush(lease)  # those in front of it need not wait for that
         self._memory.lift()
         self._functions.get(lease.fn)
+        self._output.flush()
+        unread = self._output.waiting()
+        if unread:  # what its modules print when they are imported: later, it would be taken for that of the job before
+            self._pipe.send(self._output.collect(unread, *lease.current))
         self._peak.restart()
         self._memory.set(lease.whole.memory)
         self._laps.restart()
