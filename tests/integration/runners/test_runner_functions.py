@@ -55,6 +55,23 @@ def test_what_has_ended_is_told_before_the_next_function_is_loaded_and_none_is_t
     assert runner.values == {1: "quick", 2: "loaded None", 3: "quick", 4: "loaded None"}
 
 
+def test_one_that_ends_the_process_takes_no_outcome_of_another_function_with_it(claims: ClaimPage) -> None:
+    def ends(really: bool) -> None:
+        import os
+
+        if really:
+            os._exit(7)
+
+    with Runner(quick, by_value(ends), by_value(keep_outcomes), claims=claims) as runner:
+        runner.call(0)
+        runner.run({1: (1, (False,)), 2: (2, ())})
+        runner.until(1, 2)
+        runner.run({3: (0, ()), 4: (0, ()), 5: (1, (True,)), 6: (0, ())})
+        assert runner.until_end() == 7
+    assert [job for job in runner.codes if job > 2] == [3, 4]
+    assert claims.started == 2
+
+
 def test_a_function_that_ends_the_process_when_it_is_loaded_is_the_suspect(claims: ClaimPage) -> None:
     with Runner(quick, loads("import os; os._exit(7)"), claims=claims) as runner:
         runner.run({1: (0, ()), 2: (1, ()), 3: (0, ())})

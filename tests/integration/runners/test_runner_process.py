@@ -321,5 +321,5 @@ def test_a_job_of_a_run_list_that_is_kept_apart_costs_the_runner_this_many_calls
 
 def test_a_job_where_two_functions_are_called_in_turn_costs_the_runner_this_many_calls() -> None:
     python, c = count_calls(32, 10, functions=2)
-    assert python <= 52
-    assert c <= 67
+    assert python <= 66  # 15 of them tell what the other function's job has given, before this one's begins
+    assert c <= 79

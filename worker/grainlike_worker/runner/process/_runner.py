@@ -338,6 +338,8 @@ class ProcessRunner:
                     self._load_amid(lease)
                     continue  # the process may have been told to end meanwhile
                 fn = lease.fns[lease.index]
+                if lease.columns:
+                    lease.columns.due_at = 0.0  # those in front of it are not lost with the process if it ends that
                 if self._records is not None:
                     self._turn_to(fn)
             # Outcomes are told when the next job is claimed, or go with those that are handed back: else the daemon,
