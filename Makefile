@@ -95,7 +95,7 @@ test: check  ## check, then run the tests (ARGS="-k net" for some of them)
 
 tests: $(VENV)/.dev  ## run the tests of `make test`, without the checks
 ifeq ($(strip $(ARGS)),)
-	@echo "Running the tests: four programs side by side, some nine minutes on two cores; one shows its progress here,"
+	@echo "Running the tests: four programs side by side, some eleven minutes on two cores; one shows its progress here,"
 	@echo "the others in $(VENV)/integration.log, faults.log and others.log until they have ended."
 	@$(SIDE_BY_SIDE); \
 	beside integration $(BIN)/python -m pytest tests/integration $(addprefix --ignore ,$(FAULTS) $(WITH_FIRST)); \
