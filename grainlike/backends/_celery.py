@@ -177,7 +177,8 @@ class CeleryBackend(ClosesItself):
     def _store(self) -> Any:
         """Return what keeps results, as this thread may use it."""
         store = self._app.backend
-        self._stores[id(store)] = store
+        if self._close_app:  # those of another's app are that one's to close, and go with their threads
+            self._stores[id(store)] = store
         return store
 
     def cancel(self, future: str) -> None:

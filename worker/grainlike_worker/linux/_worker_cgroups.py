@@ -37,7 +37,7 @@ _MEANING = {
     "unless a job may fill the machine in less",
     "none": "jobs are not held to the memory that they ask for",
 }
-"""What holds jobs to their memory, and whether that asks anything of the person who reads the log."""
+"""Clauses of a line of the log: how jobs are held to their memory, and what a reader has to do about it."""
 _NAME = re.compile(r"grainlike\.(\d+)\.(\d+)\.(\d+)\.[0-9a-f]{6}")
 
 
