@@ -204,7 +204,7 @@ async def test_celery_a_job_whose_whole_worker_is_killed_fails_with_a_reason(tmp
 async def test_celery_a_worker_that_is_started_again_is_not_taken_for_the_one_that_was_killed(
     tmp_path, go, monkeypatch
 ):
-    monkeypatch.setattr(_celery_workers, "LOOK_S", 0.2)
+    monkeypatch.setattr(_celery_workers, "LOOK_S", 1.0)  # so that the second one, too, has 5 s for a heartbeat
     options = ["--concurrency", "1", "-n", "first@here"]
     with redis() as url, celery_worker(url, *options, heartbeat_s=0.2) as worker:
         async with Executor(backend=CeleryBackend(url)):
