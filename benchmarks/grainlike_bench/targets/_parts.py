@@ -81,7 +81,7 @@ def _queued_default(_: int) -> Found:
 
 def _plain(rounds: int) -> Found:
     rates = asyncio.run(bench_plain.measure(rounds))
-    return {f"plain-{name}": _ratios(rates[name], rates["pool"]) for name in ("with", "isolated", "without")}
+    return {f"plain-{name}": _ratios(rates[name], rates["pool"]) for name in ("with", "turns", "isolated", "without")}
 
 
 def _mix(_: int) -> Found:
@@ -261,7 +261,7 @@ PARTS: dict[str, Part] = {
     "bare": Part(_bare, ("w1-embedded", "amap"), 15, needs=("joblib",)),
     "queued": Part(_queued, ("w1b",), 5),
     "queued-default": Part(_queued_default, ("default-queued",), 10),
-    "plain": Part(_plain, ("plain-with", "plain-isolated", "plain-without"), 15),
+    "plain": Part(_plain, ("plain-with", "plain-turns", "plain-isolated", "plain-without"), 18),
     "mix": Part(_mix, ("w5-random", "w5-widest"), 45),
     "wide": Part(_wide, ("w6", "w6b-start", "w6b-dask"), 20, needs=("distributed",)),
     "start": Part(_start, ("w7-embedded", "w7-daemon", "w7b"), 20),
