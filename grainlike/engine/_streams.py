@@ -189,10 +189,9 @@ class StreamReader(AsyncIterator[Any]):
 
 
 async def stream_here(node: Node) -> None:
-    """Drive the generator of `node`, a stream's, until it ends or raises; then its `finally` is done.
+    """Drive the generator of `node`, a stream's, until it ends or raises; then its `finally` is done."""
+    from grainlike.eventloop import advance  # programs without streams do without
 
-    All its steps are taken in one task, so it may hold task groups and cancel scopes open across a `yield`.
-    """
     assert isinstance(node, StreamNode)
     node.state = State.RUNNING
     args, kwargs = node.arguments()
@@ -203,22 +202,17 @@ async def stream_here(node: Node) -> None:
         window.credited(items, size)
         room.set()
 
-    generator = node.function.callable(*args, **kwargs)
-    try:
-        while True:
-            while not window.open:
-                room = anyio.Event()
-                await room.wait()
-            try:
-                item = await anext(generator)
-            except StopAsyncIteration:
-                return
-            if not buffer.begun:
-                buffer.begin(credit)
-            window.sent(0)
-            buffer.put(item, 0)
-            del item
-    finally:
-        # On trio, each `await` of its `finally` would be cancelled again.
-        with anyio.CancelScope(shield=True):
-            await generator.aclose()
+    async def has_room() -> bool:
+        nonlocal room
+        while not window.open:
+            room = anyio.Event()
+            await room.wait()
+        return True
+
+    def give(item: Any) -> None:
+        if not buffer.begun:
+            buffer.begin(credit)
+        window.sent(0)
+        buffer.put(item, 0)
+
+    await advance(node.function.callable(*args, **kwargs), has_room, give, lambda: node.finished)

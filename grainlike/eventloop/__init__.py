@@ -1,5 +1,5 @@
-"""Event loop of the running code, and what loops lack: wake-ups, alarms, fair turns, brief polling, and cancellation
-that takes effect.
+"""Event loop of the running code, and what loops lack: wake-ups, alarms, fair turns, brief polling, cancellation that
+takes effect, and generators that run ahead of their readers.
 """
 
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from grainlike.eventloop._cancel_once import cancel_once
     from grainlike.eventloop._cancellation import Cancellation, RepeatedCancellation, held_up, place_of
     from grainlike.eventloop._fairness import fairness_of, stays, yield_turn
+    from grainlike.eventloop._generators import advance
     from grainlike.eventloop._lifespan import Changes, Lifespan
     from grainlike.eventloop._loop_id import (
         EventLoopId,
@@ -35,6 +36,7 @@ __all__ = [
     "RepeatedCancellation",
     "Rhythm",
     "Wakeup",
+    "advance",
     "cancel_once",
     "fairness_of",
     "forget_the_loop",
@@ -60,6 +62,7 @@ if not TYPE_CHECKING:  # else any name would be there
         {
             "Alarm": "_wakeup",
             "Wakeup": "_wakeup",
+            "advance": "_generators",
             "Cancellation": "_cancellation",
             "Changes": "_lifespan",
             "Lifespan": "_lifespan",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import signal
 import time
 from collections.abc import AsyncIterator
@@ -22,6 +24,7 @@ __all__ = [
     "lines",
     "note",
     "noted",
+    "pairs",
     "scoped",
     "shy",
     "slow",
@@ -49,6 +52,20 @@ async def noted(path: str, n: int) -> AsyncIterator[int]:
         note(log, "closed")
 
 
+async def pairs(fifo: str, n: int, limit: float) -> AsyncIterator[int]:
+    """Numbers, two at a time; the step after each two blocks the event loop until the FIFO has a byte."""
+    fd = os.open(fifo, os.O_RDWR)
+    try:
+        for i in range(n):
+            yield i
+            if i % 2:
+                if not select.select([fd], [], [], limit)[0]:
+                    raise TimeoutError(i)
+                os.read(fd, 1)
+    finally:
+        os.close(fd)
+
+
 async def failing(n: int) -> AsyncIterator[int]:
     for i in range(n):
         yield i
@@ -72,7 +89,7 @@ async def scoped() -> AsyncIterator[int]:
     with anyio.CancelScope() as scope:
         yield 0
         scope.cancel()
-        until = time.monotonic() + 0.002  # after so long a step the event loop has its turn
+        until = time.monotonic() + 0.002  # a long step
         while time.monotonic() < until:
             pass
         yield 1

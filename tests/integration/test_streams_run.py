@@ -6,12 +6,13 @@ import contextlib
 import gc
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from fifos import Fifo
 from limits import LIMIT_S
 from stream_calls import (
     computing,
@@ -21,6 +22,7 @@ from stream_calls import (
     large,
     lines,
     noted,
+    pairs,
     scoped,
     shy,
     slow,
@@ -75,6 +77,12 @@ async def executor(anyio_backend: Any, monkeypatch: pytest.MonkeyPatch) -> Async
     with anyio.fail_after(2 * LIMIT_S):
         async with Executor(local=Cores([0, 1])) as executor:
             yield executor
+
+
+@pytest.fixture
+def fifo(tmp_path: Path) -> Iterator[Fifo]:
+    with Fifo(tmp_path / "fifo") as fifo:
+        yield fifo
 
 
 @pytest.fixture
@@ -181,12 +189,11 @@ async def test_a_generator_that_computes_is_cancelled_at_its_next_yield(executor
     assert lines(log) in (["0", "closed"], ["0", "1", "closed"])  # the first if it was asked before it went on
 
 
-@pytest.mark.parametrize("isolate", [False, True])
+@everywhere
 async def test_a_scope_of_the_generators_own_catches_what_it_cancels_between_items(
-    executor: Executor, isolate: bool
+    executor: Executor, placed: Any
 ) -> None:
-    stream = (delayed(scoped, isolate=isolate) @ Cores(1))()
-    assert [item async for item in stream] == [0, 1, -1]
+    assert [item async for item in placed(scoped)()] == [0, 1, -1]
 
 
 async def test_others_have_their_turn_between_the_items_of_a_generator_that_computes(executor: Executor) -> None:
@@ -202,6 +209,13 @@ async def test_others_have_their_turn_between_the_items_of_a_generator_that_comp
         tasks.cancel_scope.cancel()
     assert seen == sorted(seen)
     assert len(set(seen)) >= WINDOW_ITEMS // 2  # trio runs those that are ready in any order
+
+
+@everywhere
+async def test_no_item_waits_for_the_step_after_it(executor: Executor, placed: Any, fifo: Fifo) -> None:
+    async for item in placed(pairs)(str(fifo.path), 8, LIMIT_S):
+        if item % 2:
+            fifo.write()
 
 
 @everywhere

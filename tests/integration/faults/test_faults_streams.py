@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 from fault_calls import noted
+from fifos import Fifo
 from limits import LIMIT_S
+from stream_calls import pairs
 from waiting import until_files
 
 from grainlike import Cores, Executor, JobCancelledError, WorkerLostError, amap, delayed, info
@@ -44,6 +46,15 @@ async def test_a_stream_of_a_worker_keeps_its_window_and_its_finally_runs(start_
         await until_files(tmp_path, lambda: lines(log)[-1] == "closed")
         assert int(lines(log)[-2]) <= 50 + WINDOW_ITEMS
         assert info(stream).state == "cancelled"
+
+
+async def test_no_item_waits_for_the_step_after_it(start_worker, tmp_path):
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
+        start_worker(executor.address)
+        with Fifo(tmp_path / "fifo") as fifo:
+            async for item in (delayed(pairs) @ Cores(1))(str(fifo.path), 8, LIMIT_S):
+                if item % 2:
+                    fifo.write()
 
 
 async def test_many_streams_at_once_each_in_its_own_order(start_worker, tmp_path):
