@@ -283,7 +283,7 @@ class HeadScheduler:
 
     def why_few(self, value: int, failure: str = "") -> str:
         """Return why a value has fewer replicas than it should; an empty text if it has enough."""
-        return self._values.why_few(value, failure)
+        return self._state.replication.why_few(value, failure)
 
     def pace(self, fn: int) -> float | None:
         """Return the mean seconds of a function whose jobs are known to be tiny and never to wait, else None."""

@@ -487,6 +487,18 @@ VALUE_BUGS: tuple[Bug, ...] = (
         suite="kept room",
     ),
     _bug(
+        "keep_room_from_the_inputs_that_it_is_kept_for",
+        "an input of the oldest waiting job waits for the room that is kept for it",
+        (_TRANSFERS, "oldest is not None and value.id in oldest.inputs\n", "oldest is not None and False\n"),
+        suite="kept room",
+    ),
+    _bug(
+        "count_inputs_that_come_twice",
+        "inputs on their way to where room is kept for them take the room of other values",
+        (_TRANSFERS, "its_own - self.rooms.shortage(", "-self.rooms.shortage("),
+        suite="kept room",
+    ),
+    _bug(
         "wait_for_room_that_is_kept_no_longer",
         "copies for safety are not asked for when the job for which room was kept has gone elsewhere",
         (_VALUES, "transfers.rooms.claims and table.awaiting_room:\n", "transfers.rooms.claims and not table:\n"),

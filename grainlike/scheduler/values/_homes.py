@@ -50,7 +50,8 @@ class Homes:
             job.state = JobState.MOVING
             self._table.park(job)
             return False
-        if self._transfers.rooms.check_misfit(job):
+        if self._transfers.rooms.is_misfit(job):
+            self._transfers.rooms.note_misfit(job)
             job.state, job.worker, job.shape = JobState.QUEUED, 0, None
             self._transfers.unclaim(job)
             self._transfers.rooms.park(job)

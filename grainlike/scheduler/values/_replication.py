@@ -2,8 +2,8 @@
 
 One replica is enough unless a program asked for more; a value that may not be made again has two. Values that only
 leaving workers have are copied first, the largest before others. A copy is asked for only at a worker with room for the
-value beside what is kept for the oldest job that waits for room. If no worker has room, the copy waits for it; a worker
-whose store could never hold the value does not count.
+value beside what is kept for other inputs of the oldest job that waits for room. If no worker has room, the copy waits
+for it; a worker whose store could never hold the value does not count.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Replication:
             value
             for value in waiting.values()
             if any(
-                room >= value.size
+                transfers.may_copy(value, worker, room)
                 and not (worker.id in value.replicas or (value.id, worker.id) in known)
                 and transfers.rooms.could_hold(worker, (value.id,))
                 for worker, room in free
@@ -125,12 +125,9 @@ class Replication:
         here = sum(self._leaving.stays(worker) for worker in value.replicas)
         if here >= value.copies:
             return True
-        known, first = self._transfers.known, not here
-        others = [worker for worker in able if worker.id not in value.replicas]
-        coming = [worker for worker in others if (value.id, worker.id) in known]
-        new = [worker for worker in others if (value.id, worker.id) not in known]
+        coming, new = self._others(value, able)
         fit = [worker for worker in new if self._transfers.rooms.could_hold(worker, (value.id,))]
-        with_room = [worker for worker in fit if free[worker.id] >= value.size]
+        with_room = [worker for worker in fit if self._transfers.may_copy(value, worker, free[worker.id])]
         lacking = value.copies - here - len(coming)
         if 0 < lacking < len(with_room):
             with_room.sort(key=lambda worker: self._rank(value, worker, now))
@@ -138,7 +135,7 @@ class Replication:
         for worker in chosen:
             free[worker.id] -= value.size
         for worker in coming + chosen:
-            self._transfers.copy(value, worker.id, first=first)
+            self._transfers.copy(value, worker.id, first=not here)
         if len(with_room) < min(lacking, len(fit)):
             self._table.awaiting_room[value.id] = value
         elif len(fit) < min(lacking, len(new)):
@@ -152,21 +149,27 @@ class Replication:
             self.warned.add(fn)
             out.append(ReplicasUnfit(value.id, self._too_little(value, workers)))
 
-    def why_few(self, value: ValueState, failure: str) -> str:
+    def why_few(self, number: int, failure: str) -> str:
         """Return in words which room is lacking for replicas that a value is to have, or which copy has failed, with
         its `failure`; empty where no room is lacking, and none has failed.
         """
-        able = [worker for worker in self._workers.values() if self._leaving.is_able(worker)]
-        others = [worker for worker in able if worker.id not in value.replicas]
-        coming = [worker for worker in others if (value.id, worker.id) in self._transfers.known]
-        new = [worker for worker in others if worker not in coming]
-        if not value.replicas or len(value.replicas) >= value.copies:
+        value = self._table.values.get(number)
+        if value is None or not 0 < len(value.replicas) < value.copies:
             return ""
+        able = [worker for worker in self._workers.values() if self._leaving.is_able(worker)]
+        coming, new = self._others(value, able)
         if new and len(value.replicas) + len(coming) < value.copies:
             return self._too_little(value, new)
         failed = [worker.name for worker in coming if self._transfers.has_failed(value, worker.id)]
         why = f": {failure}" if failure else ""
         return f"a copy to {failed[0]} has failed, and is tried again{why}" if failed else ""
+
+    def _others(self, value: ValueState, able: list[WorkerState]) -> tuple[list[WorkerState], list[WorkerState]]:
+        """Return the workers to which a value is on its way, and the others that do not have it."""
+        known = self._transfers.known
+        others = [worker for worker in able if worker.id not in value.replicas]
+        coming = [worker for worker in others if (value.id, worker.id) in known]
+        return coming, [worker for worker in others if (value.id, worker.id) not in known]
 
     def _too_little(self, value: ValueState, workers: list[WorkerState]) -> str:
         could_hold, free = self._transfers.rooms.could_hold, self._transfers.room_for_safety
@@ -190,16 +193,17 @@ class Replication:
         assert not self.due, "a turn ended before all replicas were looked at"
         able = [worker for worker in self._workers.values() if self._leaving.is_able(worker)]
         could_hold, free = self._transfers.rooms.could_hold, self._transfers.room_for_safety
+        may_copy = self._transfers.may_copy
         for value in self._table.values.values():
             if not (value.is_needed and (value.replicas or (value.origin and value.unreached))):
                 continue
             here = sum(self._leaving.stays(worker) for worker in value.replicas)
-            others = [worker for worker in able if worker.id not in value.replicas]
-            new = [worker for worker in others if (value.id, worker.id) not in self._transfers.known]
+            coming, new = self._others(value, able)
             fit = [worker for worker in new if could_hold(worker, (value.id,))]
-            coming, waits = len(others) - len(new), value.id in self._table.awaiting_room
-            enough = here + coming >= min(value.copies, here + coming + len(fit))
+            here, waits = here + len(coming), value.id in self._table.awaiting_room
+            enough = here >= min(value.copies, here + len(fit))
             assert enough or waits, f"value {value.id} has too few replicas"
-            assert not waits or all(free(worker) < value.size for worker in fit), f"value {value.id} has room"
+            has_room = any(may_copy(value, worker, free(worker)) for worker in fit)
+            assert not (waits and has_room), f"value {value.id} has room"
             assert not value.unreached or coming or waits, f"value {value.id} has its replicas, and nobody was told"
             assert value.copies == 1 or value.id in self.kept, f"value {value.id} is not kept"

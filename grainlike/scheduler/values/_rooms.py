@@ -86,13 +86,6 @@ class Rooms:
         able = self._able(job)
         return bool(able) and not any(self.could_hold(worker, job.inputs) for worker in able)
 
-    def check_misfit(self, job: HeadJob) -> bool:
-        """Return True if the inputs of a job fit into no store; then also look at the job before the turn ends."""
-        is_misfit = self.is_misfit(job)
-        if is_misfit:
-            self.note_misfit(job)
-        return is_misfit
-
     def note_misfit(self, job: HeadJob) -> None:
         """Look at a job before the turn ends, because its inputs fit into no store."""
         self.misfits[job.id] = job

@@ -198,7 +198,16 @@ class Transfers:
         free, oldest = self.rooms.free(worker), self.rooms.claimant(worker)
         if oldest is None or self.rules < KEPT_SCHEMA:
             return free
-        return min(free, -self.rooms.shortage(worker, oldest) - self.coming.get(worker.id, 0))
+        its_own = sum(self.known[key].size for number in oldest.inputs if (key := (number, worker.id)) in self.known)
+        return min(free, its_own - self.rooms.shortage(worker, oldest) - self.coming.get(worker.id, 0))
+
+    def may_copy(self, value: ValueState, worker: WorkerState, room: int) -> bool:
+        """Return True if a value fits into the `room_for_safety` of a worker, or into what is kept there for a job that
+        needs this value.
+        """
+        oldest = self.rooms.claims.get(worker.id)
+        is_kept = self.rules >= KEPT_SCHEMA and oldest is not None and value.id in oldest.inputs
+        return value.size <= (max(room, self.rooms.free(worker)) if is_kept else room)
 
     def _want(self, value: ValueState, target: int, job: HeadJob) -> None:
         transfer = self.known.get((value.id, target))

@@ -551,13 +551,6 @@ class Values:
         why = "" if value.replicas or value.origin or value.maker is not None else self._why_not(value)
         return f"{value.why}, and {why}" if why else ""
 
-    def why_few(self, number: int, failure: str) -> str:
-        """Return in words why a value has fewer replicas than it is to have; empty where it has those. `failure` tells
-        why its last copy failed.
-        """
-        value = self._table.values.get(number)
-        return "" if value is None else self._replication.why_few(value, failure)
-
     def _why_not(self, value: ValueState) -> str:
         """Return why a value cannot be made again; an empty text if it can."""
         if value.durable is not None:

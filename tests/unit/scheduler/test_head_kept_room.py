@@ -11,15 +11,15 @@ LEAF = Cores(1) & Resource("leaf", 1)
 
 
 class Leaves(Stores):
-    """A worker with all values, one with no room, and leaves with 103 MB of which a job uses 40 MB. Another job waits
-    for room at the leaves, as its two inputs are 98 MB.
+    """A worker with other values, one with no room, and leaves with 103 MB of which a job uses 40 MB. Another job waits
+    for room at the leaves, as its two inputs are 98 MB; the worker with no room has them, or that `with_needed`.
     """
 
-    def __init__(self, *others, leaves=2):
-        super().__init__(1000, 40)
+    def __init__(self, *others, leaves=2, with_needed=2):
+        super().__init__(1000, 40 if with_needed == 1 else 138)
         for name in "ab"[:leaves]:
             self.join(Cores(2) & Resource("leaf", 2) & Resource(name, 1), store=103 * MB)
-        self.needed, self.others, used = self.values(1, 54, 44), self.values(1, *others), self.values(2, 40)
+        self.needed, self.others, used = self.values(with_needed, 54, 44), self.values(1, *others), self.values(2, 40)
         for number, name in enumerate("ab"[:leaves]):
             self.call(Cores(1) & Resource(name, 1), 10.0 + number, *used)
         self.arrive_all()
@@ -71,6 +71,23 @@ def test_a_value_with_room_beside_what_is_kept_goes_at_once():
     assert world.elsewhere() == world.others[1:]
 
 
+def test_what_the_job_needs_itself_gets_the_room_that_is_kept_for_it():
+    world = Leaves(48, with_needed=1)
+    world.drain()
+    assert not any(world.where(value) == [1] for value in world.needed)
+    assert not world.elsewhere()
+    world.goes_on(10.0)
+    assert world.started_on.get(world.old) == 3
+    world.goes_on(1.0)
+    assert world.elsewhere() == world.others
+
+
+def test_what_comes_of_it_counts_once_beside_other_values():
+    world = Leaves(4, leaves=1, with_needed=1)
+    world.tell(WorkerDrained(1))
+    assert world.asked_for() == {(world.needed[0], 3), (world.others[0], 3)}
+
+
 def test_values_on_their_way_have_room_beside_what_is_kept():
     world = Leaves(4, 3, leaves=1)
     first, second = world.others
@@ -115,4 +132,4 @@ def test_values_get_the_room_of_workers_that_are_to_get_no_jobs():
     for job in world.submit(LEAF, 1.0, n=2):
         _, _, worker, cls, attempt = world.take_running(job)
         world.finish(job, worker, cls, attempt, Code.UNSTARTED)
-    assert len(world.asked_for()) == 2
+    assert {value for value, _ in world.asked_for()} == set(world.others)
