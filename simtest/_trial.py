@@ -46,7 +46,7 @@ class Trial(World):
         show: Callable[[str], None] | None = None,
     ) -> None:
         def referee(clock: Clock) -> Referee:
-            return Referee(clock, workload.functions, closed=closed)
+            return Referee(clock, workload.functions, closed=closed, slowest=_slowest(network or Network()))
 
         witness: Callable[[Clock], Witness] = referee if judged else Witness
         super().__init__(seed, workload, nodes, faults=faults, network=network, closed=closed, witness=witness)
@@ -187,3 +187,9 @@ class Trial(World):
             digest=self._journal.digest if self.judged else "",
             moved=witness.moved,
         )
+
+
+def _slowest(network: Network) -> float:
+    """Return bytes that a copy has in a second at the least, where two go into a worker and two out of one."""
+    relayed = network.relayed_bytes_per_s
+    return min(network.bytes_per_s / 4, network.bytes_per_s if relayed is None else relayed)

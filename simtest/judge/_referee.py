@@ -82,9 +82,11 @@ class _Lease:
 
 
 class Referee(ValueWitness):
-    """Checks all promises of the module. `functions` are the workload's; `closed`: lost nodes do not come back."""
+    """Checks all promises of the module. `functions` are the workload's; `closed`: lost nodes do not come back. A copy
+    of a value has `slowest` bytes in a second, at the least.
+    """
 
-    def __init__(self, clock: Clock, functions: tuple[FunctionPlan, ...], *, closed: bool) -> None:
+    def __init__(self, clock: Clock, functions: tuple[FunctionPlan, ...], *, closed: bool, slowest: float) -> None:
         super().__init__(clock)
         self.outcome: dict[int, str] = {}
         self.warned: set[Request] = set()
@@ -127,7 +129,7 @@ class Referee(ValueWitness):
         self._aftermath = Aftermath(clock)
         self._values = ValueRecords(clock, self.plans, functions, self.outcome, closed=closed)
         self._room = StoreRecords(
-            clock, self.plans, functions, self._values, self._fits, self._is_spare, lambda: self._is_calm
+            clock, self.plans, functions, self._values, self._fits, self._is_spare, lambda: self._is_calm, slowest
         )
         self._replicas = ReplicaRecords(clock, self._values, self._room)
         self._bytes = StoredBytes(self.size_of, self._values.replicas_at)

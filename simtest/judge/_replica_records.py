@@ -8,7 +8,8 @@ Raises `AssertionError` when one of these promises is broken:
 2. Whoever asks for replicas hears once that they are there: as many as were asked for, or as there are workers whose
    stores could hold them.
 3. A value that lacks replicas is on its way where both ends are free, and one has room for it beside all other values
-   that lack replicas and can not be copied now: room may be kept for these.
+   that lack replicas and can not be copied now: room may be kept for these. So may room for the inputs of a job that
+   waits, unless the value is one of them.
 4. Of each value one replica is not spare, and as many as were asked for.
 5. A worker that drains is told to end when the values that it has are elsewhere too, if they can be, or after a minute;
    it is told in the end.
@@ -205,10 +206,19 @@ class ReplicaRecords:
         return all(map(self._values.lives, self._joined))
 
     def _with_room(self, value: int) -> set[int]:
-        """Return the workers that could have a value beside all others that wait to be copied there."""
+        """Return the workers that could have a value beside all others that wait to be copied there, and beside the
+        inputs of any job that waits for room.
+        """
         others = [other for other in self._values.needed_somewhere() if other != value and self._lacks(other)]
-        able = self._able()
-        return {worker for worker in able if self._stores.has_room(worker, value, self._kept_for(worker, others))}
+        kept = {worker: self._kept_for(worker, others) for worker in self._able()}
+        return {
+            worker
+            for worker, values in kept.items()
+            if all(
+                self._stores.has_room(worker, value, [*values, *inputs])
+                for inputs in ((), *self._stores.waited_for(worker, value))
+            )
+        }
 
     def _lacks(self, value: int) -> bool:
         """Return True if a value has too few replicas that last: at workers without an end, that are not suspected, and

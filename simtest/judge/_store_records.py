@@ -26,9 +26,6 @@ from simtest.judge._value_records import ValueRecords
 
 __all__ = ["StoreRecords"]
 
-_SLOWEST = 2.5e8
-"""Bytes of a copy in a second, at the least, where two go into a worker and two out of one."""
-
 _PAYBACK_S = 5.0
 """Seconds for which a job waits at the least for an overdraft."""
 
@@ -39,7 +36,7 @@ _MOMENT_S = 2.0
 class StoreRecords:
     """Records of the workers with limits. `values` are the judge's records of values; `could_run(worker, job)` returns
     True if a worker has what a job asks for; `is_spare(worker, value)` if it was told so. `is_calm` returns True until
-    the first fault.
+    the first fault. A copy has `slowest` bytes in a second, at the least.
     """
 
     def __init__(
@@ -51,6 +48,7 @@ class StoreRecords:
         could_run: Callable[[int, int], bool],
         is_spare: Callable[[int, int], bool],
         is_calm: Callable[[], bool],
+        slowest: float,
     ) -> None:
         self._clock = clock
         self._plans = plans
@@ -63,6 +61,7 @@ class StoreRecords:
         self._could_run = could_run
         self._is_spare = is_spare
         self._is_calm = is_calm
+        self._slowest = slowest
         self._limits: dict[int, tuple[int, int]] = {}
         """Bytes that each worker may keep in memory and on disk."""
         self._own: dict[int, int] = {}
@@ -188,6 +187,13 @@ class StoreRecords:
         self._stirred_at = self._clock.now
         assert target not in self.over, f"value {value} is copied to worker {target}, which has more than it may keep"
 
+    def waited_for(self, worker: int, value: int) -> list[tuple[int, ...]]:
+        """Return the inputs of each waiting job for which a worker may keep room, as it could have all; of jobs that do
+        not need this value.
+        """
+        needed = [self._values.inputs(job) for job in self._waiting if self._could_hold(worker, job)]
+        return [inputs for inputs in needed if value not in inputs]
+
     def submitted(self, job: int, age: int) -> None:
         """Record a job that needs values."""
         self._waiting[job] = (-self._plans[job].priority, age, job)
@@ -228,4 +234,4 @@ class StoreRecords:
         sizes = map(self._size_of, self._values.inputs(job))
         coming = map(self._size_of, self._values.coming_to(worker))
         most = max(plan.size for plan in self._plans.values())
-        return 2 * longest + (sum(sizes) + sum(coming) + 2 * most) / _SLOWEST + _MOMENT_S
+        return 2 * longest + (sum(sizes) + sum(coming) + 2 * most) / self._slowest + _MOMENT_S

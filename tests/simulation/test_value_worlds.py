@@ -153,6 +153,14 @@ def test_a_replica_waits_for_no_room_that_is_kept_for_a_job_no_longer():
     assert simulate(81010124, "large_outputs", faults=CALM).violations == ()
 
 
+def test_a_value_that_a_worker_gives_away_has_the_room_that_is_kept_for_the_job_that_needs_it():
+    assert simulate(88000684, "real_outputs").violations == ()
+
+
+def test_the_oldest_job_may_wait_for_as_long_as_copies_take_over_the_links_of_its_world():
+    assert simulate(88501863, "real_outputs").violations == ()
+
+
 def test_a_worker_may_give_up_what_the_head_had_it_remove_though_a_job_needs_the_value_again_before_it_hears():
     assert simulate(73200994, "values").violations == ()
 
@@ -646,7 +654,7 @@ def test_one_output_a_core_may_exceed_the_limit_of_a_worker(stored):
 
 
 def test_the_judge_knows_how_many_cores_a_worker_has():
-    judge = Referee(Clock(), (), closed=False)
+    judge = Referee(Clock(), (), closed=False, slowest=1e9)
     judge.own_sizes = dict.fromkeys((1, 2, 3, 4), 60)
     judge.joined(1, offer_of(Cores(2), own_cores=[0, 1]))
     judge.limited(1, 100, None)
@@ -676,7 +684,7 @@ def tries():
     plans = {number: JobPlan(0, Cores(1), 1.0, size=size) for number, size in ((1, 20), (2, 60), (3, 30))}
     functions = (FunctionPlan("once more", losses=1),)
     values = ValueRecords(Clock(), plans, functions, {})
-    made = StoreRecords(Clock(), plans, functions, values, lambda *_: True, lambda *_: False, lambda: True)
+    made = StoreRecords(Clock(), plans, functions, values, lambda *_: True, lambda *_: False, lambda: True, 1e9)
     for worker in (1, 2):
         made.limited(worker, 100)
         values.joined(worker)
@@ -713,33 +721,70 @@ def test_a_job_may_run_once_more_if_another_worker_had_more_than_it_may_keep_sin
         tries.stores.assigned(1, 2)
 
 
+def test_the_judge_sees_that_the_oldest_job_waits_for_longer_than_its_input_takes():
+    """At 20 bytes a second its input takes 3 s, and what may be before it, twice the largest value, 6 s."""
+    clock = Clock()
+    plans = {number: JobPlan(0, Cores(1), 1.0, size=60) for number in (1, 2)}
+    values = ValueRecords(clock, plans, (), {})
+    stores = StoreRecords(clock, plans, (), values, lambda *_: True, lambda *_: False, lambda: True, 20.0)
+    stores.limited(2, 100)
+    values.joined(1)
+    values.stored(1, 1, 1)
+    values.made(1, 1, 1)
+    values.needs(2, (1,))
+    stores.submitted(2, 2)
+    stores.decided()
+    clock.at(13.0, stores.decided)
+    clock.run(1)
+    clock.at(13.1, stores.decided)
+    with pytest.raises(AssertionError, match="job 2 has not begun, and worker 2 could have had its inputs for long"):
+        clock.run(1)
+
+
 @pytest.fixture
 def replicas():
-    """Value 1 is at worker 3 only, which drains, and value 2 at worker 1, which exceeds what it may keep; worker 2 has
-    room for one of them.
+    """Value 1 is at worker 3 only, which drains, and values 2 and 3 at worker 1, which exceeds what it may keep; worker
+    2 has room for one of them.
     """
-    plans = {number: JobPlan(0, Cores(1), 1.0, size=60) for number in (1, 2)}
+    plans = {number: JobPlan(0, Cores(1), 1.0, size=60) for number in (1, 2, 3, 4)}
     values = ValueRecords(Clock(), plans, (), {})
-    stores = StoreRecords(Clock(), plans, (), values, lambda *_: True, lambda *_: False, lambda: True)
+    stores = StoreRecords(Clock(), plans, (), values, lambda *_: True, lambda *_: False, lambda: True, 1e9)
     made = ReplicaRecords(Clock(), values, stores)
     for worker in (1, 2, 3):
         values.joined(worker)
         made.joined(worker, float("inf"))
         stores.limited(worker, 100)
-    for worker, value in ((3, 1), (1, 2)):
+    for worker, value in ((3, 1), (1, 2), (1, 3)):
         values.stored(worker, value, 1)
         values.made(worker, value, 1)
     made.replicating(1, 1)
     stores.exceeds(1, 20)
     made.draining(3)
-    return made
+    return SimpleNamespace(judge=made, values=values, stores=stores)
 
 
 def test_the_judge_sees_that_a_worker_that_drains_does_not_give_what_only_it_has(replicas):
     with pytest.raises(AssertionError, match=r"value 1 is at workers \[3\] only, and nothing is done about that"):
-        replicas.decided()
+        replicas.judge.decided()
+
+
+def is_waited_for(replicas, job, *inputs):
+    replicas.values.needs(job, inputs)
+    replicas.stores.submitted(job, job)
+
+
+def test_room_may_be_kept_for_the_inputs_of_a_job_that_waits(replicas):
+    is_waited_for(replicas, 4, 3)
+    replicas.judge.decided()
+
+
+@pytest.mark.parametrize("inputs", [(1,), (2, 3)], ids=["the value itself", "more than there is room for"])
+def test_no_room_is_kept_for_a_job_from_its_own_input_or_that_will_have_none(replicas, inputs):
+    is_waited_for(replicas, 4, *inputs)
+    with pytest.raises(AssertionError, match="nothing is done about that"):
+        replicas.judge.decided()
 
 
 def test_room_may_be_kept_for_a_value_whose_copy_has_just_failed(replicas):
-    replicas.copied(1, 2, whole=False, unreachable=False)
-    replicas.decided()
+    replicas.judge.copied(1, 2, whole=False, unreachable=False)
+    replicas.judge.decided()
