@@ -499,6 +499,12 @@ VALUE_BUGS: tuple[Bug, ...] = (
         suite="kept room",
     ),
     _bug(
+        "keep_room_for_a_job_that_has_ended",
+        "what exceeds a store does not move to where room was kept for a job that has ended",
+        (_ROOMS, "self.claimant(worker) is not None)\n", "True)\n"),
+        suite="kept room",
+    ),
+    _bug(
         "wait_for_room_that_is_kept_no_longer",
         "copies for safety are not asked for when the job for which room was kept has gone elsewhere",
         (_VALUES, "transfers.rooms.claims and table.awaiting_room:\n", "transfers.rooms.claims and not table:\n"),

@@ -94,7 +94,7 @@ class Overdrafts:
         others = (worker for worker in self._workers.values() if worker.id not in value.replicas)
         able = [worker for worker in others if self._leaving.is_able(worker) and not worker.shut]
         free = {worker.id: rooms.free(worker) for worker in able}
-        with_room = [worker for worker in able if free[worker.id] >= value.size and worker.id not in rooms.claims]
+        with_room = [worker for worker in able if free[worker.id] >= value.size and not rooms.is_kept(worker)]
         return max(with_room, key=lambda worker: (free[worker.id], -worker.id), default=None)
 
     # --- what nothing pays back --------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class _NeededValues:
     def freed(self, worker: int, job: HeadJob) -> int:
         """Return the bytes that a worker need not keep any more once a job has ended."""
         here = [self._table.values[number] for number in job.inputs if number in self._kept[worker]]
-        return sum(value.size for value in here if _goes_with(value, job))
+        return sum(value.size for value in here if not value.owned and self._table.last_user(value.id) is job)
 
     def _find_movable(self, source: int) -> int:
         """Return how many bytes could move to others: the largest value first, to the worker with the most room."""
@@ -185,9 +185,3 @@ class _NeededValues:
                 free[target] -= size
                 total += size
         return total
-
-
-def _goes_with(value: ValueState, job: HeadJob) -> bool:
-    """Return True if nothing but this job needs the bytes of a value."""
-    is_read = value.owned or value.asked or value.givers or value.unreached
-    return not is_read and (value.users or {}).keys() == {job.id}

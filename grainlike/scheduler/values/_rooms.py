@@ -128,7 +128,7 @@ class Rooms:
         size, free = self._table.total(job.inputs), max(0, self.free(widest, job.inputs))
         if widest.over:
             return widest, f"{widest.name} keeps {bytes_text(widest.over)} more than it has room for"
-        oldest = self.claims.get(widest.id)
+        oldest = self.claimant(widest)
         if oldest is not None and free >= self._lacking(widest, job):
             return widest, f"the room of {widest.name} is kept for the inputs of job {oldest.id}, which is older"
         parted = ", and not for each whole in memory or on disk" if free >= self._lacking(widest, job) else ""
@@ -334,6 +334,10 @@ class Rooms:
         """Return the job for which a worker's room is kept; None without one."""
         oldest = self.claims.get(worker.id)
         return oldest if oldest is not None and self._will_have_room(worker, oldest) else None
+
+    def is_kept(self, worker: WorkerState) -> bool:
+        """Return True if a worker's room is kept for a job; heads of before counted jobs that waited no more."""
+        return worker.id in self.claims and (self.rules < KEPT_SCHEMA or self.claimant(worker) is not None)
 
     def is_used(self, value: ValueState, worker: int) -> bool:
         """Return True if a job that is at a worker, or on its way there, needs a value."""

@@ -4,7 +4,7 @@ import pytest
 from value_cluster import MB, Stores
 
 from grainlike.resources import Cores, Resource
-from grainlike.scheduler import JobsCancelled, ReplicationAsked, WorkerDrained
+from grainlike.scheduler import JobsCancelled, ReplicationAsked, WorkerDrained, WorkerStored
 from grainlike.wire import Code
 
 LEAF = Cores(1) & Resource("leaf", 1)
@@ -133,3 +133,14 @@ def test_values_get_the_room_of_workers_that_are_to_get_no_jobs():
         _, _, worker, cls, attempt = world.take_running(job)
         world.finish(job, worker, cls, attempt, Code.UNSTARTED)
     assert {value for value, _ in world.asked_for()} == set(world.others)
+
+
+@pytest.mark.parametrize(("rules", "places"), [(8, 1), (7, 0)])
+def test_an_overdraft_is_paid_back_with_room_that_was_kept_for_a_job_which_has_ended(rules, places):
+    world = Leaves(48, with_needed=1)
+    world.head.decide_as(rules)
+    world.goes_on(10.0)
+    world.goes_on(1.0)
+    assert world.old in world.ended
+    world.tell(WorkerStored(1, 10 * MB))
+    assert len(world.asked_for()) == places
