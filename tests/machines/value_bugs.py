@@ -499,6 +499,12 @@ VALUE_BUGS: tuple[Bug, ...] = (
         suite="kept room",
     ),
     _bug(
+        "copy_before_it_is_known_what_is_spare",
+        "copies for safety take room that is to come of replicas which are spare no more",
+        (_VALUES, "        if table.moved and self._transfers.rules >= KEPT_SCHEMA:", "        if not table:"),
+        suite="kept room",
+    ),
+    _bug(
         "keep_room_for_a_job_that_has_ended",
         "what exceeds a store does not move to where room was kept for a job that has ended",
         (_ROOMS, "self.claimant(worker) is not None)\n", "True)\n"),

@@ -451,6 +451,8 @@ class Values:
         table = self._table
         if self._transfers.rooms.misfits:
             self.misfits.resolve(out, closed=closed)
+        if table.moved and self._transfers.rules >= KEPT_SCHEMA:  # copies may not take what is spare no more
+            self._spares.tell(out)
         self._replication.make_good(now, out)
         while table.ended or table.unavailable or table.idle:
             ended, table.ended = table.ended, []

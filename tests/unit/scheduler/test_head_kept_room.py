@@ -135,6 +135,33 @@ def test_values_get_the_room_of_workers_that_are_to_get_no_jobs():
     assert {value for value, _ in world.asked_for()} == set(world.others)
 
 
+class SpareLeaf(Stores):
+    """A worker with three values, and a leaf with 200 MB. A job there uses spare replicas of one of them, and of one of
+    the second worker, with 122 MB. The leaf keeps room for 98 MB until that job has ended.
+    """
+
+    def __init__(self):
+        super().__init__(1000, 160)
+        self.join(Cores(2) & Resource("leaf", 2), store=200 * MB)
+        needed, (own,), (other,) = self.values(2, 54, 44), self.values(1, 60), self.values(2, 62)
+        self.others = self.values(1, 50, 50)
+        self.call(LEAF, 10.0, own, other)
+        self.arrive_all()
+        self.old = self.call(LEAF, 1.0, *needed)
+
+
+@pytest.mark.parametrize(("rules", "has_begun"), [(8, True), (7, False)])
+def test_a_replica_that_is_spare_no_more_as_a_worker_drains_takes_no_room_that_is_kept(rules, has_begun):
+    world = SpareLeaf()
+    world.head.decide_as(rules)
+    world.tell(WorkerDrained(1))
+    world.arrive_all()
+    world.run(20.0)
+    world.arrive_all()
+    world.run(30.0)
+    assert (world.old in world.ended) is has_begun
+
+
 @pytest.mark.parametrize(("rules", "places"), [(8, 1), (7, 0)])
 def test_an_overdraft_is_paid_back_with_room_that_was_kept_for_a_job_which_has_ended(rules, places):
     world = Leaves(48, with_needed=1)
