@@ -64,8 +64,15 @@ ELSEWHERE := tests/typing tests/examples
 ALONE := tests/machines/test_schedulers_machine.py
 # What follows it in the program that would end first.
 LAST := tests/architecture tests/site tests/virtual
-# What comes out alike on every Python: `.ci/run` runs it on the oldest, and all else on the newest, too (AGAIN=yes).
-ALIKE := tests/architecture tests/site $(addprefix tests/simulation/test_,policy.py value_worlds.py worlds.py)
+# What comes out alike on every Python: texts, and what decides without waiting, files, chance or the clock. `.ci/run` runs it
+# on the oldest, and all else on the newest, too. AGAIN is the Python that has run it: there too, `test_replay.py` lives through
+# some worlds, and they must be the same, event by event. Garbage (`test_parts.py`) is each Python's own.
+ALIKE_WORLDS := $(filter-out %/test_parts.py %/test_replay.py,$(wildcard tests/simulation/test_*.py))
+ALIKE_UNITS := tests/unit/fleet tests/unit/scheduler
+ALIKE := tests/architecture tests/site tests/machines $(ALIKE_WORLDS) $(ALIKE_UNITS)
+# Programs that measure are no part of the wheel; those who measure have the oldest or the newest Python.
+MEASURING := tests/unit/bench
+REPLAY := tests/simulation/test_replay.py
 AGAIN ?=
 
 # Programs side by side, each its tests one at a time: they watch what they leave behind. `beside NAME WORDS` begins one, which
@@ -97,12 +104,12 @@ tests: $(VENV)/.dev  ## run the tests of `make test`, without the checks
 ifeq ($(strip $(ARGS)),)
 	@echo "Running the tests: four programs side by side, some eleven minutes on two cores; one shows its progress here,"
 	@echo "the others in $(VENV)/integration.log, faults.log and others.log until they have ended."
-	@$(SIDE_BY_SIDE); \
+	@$(if $(AGAIN),export GRAINLIKE_TEST_ALIKE="$(AGAIN)";) $(SIDE_BY_SIDE); \
 	beside integration $(BIN)/python -m pytest tests/integration $(addprefix --ignore ,$(FAULTS) $(WITH_FIRST)); \
 	beside others $(BIN)/python -m pytest $(addprefix --ignore ,tests/integration $(WITH_REST) $(ALONE) $(LAST) $(ELSEWHERE) $(if $(AGAIN),$(ALIKE))); \
 	beside faults $(BIN)/python -m pytest $(FAULTS_REST) $(WITH_REST); \
 	$(BIN)/python -m pytest $(FAULTS_FIRST) $(WITH_FIRST) || failed=1; \
-	$(BIN)/python -m pytest $(ALONE) || failed=1; \
+	$(if $(AGAIN),,$(BIN)/python -m pytest $(ALONE) || failed=1;) \
 	$(BIN)/python -m pytest $(filter-out $(if $(AGAIN),$(ALIKE)),$(LAST)) || failed=1; \
 	finish
 else
@@ -127,7 +134,8 @@ test-pythons: $(VENV)/.dev  ## install the wheel under each of PYTHONS that is t
 		$(BIN)/python -m pip --python $$own/bin/python $(INSTALL) .venv-pythons/*.whl --group tests || exit; \
 		$(BIN)/python -m pip --python $$own/bin/python $(INSTALL) --no-deps ./benchmarks || exit; \
 		( cd .venv-pythons/empty && ../$$python/bin/python ../../.ci/smoke.py ) || exit; \
-		case " $(UNITS) " in *" $$python "*) $$own/bin/python -m pytest tests/unit $(ARGS) || exit; esac; \
+		case " $(UNITS) " in *" $$python "*) GRAINLIKE_TEST_ALIKE="$(AGAIN)" $$own/bin/python -m pytest \
+			tests/unit $(if $(AGAIN),$(REPLAY) $(addprefix --ignore ,$(ALIKE_UNITS) $(MEASURING))) $(ARGS) || exit; esac; \
 		tried=yes; done; test "$$tried"
 
 pythons:  ## print the Pythons that are supported, oldest first

@@ -58,44 +58,57 @@ def test_all_tests_run_on_the_oldest_and_the_newest_and_those_of_units_between(
     assert ended == 0
     oldest, *between, newest = supported
     assert f"PYTHON={oldest} test" in said
-    assert f"PYTHON={newest} tests AGAIN=yes" in said
+    again = tmp_path / f".venv-{oldest.removeprefix('python')}" / "bin" / "python"
+    assert f"PYTHON={newest} tests AGAIN={again}" in said
     units = " ".join(between)
     for python in (*between, newest):
-        assert f"PYTHON={oldest} test-pythons PYTHONS={python} UNITS={units}" in said
+        assert f"PYTHON={oldest} test-pythons PYTHONS={python} UNITS={units} AGAIN={again}" in said
 
 
 def test_the_same_tests_run_on_each() -> None:
     """Those of `make test` are those of `make tests`, whichever Python is asked for."""
-    recipes = [
-        subprocess.run(
-            ["make", "-n", *words], cwd=ROOT, capture_output=True, text=True, check=True, env=bare_environment()
-        ).stdout
-        for words in (["test"], ["tests"], ["tests", "PYTHON=python3"])
-    ]
+    recipes = [recipe(*words) for words in (["test"], ["tests"], ["tests", "PYTHON=python3"])]
     suites = [sorted(re.findall(r"-m pytest (.*tests/[^;|]*)", text)) for text in recipes]
     assert len(suites[1]) >= 4
     assert suites[1] == suites[2]
     assert set(suites[1]) <= set(suites[0])
 
 
-def test_the_newest_leaves_out_the_texts_and_worlds_that_come_out_alike_on_any() -> None:
-    everything, again = run_and_ignored(), run_and_ignored("AGAIN=yes")
-    texts = {"tests/architecture", "tests/site"}
-    assert everything[0] - again[0] == texts
-    assert again[1] - everything[1] == {
-        f"tests/simulation/test_{name}.py" for name in ("policy", "value_worlds", "worlds")
-    }
+def test_the_newest_leaves_out_what_comes_out_alike_on_any_and_lives_through_worlds_of_another() -> None:
+    everything, again = run_and_ignored(), run_and_ignored("AGAIN=/the/oldest")
+    assert everything[0] - again[0] == {"tests/architecture", "tests/site", "tests/machines/test_schedulers_machine.py"}
+    left_out = again[1] - everything[1]
+    worlds = {str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "simulation").glob("test_*.py")}
+    own = {"tests/simulation/test_parts.py", "tests/simulation/test_replay.py"}
+    assert left_out == {"tests/machines", "tests/unit/fleet", "tests/unit/scheduler"} | worlds - own
     assert again[0] < everything[0]
     assert all((ROOT / path).exists() for path in again[1])
+    assert 'export GRAINLIKE_TEST_ALIKE="/the/oldest";' in recipe("tests", "AGAIN=/the/oldest")
+    assert "GRAINLIKE_TEST_ALIKE" not in recipe("tests")
+
+
+def test_those_between_run_units_but_for_what_comes_out_alike_and_live_through_worlds_of_another() -> None:
+    told = recipe("test-pythons", "PYTHONS=python3.12", "AGAIN=/the/oldest")
+    (suite,) = re.findall(r"(GRAINLIKE_TEST_ALIKE=.*pytest[^;|]*)", told.replace("\\\n", " "))
+    assert suite.startswith('GRAINLIKE_TEST_ALIKE="/the/oldest" ')
+    ran = {word for word in re.sub(r"--ignore \S+", "", suite).split() if word.startswith("tests/")}
+    assert ran == {"tests/unit", "tests/simulation/test_replay.py"}
+    ignored = set(re.findall(r"--ignore (\S+)", suite))
+    assert ignored == {"tests/unit/bench", "tests/unit/fleet", "tests/unit/scheduler"}
+    assert "--ignore" not in recipe("test-pythons", "PYTHONS=python3.12")
 
 
 def run_and_ignored(*words: str) -> tuple[set[str], set[str]]:
     """Return the paths that `make tests` names to pytest, and those that it leaves out of some of its programs."""
-    told = ["make", "-n", "tests", *words]
-    recipe = subprocess.run(told, cwd=ROOT, capture_output=True, text=True, check=True, env=bare_environment()).stdout
-    suites = " ".join(re.findall(r"-m pytest (.*?)(?:;| \|\|)", recipe))
+    suites = " ".join(re.findall(r"-m pytest (.*?)(?:;| \|\|)", recipe("tests", *words)))
     ignored = set(re.findall(r"--ignore (\S+)", suites))
     return set(re.sub(r"--ignore \S+", "", suites).split()), ignored
+
+
+def recipe(*words: str) -> str:
+    """Return the commands of what `make` is asked for by these words."""
+    told = ["make", "-n", *words]
+    return subprocess.run(told, cwd=ROOT, capture_output=True, text=True, check=True, env=bare_environment()).stdout
 
 
 def bare_environment() -> dict[str, str]:

@@ -1,16 +1,22 @@
-"""One seed is one world, bit for bit, whatever Python's hashes are seeded with."""
+"""One seed is one world, bit for bit, whatever Python's hashes are seeded with, and on any Python."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from grainlike.simulation import Dice
 from simtest import WORKLOADS, simulate
 
 TIMES = int(os.environ.get("GRAINLIKE_TEST_REPLAYS", "1"))
 """How often each world is lived through under each of the hash seeds."""
+
+OTHER = os.environ.get("GRAINLIKE_TEST_ALIKE", "")
+"""Another Python, which has grainlike: it must live through the same worlds."""
+
+ROOT = Path(__file__).parents[2]
 
 WORLDS = """
 from simtest import WORKLOADS, simulate
@@ -26,15 +32,18 @@ print("large", outcome.steps, outcome.makespan.hex(), outcome.digest)
 """
 
 
-def worlds(hash_seed):
-    env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    done = subprocess.run([sys.executable, "-c", WORLDS], env=env, capture_output=True, text=True, check=True)
+def worlds(hash_seed, python=sys.executable):
+    paths = (str(ROOT), str(ROOT / "worker"))  # another Python has packages of its own
+    env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run([python, "-c", WORLDS], env=env, capture_output=True, text=True, check=True)
     return done.stdout
 
 
-def test_the_same_seeds_give_the_same_worlds_under_any_hash_seed():
+def test_the_same_seeds_give_the_same_worlds_under_any_hash_seed_and_python():
     """Ten times of ten, in the long run."""
     told = [worlds(hash_seed) for _ in range(TIMES) for hash_seed in ("1", "4242")]
+    if OTHER:  # what comes out alike on every Python has run there, and does not run here (ALIKE in the Makefile)
+        told.append(worlds("1", OTHER))
     assert told == told[:1] * len(told)
     assert len(told[0].splitlines()) == 12 + 2 * len(WORKLOADS) + 4 + 1
 
