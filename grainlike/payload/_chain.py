@@ -5,7 +5,6 @@ Calls that each need the value of the call before may travel together. In the pl
 travelled. So a call that changes its arguments changes nothing for others.
 """
 
-import hashlib
 import pickle
 from collections.abc import Mapping, Sequence
 
@@ -65,5 +64,7 @@ def load_arguments_after(payload: Payload, value: _Packed) -> tuple[tuple[object
 
 def name_function(module: str, name: str) -> FunctionBlob:
     """Return the bytes of a function by the names by which a receiver imports it; it need not be importable here."""
+    import hashlib  # OpenSSL comes with it, and processes of jobs need none
+
     data = pickle.dumps(("name", pickle.dumps((module, name, 0), 5), [], {}), 5)
     return FunctionBlob(hashlib.sha256(data).digest()[:16], data)

@@ -11,7 +11,6 @@ Behind the tuple is a stamp of the versions of the modules that the program has 
 started again after an edit sends a function of its own, and no process goes on with what it knows of the old one.
 """
 
-import hashlib
 import importlib
 import linecache
 import logging
@@ -153,7 +152,7 @@ def _fingerprint(mutable: tuple[Held, ...]) -> bytes | None:
         if is_interrupt(error):
             raise
         return None
-    return hashlib.sha256(stream).digest() if names_reachable(stream) else None
+    return _sha256(stream) if names_reachable(stream) else None
 
 
 def _as_before(key: tuple[int, str], known: _Known, title: str, error: SerializationError) -> FunctionBlob:
@@ -180,7 +179,13 @@ def _dump(function: Function, serializer: Serializer) -> FunctionBlob:
             raise
         raise refusal(_title(function), function, _reason_against, error) from cause_of_refusal(error)
     data = pickle.dumps((name, stream, _submodules(codes), dependencies_of(codes)), 5) + versions_stamp()
-    return FunctionBlob(hashlib.sha256(data).digest()[:16], data)
+    return FunctionBlob(_sha256(data)[:16], data)
+
+
+def _sha256(data: bytes) -> bytes:
+    import hashlib  # OpenSSL comes with it, and processes of jobs need none
+
+    return hashlib.sha256(data).digest()
 
 
 def _stream(function: Function, serializer: Serializer) -> Stream:

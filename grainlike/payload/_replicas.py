@@ -14,7 +14,6 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
 from pathlib import Path
 
 from grainlike._memory import mapped_memory
@@ -79,6 +78,8 @@ def replica_name(key: bytes, value: int, attempt: int) -> bytes:
     >>> len(replica_name(bytes(16), 7, 1))
     16
     """
+    from hashlib import blake2b  # OpenSSL comes with it, and processes of jobs need none
+
     return blake2b(b"%d-%d" % (value, attempt), digest_size=16, key=key).digest()
 
 

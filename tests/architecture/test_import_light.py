@@ -149,8 +149,30 @@ def test_an_embedded_worker_of_coroutines_loads_nothing_for_processes_and_socket
 def test_the_keeper_whom_the_first_runner_waits_for_loads_no_event_loop() -> None:
     loaded = loaded_by(f"sys.path.append({str(ROOT / 'worker')!r})\nimport grainlike_worker.keeper._keeper")
     assert "grainlike_worker.runner.process._runner" in loaded
-    assert loaded.isdisjoint({"anyio", "asyncio", "ssl", "subprocess", "dill", "cloudpickle", "shutil", "tempfile"})
+    assert loaded.isdisjoint(
+        {"anyio", "asyncio", "ssl", "subprocess", "dill", "cloudpickle", "shutil", "tempfile", "hashlib", "random"}
+    )
     assert {module for module in loaded if module.startswith("grainlike.net.")} == {"grainlike.net._uplink"}
+
+
+SERVED = f"""
+import gc, runpy, sys
+sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "worker")!r}]
+collected = []
+gc.callbacks.append(lambda phase, info: collected.append(phase))
+import anyio
+del collected[:]
+anyio.run = lambda *_, **__: print(len(collected), gc.isenabled(), gc.get_freeze_count() > 0) or 0
+sys.argv = ["worker", "--head", "tcp://127.0.0.1:1"]
+runpy.run_module("grainlike_worker", run_name="__main__")
+"""
+
+
+def test_a_worker_collects_garbage_once_it_serves_and_not_while_its_modules_are_loaded() -> None:
+    done = subprocess.run([sys.executable, "-c", SERVED], capture_output=True, text=True, check=True)
+    collections, *serves = done.stdout.split()
+    assert int(collections) < 20  # there are six times as many while modules are loaded
+    assert serves == ["True", "True"]
 
 
 UNASKED = {

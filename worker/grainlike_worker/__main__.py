@@ -6,8 +6,12 @@ that was away for too long, or refused.
 
 from __future__ import annotations
 
-import argparse
 import gc
+
+if __name__ == "__main__":
+    gc.disable()  # until it serves: modules leave no garbage, and it would look again and again through all they bring
+
+import argparse
 import logging
 import math
 import os
@@ -109,6 +113,9 @@ def serve(
         work = partial(_serve, wait=wait, patience=patience, echo=echo_output, context=context or "")
         work = partial(work, left_s=end_of_batch_job(offer, chosen=resources is not None), idle_s=idle_s)
         work = partial(work, limits=limits, data=data)
+        if not gc.isenabled():  # as it is while modules are loaded; those that are there now stay
+            gc.freeze()
+            gc.enable()
         return anyio.run(work, way, offer, name or _own_name(), backend_options=loop_options())
     except (GrainlikeError, OSError, ValueError) as error:
         print(f"grainlike worker: {error}", file=sys.stderr)  # noqa: T201

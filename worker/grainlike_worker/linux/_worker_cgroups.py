@@ -18,7 +18,6 @@ without cgroups the worker does what it does without them.
 import logging
 import os
 import re
-import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -183,7 +182,7 @@ def _delegate(own: Cgroup, base: Cgroup, move: bool) -> str:
 
 def _name() -> str:
     """Return a new name for the cgroup of this process."""
-    return f"grainlike.{_namespace()}.{os.getpid()}.{_started(os.getpid())}.{secrets.token_hex(3)}"
+    return f"grainlike.{_namespace()}.{os.getpid()}.{_started(os.getpid())}.{os.urandom(3).hex()}"
 
 
 def _remove_leftovers(own: Cgroup) -> None:
