@@ -127,15 +127,16 @@ test-pythons: $(VENV)/.dev  ## install the wheel under each of PYTHONS that is t
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir .venv-pythons .
 	@tried=; for python in $(PYTHONS); do own=.venv-pythons/$$python; \
 		$(PYENV) $$python -c pass 2>/dev/null || { echo "$$python is not here"; continue; }; \
-		echo "Installing the wheel and what tests import into $$own ..."; \
+		echo "Installing the wheel into $$own ..."; \
 		test -x $$own/bin/python || $(PYENV) $$python -m venv --without-pip $$own || exit; \
 		$(BIN)/python -m pip --python $$own/bin/python $(INSTALL) --force-reinstall --no-deps \
 			.venv-pythons/*.whl || exit; \
-		$(BIN)/python -m pip --python $$own/bin/python $(INSTALL) .venv-pythons/*.whl --group tests || exit; \
-		$(BIN)/python -m pip --python $$own/bin/python $(INSTALL) --no-deps ./benchmarks || exit; \
+		case " $(UNITS) " in *" $$python "*) tests=yes;; *) tests=;; esac; \
+		$(BIN)/python -m pip --python $$own/bin/python $(INSTALL) .venv-pythons/*.whl $${tests:+--group tests} || exit; \
 		( cd .venv-pythons/empty && ../$$python/bin/python ../../.ci/smoke.py ) || exit; \
-		case " $(UNITS) " in *" $$python "*) GRAINLIKE_TEST_ALIKE="$(AGAIN)" $$own/bin/python -m pytest \
-			tests/unit $(if $(AGAIN),$(REPLAY) $(addprefix --ignore ,$(ALIKE_UNITS) $(MEASURING))) $(ARGS) || exit; esac; \
+		if test "$$tests"; then $(BIN)/python -m pip --python $$own/bin/python $(INSTALL) --no-deps ./benchmarks || exit; \
+			GRAINLIKE_TEST_ALIKE="$(AGAIN)" $$own/bin/python -m pytest tests/unit \
+			$(if $(AGAIN),$(REPLAY) $(addprefix --ignore ,$(ALIKE_UNITS) $(MEASURING))) $(ARGS) || exit; fi; \
 		tried=yes; done; test "$$tried"
 
 pythons:  ## print the Pythons that are supported, oldest first
