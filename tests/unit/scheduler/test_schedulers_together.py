@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
+from functools import cache
 
 import pytest
 from value_cluster import MB, ValueCluster
@@ -335,29 +336,26 @@ def live_through(seed):
     return world
 
 
-@pytest.fixture
-def _forgetful(monkeypatch):
-    """Requests that nothing uses are forgotten at once."""
-    monkeypatch.setattr(_catalogue, "KEPT_EMPTY", 0)
+WORLDS = 150
 
 
-@pytest.mark.usefixtures("_forgetful")
-def test_the_worlds_see_every_path():
-    """A world in which nothing dies or comes back proves nothing."""
-    paths = {"forgotten", "run-list", "handed back", "barred", "retracted", "terminated", "died in a run-list", "lost"}
-    seen = Counter()
-    for seed in range(200):
-        seen += live_through(seed).seen
-        if paths <= seen.keys():
-            return
-    raise AssertionError(paths - seen.keys())
+@pytest.fixture(scope="module")
+def lived():
+    """Worlds by their seeds, each lived through once. In odd ones, requests that nothing uses are forgotten at once."""
+
+    @cache
+    def world(seed):
+        with pytest.MonkeyPatch.context() as patch:
+            if seed % 2:
+                patch.setattr(_catalogue, "KEPT_EMPTY", 0)
+            return live_through(seed)
+
+    return world
 
 
-@pytest.mark.parametrize("seed", range(150))
-def test_every_job_is_told_of_exactly_once_whatever_happens(seed, monkeypatch):
-    if seed % 2:
-        monkeypatch.setattr(_catalogue, "KEPT_EMPTY", 0)
-    world = live_through(seed)
+@pytest.mark.parametrize("seed", range(WORLDS))
+def test_every_job_is_told_of_exactly_once_whatever_happens(seed, lived):
+    world = lived(seed)
     for job in world.submitted:
         assert world.outcomes[job] == (0 if job in world.cancelled else 1), job
     for node in world.nodes.values():
@@ -366,6 +364,17 @@ def test_every_job_is_told_of_exactly_once_whatever_happens(seed, monkeypatch):
             assert record.free == record.capacity
             assert not record.held
             assert node.scheduler.idle
+
+
+def test_the_worlds_see_every_path(lived):
+    """A world in which nothing dies or comes back proves nothing."""
+    paths = {"forgotten", "run-list", "handed back", "barred", "retracted", "terminated", "died in a run-list", "lost"}
+    seen = Counter()
+    for seed in range(WORLDS):
+        seen += lived(seed).seen
+        if paths <= seen.keys():
+            return
+    raise AssertionError(paths - seen.keys())
 
 
 @pytest.mark.parametrize("seed", range(20))
