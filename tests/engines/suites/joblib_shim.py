@@ -12,7 +12,7 @@ from joblib import _parallel_backends, parallel
 
 from grainlike.adapters import register_joblib
 
-OTHERS = ("multiprocessing", "threading", "sequential")
+OTHERS = ("multiprocessing", "spawn", "threading", "sequential")
 
 
 def pytest_configure() -> None:
