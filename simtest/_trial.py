@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from grainlike.scheduler import HeadAction, HeadScheduler, NodeAction, NodeScheduler
 from grainlike.simulation import CALM, Clock, Dice, Faults, Network, NodePlan, Site, Witness, Workload, World
+from grainlike.simulation._daemon import Daemon
 from simtest._journal import StepJournal
 from simtest._outcome import Outcome, lower_bound
 from simtest.judge._referee import Referee
@@ -139,6 +140,9 @@ class Trial(World):
     def _check_end(self) -> None:
         """When nothing runs, free == capacity, bit for bit; and no job was forgotten."""
         assert isinstance(self.witness, Referee)
+        for site in self.sites if self.head.alive else ():
+            if site.daemon is not None:
+                self._check_over(site.daemon)
         self.witness.check_idle()
         if not self.head.alive:
             left = [site.daemon.worker for site in self.sites if site.daemon is not None]
@@ -157,6 +161,13 @@ class Trial(World):
             job for job in self.head.scheduler.jobs if job in self.witness.outcome and not self.witness.is_reviving(job)
         ]
         assert not left, f"the head still has {left}, which are settled"
+
+    def _check_over(self, daemon: Daemon) -> None:
+        """A worker has told the head how much it has beyond what it may keep."""
+        daemon.look_at_store()
+        known = self.head.scheduler.workers[daemon.worker].over
+        words = f"worker {daemon.worker} has {daemon.over} bytes beyond what it may keep"
+        assert known == daemon.over, f"{words}, and the head believes {known}"
 
     def _widest_start(self, starts: dict[int, float]) -> float | None:
         cores = [max(option.units.get("cores", 0) for option in plan.request.options) for plan in self.workload.jobs]

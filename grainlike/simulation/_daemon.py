@@ -314,7 +314,7 @@ class Daemon:
                 self.witness.removed(self.worker, value, attempt)
             if self.rooms is not None:
                 self.rooms.removed(gone)
-            self._look_at_store()
+            self.look_at_store()
 
     def spare(self, replicas: list[tuple[int, int]], is_spare: bool) -> None:
         """Take notice of which replicas may be given up, or no longer."""
@@ -323,7 +323,7 @@ class Daemon:
         elif is_spare:
             self.spares.update(self.store.intersection(replicas))
             self._tell_spare(replicas, is_spare=True)
-            self._look_at_store()
+            self.look_at_store()
         else:
             self.spares.difference_update(replicas)
             self._tell_spare(replicas, is_spare=False)
@@ -336,7 +336,8 @@ class Daemon:
         """Return the replicas that it may give up, the least recently used first."""
         return sorted(self.spares, key=lambda replica: (self.used_at.get(replica, 0.0), replica))
 
-    def _look_at_store(self) -> None:
+    def look_at_store(self) -> None:
+        """Look at what is kept here, as that has changed. A frozen daemon does so once it goes on."""
         if self.on_stored is not None and self.alive:
             self.on_stored(self)
 
@@ -408,6 +409,7 @@ class Daemon:
         missed, self._missed = self._missed, []
         for call in missed:
             call()
+        self.look_at_store()
 
     def stop(self, when_idle: Callable[[Daemon], None]) -> None:
         """Stop (SIGTERM): announce it and end all jobs; `when_idle` is called when nothing is left."""
@@ -455,7 +457,7 @@ class Daemon:
             self._act(action)
         if type(event) is RunnerCompleted and event.completed.sizes:
             self._drop_untold(event.completed)
-        self._look_at_store()
+        self.look_at_store()
         self._report()
         if self._when_idle is not None and self.scheduler.idle:
             call, self._when_idle = self._when_idle, None

@@ -292,8 +292,8 @@ class ValueDriver:
             return
         del target.coming[value, attempt]
         if target.rooms is None:
-            return
-        if (target.worker, value, attempt) in self._here:
+            target.look_at_store()
+        elif (target.worker, value, attempt) in self._here:
             target.rooms.broke_off((value, attempt))
         else:
             target.rooms.returned((value, attempt))
@@ -331,6 +331,7 @@ class ValueDriver:
                 daemon.rooms.removed([(value, attempt)])
             self._head.witness.damaged(daemon.worker, value, attempt)
             daemon.up.send(self._gone, daemon.worker, value, attempt)
+            daemon.look_at_store()
 
     def _gone(self, worker: int, value: int, attempt: int) -> None:
         if self._head.alive and worker in self._head.members:

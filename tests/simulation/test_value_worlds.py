@@ -14,6 +14,7 @@ from grainlike.scheduler import (
     ReplicasArrived,
     ReplicasDropped,
     ReplicasGone,
+    WorkerStored,
 )
 from grainlike.scheduler.planning import _planner, _resting, _waiting
 from grainlike.simulation import CALM, Clock, Dice, Faults, FunctionPlan, JobPlan, Network, NodePlan, Witness
@@ -235,6 +236,43 @@ def test_a_spare_replica_that_was_damaged_makes_no_way():
     values.damage(daemon, Dice(1))
     daemon.store.add((2, 1))
     assert not values.may_keep(daemon, 60)
+
+
+def a_full_store():
+    """A worker whose store may hold 100 bytes, with a value of 60, which tells the head what it has beyond that."""
+    stage, values, target = two_sources(CALM, None)
+    target.on_stored = values.look_at_store
+    target.store.add((2, 1))
+    return stage, values, target
+
+
+def test_a_worker_tells_that_a_replica_was_damaged_which_it_had_beyond_what_it_may_keep():
+    stage, values, target = a_full_store()
+    target.store.add((1, 1))
+    target.look_at_store()
+    values.damage(target, Dice(1))
+    check_end(stage, target, {(1, 1): 60})
+    assert stage.told == [WorkerStored(3, 20), ReplicasGone(3, [2], [1]), WorkerStored(3, 0)]
+
+
+@pytest.mark.parametrize("frozen", [False, True], ids=["", "frozen"])
+def test_a_worker_tells_that_a_copy_has_come_to_nothing_which_it_had_beyond_what_it_may_keep(frozen):
+    """A job gives a value while the copy is under way."""
+    stage, values, target = a_full_store()
+    target.store.clear()
+    values.fetch(FetchReplicas(3, [1], [1], [60], [1], [False]))
+    target.store.add((2, 1))
+    target.look_at_store()
+    target.frozen = frozen
+    lose(stage, values, 1)
+    if frozen:
+        target.thaw()
+    check_end(stage, target, {(2, 1): 60})
+    assert stage.told == [WorkerStored(3, 20), WorkerStored(3, 0)]
+
+
+def test_a_worker_has_no_more_than_it_may_keep_once_its_replicas_are_damaged():
+    assert simulate(86400218, "large_outputs").violations == ()
 
 
 def test_a_replica_that_has_come_again_does_not_count_before_the_head_hears_of_it():
