@@ -117,9 +117,7 @@ class RetryPolicy:
         """
         job.remembered().losses += 1
         job.attempt += 1
-        if most is None:
-            most = job.fn.losses
-        if job.losses > most or job.committed:
+        if job.committed or job.losses > (job.fn.losses if most is None else most):
             self._state.drop(job)
             out.append(JobsLost([job.id], worker.id, reason, job.losses))
             return

@@ -187,7 +187,7 @@ class HeadScheduler:
             if rooms.parked:
                 self._values.make_use_of_room(now, out, goes_on=isinstance(event, Ticked))
             self._planner.plan(now, out)
-            if rooms.without_room or self._state.overdrafts.workers:
+            if rooms.without_room or self._state.overdrafts.workers or self._state.overdrafts.still is not None:
                 self._wake_at(self._values.make_room(now, out), out)
             while self._values.are_unsettled():  # jobs whose turn came have inputs that no worker has
                 self._settle_values(out)

@@ -19,7 +19,7 @@ from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._planner import Planner
 from grainlike.scheduler.values._homes import Homes
 from grainlike.scheduler.values._leaving import Departures
-from grainlike.scheduler.values._overdrafts import UNPAID_SCHEMA, Overdrafts
+from grainlike.scheduler.values._overdrafts import Overdrafts
 from grainlike.scheduler.values._relocations import Relocations
 from grainlike.scheduler.values._replication import SAFE_COPIES, Replication
 from grainlike.scheduler.values._spares import Spares
@@ -269,7 +269,6 @@ class SchedulerState:
 
     def decide_as(self, schema: int) -> None:
         """Decide by the rules of heads whose journals have that schema."""
-        self.overdrafts.gives_up = schema >= UNPAID_SCHEMA
         self.transfers.rules = self.transfers.rooms.rules = schema
 
     # --- invariants --------------------------------------------------------------------------------------------------

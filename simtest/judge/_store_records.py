@@ -7,7 +7,8 @@ Raises `AssertionError` when one of these promises is broken:
    A store could hold them beside what is not spare there. (Checked until the first fault, of a job that is older than
    all others that wait: of several that are as old as one input none has to make way.)
 3. A job takes values of the client's own along only where the store of no worker that could run it could hold all that
-   it needs, if nothing else was there; and is then as others are. (Checked until the first fault.)
+   it needs, if nothing else was there, or beside what jobs need, as no job was assigned, and nothing copied, for 5 s;
+   and is then as others are. (Checked until the first fault.)
 4. A job whose value found no room at a worker is not assigned to that one again, nor given up, as long as another is
    there that could run it and hold its value beside its inputs, and at which it was not tried. (Checked until the first
    fault.) It may be tried once more at each worker while no such other one has room for its inputs and its value. If
@@ -111,7 +112,7 @@ class StoreRecords:
         needed = self._values.inputs(job)
         for worker in [worker for worker in self._limits if self._is_calm() and self._could_run(worker, job)]:
             words = f"job {job} takes along what worker {worker} could hold"
-            assert not self._fits(worker, needed), words
+            assert not self._fits(worker, needed) or self._is_stuck(worker, job), words
             assert not all(worker in self._values.holders(value) for value in needed), words
         self._waiting.pop(job, None)
 
@@ -146,13 +147,18 @@ class StoreRecords:
         """Check that a job that is given up waited for a worker with an overdraft, long enough, and in vain."""
         over = [worker for worker in self.over if self._could_run(worker, job)]
         assert over, f"job {job} is given up for an overdraft, and no worker has one that could run it"
-        waited = self._clock.now - self._stirred_at
-        assert waited >= _PAYBACK_S, f"job {job} is given up for an overdraft {waited:.3f} s after the last assignment"
         for worker in [worker for worker in self._limits if self._could_run(worker, job)]:
-            here = {value for value in self._values.at(worker) if not self._is_spare(worker, value)}
-            kept = {*filter(self._values.is_used, here), *self._values.inputs(job)}
             words = f"job {job} is given up for an overdraft, and worker {worker} could have room if the client let go"
-            assert sum(map(self._size_of, kept)) > sum(self._limits[worker]), words
+            assert self._is_stuck(worker, job), words
+
+    def _is_stuck(self, worker: int, job: int) -> bool:
+        """Return True if nothing has moved for long, and a worker has no room for the inputs of a job even if the
+        client lets go of what no job needs.
+        """
+        here = {value for value in self._values.at(worker) if not self._is_spare(worker, value)}
+        kept = {*filter(self._values.is_used, here), *self._values.inputs(job)}
+        is_full = sum(map(self._size_of, kept)) > sum(self._limits[worker])
+        return is_full and self._clock.now - self._stirred_at >= _PAYBACK_S
 
     def _check_nowhere(self, job: int, what: str, *, or_full: bool = False) -> None:
         """Check that no worker could hold the value of a job, beside its inputs, at which it was not tried; with

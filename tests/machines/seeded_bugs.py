@@ -285,7 +285,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "a job is given up one loss too early",
         "judge",
-        (_ATTEMPTS, "if job.losses > most or", "if job.losses >= most or"),
+        (_ATTEMPTS, "job.losses > (job.fn.losses", "job.losses >= (job.fn.losses"),
     ),
     _bug(
         "never_isolate_a_suspect",

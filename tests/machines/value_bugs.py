@@ -14,6 +14,7 @@ VALUE_SUITES = {
     "lost copies": "tests/unit/scheduler/test_head_replication.py::test_a_copy_of_a_value_that_is_lost_keeps_no_room_from_others",
     "rests": "tests/simulation/test_value_worlds.py::test_looks_that_are_left_out_would_change_nothing[full_stores]",
     "unpaid": "tests/unit/scheduler/test_head_overdrafts.py",
+    "misfits": "tests/unit/scheduler/test_head_misfits.py",
     "failed copies": "tests/unit/scheduler/test_head_rests.py",
     "kept room": "tests/unit/scheduler/test_head_kept_room.py",
     "rooms of inputs": "tests/unit/scheduler/test_head_rooms.py",
@@ -58,6 +59,12 @@ VALUE_BUGS: tuple[Bug, ...] = (
         "a job that waits for an overdraft is given up though its program has not let go of values yet",
         ("scheduler/values/_overdrafts.py", "value.replicas if value.users else ()", "value.replicas"),
         suite="unpaid",
+    ),
+    _bug(
+        "let_arguments_travel_with_a_job_that_lacks_room_for_other_inputs",
+        "a large argument travels with each job that has no room, though none can run with it",
+        ("scheduler/values/_overdrafts.py", "if own and any(needed.shortage", "if own or any(needed.shortage"),
+        suite="misfits",
     ),
     _bug(
         "drop_when_the_owner_lets_go",

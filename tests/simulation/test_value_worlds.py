@@ -17,12 +17,13 @@ from grainlike.scheduler import (
     WorkerStored,
 )
 from grainlike.scheduler.planning import _planner, _resting, _waiting
+from grainlike.scheduler.values._rooms import KEPT_SCHEMA
 from grainlike.simulation import CALM, Clock, Dice, Faults, FunctionPlan, JobPlan, Network, NodePlan, Witness
 from grainlike.simulation._daemon import Daemon
 from grainlike.simulation._store import SimulatedStore
 from grainlike.simulation._value_driver import ValueDriver
 from grainlike.wire import Code, Completed
-from simtest import simulate
+from simtest import Trial, simulate
 from simtest._policies import compare
 from simtest.judge._referee import Referee
 from simtest.judge._remakes import Remakes
@@ -174,10 +175,16 @@ def test_a_job_runs_once_more_where_it_ran_while_another_worker_has_room_for_its
     assert simulate(79014009, "large_outputs").violations == ()
 
 
-def test_one_job_of_those_that_wait_for_an_overdraft_is_given_up_if_nothing_can_pay_it_back():
+@pytest.mark.parametrize(("schema", "kind"), [(KEPT_SCHEMA, "takes along"), (KEPT_SCHEMA - 1, "unpaid")])
+def test_one_job_of_those_that_wait_for_an_overdraft_travels_or_is_given_up_if_nothing_can_pay_it_back(
+    schema, kind, monkeypatch
+):
+    """No own value travelled by the rules of earlier journals."""
+    began = Trial.begin
+    monkeypatch.setattr(Trial, "begin", lambda trial: (trial.head.scheduler.decide_as(schema), began(trial)))
     outcome = simulate(72201580, "own_values")
     assert outcome.violations == ()
-    assert outcome.seen["unpaid"] == 1
+    assert [outcome.seen.get(one, 0) for one in ("takes along", "unpaid")] == [kind == "takes along", kind == "unpaid"]
 
 
 @pytest.mark.parametrize(
@@ -193,6 +200,10 @@ def test_no_job_is_given_up_for_an_overdraft_that_the_client_may_pay_back(worklo
     outcome = simulate(seed, workload)
     assert outcome.violations == ()
     assert not outcome.seen.get("unpaid")
+
+
+def test_an_own_value_travels_with_one_job_if_nothing_could_make_room_for_it():
+    assert simulate(84010232, "own_values").violations == ()
 
 
 def test_the_loss_of_any_worker_of_a_gang_counts_for_the_value_that_it_makes_again():

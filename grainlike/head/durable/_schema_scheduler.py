@@ -147,7 +147,7 @@ ValueTable scheduler.values._table.ValueTable: _workers bare=unavailable bound c
     values
 Spares scheduler.values._spares.Spares: _leaving _overdrafts _table _told=_announced
 Consumers scheduler.planning._consumers.Consumers: _active _rooms _start_on _table
-Overdrafts scheduler.values._overdrafts.Overdrafts: _leaving _table _transfers _workers gives_up still workers
+Overdrafts scheduler.values._overdrafts.Overdrafts: _leaving _table _transfers _workers still workers
 NeededValues scheduler.values._overdrafts._NeededValues: _free _kept _movable _table
 Primaries scheduler.values._primaries.Primaries: listed
 Relocation scheduler.values._relocations.Relocation: job target

@@ -63,10 +63,7 @@ class WorkerKinds:
         if shape.nodes > 1:
             return True
         least = self._least
-        for name, amount in shape.units:
-            if name in least and 2 * amount > least[name]:
-                return True
-        return False
+        return any(name in least and 2 * amount > least[name] for name, amount in shape.units)
 
     def of(self, kinds: tuple[int, ...]) -> Iterable[WorkerState]:
         """Iterate over the workers of these kinds."""

@@ -153,10 +153,7 @@ def renewed(reservations: list[Reservation], now: float) -> bool:
         start = max(reservation.start for reservation in reservations)
         for reservation in reservations:
             reservation.refresh(now, start)
-    for reservation in reservations:
-        if not reservation.in_time:
-            return False
-    return True
+    return all(reservation.in_time for reservation in reservations)
 
 
 def _soonest(worker: WorkerState, shape: Shape, now: float, at_least: float) -> tuple[float, dict[str, int]]:

@@ -1,7 +1,8 @@
 """Misfits: jobs whose inputs fit into no store of a worker that could run them.
 
 If own values of the program are too large, they travel in the arguments of the job, because no store has to hold them
-then. Other misfits wait for a worker with a larger store, or fail if no worker can join.
+then; also with a job that nothing could make room for (`Overdrafts`). Other misfits wait for a worker with a larger
+store, or fail if no worker can join.
 """
 
 from __future__ import annotations
@@ -59,42 +60,38 @@ class Misfits:
         """
         rooms = self._rooms
         misfits, rooms.misfits = rooms.misfits, {}
-        travel = InputsTravel([], [], [])
+        travels: list[HeadJob] = []
         for job in misfits.values():
             if self._state.jobs.get(job.id) is not job or job.worker or not rooms.is_misfit(job):
                 continue
-            own = self._travelling(job)
-            if own:
-                travel.jobs.append(job.id)
-                travel.values.append(own)
-                travel.others.append([number for number in job.inputs if number not in own])
+            if self.travelling(job):
+                travels.append(job)
             elif closed:
                 out.append(InputsUnfit([job.id], rooms.why_misfit(job), failed=True))
                 self._state.withdraw(job)
             elif job.fn.id not in rooms.warned:
                 rooms.warned.add(job.fn.id)
                 out.append(InputsUnfit([job.id], rooms.why_misfit(job), failed=False))
-        if travel.jobs:
-            out.append(travel)
-            self._let_go([self._state.jobs[number] for number in travel.jobs], travel.values, out)
+        if travels:
+            self.let_travel(travels, out)
 
-    def _travelling(self, job: HeadJob) -> list[int]:
+    def travelling(self, job: HeadJob) -> list[int]:
         """Return the own values that travel with a job. A client's job that has failed or was lost before gets none,
         because its attempts would be counted from zero again. A job of a session gets none, because other calls know it
         by its number, and a job that makes a value again, because it is submitted by no program.
         """
         own = self._rooms.travelling(job)
-        origins = {self._table.values[number].origin for number in own}
-        if not origins <= {PROGRAM, job.cls.client}:
-            return []
-        is_at_home = origins <= {PROGRAM}
-        remakes = job.data is not None and job.data.remakes
-        return own if is_at_home or not (job.failures or job.losses or remakes) else []
+        is_first = not (job.failures or job.losses or (job.data is not None and job.data.remakes))
+        givers = {PROGRAM, job.cls.client} if is_first else {PROGRAM}
+        return own if givers.issuperset(self._table.values[number].origin for number in own) else []
 
-    def _let_go(self, jobs: list[HeadJob], values: list[list[int]], out: list[HeadAction]) -> None:
-        """Remove these values from the jobs' inputs. Queue jobs of this process's program; drop others: clients submit
-        them again.
+    def let_travel(self, jobs: list[HeadJob], out: list[HeadAction]) -> None:
+        """Remove own values that travel with jobs from their inputs. Queue jobs of this process's program; drop others:
+        clients submit them again.
         """
+        values = [self.travelling(job) for job in jobs]
+        others = [[number for number in job.inputs if number not in own] for job, own in zip(jobs, values, strict=True)]
+        out.append(InputsTravel([job.id for job in jobs], values, others))
         stay: list[HeadJob] = []
         for job, own in zip(jobs, values, strict=True):
             if self._table.values[own[0]].origin != PROGRAM:

@@ -3,27 +3,29 @@
 Nothing is copied to such a worker. Values that only this worker has, and that no job there uses, are copied to workers
 with room, the largest first, until enough replicas are spare here. A job that waits for that is given up where nothing
 can pay the overdraft back: no job computes, nothing is under way, and the values that jobs need exceed the store alone,
-whatever programs let go of.
+whatever programs let go of. If it would have room once its program's own values travelled, they do, even where nothing
+exceeds a store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from grainlike.scheduler._records import HeadJob, order
 from grainlike.scheduler._workers import UNLIMITED, WorkerState
 from grainlike.scheduler.values._leaving import Departures
 from grainlike.scheduler.values._records import ValueState
+from grainlike.scheduler.values._rooms import KEPT_SCHEMA
 from grainlike.scheduler.values._table import ValueTable
 from grainlike.scheduler.values._transfers import Transfers
 
-__all__ = ["PAYBACK_S", "UNPAID_SCHEMA", "Overdrafts"]
+__all__ = ["PAYBACK_S", "Overdrafts"]
 
 UNPAID_SCHEMA = 6
 """Schema of journals from which on jobs are given up that wait for an overdraft which nothing pays back."""
 
 PAYBACK_S = 5.0
-"""Seconds for which jobs wait for an overdraft that nothing can pay back, as a worker might join."""
+"""Seconds for which jobs wait for room that nothing can make, as a worker might join."""
 
 
 class Overdrafts:
@@ -31,11 +33,10 @@ class Overdrafts:
 
     Attributes:
         workers: workers whose values exceed their stores, by number.
-        gives_up: False if jobs wait for ever for what nothing pays back.
-        still: since when jobs wait for an overdraft that nothing can pay back; None without such jobs.
+        still: since when jobs wait for room that nothing can make; None without such jobs.
     """
 
-    __slots__ = ("_leaving", "_table", "_transfers", "_workers", "gives_up", "still", "workers")
+    __slots__ = ("_leaving", "_table", "_transfers", "_workers", "still", "workers")
 
     def __init__(
         self, everybody: Mapping[int, WorkerState], table: ValueTable, transfers: Transfers, leaving: Departures
@@ -45,7 +46,6 @@ class Overdrafts:
         self._transfers = transfers
         self._leaving = leaving
         self.workers: dict[int, WorkerState] = {}
-        self.gives_up = True
         self.still: float | None = None
 
     def changed(self, worker: WorkerState, over: int) -> None:
@@ -65,8 +65,6 @@ class Overdrafts:
     def lost(self, worker: int) -> None:
         """Forget a worker that is lost, or whose values do not exceed its store any more."""
         self.workers.pop(worker, None)
-        if not self.workers:
-            self.still = None
 
     def pay_back(self) -> None:
         """Ask for copies at other workers of values that exceed a worker's store."""
@@ -97,42 +95,47 @@ class Overdrafts:
         with_room = [worker for worker in able if free[worker.id] >= value.size and not rooms.is_kept(worker)]
         return max(with_room, key=lambda worker: (free[worker.id], -worker.id), default=None)
 
-    # --- what nothing pays back --------------------------------------------------------------------------------------
+    # --- what nothing makes room for ---------------------------------------------------------------------------------
 
-    def note(self, now: float, *, is_still: bool) -> float | None:
-        """Record whether jobs wait for an overdraft that nothing can pay back. Return when one is given up for that."""
-        if not (is_still and self.gives_up and self._stuck()):
-            self.still = None
-            return None
-        if self.still is None:
-            self.still = now
-        return self.still + PAYBACK_S
-
-    def to_give_up(self) -> HeadJob:
-        """Return the job to give up for an overdraft that nothing can pay back: the youngest one whose end lets the
-        oldest go on; the youngest of all without one.
-        """
-        needed = _NeededValues(self._workers, self._table)
-        oldest, *others = sorted(self._stuck(), key=lambda job: (order(job), job.id))
-        hosts = [worker.id for worker in self._transfers.rooms.hosts(oldest)]
-        for job in reversed(others):
-            if any(needed.shortage(worker, oldest) <= needed.freed(worker, job) for worker in hosts):
-                return job
-        return others[-1] if others else oldest
-
-    def _stuck(self) -> list[HeadJob]:
-        """Return the jobs that wait for a worker with an overdraft and can have room nowhere, whatever programs let go
-        of. Return none if another job that waits for room could have some so.
+    def stuck(self) -> list[HeadJob]:
+        """Return the jobs that can have room nowhere, whatever programs let go of, the oldest first. Return none if
+        another job that waits for room could have some so.
         """
         rooms, needed = self._transfers.rooms, _NeededValues(self._workers, self._table)
         found: list[HeadJob] = []
         for job in rooms.parked.values():
             hosts = rooms.hosts(job)
-            if any(needed.shortage(worker.id, job) <= 0 for worker in hosts):
+            if any(needed.shortage(worker.id, job.inputs) <= 0 for worker in hosts):
                 return []
-            if any(worker.over for worker in hosts):
+            if hosts:
                 found.append(job)
-        return found
+        return sorted(found, key=lambda job: (order(job), job.id))
+
+    def to_travel(self, stuck: list[HeadJob], travelling: Callable[[HeadJob], list[int]]) -> HeadJob | None:
+        """Return the oldest job that would have room for its other inputs once its own values are `travelling`."""
+        if not stuck or self._transfers.rules < KEPT_SCHEMA:
+            return None
+        hosts, needed = self._transfers.rooms.hosts, _NeededValues(self._workers, self._table)
+        for job in stuck:
+            own = travelling(job)
+            others = [number for number in job.inputs if number not in own]
+            if own and any(needed.shortage(worker.id, others) <= 0 for worker in hosts(job)):
+                return job
+        return None
+
+    def to_give_up(self, stuck: list[HeadJob]) -> HeadJob | None:
+        """Return the job to give up for an overdraft that nothing can pay back: the youngest one whose end lets the
+        oldest go on; the youngest of all without one.
+        """
+        hosts = self._transfers.rooms.hosts
+        unpaid = [job for job in stuck if any(worker.over for worker in hosts(job))]
+        if not unpaid or self._transfers.rules < UNPAID_SCHEMA:
+            return None
+        oldest, needed = unpaid[0], _NeededValues(self._workers, self._table)
+        for job in reversed(unpaid[1:]):
+            if any(needed.shortage(one.id, oldest.inputs) <= needed.freed(one.id, job) for one in hosts(oldest)):
+                return job
+        return unpaid[-1]
 
     # --- invariants --------------------------------------------------------------------------------------------------
 
@@ -159,14 +162,15 @@ class _NeededValues:
         self._free = {number: size - sum(self._kept[number].values()) for number, size in stores.items()}
         self._movable = {number: self._find_movable(number) for number in workers}
 
-    def shortage(self, worker: int, job: HeadJob) -> int:
-        """Return the bytes that a job lacks at a worker which keeps its needed values alone, and has moved those of
-        them away for which others would have room then; 0 or less if the job would have room, or has all inputs there.
+    def shortage(self, worker: int, inputs: Iterable[int]) -> int:
+        """Return the bytes that a job with these inputs lacks at a worker which keeps its needed values alone, and has
+        moved those of them away for which others would have room then; 0 or less if the job would have room, or has all
+        inputs there.
         """
         table, here = self._table, self._kept[worker]
-        if not table.missing(job.inputs, worker):
+        if not table.missing(inputs, worker):
             return 0
-        lacking = table.total(value for value in job.inputs if value not in here)
+        lacking = table.total(value for value in inputs if value not in here)
         return lacking - self._free[worker] - self._movable[worker]
 
     def freed(self, worker: int, job: HeadJob) -> int:

@@ -28,7 +28,8 @@ LOOKED_AT_MOST = 64
 
 KEPT_SCHEMA = 8
 """Schema of journals since which inputs have room only where each fits whole into one tier beside what is kept; copies
-for safety leave the room alone that is kept for a waiting job; and jobs keep none while an input is made again.
+for safety leave the room alone that is kept for a waiting job; jobs keep none while an input is made again; and own
+values travel with a job for which nothing could make room for long.
 """
 
 PACKED_MOST = 64

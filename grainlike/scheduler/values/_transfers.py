@@ -325,8 +325,7 @@ class Transfers:
     def rests(self, value: ValueState, target: int, now: float) -> float:
         """Return the time until which every pair rests that could give a value to a worker; 0.0 if one does not."""
         sources = value.replicas or ((value.origin,) if value.origin else ())
-        ends = [self.reach.rests_until(number, target, now) for number in sources]
-        return min(ends, default=0.0)
+        return min((self.reach.rests_until(number, target, now) for number in sources), default=0.0)
 
     def input_rests(self, job: HeadJob, worker: int, now: float) -> float:
         """Return until when an input cannot go to a worker that lacks it, as that failed; 0.0 if none rests."""

@@ -38,6 +38,7 @@ from grainlike.scheduler._value_events import (
 )
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.values._misfits import Misfits
+from grainlike.scheduler.values._overdrafts import PAYBACK_S
 from grainlike.scheduler.values._records import CopyReader, ValueState
 from grainlike.scheduler.values._replication import EVERYWHERE, SAFE_COPIES
 from grainlike.scheduler.values._rooms import KEPT_SCHEMA, LOOKED_AT_MOST
@@ -394,28 +395,36 @@ class Values:
 
     def make_room(self, now: float, out: list[HeadAction]) -> float | None:
         """Move at most one value for jobs that will have room nowhere, else let one run once more where its value found
-        no room; look again soon if there is room for a job at once. Return when to look at overdrafts again if no event
-        comes before.
+        no room; look again soon if there is room for a job at once. Return when to look again at jobs that nothing can
+        make room for if no event comes before.
         """
         rooms, relocations = self._transfers.rooms, self._state.relocations
         jobs, rooms.without_room = rooms.without_room, {}
         has_room = bool(jobs) and relocations.make_room(jobs.values(), now)
         if has_room or (not relocations.under_way and rooms.let_repeat(jobs.values())):
             self.look_soon(now)
-        return self._give_up_unpaid(now, out) if self._state.overdrafts.workers else None
+        return self._help_stuck(now, out)
 
-    def _give_up_unpaid(self, now: float, out: list[HeadAction]) -> float | None:
-        """Drop a job that waits for an overdraft, if nothing could pay that back for long. Return when to look again if
-        no event comes before.
+    def _help_stuck(self, now: float, out: list[HeadAction]) -> float | None:
+        """Let own values travel with a job, or drop one that waits for an overdraft, if nothing could make room for
+        long. Return when to look again if no event comes before.
         """
         overdrafts, rooms = self._state.overdrafts, self._transfers.rooms
-        due = overdrafts.note(now, is_still=bool(rooms.parked) and self._is_still(now))
-        if due is None or now < due:
-            return due
+        stuck = overdrafts.stuck() if rooms.parked and self._is_still(now) else []
+        travels = overdrafts.to_travel(stuck, self.misfits.travelling)
+        job = travels or overdrafts.to_give_up(stuck)
+        if job is None:
+            overdrafts.still = None
+            return None
+        since = overdrafts.still = now if overdrafts.still is None else overdrafts.still
+        if now < since + PAYBACK_S:
+            return since + PAYBACK_S
         if self.room_wake is None:
-            job = overdrafts.to_give_up()
-            out.append(OverdraftUnpaid([job.id], rooms.why_unpaid(job)))
-            self._state.withdraw(job)
+            if travels:
+                self.misfits.let_travel([job], out)
+            else:
+                out.append(OverdraftUnpaid([job.id], rooms.why_unpaid(job)))
+                self._state.withdraw(job)
             self.look_soon(now)
         return None
 

@@ -73,29 +73,20 @@ def test_what_is_written_today_is_what_is_kept(tmp_path):
     assert names == {path.name for path in (KEPT / f"schema-{SCHEMA}").iterdir()}
 
 
-def test_a_head_gives_up_jobs_that_wait_for_an_overdraft_by_the_rule_of_who_wrote_its_journal(tmp_path):
-    head, _ = make.write(tmp_path / "journal")
-    overdrafts = head.state.scheduler._state.overdrafts
-    assert overdrafts.gives_up
-    head.decide_as(5)
-    assert not overdrafts.gives_up
-    head.decide_as(SCHEMA)
-    assert overdrafts.gives_up
-
-
-def test_a_head_sends_jobs_by_the_rules_of_who_wrote_its_journal(tmp_path):
+@pytest.mark.parametrize("schema", [5, 6, SCHEMA - 1])
+def test_a_head_makes_room_by_the_rules_of_who_wrote_its_journal(schema, tmp_path):
     head, _ = make.write(tmp_path / "journal")
     transfers = head.state.scheduler._state.transfers
-    assert transfers.rules == SCHEMA
-    head.decide_as(6)
-    assert transfers.rules == 6
-    store = HeadStore(a_copy(6, tmp_path / "before"), began_here(2))
+    assert transfers.rules == transfers.rooms.rules == SCHEMA
+    head.decide_as(schema)
+    assert transfers.rules == transfers.rooms.rules == schema
+    store = HeadStore(a_copy(schema, tmp_path / "before"), began_here(2))
     try:
         found, clients = make.a_head(store)
         rules = []
         found.replay = lambda *_: rules.append(found.state.scheduler._state.transfers.rules) or True
         store.restore(found, clients)
-        assert (rules, found.state.scheduler._state.transfers.rules) == ([6], SCHEMA)
+        assert (rules, found.state.scheduler._state.transfers.rules) == ([schema], SCHEMA)
     finally:
         store.close()
 

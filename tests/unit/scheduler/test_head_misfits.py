@@ -10,12 +10,16 @@ from grainlike.scheduler import (
     InputsTravel,
     InputsUnfit,
     JobsBackedOff,
+    OverdraftUnpaid,
     OwnValuesAdded,
     OwnValuesFreed,
     Ticked,
     ValuesReleased,
     WorkerDrained,
+    WorkerStored,
 )
+from grainlike.scheduler.values._overdrafts import PAYBACK_S
+from grainlike.scheduler.values._rooms import KEPT_SCHEMA
 from grainlike.wire import OWN_VALUES, Code
 
 FOREVER = 1e6
@@ -189,3 +193,111 @@ def test_a_job_of_a_client_that_has_failed_before_waits():
     assert not world.travelled
     assert [action.jobs for action in world.told(InputsUnfit)] == [[job]]
     assert job in world.head.jobs
+
+
+LEAF, HUB = Cores(1) & Resource("leaf", 1), Cores(1) & Resource("hub", 1)
+
+
+class FullStore(Programs):
+    """A leaf with three values of 14 MB that jobs made, and room for 19 MB. The program has a value of 20 MB."""
+
+    def __init__(self):
+        super().__init__()
+        self.join(LEAF, store=61 * MB)
+        self.made = self.call(LEAF, 0.1, size=14 * MB, n=3)
+        self.run(1.0)
+        self.value = self.own(20)
+
+    def call_each(self, *inputs, **known):
+        """Submit a job for each value at the leaf, which lacks `inputs`; the program lets go of what jobs made."""
+        jobs = [self.call(LEAF, 1.0, made, *inputs, **known) for made in self.made]
+        self.release(*self.made)
+        return jobs
+
+    def wait_for_long(self):
+        for _ in range(4):
+            self.later(PAYBACK_S)
+
+
+def test_one_travels_after_a_while_where_what_jobs_need_leaves_no_room_for_it_and_the_others_go_on():
+    world = FullStore()
+    first, *others = [*world.call_each(world.value), world.call(LEAF, 1.0, world.value)]
+    world.later(PAYBACK_S - 0.5)
+    assert not world.travelled
+    world.later(0.5)
+    assert world.travelled == {first: [world.value]}
+    world.later(0.1)
+    world.run(world.now + 2.0)
+    world.arrive_all()
+    world.run(world.now + 10.0)
+    assert {first, *others} <= world.ended.keys()
+    assert world.travelled == {first: [world.value]}
+    world.head.check()
+
+
+def test_one_of_a_client_travels_so_too():
+    world = FullStore()
+    world.value = world.own(20, CLIENT)
+    first, *others = world.call_each(world.value, client=CLIENT)
+    world.later(PAYBACK_S)
+    assert world.travelled == {first: [world.value]}
+    assert first not in world.head.jobs
+    assert set(others) <= world.head.jobs.keys()
+    world.head.check()
+
+
+def test_one_travels_before_a_job_is_given_up_for_an_overdraft():
+    world = FullStore()
+    world.tell(WorkerStored(1, 5 * MB))
+    first, *_ = world.call_each(world.value)
+    world.later(PAYBACK_S)
+    assert world.travelled == {first: [world.value]}
+    world.later(0.1)
+    assert world.started_on[first] == 1
+    assert not world.told(OverdraftUnpaid)
+
+
+def test_none_travels_while_a_program_may_let_go_of_what_no_job_needs():
+    world = FullStore()
+    job = world.call(LEAF, 1.0, world.made[0], world.value)
+    world.wait_for_long()
+    assert not world.travelled
+    assert world.head.wakes_at is None
+    world.release(*world.made[1:])
+    world.arrive_all()
+    world.run(world.now + 10.0)
+    assert job in world.ended
+    assert not world.travelled
+
+
+def test_none_travels_with_a_job_that_would_lack_room_for_another_input():
+    world = FullStore()
+    world.join(HUB, store=20 * MB)
+    far = world.call(HUB, 0.1, size=20 * MB)
+    world.run(2.0)
+    world.call_each(far, world.value)
+    world.wait_for_long()
+    assert not world.travelled
+    assert world.head.wakes_at is None
+
+
+def test_the_wait_for_room_begins_anew_once_a_worker_that_could_give_some_has_gone():
+    world = FullStore()
+    world.call_each(world.value)
+    world.later(PAYBACK_S - 0.5)
+    world.join(LEAF, store=61 * MB)
+    world.later(0.1)
+    world.lose(2)
+    world.later(PAYBACK_S - 0.5)
+    assert not world.travelled
+    world.later(0.5)
+    assert world.travelled
+
+
+def test_by_the_rule_of_earlier_journals_jobs_wait_for_ever():
+    world = FullStore()
+    world.head.decide_as(KEPT_SCHEMA - 1)
+    jobs = world.call_each(world.value)
+    world.wait_for_long()
+    assert not world.travelled
+    assert set(jobs) <= world.head.jobs.keys()
