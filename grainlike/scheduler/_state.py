@@ -333,7 +333,5 @@ def _counted(worker: WorkerState) -> list[Shape]:
     """Return the shapes whose amounts count against a worker."""
     counted = [lease.shape for lease in worker.leases.values()]
     counted += [hold.shape for hold in worker.holds.values() if not hold.lease]
-    for job in worker.held.values():
-        if job.state is JobState.PLANNED and job.shape is not None and job.shape.nodes == 1:
-            counted.append(job.shape)
-    return counted
+    planned = (job.shape for job in worker.held.values() if job.state is JobState.PLANNED)
+    return counted + [shape for shape in planned if shape is not None and shape.nodes == 1]

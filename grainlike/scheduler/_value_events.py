@@ -80,7 +80,8 @@ class ReplicasArrived(msgspec.Struct, frozen=True, gc=False):
 
 class ReplicasFailed(msgspec.Struct, frozen=True, gc=False):
     """A worker could not get these replicas from where `FetchReplicas` said; they may be fetched again. `unreachable`:
-    there was no way between the two data servers, or nothing came for too long.
+    there was no way between the two data servers, or nothing came for too long. `refused`: the worker could not write
+    them, and most often has no room.
     """
 
     worker: int
@@ -88,6 +89,7 @@ class ReplicasFailed(msgspec.Struct, frozen=True, gc=False):
     attempts: list[int]
     why: str
     unreachable: bool = False
+    refused: bool = False
 
 
 class ReplicasGone(msgspec.Struct, frozen=True, gc=False):

@@ -97,7 +97,7 @@ class ValueDriver:
                 ask = partial(self._ask_room, source, target, copy, relayed)
                 self._head.members[action.worker].down.send(target.when_thawed, ask)
             elif not self._has_room(target, copy):
-                self._head.clock.after(_REFUSED_S, self._failed, copy)
+                self._head.clock.after(_REFUSED_S, partial(self._failed, copy, refused=True))
             else:
                 self._begin(source, target, copy, relayed=relayed)
 
@@ -132,7 +132,7 @@ class ValueDriver:
         else:
             self._head.witness.seen["no room"] += 1
             target.coming.pop((copy.value, copy.attempt), None)
-            self._head.clock.after(_REFUSED_S, self._failed, copy)
+            self._head.clock.after(_REFUSED_S, partial(self._failed, copy, refused=True))
 
     def _begin(self, source: Daemon | None, target: Daemon, copy: Transfer, *, relayed: bool) -> None:
         """Begin a copy that has room."""
@@ -273,7 +273,7 @@ class ValueDriver:
             self._head.witness.copied(source, target, value, attempt, whole=True)
             self._head.tell(ReplicasArrived(target, [value], [attempt]))
 
-    def _failed(self, copy: Transfer, *, unreachable: bool = False) -> None:
+    def _failed(self, copy: Transfer, *, unreachable: bool = False, refused: bool = False) -> None:
         source, target, value, attempt, _ = copy
         members = self._head.members
         if target in members:
@@ -281,7 +281,8 @@ class ValueDriver:
         if self._head.alive and self._under_way.get((target, value)) is copy:
             del self._under_way[target, value]
             self._head.witness.copied(source, target, value, attempt, whole=False, unreachable=unreachable)
-            self._head.tell(ReplicasFailed(target, [value], [attempt], "it cannot be reached", unreachable))
+            failed = ReplicasFailed(target, [value], [attempt], "it cannot be reached", unreachable, refused)
+            self._head.tell(failed)
 
     def _take_back(self, target: Daemon, copy: Transfer) -> None:
         """Take back the room of a copy that came to nothing, but what it has left there, and unless another copy of the

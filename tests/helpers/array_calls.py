@@ -8,7 +8,7 @@ import numpy as np
 
 from grainlike import Retry, delayed
 
-__all__ = ["COUNT", "made", "made_larger", "made_later", "made_once", "made_soon", "made_two", "total"]
+__all__ = ["COUNT", "made", "made_larger", "made_later", "made_of", "made_once", "made_soon", "made_two", "total"]
 
 
 COUNT = 100_000
@@ -38,6 +38,11 @@ async def made_later(number):
 @delayed
 def made_larger(number):
     return np.full(8 * COUNT, number, dtype=np.float64)
+
+
+@delayed
+def made_of(number, count):
+    return np.full(count, number, dtype=np.float64)
 
 
 @delayed

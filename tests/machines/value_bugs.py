@@ -526,7 +526,13 @@ VALUE_BUGS: tuple[Bug, ...] = (
     _bug(
         "add_up_the_room_of_tiers",
         "inputs have room where memory and disk have their bytes together, and neither has enough for one of them",
-        (_ROOMS, "return lacking if lacking > 0 or self._fit_whole(worker, sizes, -lacking) else 1", "return lacking"),
+        (_ROOMS, "(self._fit_whole(worker, sizes, -lacking) and not", "(not"),
+        suite="whole inputs",
+    ),
+    _bug(
+        "send_an_input_again_that_was_refused",
+        "an input is sent again where it was just refused, and nothing makes way for it",
+        (_ROOMS, "sizes, -lacking) and not self._is_refused(worker, job))", "sizes, -lacking))"),
         suite="whole inputs",
     ),
     _bug(

@@ -202,6 +202,14 @@ def test_no_job_is_given_up_for_an_overdraft_that_the_client_may_pay_back(worklo
     assert not outcome.seen.get("unpaid")
 
 
+def test_values_make_way_for_an_input_that_a_worker_could_not_write_as_neither_memory_nor_disk_had_room():
+    assert simulate(88502733, "real_stores").violations == ()
+
+
+def test_a_job_runs_once_more_where_its_value_had_no_room_not_because_another_worker_refused_an_input():
+    assert simulate(90001059, "large_outputs").violations == ()
+
+
 def test_an_own_value_travels_with_one_job_if_nothing_could_make_room_for_it():
     assert simulate(84010232, "own_values").violations == ()
 

@@ -190,11 +190,17 @@ _ASIDE = Conversion(fields={"Transfers": _put(rules=6)})
 Before, others waited behind such a job, and all jobs near an idle worker were sent there.
 """
 
-_TIERS = Conversion(fields={"Rooms": _put(rules=7), "Overdrafts": lambda fields: fields.pop("gives_up")})
+_TIERS = Conversion(
+    fields={
+        "Rooms": _put(rules=7, refusals={}),
+        "Overdrafts": lambda fields: fields.pop("gives_up"),
+        "ReplicasFailed": _put(refused=False),
+    }
+)
 """Schema 8: copies for safety leave the room alone that is kept for a job, and inputs have room only where each fits
 into one tier. Jobs do not keep room for an input that is made again. Own values travel with a job that nothing could
-make room for. Before, copies took the room that was kept, the bytes that were free in all tiers together counted, and
-such a job waited for a worker.
+make room for. A job has no room for a while where an input was refused. Before, copies took the room that was kept, the
+bytes that were free in all tiers together counted, such a job waited for a worker, and after a refusal the pair rested.
 """
 
 CONVERSIONS: dict[int, SchemaConversion] = {

@@ -74,7 +74,7 @@ ValuesReleased scheduler._value_events.ValuesReleased: values
 ValuesWanted scheduler._value_events.ValuesWanted: values
 ValuesGiven scheduler._value_events.ValuesGiven: values
 ReplicasArrived scheduler._value_events.ReplicasArrived: worker values attempts
-ReplicasFailed scheduler._value_events.ReplicasFailed: worker values attempts why unreachable
+ReplicasFailed scheduler._value_events.ReplicasFailed: worker values attempts why unreachable refused
 ReplicasGone scheduler._value_events.ReplicasGone: worker values attempts
 LineageDropped scheduler._value_events.LineageDropped: values
 OwnValuesAdded scheduler._value_events.OwnValuesAdded: origin values sizes
@@ -157,7 +157,7 @@ LeavingWorker scheduler.values._leaving._LeavingWorker: held owes until
 Departures scheduler.values._leaving.Departures: _table _transfers _workers held wake workers
 Reach scheduler.values._reach.Reach: _blocked _direct_rate _relayed_rate _rests _workers changes
 Rooms scheduler.values._rooms.Rooms: _coming _known _table _workers claims cramped=without_room misfits parked
-    rules told=warned
+    refusals rules told=warned
 Transfers scheduler.values._transfers.Transfers: _going_in _going_out _waiting _workers claims coming is_due known
     reach rooms rules table turned wake
 Look scheduler.planning._dormant.Look: due elsewhere ends is_settled mean near passed rooms shape turns

@@ -168,8 +168,8 @@ class DirectCopies:
             words = "worker %s (%s) cannot reach the data server of worker %s at %s, so values go through the head: %s"
             logger.warning(words, peer.name, peer.hello.data, source.name, source.hello.data, message.why)
         why = f"{peer.name}: {message.why}"
-        unreachable = message.unreachable
-        self._answer(ReplicasFailed(copy.target, [copy.value], [copy.attempt], why, unreachable=unreachable))
+        unreachable, rows = message.unreachable, ([copy.value], [copy.attempt])
+        self._answer(ReplicasFailed(copy.target, *rows, why, unreachable, refused=not unreachable))
 
     def _end(self, copy: DirectTransfer) -> None:
         del self._state.direct[copy.number], self._by_target[copy.target, copy.value]

@@ -128,13 +128,14 @@ class LinkCopies:
                 if peer is not None:
                     peer.post(StopTransfer(number))
 
-    def fail(self, transfer: LinkTransfer, why: str) -> None:
+    def fail(self, transfer: LinkTransfer, why: str, *, refused: bool = False) -> None:
         """Stop a transfer, and tell the scheduler if its target is a worker. Values that are wanted outside stay
         wanted.
         """
         self.stop(transfer)
         if transfer.target != HERE and transfer.client is None:
-            self._answer(ReplicasFailed(transfer.target, [transfer.value], [transfer.attempt], why))
+            failed = ReplicasFailed(transfer.target, [transfer.value], [transfer.attempt], why, refused=refused)
+            self._answer(failed)
 
     def freed(self, values: Iterable[int]) -> None:
         """Give up transfers of own values that nothing needs."""
@@ -233,7 +234,7 @@ class LinkCopies:
             return
         if peer.number == transfer.source and (message.gone or transfer.target == HERE):
             self._gone(transfer)
-        self.fail(transfer, f"{peer.name}: {message.why}")
+        self.fail(transfer, f"{peer.name}: {message.why}", refused=peer.number == transfer.target)
 
     def _unsent_to_client(self, peer: Connection, transfer: LinkTransfer, message: Unsent) -> None:
         """Send bytes to a client that cannot map a file; record that a missing or damaged replica is gone."""

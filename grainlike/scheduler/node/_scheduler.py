@@ -589,13 +589,9 @@ class NodeScheduler:
         """Raise `AssertionError` unless the invariants above hold. For tests: walks over everything."""
         used = dict.fromkeys(self._ledger.capacity.units, 0)
         seen: dict[str, list[int]] = {}
-        for lease in self._leases.values():
-            allocation = lease.grant.allocation
-            for name, amount in allocation.units.items():
-                used[name] += amount
-            seen.setdefault("cores", []).extend(allocation.cores)
-            assert lease.jobs or lease.runner.terminating, "an empty lease holds slots"
-        for allocation in self._holds.allocations():
+        leases = self._leases.values()
+        assert all(lease.jobs or lease.runner.terminating for lease in leases), "an empty lease holds slots"
+        for allocation in (*(lease.grant.allocation for lease in leases), *self._holds.allocations()):
             for name, amount in allocation.units.items():
                 used[name] += amount
             seen.setdefault("cores", []).extend(allocation.cores)
@@ -607,5 +603,5 @@ class NodeScheduler:
         self._runners.check()
         queued = [job for cls in self._classes.values() for job in cls.ahead if not job.gone]
         queued += [job for job in self._planned if not job.gone]
-        leased = [job for lease in self._leases.values() for job in lease.jobs.values() if not job.gone]
+        leased = [job for lease in leases for job in lease.jobs.values() if not job.gone]
         assert sorted(job.id for job in queued + leased) == sorted(self._jobs), "a job is in exactly one place"

@@ -173,9 +173,8 @@ class NearPlacing:
     def _preferred(self, cls: RequestClass) -> WorkerState | None:
         """Return the worker that jobs of a class wait for; None if they need not: it gets no jobs, or there is none."""
         worker = self._workers.get(cls.near)
-        if worker is None or worker.shut or not any(worker.fits_ever(shape) for shape in cls.shapes):
-            return None
-        return worker
+        is_able = worker is not None and not worker.shut and any(worker.fits_ever(shape) for shape in cls.shapes)
+        return worker if is_able else None
 
     def _is_due(
         self, cls: RequestClass, job: HeadJob, shape: Shape, near: WorkerState, elsewhere: WorkerState, now: float
@@ -229,20 +228,16 @@ class NearPlacing:
             worker = self._workers[number]
             if worker not in found and worker.fits_now(shape) and self._may_go(worker, job, shape, now):
                 found.append(worker)
-        if not found:
-            return None
-        return min(found, key=lambda worker: (self.table.missing(job.inputs, worker.id), worker.room_left(shape)))
+        lacks = self.table.missing
+        return min(found, key=lambda worker: (lacks(job.inputs, worker.id), worker.room_left(shape)), default=None)
 
     def _may_go(self, worker: WorkerState, job: HeadJob, shape: Shape, now: float) -> bool:
         """Return True if a job may be sent to a worker with room for it, with its inputs."""
         if not self.transfers.has_turn(worker, shape.units):
             self.look.needs_turn(worker.id, shape.units, or_room=False)
             return False
-        if not self._admits(worker, job, shape, now):
-            return False
-        if not self.table.missing(job.inputs, worker.id) or not self._can_go(job, worker, now):
-            return False
-        return self._has_room(worker, job)
+        may_start = self._admits(worker, job, shape, now) and self.table.missing(job.inputs, worker.id)
+        return bool(may_start) and self._can_go(job, worker, now) and self._has_room(worker, job)
 
     def _has_room(self, worker: WorkerState, job: HeadJob) -> bool:
         """Return True if a worker has room for what it lacks of a job's inputs; else keep what there will be for it."""

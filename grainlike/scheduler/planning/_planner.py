@@ -196,8 +196,7 @@ class Planner:
             whole = not waiting.few or self._place_few(now, batch, out)
         else:
             whole = self._place_many(now, batch, out, reopened)
-        for (to, shape), jobs in batch.items():
-            out.append(assignment(to, shape, jobs, self.near, ahead=False))
+        out += [assignment(to, shape, jobs, self.near, ahead=False) for (to, shape), jobs in batch.items()]
         if whole:
             return not self.reserving.reopened
         self.reserving.reopened = {**reopened, **self.reserving.reopened}
@@ -391,9 +390,8 @@ class Planner:
         if reservations is not None and not all(held.admits(job, shape, now) for held in reservations):
             return False
         has_tried = job.rare is not None and job.rare.tried is not None
-        if worker.crowded or has_tried or job.fn.gives > worker.store_left:
-            return self.consumers.may_start(worker, job, now)
-        return True
+        has_room = not (worker.crowded or has_tried or job.fn.gives > worker.store_left)
+        return has_room or self.consumers.may_start(worker, job, now)
 
     def _tightest(self, job: HeadJob, shape: Shape, now: float) -> list[WorkerState]:
         """Return the workers to start a job on now: one, or as many as it has nodes; fewer where there is no room for

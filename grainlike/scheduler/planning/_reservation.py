@@ -98,12 +98,8 @@ class Reservation:
         if job.parent is not None or arrival(job) <= arrival(self.job):
             return True
         spare = self.as_of(now).spare
-        if ends_by(job.fn, shape, now) <= self.start:
-            return True
-        for name, amount in shape.units:
-            if spare.get(name, 0) < amount:
-                return False
-        return True
+        is_over_then = ends_by(job.fn, shape, now) <= self.start
+        return is_over_then or all(spare.get(name, 0) >= amount for name, amount in shape.units)
 
     def charge(self, job: HeadJob, shape: Shape, now: float) -> None:
         """Count a job that was admitted: if it may outlast `start`, it uses spare amounts."""
@@ -114,9 +110,8 @@ class Reservation:
 
 def soft_limit(fn: HeadFunction, shape: Shape) -> float | None:
     """Return the seconds within which a job nearly always ends: declared, or learned; None if unknown."""
-    declared = shape.soft_s
-    if declared is not None:
-        return declared
+    if shape.soft_s is not None:
+        return shape.soft_s
     return fn.times.upper if fn.times.known else None
 
 

@@ -137,9 +137,7 @@ class StoreScheduler:
     @property
     def limit(self) -> int:
         """Bytes of shared memory that the store may have now: its budget, less the memory that jobs need."""
-        if not self._machine:
-            return self.memory
-        return max(0, min(self.memory, self._machine - self._granted))
+        return max(0, min(self.memory, self._machine - self._granted)) if self._machine else self.memory
 
     @property
     def over(self) -> int:

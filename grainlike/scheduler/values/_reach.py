@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from grainlike.scheduler._workers import WorkerState
 
-__all__ = ["Reach"]
+__all__ = ["REST_S", "Reach"]
 
 REST_S = 1.0
 """Seconds for which a pair of workers rests after its first failure; each further failure doubles them."""

@@ -18,6 +18,7 @@ from grainlike.scheduler._records import HeadJob, order
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import UNLIMITED, WorkerState
 from grainlike.scheduler.values._inputs import RoomTries
+from grainlike.scheduler.values._reach import REST_S
 from grainlike.scheduler.values._records import ReplicaCopy, ValueState
 from grainlike.scheduler.values._table import ValueTable
 
@@ -28,8 +29,8 @@ LOOKED_AT_MOST = 64
 
 KEPT_SCHEMA = 8
 """Schema of journals since which inputs have room only where each fits whole into one tier beside what is kept; copies
-for safety leave the room alone that is kept for a waiting job; jobs keep none while an input is made again; and own
-values travel with a job for which nothing could make room for long.
+for safety leave the room alone that is kept for a waiting job; jobs keep none while an input is made again; own values
+travel with a job for which nothing could make room for long; and a job has no room for a while where one was refused.
 """
 
 PACKED_MOST = 64
@@ -47,12 +48,13 @@ class Rooms:
         parked: jobs that wait for room outside all queues; jobs that were looked at last stand at the end.
         without_room: jobs of the last look that will have room at no worker, even without its spare replicas.
         misfits: jobs whose inputs fit into no store, to be looked at before the turn ends.
+        refusals: values that workers could not write for jobs, by value and worker: until when, and what was kept then.
         rules: schema of the journals by whose rules room is counted.
         warned: functions for which it was reported that inputs of their jobs fit into no store.
     """
 
-    __slots__ = ("_coming", "_known", "_table", "_workers", "claims", "misfits", "parked", "rules", "warned",
-                 "without_room")  # fmt: skip
+    __slots__ = ("_coming", "_known", "_table", "_workers", "claims", "misfits", "parked", "refusals", "rules",
+                 "warned", "without_room")  # fmt: skip
 
     def __init__(
         self,
@@ -69,6 +71,7 @@ class Rooms:
         self.without_room: dict[int, HeadJob] = {}
         self.parked: dict[int, HeadJob] = {}
         self.misfits: dict[int, HeadJob] = {}
+        self.refusals: dict[tuple[int, int], tuple[float, int]] = {}
         self.warned: set[int] = set()
         self.rules = KEPT_SCHEMA
 
@@ -248,8 +251,9 @@ class Rooms:
         for worker in self._workers.values():
             has_room = not (worker.shut or worker.over or self._lacks_room(worker, job, tries.size))
             if tries.may_repeat(worker.id) and has_room:
-                hopeless = all(self.shortage(other, job) > soon.get(other.id, 0) for other in self.able(job))
-                return worker if hopeless else None
+                able = self.able(job)
+                hopeless = all(self.shortage(other, job) > soon.get(other.id, 0) for other in able)
+                return worker if hopeless and not any(self._is_refused(other, job) for other in able) else None
         return None
 
     def _soon_free(self) -> dict[int, int]:
@@ -408,16 +412,33 @@ class Rooms:
 
     def shortage(self, worker: WorkerState, job: HeadJob) -> int:
         """Return the bytes that a job lacks at a worker once all spare replicas there are evicted; 0 or less if it has
-        room. It lacks one at least where memory and disk have the bytes together, and neither has them for a value.
+        room. It lacks one at least where memory and disk have the bytes together, and neither has them for a value; or
+        where the worker has refused one.
         """
         if worker.store is None:
             return 0
         spare = self._table.spare.get(worker.id, {})
-        kept = self._table.stored.get(worker.id, 0) - sum(spare.values())
         values = [self._table.values[number] for number in job.inputs]
         sizes = [value.size for value in values if worker.id not in value.replicas or value.id in spare]
-        lacking = kept + sum(sizes) - sum(worker.store)
-        return lacking if lacking > 0 or self._fit_whole(worker, sizes, -lacking) else 1
+        lacking = self._kept(worker) + sum(sizes) - sum(worker.store)
+        if lacking > 0 or (self._fit_whole(worker, sizes, -lacking) and not self._is_refused(worker, job)):
+            return lacking
+        return 1
+
+    def refuse(self, worker: WorkerState, number: int, now: float) -> None:
+        """Record that a worker could not write a copy for a job: what it keeps may lie so that neither memory nor disk
+        has room for the value. There is none for a while, or until the worker keeps less.
+        """
+        self.refusals[number, worker.id] = now + REST_S, self._kept(worker)
+
+    def _is_refused(self, worker: WorkerState, job: HeadJob) -> bool:
+        """Return True if a worker refused an input of a job a short while ago, and keeps no less than then."""
+        refusals = (self.refusals[number, worker.id] for number in job.inputs if (number, worker.id) in self.refusals)
+        return any(kept <= self._kept(worker) for _, kept in refusals)
+
+    def _kept(self, worker: WorkerState) -> int:
+        """Return the bytes of the primaries of a worker."""
+        return self._table.stored.get(worker.id, 0) - sum(self._table.spare.get(worker.id, {}).values())
 
     def _fit_whole(self, worker: WorkerState, sizes: list[int], left: int) -> bool:
         """Return True if values of these sizes fit beside the primaries of a worker, each whole into one tier. `left`

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 
 from grainlike.scheduler._events import HeadAction
 from grainlike.scheduler._records import HeadJob, order
-from grainlike.scheduler._value_events import FetchReplicas
+from grainlike.scheduler._value_events import FetchReplicas, ReplicasFailed
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.values._reach import Reach
 from grainlike.scheduler.values._records import ReplicaCopy, ValueState
@@ -380,17 +380,20 @@ class Transfers:
                 ready.append(job)
         return ready
 
-    def failed(self, worker: int, number: int, attempt: int, now: float, *, unreachable: bool = False) -> list[HeadJob]:
-        """Record that a copy failed at its source; if `unreachable`, the two data servers could not reach one another.
-        Return the jobs that waited for it if no other worker can give it for now.
+    def failed(self, event: ReplicasFailed, number: int, attempt: int, now: float) -> list[HeadJob]:
+        """Record that a copy failed. Return the jobs that waited for it if no worker can give it for now, or its target
+        refused it.
         """
-        transfer = self._end(worker, number, attempt)
+        transfer = self._end(event.worker, number, attempt)
         if transfer is None:
             return []
-        if unreachable and transfer.direct:
-            self.reach.unreachable(transfer.source, worker, now)
+        worker = self._workers[event.worker]
+        if event.unreachable and transfer.direct:
+            self.reach.unreachable(transfer.source, worker.id, now)
+        elif event.refused and transfer.jobs and worker.store is not None and self.rules >= KEPT_SCHEMA:
+            self.rooms.refuse(worker, number, now)
         else:
-            self.reach.failed(transfer.source, worker, now)
+            self.reach.failed(transfer.source, worker.id, now)
         return self._again(transfer, now)
 
     def _again(self, transfer: ReplicaCopy, now: float) -> list[HeadJob]:
@@ -406,6 +409,7 @@ class Transfers:
             self._workers[transfer.target].over
             or not self.table.can_be_had(value)
             or self.rests(value, transfer.target, now)
+            or (value.id, transfer.target) in self.rooms.refusals
         ):
             return list(transfer.jobs.values())
         oldest = min(transfer.jobs.values(), key=order)

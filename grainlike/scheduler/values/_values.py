@@ -135,7 +135,7 @@ class Values:
         """Record copies that have failed; queue the jobs whose inputs no worker can give for now."""
         back: list[HeadJob] = []
         for number, attempt in zip(event.values, event.attempts, strict=True):
-            back += self._transfers.failed(event.worker, number, attempt, now, unreachable=event.unreachable)
+            back += self._transfers.failed(event, number, attempt, now)
             self._replication.look_at(self._table.values.get(number))
         self._queue_again(back, out)
 
@@ -384,6 +384,7 @@ class Values:
             self._unseen = len(rooms.parked)
         self._unseen -= LOOKED_AT_MOST
         self.room_wake = now + ROUND_S if self._unseen > 0 else None
+        rooms.refusals = {copy: refusal for copy, refusal in rooms.refusals.items() if refusal[0] > now}
         self._state.requeue(rooms.take_ready(lambda worker, job: transfers.may_wait_for(worker, job, now)), out)
 
     def are_unsettled(self) -> bool:
@@ -445,7 +446,8 @@ class Values:
             self.look_soon(now)
         wake, self.room_wake = self.room_wake, None
         if wake is None and transfers.rooms.parked and transfers.rules >= ASIDE_SCHEMA:
-            wake = transfers.reach.next_end(now)
+            ends = [until for until, _ in transfers.rooms.refusals.values()]
+            wake = min(filter(None, [transfers.reach.next_end(now), *ends]), default=None)
         return wake
 
     def look_soon(self, now: float) -> None:

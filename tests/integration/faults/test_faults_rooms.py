@@ -7,7 +7,7 @@ import logging
 import re
 
 import pytest
-from array_calls import COUNT, made, made_once, total
+from array_calls import COUNT, made, made_of, made_once, total
 from far import far_workers, far_workers_of_client, head_of
 from waiting import until
 
@@ -62,6 +62,20 @@ async def test_a_job_whose_inputs_have_no_room_now_starts_when_values_there_are_
         del kept
         gc.collect()
         assert await sum_ == 2 * COUNT
+
+
+async def test_a_value_moves_away_where_neither_memory_nor_disk_has_room_for_an_input(start_worker) -> None:
+    """The small value went to disk for the second large one. There would be room if a large one had gone."""
+    more = ("--store", str(SIZE * 24 // 10), "--scratch-limit", str(SIZE * 12 // 10))
+    async with far_workers(start_worker, "n1", resources="cores=1 {name}=4", more=more) as (executor, _):
+        start_worker(executor.address, name="n2", resources="cores=1 n2=4", first=ELSEWHERE.format(name="n2"))
+        await executor.wait_for_workers(2)
+        kept = []
+        for count in (COUNT * 6 // 10, COUNT, COUNT):
+            kept += await wait([start((made_of @ at("n1"))(1, count))])
+        (needed,) = await wait([start((made_of @ at("n2"))(1, COUNT * 7 // 10))])
+        assert await (total @ at("n1"))(needed) == COUNT * 7 // 10
+        assert [info(value_).where for value_ in kept] == [("n1",), ("n2",), ("n1",)]
 
 
 async def test_what_a_worker_keeps_beyond_its_budget_moves_to_one_with_room(start_worker) -> None:

@@ -127,7 +127,7 @@ def test_a_copy_that_failed_goes_on_where_it_was_from_the_next_source(
     says(world, target, Unsent(1, "no byte came", at=4_000_000, unreachable=True))
     (failed,) = world.told
     assert isinstance(failed, ReplicasFailed)
-    assert (failed.worker, failed.unreachable) == (2, True)
+    assert (failed.worker, failed.unreachable, failed.refused) == (2, True, False)
     assert "n2: no byte came" in failed.why
     assert world.mover.moved == 4_000_000
     fetch(world, other, target)
@@ -190,6 +190,15 @@ def test_one_warning_names_both_addresses(
     assert record.levelno == logging.WARNING
     for words in ("n1", "n2", "tcp://n1:7777", "tcp://n2:7777", "connection refused"):
         assert words in record.getMessage()
+
+
+def test_a_target_that_cannot_write_a_copy_refuses_it(world: World, source: Peer, target: Peer) -> None:
+    fetch(world, source, target)
+    heard(target)
+    says(world, target, Unsent(1, "there is no room"))
+    (failed,) = world.told
+    assert isinstance(failed, ReplicasFailed)
+    assert (failed.worker, failed.unreachable, failed.refused) == (2, False, True)
 
 
 def test_a_worker_that_has_no_data_server_any_more_says_so(world: World, source: Peer, target: Peer) -> None:

@@ -227,7 +227,7 @@ def test_a_replica_that_its_source_has_not_is_told_before_the_failure(world: Wor
     gone, failed = world.told
     assert gone == ReplicasGone(1, [7], [1])
     assert isinstance(failed, ReplicasFailed)
-    assert (failed.worker, failed.values, failed.attempts) == (2, [7], [1])
+    assert (failed.worker, failed.values, failed.attempts, failed.refused) == (2, [7], [1], False)
     assert "n1" in failed.why
     world.told.clear()
     world.act(GiveValues(1, [7], [1], [100]))
@@ -243,6 +243,7 @@ def test_a_target_without_room_is_told_and_keeps_nothing(world: World, tmp_path:
     world.settle(source, target)
     [failed] = world.told
     assert isinstance(failed, ReplicasFailed)
+    assert failed.refused
     assert "n2" in failed.why
     assert world.at_rest()
 

@@ -4,6 +4,7 @@ import pytest
 from value_cluster import MB, Stores
 
 from grainlike.resources import Cores, Resource
+from grainlike.scheduler.values._reach import REST_S
 from grainlike.scheduler.values._rooms import PACKED_MOST
 
 LEAF = Cores(1) & Resource("leaf", 1)
@@ -12,14 +13,17 @@ LEAF = Cores(1) & Resource("leaf", 1)
 class Tiers(Stores):
     """A worker with 156 MB in memory and 60 MB on disk that keeps values of these megabytes, one with room for all, and
     a job that only the first can run, which needs a value that only the second has. Heads of before are of `schema`.
+    If it `uses` what it keeps, a job there computes with that.
     """
 
-    def __init__(self, *kept, needed=34, schema=8, disk=60):
+    def __init__(self, *kept, needed=34, schema=8, disk=60, uses=False):
         super().__init__()
         self.head.decide_as(schema)
         self.join(Cores(2) & Resource("leaf", 2), store=156 * MB, scratch=disk * MB)
         self.join(Cores(1), store=1000 * MB)
         self.kept, (self.needed,) = self.values(1, *kept), self.values(2, needed)
+        if uses:
+            self.call(LEAF, 1e6, *self.kept)
         self.job = self.call(LEAF, 1.0, self.needed)
 
 
@@ -60,3 +64,74 @@ def test_the_values_of_a_worker_are_walked_only_where_room_is_scarce(last, is_wa
 def test_more_values_than_are_packed_count_as_fitting():
     world = Tiers(*[3] * (PACKED_MOST + 1))
     assert world.under_way
+
+
+# --- what a worker refuses although it should have room --------------------------------------------------------------
+
+
+def refused(**known):
+    """The worker keeps 149 MB, of which 26 MB are on disk: 34 MB are free there, and 33 MB in memory. If another lay on
+    disk, it would have room for a value of 35 MB.
+    """
+    world = Tiers(48, 38, 37, 26, needed=35, **known)
+    assert set(world.under_way) == {(world.needed, 1)}
+    world.fail(world.needed, 1, refused=True)
+    return world
+
+
+def test_a_value_makes_way_where_a_worker_could_not_write_an_input():
+    world = refused()
+    assert set(world.under_way) == {(world.kept[0], 2)}
+    world.arrive(world.kept[0], 2)
+    assert set(world.under_way) == {(world.needed, 1)}
+    world.arrive_all()
+    assert world.started_on[world.job] == 1
+    assert [world.where(value) for value in world.kept[1:]] == [[1]] * 3
+
+
+def test_another_makes_way_where_it_could_not_write_that_then():
+    world = refused()
+    world.arrive(world.kept[0], 2)
+    world.fail(world.needed, 1, refused=True)
+    assert set(world.under_way) == {(world.kept[1], 2)}
+
+
+def test_an_input_is_tried_again_after_a_while_where_nothing_can_make_way():
+    world = refused(uses=True)
+    assert not world.under_way
+    assert world.head.wakes_at == pytest.approx(world.now + REST_S)
+    world.later(REST_S)
+    assert set(world.under_way) == {(world.needed, 1)}
+
+
+def test_it_is_tried_again_as_soon_as_the_worker_keeps_less():
+    world = refused(uses=True)
+    world.gone(1, world.kept[3])
+    assert set(world.under_way) == {(world.needed, 1)}
+
+
+def test_inputs_of_others_are_copied_meanwhile():
+    world = refused(uses=True)
+    (small,) = world.values(2, 1)
+    job = world.call(LEAF, 1.0, small)
+    assert set(world.under_way) == {(small, 1)}
+    world.arrive_all()
+    assert world.started_on[job] == 1
+
+
+def test_no_others_were_by_the_rule_of_heads_of_before():
+    world = refused(uses=True, schema=7)
+    (small,) = world.values(2, 1)
+    world.call(LEAF, 1.0, small)
+    assert not world.under_way
+
+
+def test_a_worker_without_limits_that_could_not_write_an_input_rests():
+    world = Stores(1000)
+    world.join(LEAF)
+    (value,) = world.values(1, 5)
+    world.call(LEAF, 1.0, value)
+    world.fail(value, 2, refused=True)
+    assert not world.under_way
+    world.later(REST_S)
+    assert set(world.under_way) == {(value, 2)}

@@ -124,10 +124,10 @@ class ValueCluster(Cluster):
             for value, worker in list(self.under_way):
                 self.arrive(value, worker)
 
-    def fail(self, value, worker, *, unreachable=False):
+    def fail(self, value, worker, *, unreachable=False, refused=False):
         """Let a copy that is under way fail."""
         attempt, _ = self.under_way.pop((value, worker))
-        self.tell(ReplicasFailed(worker, [value], [attempt], "the link broke", unreachable))
+        self.tell(ReplicasFailed(worker, [value], [attempt], "the link broke", unreachable, refused))
 
     def lose(self, worker):
         """Lose a worker with all that it has and runs."""
