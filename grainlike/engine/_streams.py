@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 import anyio
 
-from grainlike.graph import Node, State, StreamNode, fold
+from grainlike._tracebacks import fold
+from grainlike.graph import Node, State, StreamNode
 from grainlike.payload import Payload, load_value
 from grainlike.wire import Buffer, Debt, Items, Window, unpack_parcels
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio
 
+from grainlike._tracebacks import folded_below, traceback_of
 from grainlike.eventloop import here, loop_options
 from grainlike.executor._executor import Executor
 from grainlike.executor._settings import NOT_GIVEN, NotGiven
-from grainlike.graph import Delayed, folded_below, traceback_of
+from grainlike.graph import Delayed
 from grainlike.resources import Request
 from grainlike.subprocesses import reserve_standard_descriptors
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from grainlike.graph._retry import Retry
     from grainlike.graph._state import RunsIn, State, Status
     from grainlike.graph._stream import Stream, node_behind
-    from grainlike.graph._tracebacks import fold, folded_below, traceback_of
     from grainlike.graph.drawing._picture import Graph, GraphNode, graph
     from grainlike.graph.partitioning._ahead import arguments_ahead, operators_before, whole_graph
     from grainlike.graph.partitioning._partition import Partition
@@ -86,8 +85,6 @@ __all__ = [
     "delayed_value",
     "excuse",
     "fetched",
-    "fold",
-    "folded_below",
     "gather",
     "graph",
     "info",
@@ -102,7 +99,6 @@ __all__ = [
     "register",
     "remember_origins",
     "start",
-    "traceback_of",
     "unfinished_nodes",
     "whole_graph",
 ]
@@ -153,8 +149,6 @@ if not TYPE_CHECKING:  # else any name would be there
             "delayed_value": "_gather",
             "excuse": "_never_awaited",
             "fetched": "_node",
-            "fold": "_tracebacks",
-            "folded_below": "_tracebacks",
             "gather": "_gather",
             "graph": "drawing._picture",
             "info": "_questions",
@@ -169,7 +163,6 @@ if not TYPE_CHECKING:  # else any name would be there
             "register": "_node",
             "remember_origins": "_never_awaited",
             "start": "_questions",
-            "traceback_of": "_tracebacks",
             "unfinished_nodes": "_pending",
             "whole_graph": "partitioning._ahead",
         },

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Coroutine, Generator, Iterator
 from typing import Any, Generic, TypeVar, cast, final
 
+from grainlike._tracebacks import fold
 from grainlike.graph._function import Function, operation
 from grainlike.graph._misspelled import coroutine_hint, hint_at_future, refuse_called_request
 from grainlike.graph._node import Node, current_resolver, fetched
@@ -19,7 +20,6 @@ from grainlike.graph._remote_value import UNFETCHED, RemoteList
 from grainlike.graph._serial import hint_at_serial_loop
 from grainlike.graph._shown import shown_call
 from grainlike.graph._state import RunsIn, State
-from grainlike.graph._tracebacks import fold
 
 __all__ = ["PICK", "Delayed", "node_of"]
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterable
+from types import FrameType
 from typing import TYPE_CHECKING
+
+from grainlike._tracebacks import is_ours
 
 if TYPE_CHECKING:
     from grainlike.graph._node import Node
 
 __all__ = ["excuse", "note_origin", "origins", "remember_origins", "warn_of"]
 
-_OURS = "grainlike."
-
-_NO_USERS = (_OURS, "grainlike_worker.", "asyncio.", "anyio.", "trio.", "uvloop.")
-"""Modules in which calls are let go of whose variables end with the coroutine of a program, or by the collector."""
+_LOOPS = ("asyncio.", "anyio.", "trio.", "uvloop.")
+"""Modules of event loops: there, as in ours, calls are let go of whose variables end with a program's coroutine."""
 
 origins: dict[int, tuple[str, int]] = {}
 """Files and lines of the calls of nodes, by their `id`, once `remember_origins` was called."""
@@ -32,7 +33,7 @@ def remember_origins() -> None:
 def note_origin(node: Node) -> None:
     """Remember the caller's file and line as those of a call."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(_OURS):
+    while frame.f_back is not None and is_ours(frame):
         frame = frame.f_back
     origins[id(node)] = frame.f_code.co_filename, frame.f_lineno
 
@@ -52,9 +53,13 @@ def warn_of(node: Node) -> None:
     message = f"call of {node.function.name!r} was never awaited"
     if origin is None:
         dropper = sys._getframe(1).f_back
-        if dropper is not None and str(dropper.f_globals.get("__name__", "")).startswith(_NO_USERS):
+        if dropper is not None and _is_no_users(dropper):
             message += "; `python -X dev` says where the call is made"  # the line of the warning is none of the user's
         warnings.warn(message, RuntimeWarning, stacklevel=3)
     else:
         file, line = origin
         warnings.warn_explicit(f"{message}\nCall made at {file}:{line}", RuntimeWarning, file, line)
+
+
+def _is_no_users(frame: FrameType) -> bool:
+    return is_ours(frame) or str(frame.f_globals.get("__name__", "")).startswith(_LOOPS)

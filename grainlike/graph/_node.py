@@ -13,11 +13,11 @@ from importlib import import_module
 from operator import getitem
 from typing import TYPE_CHECKING, Any, Protocol
 
+from grainlike._tracebacks import traceback_of
 from grainlike.errors import JobCancelledError
 from grainlike.graph._function import Function
 from grainlike.graph._remote_value import UNFETCHED, RemoteExpression, RemoteList, RemoteValue, ValueFetcher
 from grainlike.graph._state import RunsIn, State
-from grainlike.graph._tracebacks import traceback_of
 
 if TYPE_CHECKING:
     from types import TracebackType

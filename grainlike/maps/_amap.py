@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
-from grainlike.graph import DelayedFn, StreamFn, fold
+from grainlike._tracebacks import fold
+from grainlike.graph import DelayedFn, StreamFn
 from grainlike.maps._in_flight import MapState
 
 __all__ = ["MapIterator", "OnlyAsync", "amap"]

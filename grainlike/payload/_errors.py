@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from grainlike.errors import GrainlikeError, RemoteError, SerializationError
-from grainlike.payload._explain import describe_error, users_part
+from grainlike.payload._explain import describe_error
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._plain_reader import PlainReader
 from grainlike.payload._rebuild import Parts, parts_of, rebuild
@@ -297,5 +297,7 @@ def _shown_part(error: BaseException) -> TracebackType | None:
     """Return the traceback without the frames of grainlike that called the user's code. An error that grainlike raises
     on purpose, beside the user's code, has none: its words say it all.
     """
+    from grainlike._tracebacks import users_part  # most jobs end without an error
+
     part = users_part(error.__traceback__)
     return part if part or isinstance(error, GrainlikeError) else error.__traceback__

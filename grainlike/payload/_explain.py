@@ -3,17 +3,16 @@
 import pickle
 import re
 import reprlib
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
-from types import BuiltinMethodType, FunctionType, MethodType, TracebackType
+from types import BuiltinMethodType, FunctionType, MethodType
 
 from grainlike.errors import SerializationError
 from grainlike.payload._watch import names_in
 
-__all__ = ["cause_of_refusal", "describe_error", "describe_loading", "is_interrupt", "refusal", "users_part"]
+__all__ = ["cause_of_refusal", "describe_error", "describe_loading", "is_interrupt", "refusal"]
 
 Test = Callable[[object], BaseException | None]
 Part = tuple[str, object]
@@ -40,28 +39,10 @@ def refusal(what: str, obj: object, travels: Test, error: BaseException) -> Seri
 
 
 def cause_of_refusal(error: BaseException) -> BaseException:
-    """Return the error that is handled now, and keeps an object from being sent, without the frames of grainlike."""
-    kept: list[TracebackType] = []
-    part = sys.exc_info()[2]  # its class may have an attribute of its own by the name of the traceback
-    while part := users_part(part):
-        kept.append(part)
-        part = part.tb_next
-    trace = None
-    for one in reversed(kept):
-        trace = TracebackType(trace, one.tb_frame, one.tb_lasti, one.tb_lineno)
-    BaseException.with_traceback(error, trace)
-    return error
+    """Return the error that keeps an object from being sent, without the frames of grainlike."""
+    from grainlike._tracebacks import fold  # most programs send what can be sent
 
-
-def users_part(trace: TracebackType | None) -> TracebackType | None:
-    """Return a traceback from its first frame on that is not grainlike's; None if all are."""
-    while trace is not None and _is_ours(trace.tb_frame.f_globals.get("__name__")):
-        trace = trace.tb_next
-    return trace
-
-
-def _is_ours(module: object) -> bool:
-    return isinstance(module, str) and module.startswith(("grainlike.", "grainlike_worker."))
+    return fold(error)
 
 
 def _deepest(obj: object, travels: Test, error: BaseException) -> tuple[str, object, BaseException]:

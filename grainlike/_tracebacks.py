@@ -1,14 +1,20 @@
 """Tracebacks of calls without the frames of what carried them: users look for their own lines."""
 
-from types import CodeType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, TypeVar
 
-__all__ = ["fold", "folded_below", "traceback_of"]
+__all__ = ["fold", "folded_below", "is_ours", "traceback_of", "users_part"]
 
 E = TypeVar("E", bound=BaseException)
 
 _TRACEBACK: Any = BaseException.__dict__["__traceback__"]
 """An exception's own slot: the attribute of that name may be a property of the user's class, and raise."""
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Return True if code of grainlike, or of its worker, runs in the frame."""
+    module = frame.f_globals.get("__name__")
+    return isinstance(module, str) and module.startswith(("grainlike.", "grainlike_worker."))
 
 
 def traceback_of(error: BaseException) -> TracebackType | None:
@@ -17,17 +23,11 @@ def traceback_of(error: BaseException) -> TracebackType | None:
     return trace
 
 
-def _folded(trace: TracebackType | None) -> TracebackType | None:
-    """Return a copy of a traceback that leaves out the frames of grainlike."""
-    kept: list[TracebackType] = []
-    while trace is not None:
-        if not _is_ours(trace):
-            kept.append(trace)
+def users_part(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback from its first frame on that is not grainlike's; None if all are."""
+    while trace is not None and is_ours(trace.tb_frame):
         trace = trace.tb_next
-    copy = None
-    for one in reversed(kept):
-        copy = TracebackType(copy, one.tb_frame, one.tb_lasti, one.tb_lineno)
-    return copy
+    return trace
 
 
 def fold(error: E) -> E:
@@ -43,11 +43,18 @@ def folded_below(trace: TracebackType | None, code: CodeType) -> TracebackType |
     part = trace
     while part is not None and part.tb_frame.f_code is not code:
         part = part.tb_next
-    if part is None or part.tb_next is None or _is_ours(part.tb_next):
+    if part is None or part.tb_next is None or is_ours(part.tb_next.tb_frame):
         return trace
     return _folded(part.tb_next)
 
 
-def _is_ours(trace: TracebackType) -> bool:
-    module = trace.tb_frame.f_globals.get("__name__")
-    return isinstance(module, str) and module.startswith(("grainlike.", "grainlike_worker."))
+def _folded(trace: TracebackType | None) -> TracebackType | None:
+    """Return a copy of a traceback that leaves out the frames of grainlike."""
+    kept: list[TracebackType] = []
+    while trace := users_part(trace):
+        kept.append(trace)
+        trace = trace.tb_next
+    copy = None
+    for one in reversed(kept):
+        copy = TracebackType(copy, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return copy
