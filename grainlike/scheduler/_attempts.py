@@ -78,14 +78,11 @@ class RetryPolicy:
         goes_elsewhere = wanted > 0 and rooms.lacked(worker, job, wanted)
         if job.committed:
             return False
-        if code == Code.INPUT_GONE:  # it had not begun
-            job.attempt += 1
-            back.append(job)
-            return True
         if code == Code.STOPPED and not job.fn.losses:
             self.lost(job, worker, "it was stopped", now, out, back)
             return True
-        if code == Code.STOPPED or goes_elsewhere or (code == Code.OUT_OF_MEMORY and self._grows(job)):
+        unfinished = code in (Code.STOPPED, Code.INPUT_GONE)  # with an input gone it had not begun
+        if unfinished or goes_elsewhere or (code == Code.OUT_OF_MEMORY and self._grows(job)):
             job.attempt += 1
             back.append(job)
             return True

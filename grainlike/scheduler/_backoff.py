@@ -27,9 +27,6 @@ class BackoffQueue:
         """Those that wait, by number."""
         self._heap: list[tuple[float, int]] = []
 
-    def __len__(self) -> int:
-        return len(self.waiting)
-
     def wait(self, job: HeadJob, now: float) -> float | None:
         """Let a job wait for its next attempt; return for how many seconds, None if its function has no backoff."""
         if job.fn.backoff is None:
@@ -71,7 +68,3 @@ class BackoffQueue:
             assert job.state is JobState.BACKOFF
             assert not job.cancelled
             assert (job.again_at, number) in self._heap
-
-    def jobs(self) -> list[int]:
-        """Return the numbers of the waiting jobs."""
-        return list(self.waiting)

@@ -15,7 +15,7 @@ from grainlike.scheduler._explanation import MOST_NAMED, Explanation, Shortage
 from grainlike.scheduler._job_tree import lent_by
 from grainlike.scheduler._records import HeadJob, Shape
 from grainlike.scheduler._states import JobState
-from grainlike.scheduler._workers import WorkerState
+from grainlike.scheduler._workers import WorkerState, times_in
 from grainlike.scheduler.planning._near_words import inputs_wait
 from grainlike.scheduler.planning._planner import Planner
 from grainlike.scheduler.planning._reservation import Reservation
@@ -229,15 +229,11 @@ def _turn_in(job: HeadJob, before: int, workers: list[WorkerState], planner: Pla
     others = islice(job.cls.live(), before)
     runs = [_run_time(other, shape) for other in others]
     serving = [worker for worker in workers if worker.fits_ever(shape) and not worker.shut]
-    slots = sum(_most_at_once(worker, shape) for worker in serving)
+    slots = sum(times_in(worker.capacity, shape) for worker in serving)
     known = [run for run in runs if run is not None]
     if first is None or len(known) < len(runs) or shape.rationed or not slots:
         return None
     return first + (sum(known) + sum(worker.ahead_s for worker in serving)) / max(1, slots // shape.nodes)
-
-
-def _most_at_once(worker: WorkerState, shape: Shape) -> int:
-    return min((worker.capacity[name] // amount for name, amount in shape.units if amount), default=0)
 
 
 def _run_time(job: HeadJob, shape: Shape) -> float | None:

@@ -238,7 +238,7 @@ class HeadScheduler:
     @property
     def in_backoff(self) -> int:
         """Number of jobs that wait to be tried again."""
-        return len(self._state.backoffs)
+        return len(self._state.backoffs.waiting)
 
     def running(self, worker: int) -> int:
         """Return how many jobs a worker has started and not ended."""
@@ -601,9 +601,7 @@ class HeadScheduler:
     def _give_up(self, job: HeadJob, out: list[HeadAction]) -> None:
         """Fail a job that can never start; its parent receives the outcome."""
         if job.state is JobState.QUEUED:
-            job.cls.remove(job)
-            self._planner.waiting.touch(job.cls)
-            self._state.drop(job)
+            self._state.withdraw(job)
         else:
             self._job_tree.ended(job)
             job.cancelled = True

@@ -11,7 +11,17 @@ from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._planner import Planner
 from grainlike.scheduler.planning._shares import Shares
 
-__all__ = ["check_common_records"]
+__all__ = ["check_common_records", "counted"]
+
+
+def counted(worker: WorkerState) -> list[tuple[int, Shape]]:
+    """Return the shapes whose amounts count against a worker, each with the client for which they do."""
+    found = [(lease.client, lease.shape) for lease in worker.leases.values()]
+    found += [(hold.job.cls.client, hold.shape) for hold in worker.holds.values() if not hold.lease]
+    for job in worker.held.values():
+        if job.state is JobState.PLANNED and job.shape is not None and job.shape.nodes == 1:
+            found.append((job.cls.client, job.shape))
+    return found
 
 
 def check_common_records(workers: Mapping[int, WorkerState], shapes: Mapping[int, Shape], planner: Planner) -> None:
@@ -25,16 +35,9 @@ def check_common_records(workers: Mapping[int, WorkerState], shapes: Mapping[int
         for job in worker.held.values():
             assert job.shape is not None
             running.update(name for name, _ in job.shape.limits)
-            if job.state is JobState.PLANNED and job.shape.nodes == 1:
-                shares.take(job.cls.client, job.shape)
-                clients.add(job.cls.client)
-        for hold in worker.holds.values():
-            if not hold.lease:
-                shares.take(hold.job.cls.client, hold.shape)
-                clients.add(hold.job.cls.client)
-        for lease in worker.leases.values():
-            shares.take(lease.client, lease.shape)
-            clients.add(lease.client)
+        for client, shape in counted(worker):
+            shares.take(client, shape)
+            clients.add(client)
     for kept in planner.reserving.by_worker.values():
         assert not any(reservation.worker.shut for reservation in kept), "a worker is reserved that gets no jobs"
     for name in {name for shape in shapes.values() for name, _ in shape.limits}:

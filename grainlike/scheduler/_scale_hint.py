@@ -15,7 +15,7 @@ For several kinds at a time each job counts once: for the first kind that could 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import ceil
@@ -24,7 +24,7 @@ from grainlike.resources import Allocation, WallTime, amount_texts
 from grainlike.scheduler._head import HeadScheduler
 from grainlike.scheduler._records import HeadFunction, HeadJob, RequestClass, Shape, order
 from grainlike.scheduler._states import JobState
-from grainlike.scheduler._workers import ChangeLog, WorkerState
+from grainlike.scheduler._workers import ChangeLog, WorkerState, times_in
 
 __all__ = ["PoolOffer", "Trials", "lacks", "wanted_in_pools"]
 
@@ -60,7 +60,8 @@ class Trials:
 
     def look(self, scheduler: HeadScheduler, now: float) -> frozenset[HeadFunction]:
         """Take notice of what waits and runs at a moment; return the functions that are being tried then."""
-        unknown = {fn for cls in scheduler.classes.values() for fn in _functions(cls) if not fn.times.known}
+        queued = {job.fn for cls in scheduler.classes.values() for job in cls.live()}
+        unknown = {fn for fn in queued if not fn.times.known}
         self._since = {fn.id: self._since.get(fn.id, now) for fn in unknown}
         if not unknown:
             return frozenset()
@@ -150,7 +151,7 @@ class _NewWorkers:
 
     def room_on_one(self, shape: Shape) -> int:
         """Return how many jobs, or gangs, an empty worker has room for, or as many workers as a gang has."""
-        return 1 if self._pool.offer is None else _times(self._pool.offer.units, shape)
+        return 1 if self._pool.offer is None else times_in(self._pool.offer.units, shape)
 
     def fill(self, shape: Shape, parts: int) -> int:
         """Give so many parts of jobs room, on more workers while there may be more; return how many have some."""
@@ -162,7 +163,7 @@ class _NewWorkers:
             if at == len(self.workers):
                 self.workers.append(dict(self._pool.offer.units))
             # Of a gang, each worker has at most one part.
-            room = min(left - placed, ceil(parts / shape.nodes), _times(self.workers[at], shape))
+            room = min(left - placed, ceil(parts / shape.nodes), times_in(self.workers[at], shape))
             for name, amount in shape.units:
                 self.workers[at][name] -= room * amount
             placed += room
@@ -200,16 +201,7 @@ def _slots(
     if not short and not trials:
         return long
     usable = [worker for worker in workers if worker.fits_ever(shape) and not worker.shut]
-    here = sum(_times(worker.capacity, shape) for worker in usable)
+    here = sum(times_in(worker.capacity, shape) for worker in usable)
     gangs = here // shape.nodes
     wanted = long + max(0, min(short, ceil(short_s / within_s) - gangs))
     return wanted if gangs else max(wanted, min(trials, room))
-
-
-def _functions(cls: RequestClass) -> Iterable[HeadFunction]:
-    return {job.fn for job in cls.live()}
-
-
-def _times(amounts: Mapping[str, int], shape: Shape) -> int:
-    """Return how often the shape fits into amounts."""
-    return min((amounts.get(name, 0) // amount for name, amount in shape.units if amount), default=0)

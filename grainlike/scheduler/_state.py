@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from grainlike.scheduler._backoff import BackoffQueue
 from grainlike.scheduler._catalogue import Catalogue
 from grainlike.scheduler._events import HeadAction, JobsRequeued, RetractJobs, ShapesForgotten
-from grainlike.scheduler._invariants import check_common_records
+from grainlike.scheduler._invariants import check_common_records, counted
 from grainlike.scheduler._job_tree import JobTree
 from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, RequestClass, Shape
 from grainlike.scheduler._states import JobState
@@ -244,7 +244,7 @@ class SchedulerState:
         catalogue, waiting = self.catalogue, self.planner.waiting.count
         if not catalogue.is_full(waiting):
             return
-        held = sum(len(worker.held) for worker in self.workers.values()) + len(self.backoffs)
+        held = sum(len(worker.held) for worker in self.workers.values()) + len(self.backoffs.waiting)
         gone = catalogue.forget(waiting, self._shapes_at_work, held)
         if gone:
             self.planner.forget(gone)
@@ -264,7 +264,7 @@ class SchedulerState:
             for hold in worker.holds.values():
                 yield hold.shape
         away = [job for job in self.jobs.values() if job.state is JobState.MOVING] if self.values.values else []
-        for job in [*(self.jobs[number] for number in self.backoffs.jobs()), *away]:
+        for job in [*self.backoffs.waiting.values(), *away]:
             yield from job.cls.shapes
 
     def decide_as(self, schema: int) -> None:
@@ -277,7 +277,7 @@ class SchedulerState:
         """Raise `AssertionError` unless the invariants of `HeadScheduler` hold; `at_rest`, also that no job waits that
         could go on, as no look at it is due. For tests: walks over everything.
         """
-        places = [*self.backoffs.jobs()]
+        places = [*self.backoffs.waiting]
         for cls in self.catalogue.classes.values():
             for job in cls.live():
                 assert job.state is JobState.QUEUED, job.state
@@ -320,18 +320,10 @@ class SchedulerState:
             assert Counter(job.cls.id for job in worker.ahead.values()) == +Counter(worker.ahead_in)
         assert worker.lent == sum(lease.lent for lease in worker.leases.values()), worker.name
         used = dict.fromkeys(worker.capacity, 0)
-        for shape in _counted(worker):
+        for _, shape in counted(worker):
             for name, amount in shape.units:
                 used[name] += amount
         if worker.lent:
             used["cores"] -= worker.lent
         for name, capacity in worker.capacity.items():
             assert worker.free[name] == capacity - used[name], (worker.name, name)
-
-
-def _counted(worker: WorkerState) -> list[Shape]:
-    """Return the shapes whose amounts count against a worker."""
-    counted = [lease.shape for lease in worker.leases.values()]
-    counted += [hold.shape for hold in worker.holds.values() if not hold.lease]
-    planned = (job.shape for job in worker.held.values() if job.state is JobState.PLANNED)
-    return counted + [shape for shape in planned if shape is not None and shape.nodes == 1]

@@ -59,9 +59,7 @@ class WorkerEvents:
         worker = self._state.workers.get(event.worker)
         if worker is None:
             return False
-        worker.leave()
-        self._values.leaving(worker, out, held=False)
-        self._state.lose_members()
+        self._leave(worker, out, draining=False)
         return True
 
     def drained(self, event: WorkerDrained, out: list[HeadAction]) -> bool:
@@ -69,11 +67,14 @@ class WorkerEvents:
         worker = self._state.workers.get(event.worker)
         if worker is None or worker.leaving:
             return False
-        worker.drain()
-        self._values.leaving(worker, out, held=True)
-        self._state.lose_members()
+        self._leave(worker, out, draining=True)
         self._state.planner.ahead.recall_all(worker, out)
         return True
+
+    def _leave(self, worker: WorkerState, out: list[HeadAction], *, draining: bool) -> None:
+        worker.leave(draining=draining)
+        self._values.leaving(worker, out, held=draining)
+        self._state.lose_members()
 
     def stored(self, event: WorkerStored, out: list[HeadAction]) -> None:
         """Record by how much what a worker keeps exceeds its store, and whether that is smaller from now on."""

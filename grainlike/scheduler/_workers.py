@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from grainlike.resources import Allocation
 from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, RequestClass, Shape, order
 from grainlike.scheduler._states import JobState
 
-__all__ = ["UNLIMITED", "ChangeLog", "GangHold", "WorkerState"]
+__all__ = ["UNLIMITED", "ChangeLog", "GangHold", "WorkerState", "times_in"]
 
 _AHEAD = JobState.AHEAD
 _FOREVER = float("inf")
@@ -159,15 +159,9 @@ class WorkerState:
         for number in shapes:
             self._fits.pop(number, None)
 
-    def leave(self) -> None:
-        """Record that it stops: from now on nothing fits."""
-        self.leaving, self.draining = True, False
-        self._fits.clear()
-        self._changed()
-
-    def drain(self) -> None:
-        """Record that it is to stop when its running jobs have ended: from now on nothing fits."""
-        self.leaving = self.draining = True
+    def leave(self, *, draining: bool) -> None:
+        """Record that it stops, or is to when its running jobs have ended: from now on nothing fits."""
+        self.leaving, self.draining = True, draining
         self._fits.clear()
         self._changed()
 
@@ -410,3 +404,8 @@ class WorkerState:
         """Return True if the shape asks for more than half of some resource of this worker."""
         capacity = self.capacity
         return any(2 * amount > capacity.get(name, 0) for name, amount in shape.units)
+
+
+def times_in(amounts: Mapping[str, int], shape: Shape) -> int:
+    """Return how many jobs of the shape have room in these amounts at once; 0 if it asks for none."""
+    return min((amounts.get(name, 0) // amount for name, amount in shape.units if amount), default=0)

@@ -328,7 +328,11 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "a worker that says that it stops goes on getting jobs",
         "judge",
-        (_WORKER_EVENTS, "        worker.leave()\n", ""),
+        (
+            _WORKER_EVENTS,
+            "        worker.leave(draining=draining)\n",
+            "        if draining:\n            worker.leave(draining=draining)\n",
+        ),
     ),
     # --- the head's amounts ------------------------------------------------------------------------------------------
     _bug(
@@ -657,7 +661,7 @@ BUGS: tuple[Bug, ...] = (
         NODE,
         "a job that was cancelled while it waited is never answered",
         "judge",
-        (_NODE, "        self._tell_unstarted(waiting, Code.CANCELLED, now, out)\n", ""),
+        (_NODE, "        self._tell_ends(waiting, Code.CANCELLED, now, out)\n", ""),
     ),
     _bug(
         "start_what_is_gone",

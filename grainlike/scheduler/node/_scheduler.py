@@ -218,7 +218,7 @@ class NodeScheduler:
         else:
             queue.extend(jobs.values())
         if not cls.fits:
-            self._tell_unstarted(self._named(event.jobs, event.attempts), Code.UNFIT, now, out)
+            self._tell_ends(self._named(event.jobs, event.attempts), Code.UNFIT, now, out)
 
     def _lead(self, event: Assign, hold: NodeHold, now: float, out: list[NodeAction]) -> None:
         """Start the job of a gang on the slots held for it, in a process of its own, which can be given its hosts."""
@@ -470,7 +470,7 @@ class NodeScheduler:
         later = [job for job in lease.jobs.values() if job.position > event.started]
         for job in later:
             del lease.jobs[job.id]
-        self._tell_unstarted([job for job in later if job.stopped is not None], Code.CANCELLED, now, out)
+        self._tell_ends([job for job in later if job.stopped is not None], Code.CANCELLED, now, out)
         self._keep([job for job in later if job.stopped is None])
         lease.running = max(event.started, 0)
         if lease.jobs and all(job.stopped is not None for job in lease.unended()):
@@ -507,28 +507,30 @@ class NodeScheduler:
                 waiting.append(job)
             else:
                 running.setdefault(job.lease, []).append(job)
-        self._tell_unstarted(waiting, Code.CANCELLED, now, out)
+        self._tell_ends(waiting, Code.CANCELLED, now, out)
         for lease, jobs in running.items():
             self._stop(lease, jobs, now, out)
 
     def _retract(self, event: Retract, now: float, out: list[NodeAction]) -> None:
         waiting = [job for job in self._named(event.jobs, event.attempts) if job.lease is None]
-        self._tell_unstarted(waiting, Code.RETURNED, now, out)
+        self._tell_ends(waiting, Code.RETURNED, now, out)
 
     def _named(self, jobs: list[int], attempts: list[int]) -> list[NodeJob]:
         found = [(self._jobs.get(number), attempt) for number, attempt in zip(jobs, attempts, strict=True)]
         return [job for job, attempt in found if job is not None and job.attempt == attempt]
 
-    def _tell_unstarted(self, jobs: list[NodeJob], code: Code, now: float, out: list[NodeAction]) -> None:
+    def _tell_ends(self, jobs: list[NodeJob], code: Code, now: float, out: list[NodeAction], lease: int = 0) -> None:
+        """Report one end of all these jobs, if there are any; `lease` is 0 for jobs that have not begun."""
         if jobs:
-            out.append(TellCompleted(Completed.without_payloads(0, jobs, [code] * len(jobs), now, {}), forwarded=False))
+            ended = Completed.without_payloads(lease, jobs, [code] * len(jobs), now, {})
+            out.append(TellCompleted(ended, forwarded=False))
             self._forget(jobs)
 
     def _stop_all(self, now: float, out: list[NodeAction]) -> None:
         """Return the jobs that wait, and end those that run."""
         self._holds.release(now, out)
         waiting = [job for job in self._jobs.values() if job.lease is None]
-        self._tell_unstarted(waiting, Code.RETURNED, now, out)
+        self._tell_ends(waiting, Code.RETURNED, now, out)
         for lease in list(self._leases.values()):
             running = [job for job in lease.jobs.values() if job.stopped is None]
             for job in running:
@@ -553,10 +555,7 @@ class NodeScheduler:
             return
         self._runners.retire(lease.runner, stalled, out)
         overdue = [job for job in stalled if job.stopped is Code.TIMED_OUT]
-        if overdue:
-            codes = [Code.TIMED_OUT] * len(overdue)
-            out.append(TellCompleted(Completed.without_payloads(lease.id, overdue, codes, now, {}), forwarded=False))
-            self._forget(overdue)
+        self._tell_ends(overdue, Code.TIMED_OUT, now, out, lease.id)
         self._runners.end_retired(lease.runner, out)
 
     # --- time --------------------------------------------------------------------------------------------------------
@@ -588,15 +587,14 @@ class NodeScheduler:
     def check(self) -> None:
         """Raise `AssertionError` unless the invariants above hold. For tests: walks over everything."""
         used = dict.fromkeys(self._ledger.capacity.units, 0)
-        seen: dict[str, list[int]] = {}
-        leases = self._leases.values()
-        assert all(lease.jobs or lease.runner.terminating for lease in leases), "an empty lease holds slots"
-        for allocation in (*(lease.grant.allocation for lease in leases), *self._holds.allocations()):
+        cores: list[int] = []
+        for allocation in (*(lease.grant.allocation for lease in self._leases.values()), *self._holds.allocations()):
             for name, amount in allocation.units.items():
                 used[name] += amount
-            seen.setdefault("cores", []).extend(allocation.cores)
-        for name, ids in seen.items():
-            assert len(ids) == len(set(ids)), f"{name} granted twice: {sorted(ids)}"
+            cores += allocation.cores
+        assert len(cores) == len(set(cores)), f"cores granted twice: {sorted(cores)}"
+        for lease in self._leases.values():
+            assert lease.jobs or lease.runner.terminating, "an empty lease holds slots"
         for name, capacity in self._ledger.capacity.units.items():
             assert self._ledger.free[name] == capacity - used[name], name
         self._lending.check()

@@ -335,16 +335,21 @@ class StoreScheduler:
             lacking = records.scratch + size - self.scratch
             if size > self.scratch:
                 return False
+        spare, lacking = self._spare_for(tier, lacking)
+        if lacking > 0:
+            return False
+        self._evict_all(spare, out)
+        return True
+
+    def _spare_for(self, tier: Tier, lacking: int) -> tuple[list[StoredReplica], int]:
+        """Return the spare replicas of a tier to evict for `lacking` bytes, and how many bytes are lacking then."""
         chosen: list[StoredReplica] = []
-        for spare in records.idle(tier, is_spare=True):
+        for spare in self.records.idle(tier, is_spare=True):
             if lacking <= 0:
                 break
             chosen.append(spare)
             lacking -= spare.size
-        if lacking > 0:
-            return False
-        self._evict_all(chosen, out)
-        return True
+        return chosen, lacking
 
     def _evict_all(self, chosen: Iterable[StoredReplica], out: list[StoreAction]) -> None:
         for spare in chosen:
@@ -357,12 +362,7 @@ class StoreScheduler:
         """
         records = self.records
         lacking = records.memory - records.spilling + self._waited_for() + size - self.limit
-        spare: list[StoredReplica] = []
-        for one in records.idle(Tier.MEMORY, is_spare=True):
-            if lacking <= 0:
-                break
-            spare.append(one)
-            lacking -= one.size
+        spare, lacking = self._spare_for(Tier.MEMORY, lacking)
         others, room = self._to_spill(lacking)
         if lacking > room:
             return False
@@ -420,10 +420,8 @@ class StoreScheduler:
         records = self.records
         lacking = records.memory - records.spilling - self.limit
         if lacking > 0:
-            for spare in records.idle(Tier.MEMORY, is_spare=True):
-                if lacking > 0:
-                    self._evict_all([spare], out)
-                    lacking -= spare.size
+            spare, lacking = self._spare_for(Tier.MEMORY, lacking)
+            self._evict_all(spare, out)
             self._begin_spills(self._to_spill(lacking)[0], out)
         if records.overdrafts:
             self._pay_back()

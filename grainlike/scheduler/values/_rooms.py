@@ -53,8 +53,19 @@ class Rooms:
         warned: functions for which it was reported that inputs of their jobs fit into no store.
     """
 
-    __slots__ = ("_coming", "_known", "_table", "_workers", "claims", "misfits", "parked", "refusals", "rules",
-                 "warned", "without_room")  # fmt: skip
+    __slots__ = (
+        "_coming",
+        "_known",
+        "_table",
+        "_workers",
+        "claims",
+        "misfits",
+        "parked",
+        "refusals",
+        "rules",
+        "warned",
+        "without_room",
+    )
 
     def __init__(
         self,
