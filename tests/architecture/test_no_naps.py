@@ -13,7 +13,7 @@ TESTS = Path(__file__).parents[1]
 MAY = {
     "helpers/waiting.py": "the one place that looks again, for what tells nobody",
     "integration/conftest.py": "watches the kernel's records after each test",
-    "integration/faults/test_faults_jobs.py": "jobs that never end",
+    "integration/faults/test_faults_timeouts.py": "jobs that never end",
     "integration/faults/weather.py": "a network that is slow",
     "helpers/enforced_calls.py": "a job that says again and again where it is",
     "helpers/gpu_calls.py": "jobs that wait for a file, in processes of their own",
