@@ -37,7 +37,7 @@ def connect(
     patience: float = RETURN_S,
     wait: float = 0.0,
     reconnect: bool = False,
-    echo: Logger | None = None,
+    echo: Logger | Literal[False] | None = None,
     logging: bool = True,
     observers: Iterable[CallObserver | str] = (),
 ) -> ConnectedExecutor:
@@ -62,7 +62,8 @@ def connect(
             fail, and so do new calls, until there is a head. For services that outlive their heads. The first head has
             to come within `wait` seconds all the same: where there is none, the block is not entered.
         echo: a logger that is given each line that this program's jobs print, at level INFO; see docs/logging.md. By
-            default none is: `logs` has the output of a job.
+            default none is: `logs` has the output of a job. False, as for `Executor`, also keeps what calls without
+            resources print, in this process, off this program's streams.
         logging: as for `Executor`: pass log records of this program's jobs on to its own loggers. Records of a
             session's jobs are dropped while no program has the session; the next program is told how many.
         observers: as for `Executor`.
@@ -82,7 +83,7 @@ def connect(
         SessionError: another program has this session.
         ValueError: `address` is no address, or not an access file; `session` is no name; or `wait` or `patience` is
             negative.
-        TypeError: `echo` is no logger; at once, when it is called.
+        TypeError: `echo` is neither a logger nor False; at once, when it is called.
 
     A connection that breaks is retried for 30 s. Meanwhile jobs continue, new calls wait, and nothing is lost or done
     twice. When the head is lost, calls that wait for it fail with `HeadLostError`, and so do all new calls, unless
@@ -142,7 +143,7 @@ class ConnectedExecutor(Executor):
         patience: float = RETURN_S,
         wait: float = 0.0,
         reconnect: bool = False,
-        echo: Logger | None = None,
+        echo: Logger | Literal[False] | None = None,
         logging: bool = True,
         observers: Iterable[CallObserver | str] = (),
     ) -> None:
@@ -150,7 +151,9 @@ class ConnectedExecutor(Executor):
         _check_seconds("patience", patience)
         if session is not None:
             check_name(session, "a session")
-        super().__init__(local=None, on_failure=on_failure, logging=logging, observers=observers)
+        logger = _checked_logger(echo)
+        shows = echo is not False
+        super().__init__(local=None, on_failure=on_failure, echo=shows, logging=logging, observers=observers)
         self._session = session or ""
         self._taken: dict[str, Node] = {}
         """Named calls that were there when this program asked for their names."""
@@ -164,7 +167,7 @@ class ConnectedExecutor(Executor):
             patience=patience,
             wait=wait,
             reconnect=reconnect,
-            echo=_checked_logger(echo),
+            echo=logger,
         )
 
     def __repr__(self) -> str:
@@ -181,7 +184,7 @@ class ConnectedExecutor(Executor):
             raise error.with_traceback(None)  # noqa: B904 - it is the same error
 
     def _make_service(self) -> JobService:
-        job_logging = JobLogging() if self._settings.logging else None
+        job_logging = JobLogging(quiet=not self._settings.echo) if self._settings.logging else None
         self._remote = RemoteHead(self._connection, self._engine, self._changes, job_logging)
         return self._remote
 
@@ -350,10 +353,15 @@ def check_name(name: object, of: str) -> None:
 
 
 def _checked_logger(echo: object) -> Logger | None:
-    """Return the logger that was given, or None; raise `TypeError` for what is no logger."""
-    if echo is None or isinstance(echo, Logger):
+    """Return the logger that was given; None without one. Raise `TypeError` for what is neither a logger nor False."""
+    if echo is None or echo is False:
+        return None
+    if isinstance(echo, Logger):
         return echo
-    raise TypeError(f"echo is a logger, as logging.getLogger('app.jobs'); {echo!r} is none")
+    raise TypeError(
+        "echo is a logger, as logging.getLogger('app.jobs'), which is given what jobs print, or False, which silences "
+        f"calls in this process; {echo!r} is neither"
+    )
 
 
 def _check_seconds(name: str, value: object) -> None:

@@ -9,7 +9,7 @@ import pytest
 from echo_calls import say, say_plainly, say_twice
 from limits import LIMIT_S
 
-from grainlike import Cores, Executor, delayed
+from grainlike import Cores, Executor, connect, delayed
 from grainlike.adapters import GrainlikePool
 
 pytestmark = pytest.mark.anyio
@@ -32,6 +32,23 @@ async def test_nothing_is_shown_of_what_runs_without_echo(local, capfd):
     out, err = capfd.readouterr()
     assert out == "the program printed\n" * 2
     assert "complained" not in err
+
+
+@pytest.mark.parametrize(("echo", "shown"), [(False, 2), (None, 3)])
+async def test_nor_is_it_of_a_connected_program(echo, shown, capfd, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    async with (
+        Executor(local=Cores([0]), listen="tcp://127.0.0.1:0", echo=False) as head,
+        connect(head.address, echo=echo),
+    ):
+        print("the program printed")
+        await (delayed(say_plainly) @ Cores(1))("job")
+        await delayed(say_plainly)("call")
+        print("the program printed")
+    out, err = capfd.readouterr()
+    assert len(out.splitlines()) == shown
+    assert ("call complained" in err) == (shown > 2)
+    assert "job" not in out + err
 
 
 async def test_all_is_shown_with_echo(capfd):

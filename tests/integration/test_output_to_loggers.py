@@ -127,6 +127,7 @@ async def test_nothing_is_asked_for_where_the_logger_takes_no_lines(caplog, logg
     assert asked == []
 
 
-async def test_what_is_no_logger_is_refused():
-    with pytest.raises(TypeError, match="echo is a logger"):
-        connect(echo=True)
+@pytest.mark.parametrize("echo", [True, 0, "app.jobs"])
+async def test_what_is_no_logger_is_refused_with_what_to_give(echo):
+    with pytest.raises(TypeError, match=r"echo is a logger, as logging\.getLogger\('app\.jobs'\).*, or False"):
+        connect(echo=echo)
