@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -16,6 +18,9 @@ __all__ = ["RayBackend"]
 
 _OWN = {"cores": "CPU", "gpus": "GPU", "memory": "memory"}
 """Ray's names of resources for which it has options of its own."""
+
+CONNECT_S = 5.0
+"""Seconds within which something has to answer at the address of a cluster: Ray itself tries for minutes."""
 
 
 class RayBackend(ClosesItself):
@@ -36,7 +41,7 @@ class RayBackend(ClosesItself):
         ModuleNotFoundError: Ray is not installed.
 
     Raises, when the executor opens:
-        ConnectionError: there is no cluster at the address.
+        ConnectionError: there is no cluster at the address; told within seconds where nothing answers there.
 
     Example::
 
@@ -70,8 +75,11 @@ class RayBackend(ClosesItself):
 
     @property
     def honours(self) -> frozenset[str]:
-        """The names that some node has, in our words."""
-        theirs = {name for offer in self._offers() for name in offer if not name.startswith(("node:", "object_store"))}
+        """The names that some node has, in our words; without any node those that Ray has, and `refusal` tells."""
+        offers = self._offers()
+        if not offers:
+            return frozenset(_OWN)
+        theirs = {name for offer in offers for name in offer if not name.startswith(("node:", "object_store"))}
         ours = {name for name, their in _OWN.items() if their in theirs}
         return frozenset(ours | (theirs - set(_OWN.values())))
 
@@ -79,6 +87,8 @@ class RayBackend(ClosesItself):
         """Return why no node that is here could ever run this request; None if one could."""
         asked = {_OWN.get(name, name): float(request[name]) for name in request}
         offers = self._offers()
+        if not offers:
+            return f"{request}: no node of the cluster is alive"
         if any(all(offer.get(name, 0.0) >= amount for name, amount in asked.items()) for offer in offers):
             return None
         short = [
@@ -167,6 +177,7 @@ class _Session:
 
         def run() -> None:
             try:
+                _check_answers(address)
                 with _no_word_of_sigterm():
                     ray.init(address, **settings)
             except BaseException as error:  # noqa: BLE001 - raised by whoever opens
@@ -180,6 +191,21 @@ class _Session:
 
 
 _session = _Session()
+
+
+def _check_answers(address: str | None) -> None:
+    """Raise `ConnectionError` if nothing answers at the host and port of a cluster that Ray would connect to."""
+    asked = os.environ.get("RAY_ADDRESS", "") if address in (None, "auto") else address or ""
+    host, _, port = asked.removeprefix("ray://").partition("?")[0].rpartition(":")
+    if not (host and port.isdecimal()):
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+    except OSError as error:
+        raise ConnectionError(
+            f"no Ray cluster answers at {asked}: {error}. `ray start --head` starts one there; RayBackend() starts a "
+            "session on this machine where RAY_ADDRESS is not set"
+        ) from None
 
 
 @contextmanager

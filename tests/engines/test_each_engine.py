@@ -71,6 +71,13 @@ async def test_dask_nobody_at_the_address_is_told_when_it_opens(monkeypatch):
 
 
 @only("ray")
+async def test_ray_nobody_at_the_address_is_told_when_it_opens():
+    with pytest.raises(ConnectionError, match=r"no Ray cluster answers at 127\.0\.0\.1:1"):
+        async with Executor(backend=RayBackend("127.0.0.1:1")):
+            pass
+
+
+@only("ray")
 @pytest.mark.parametrize("engine", ["ray"], indirect=True)
 async def test_x2_ray_a_session_that_was_there_is_used_and_stays(engine):
     import ray

@@ -10,6 +10,7 @@ import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -23,6 +24,7 @@ from grainlike import (
     Executor,
     GPUs,
     ProcessBackend,
+    RayBackend,
     RemoteError,
     ThreadBackend,
     UnsatisfiableError,
@@ -129,6 +131,36 @@ async def test_a_missing_engine_says_which_extra_brings_it(monkeypatch, backend,
     arguments = ["redis://127.0.0.1:1/0"] if name == "celery" else []
     with pytest.raises(ModuleNotFoundError, match=rf"{backend} needs .* pip install 'grainlike\[{name}\]'"):
         getattr(grainlike, backend)(*arguments)
+
+
+@pytest.fixture
+def no_ray(monkeypatch):
+    """A stand-in of Ray's package, with a session that has no node; a real one is in `tests/engines`."""
+    ray = SimpleNamespace(begun=[], is_initialized=lambda: bool(ray.begun), nodes=list)
+    ray.shutdown = ray.begun.clear
+    ray.init = lambda address, **_: ray.begun.append(address)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    return ray
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "ray://127.0.0.1:1?namespace=a", None, "auto"])
+async def test_ray_is_not_begun_where_nobody_answers(address, no_ray, monkeypatch):
+    """Ray itself tries for minutes."""
+    if address in (None, "auto"):
+        monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(ConnectionError, match=r"no Ray cluster answers at .*127\.0\.0\.1:1.*refused.*ray start --head"):
+        async with Executor(backend=RayBackend(address)):
+            pass
+    assert no_ray.begun == []
+
+
+@pytest.mark.parametrize("address", [None, "auto", "local", "ray://host-of-a-name", "anyscale://cluster"])
+async def test_ray_itself_is_asked_where_no_port_is_told(address, no_ray):
+    async with Executor(backend=RayBackend(address)) as executor:
+        assert no_ray.begun == [address]
+        with pytest.raises(UnsatisfiableError, match=r"cores=1: no node of the cluster is alive"):
+            await executor.submit(Cores(1), add)
 
 
 async def test_functions_that_ask_for_what_threads_lack_are_refused_by_name():
