@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from grainlike.errors import JobMemoryError, JobTimeoutError, SerializationError, UnsatisfiableError
 from grainlike.graph import StreamNode
@@ -46,6 +46,9 @@ if TYPE_CHECKING:  # a job has none
     from grainlike.graph import Function, Node, Retry, ValueFetcher
     from grainlike.jobs._own_arguments import OwnArguments
 
+    _Packed = tuple[Node, FunctionBlob, Payload, list[int]]
+    """Call, its function, its arguments, and the values to which these refer."""
+
 __all__ = [
     "outcome_alone",
     "outcomes_message",
@@ -57,6 +60,8 @@ __all__ = [
     "value_of",
 ]
 
+
+_T = TypeVar("_T")
 
 _FUNCTION_BYTES = 384
 """Bytes that a function's description takes: a buffer, and its columns."""
@@ -94,7 +99,7 @@ def pack_calls(
     With `copies`, large buffers that several calls have are copied once: for calls that leave this process. Values of
     `fetcher` travel as references, and `own` makes such values of large arguments.
     """
-    packed: list[tuple[Node, FunctionBlob, Payload, list[int]]] = []
+    packed: list[_Packed] = []
     blobs: dict[Function, FunctionBlob] = {}
     repeated = RepeatedArguments()
     for node in nodes:
@@ -126,6 +131,16 @@ def pack_calls(
             (node, blob, payload, [*inputs, *values])
             for (node, blob, _, inputs), (payload, values) in zip(packed, shared, strict=True)
         ]
+    return _in_batches(packed, number, listener, copies)
+
+
+def _in_batches(
+    packed: Iterable[_Packed],
+    number: Callable[[Node], int],
+    listener: OutcomeListener,
+    copies: SharedCopies | None,
+) -> dict[tuple[Request, int, bool], list[JobCall]]:
+    """Return packed calls by request, priority and isolation, with buffers of their own; fail those without memory."""
     batches: dict[tuple[Request, int, bool], list[JobCall]] = {}
     for node, blob, borrowed, inputs in packed:
         try:
@@ -173,7 +188,7 @@ def submit_calls(
     failed one needed is not cancelled.
     """
     for key, rows in batches.items():
-        for first, last in split_by_bytes([call.parcel for call in rows], _spoken_of(rows, names, logs)):
+        for first, last in split_by_bytes([call.parcel for call in rows], _bytes_beside(rows, names, logs)):
             calls = rows[first:last]
             error = _post_calls((parent, attempt), key, calls, shipped, post, names, logs, stays, goes_on)
             if error is None:
@@ -204,15 +219,6 @@ def _post_calls(
     data, counts, buffers = pack_parcels([call.parcel for call in calls])
     children = [call.child for call in calls]
     told = [names.get(call.node, "") for call in calls] if names else []
-    ages = [call.node.age for call in calls]
-    if not any(ages):
-        ages = []
-    sizes = [call.size for call in calls]
-    if not any(sizes):
-        sizes = []
-    inputs = [list(call.inputs) for call in calls]
-    if not any(inputs):
-        inputs = []
     needs = [] if calls[0].needs is None else [list(call.needs or ()) for call in calls]
     message = Submit(
         *submitter,
@@ -225,9 +231,9 @@ def _post_calls(
         data=data,
         counts=counts,
         names=told,
-        ages=ages,
-        sizes=sizes,
-        inputs=inputs,
+        ages=_column(call.node.age for call in calls),
+        sizes=_column(call.size for call in calls),
+        inputs=_column(list(call.inputs) for call in calls),
         needs=needs,
         goes_on=goes_on and bool(needs),
     )
@@ -241,9 +247,15 @@ def _post_calls(
     return None
 
 
-def _spoken_of(calls: Sequence[JobCall], names: Mapping[Node, str], logs: bytes) -> list[int]:
-    """Return how many bytes each call adds: its name, its age, its inputs, and for the first call of a function the
-    function's description.
+def _column(entries: Iterable[_T]) -> list[_T]:
+    """Return the entries of a column; none at all where none says anything."""
+    column = list(entries)
+    return column if any(column) else []
+
+
+def _bytes_beside(calls: Sequence[JobCall], names: Mapping[Node, str], logs: bytes) -> list[int]:
+    """Return how many bytes each call adds to its arguments: its name, its age, its inputs, and for the first call of a
+    function the function's description.
     """
     seen: set[int] = set()
     sizes: list[int] = []
