@@ -11,7 +11,7 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
-from grainlike.eventloop import EventLoopId
+from grainlike.eventloop import EventLoopId, place_of_frame
 
 __all__ = ["ThreadCall", "this_call"]
 
@@ -97,9 +97,7 @@ class ThreadCall:
     def place(self) -> str:
         """The innermost frame of the thread."""
         frame = sys._current_frames().get(self._thread.ident or 0)
-        if frame is None:
-            return "its end"
-        return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+        return "its end" if frame is None else place_of_frame(frame)
 
     def result(self) -> Any:
         """Return what the function returned, or raise what it raised, once it is `done`."""

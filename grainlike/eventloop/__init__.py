@@ -8,7 +8,7 @@ from grainlike._later import later
 
 if TYPE_CHECKING:
     from grainlike.eventloop._cancel_once import cancel_once
-    from grainlike.eventloop._cancellation import Cancellation, RepeatedCancellation, held_up, place_of
+    from grainlike.eventloop._cancellation import Cancellation, RepeatedCancellation, held_up, place_of, place_of_frame
     from grainlike.eventloop._fairness import fairness_of, stays, yield_turn
     from grainlike.eventloop._generators import advance
     from grainlike.eventloop._lifespan import Changes, Lifespan
@@ -48,6 +48,7 @@ __all__ = [
     "new_wakeup",
     "on_asyncio",
     "place_of",
+    "place_of_frame",
     "polling_of",
     "soon",
     "soon_from_anywhere",
@@ -83,6 +84,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "name_the_loop": "_loop_id",
             "on_asyncio": "_wakeup",
             "place_of": "_cancellation",
+            "place_of_frame": "_cancellation",
             "polling_of": "_wakeup",
             "soon": "_loop_id",
             "soon_from_anywhere": "_loop_id",

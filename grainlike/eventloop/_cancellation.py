@@ -16,7 +16,7 @@ from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
 from typing import Any
 from weakref import WeakSet
 
-__all__ = ["Cancellation", "RepeatedCancellation", "held_up", "place_of"]
+__all__ = ["Cancellation", "RepeatedCancellation", "held_up", "place_of", "place_of_frame"]
 
 logger = logging.getLogger("grainlike")
 
@@ -107,20 +107,20 @@ def held_up() -> dict[str, str]:
 
 
 def place_of(coroutine: object) -> str:
-    """File, line and function of the innermost frame in which a suspended coroutine waits.
+    """Return file, line and function of the innermost frame in which a suspended coroutine waits.
 
     Where that is not the coroutine's own frame, the latter is added.
     """
     frames = list(_frames(coroutine))
     if not frames:
         return "an unknown place"
-    inner = _told(frames[-1])
-    # The same file throughout says nothing more.
+    inner = place_of_frame(frames[-1])
     outer = next((f for f in reversed(frames) if not _is_library(f)), None)
-    return inner if outer is None or outer is frames[-1] else f"{inner} (awaited from {_told(outer)})"
+    return inner if outer is None or outer is frames[-1] else f"{inner} (awaited from {place_of_frame(outer)})"
 
 
-def _told(frame: FrameType) -> str:
+def place_of_frame(frame: FrameType) -> str:
+    """Return file, line and function of a frame."""
     return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
 
 
@@ -133,7 +133,7 @@ _STANDARD = asyncio.__file__.removesuffix("asyncio/__init__.py")
 
 
 def _frames(awaited: object) -> Iterator[FrameType]:
-    """The frames of a chain of awaits, outermost first."""
+    """Iterate over the frames of a chain of awaits, outermost first."""
     for link in _links(awaited):
         frame = _frame_of(link)
         if frame is not None:
@@ -149,8 +149,8 @@ def _frame_of(link: object) -> FrameType | None:
 
 
 def _links(awaited: object) -> Iterator[object]:
-    """The links of a chain of awaits, outermost first; through tasks that are awaited, too, and the first of what a
-    `gather` waits for.
+    """Iterate over the links of a chain of awaits, outermost first; through tasks that are awaited, too, and the first
+    of what a `gather` waits for.
     """
     seen: set[int] = set()
     while awaited is not None and id(awaited) not in seen:
@@ -176,7 +176,7 @@ def _is_awaited(thing: object) -> bool:
 
 
 def _gathered(gathering: Any) -> Iterator[asyncio.Future[Any]]:
-    """The futures of a `gather` that are not done."""
+    """Return the futures of a `gather` that are not done."""
     return (child for child in gathering._children if not child.done())
 
 
