@@ -32,7 +32,7 @@ def mapped_memory(size: int) -> memoryview | None:
 
 
 def copied(buffer: bytes | bytearray | memoryview) -> bytearray | memoryview:
-    """A writable copy of a buffer. `MemoryError` where there is no room for it.
+    """Return a writable copy of a buffer. `MemoryError` where there is no room for it.
 
     >>> copied(b"few")
     bytearray(b'few')

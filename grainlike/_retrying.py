@@ -27,7 +27,7 @@ def tries_again(failures: int, times: int, *, covered: bool = True, committed: b
 
 
 def backoff_s(backoff: tuple[float, float, float], nth: int, chance: float) -> float:
-    """Seconds to wait before the `nth` further attempt; `chance` is a number from 0 to 1.
+    """Return the seconds to wait before the `nth` further attempt; `chance` is a number from 0 to 1.
 
     >>> [backoff_s((1.0, 2.0, 5.0), nth, 0.0) for nth in (1, 2, 3, 4)]
     [1.0, 2.0, 4.0, 5.0]

@@ -304,7 +304,7 @@ observers_here: ContextVar[tuple[OwnCallsObserver, ...]] = ContextVar("grainlike
 
 
 def this_job() -> JobView | None:
-    """The view of the running job; None outside of one, and in a call without resources."""
+    """Return the view of the running job; None outside of one, and in a call without resources."""
     view = _view()
     return None if view.job is None else view
 

@@ -101,7 +101,7 @@ def _set_by(initializer: Callable[..., Any], initargs: tuple[Any, ...]) -> dict[
 
 
 def _called(fn: Callable[..., Any], args: tuple[Any, ...]) -> Iterable[Callable[..., Any]]:
-    """The user's own functions that `fn` calls, where it is one of those below."""
+    """Return the user's own functions that `fn` calls, where it is one of those below."""
     if isinstance(fn, partial) and fn.func is call_each:
         return fn.args[:1]
     if fn is call_batch:
@@ -110,7 +110,7 @@ def _called(fn: Callable[..., Any], args: tuple[Any, ...]) -> Iterable[Callable[
 
 
 def _plain(fn: Callable[..., Any]) -> Any:
-    """The function behind a partial or a bound method."""
+    """Return the function behind a partial or a bound method."""
     while isinstance(fn, partial):
         fn = fn.func
     return getattr(fn, "__func__", fn)

@@ -130,7 +130,7 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         return max(1, (0 if offer is None else offer.N) // self._cores)
 
     def _pool_options(self, n_jobs: int) -> dict[str, Any]:
-        """The options of a pool with slots for so many calls, where it is here that slots are offered."""
+        """Return the options of a pool with slots for so many calls, where it is here that slots are offered."""
         elsewhere = any(self._options.get(name) is not None for name in ("head", "backend"))
         here = {} if elsewhere else {"local": Cores(n_jobs * self._cores)}
         return {"request": self._request, **here, **self._options}

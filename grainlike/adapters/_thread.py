@@ -132,7 +132,7 @@ class ExecutorThread:
         turn.set_result(None)
 
     def workers(self) -> list[WorkerInfo]:
-        """The workers that are here.
+        """Return the workers that are here.
 
         Raises:
             RuntimeError: the thread is ending.

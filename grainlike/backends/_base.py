@@ -35,7 +35,7 @@ class CachedAnswer:
         self._until = 0.0
 
     def __call__(self) -> Offers:
-        """The last answer, or a new one. Called from any thread."""
+        """Return the last answer, or a new one. Called from any thread."""
         if time.monotonic() >= self._until:
             self._told = self._ask()
             self._until = time.monotonic() + FRESH_S
@@ -72,7 +72,7 @@ class ClosesItself:
 
 
 def extra(module: str, who: str, extra_name: str) -> Any:
-    """The module; ModuleNotFoundError that names the extra where it is not installed."""
+    """Return the module; ModuleNotFoundError that names the extra where it is not installed."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -100,7 +100,7 @@ class CeleryBackend(ClosesItself):
         return self._send(request.tokens[0] if request.tokens else self._queue, fn, args, {})
 
     def _send(self, queue: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """The number of the task alone: Celery's own object for a result may be used in one thread only."""
+        """Return the number of the task alone: Celery's own object for a result may be used in one thread only."""
         if fn is not run_call or kwargs or not isinstance(args[0], BackendCall):
             raise TypeError("Celery's workers know one task, which performs packed calls")
         self._store()  # that of this thread, which is told of the task
@@ -158,7 +158,7 @@ class CeleryBackend(ClosesItself):
         return self._store().get_task_meta(worker)["result"]
 
     def result(self, future: str, timeout: float | None = None) -> Any:
-        """The result, or the exception, raised; TimeoutError when it is not there in so many seconds."""
+        """Return the result, or raise the exception; TimeoutError when it is not there in so many seconds."""
         until = None if timeout is None else time.monotonic() + timeout
         why = self._lost.pop(future, None)
         store = self._store()

@@ -127,7 +127,7 @@ class DaskBackend(ClosesItself):
         future.add_done_callback(lambda _: call())
 
     def result(self, future: Any, timeout: float | None = None) -> Any:
-        """The result, or the exception, raised; TimeoutError when it is not there in so many seconds."""
+        """Return the result, or raise the exception; TimeoutError when it is not there in so many seconds."""
         try:
             return future.result(timeout)
         finally:
@@ -148,7 +148,7 @@ class DaskBackend(ClosesItself):
 
 
 def _asked(request: Request, offer: dict[str, float]) -> dict[str, float]:
-    """A request in Dask's words. One core is one of a worker's threads where cores are not counted."""
+    """Return a request in Dask's words. One core is one of a worker's threads where cores are not counted."""
     asked = {}
     for name in request:
         if name == "cores" and name not in offer and request.N == 1:

@@ -42,7 +42,7 @@ class Backend(Protocol):
         """Have `fn(*args, **kwargs)` called, and return at once something that stands for its result."""
 
     def result(self, future: Any, timeout: float | None = None) -> Any:
-        """The result of a call, or its exception raised; TimeoutError when it is not there within `timeout` seconds."""
+        """Return the result of a call, or raise its exception; TimeoutError if it is not there in so many seconds."""
 
     def shutdown(self, wait: bool = True) -> Any:
         """End it. It may be called again then, and does nothing."""

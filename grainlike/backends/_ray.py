@@ -123,7 +123,7 @@ class RayBackend(ClosesItself):
         future.future().add_done_callback(lambda _: call())
 
     def result(self, future: Any, timeout: float | None = None) -> Any:
-        """The result, or the exception, raised; TimeoutError when it is not there in so many seconds."""
+        """Return the result, or raise the exception; TimeoutError when it is not there in so many seconds."""
         return self._ray.get(future, timeout=timeout)
 
     def cancel(self, future: Any) -> None:

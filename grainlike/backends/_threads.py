@@ -55,7 +55,7 @@ class ThreadBackend(ClosesItself):
         future.add_done_callback(lambda _: call())
 
     def result(self, future: Future[Any], timeout: float | None = None) -> Any:
-        """The result, or the exception, raised; TimeoutError when it is not there in so many seconds."""
+        """Return the result, or raise the exception; TimeoutError when it is not there in so many seconds."""
         return future.result(timeout)
 
     def cancel(self, future: Future[Any]) -> None:

@@ -35,12 +35,12 @@ _ID_VARIABLE = "GRAINLIKE_CELERY_WORKER"
 
 
 def packed(what: object) -> str:
-    """An object as text, for whatever serializer a Celery app has."""
+    """Return an object as text, for whatever serializer a Celery app has."""
     return b64encode(dump_value(what).data).decode()
 
 
 def unpacked(text: str) -> object:
-    """The object of such a text."""
+    """Return the object of such a text."""
     return load_value(Payload(b64decode(text)))
 
 

@@ -54,7 +54,7 @@ class CallReport(NamedTuple):
     attempt: int = 0
 
     def outcome(self, note: str) -> Any:
-        """The value; raises the call's error, which carries `note`, or what opening the value raises."""
+        """Return the value, or raise the call's error, which carries `note`, or what opening the value raises."""
         if not self.good:
             raise load_error(self.packed or Payload(b""), note)
         return self.value if self.packed is None else load_value(self.packed)
@@ -101,7 +101,7 @@ class _PartProgress:
         self._cpu = 0.0
 
     def due(self) -> Iterator[int]:
-        """The numbers of the calls to make now; one that failed comes again while it has retries."""
+        """Iterate over the numbers of the calls to make now; one that failed comes again while it has retries."""
         plan = self._plan
         for number, step in enumerate(plan.steps):
             if any(not self.told[need].good for need in step.needs):

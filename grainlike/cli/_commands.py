@@ -43,7 +43,7 @@ def read_request(text: str, *, lenient: bool, warn: list[str]) -> Request:
 
 
 def read_commands(lines: Iterable[str], default: str | None, *, lenient: bool, warn: list[str]) -> list[Command]:
-    """The commands of a file, one a line: `COMMAND...`, or `-r TEXT -- COMMAND...` for a request of its own.
+    """Return the commands of a file, one a line: `COMMAND...`, or `-r TEXT -- COMMAND...` for a request of its own.
 
     Words are split as a shell does, and nothing else is done to them; `warn` gets a message where a shell would do
     more; what begins with `#` is a comment. Raises `ValueError` for the first line that is wrong, with its number.

@@ -40,7 +40,7 @@ grainlike bench --workload throughput --size 100000 --json
 
 
 def _drawable(picture: Path) -> Path:
-    """The path of a picture, refused now and not when the work is done and has nowhere to go."""
+    """Return the path of a picture, refused now and not when the work is done and has nowhere to go."""
     if picture.suffix != ".svg":
         raise typer.BadParameter(f"a picture is an SVG file: {picture.name!r} does not end in .svg")
     if not picture.parent.is_dir():

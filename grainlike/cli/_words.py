@@ -47,12 +47,12 @@ def escaped(text: str) -> str:
 
 
 def escaped_line(text: str) -> str:
-    """The same for a line of output, in which tabs and colours are let be."""
+    """Return the same for a line of output, in which tabs and colours are let be."""
     return "".join(part if _HARMLESS.fullmatch(part) else escaped(part) for part in _HARMLESS.split(text))
 
 
 def as_plain(message: msgspec.Struct, *, without: Sequence[str] = ("ask",)) -> dict[str, Any]:
-    """A message of the wire as what JSON has, by field names."""
+    """Return a message of the wire as what JSON has, by field names."""
     return {name: _plain(getattr(message, name)) for name in message.__struct_fields__ if name not in without}
 
 

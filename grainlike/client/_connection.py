@@ -215,7 +215,7 @@ class HeadClient:
             self._link.post(Enough(number))
 
     async def outcome(self, child: int) -> Frame:
-        """The kept outcome of a call in our session, as a message about it.
+        """Return the kept outcome of a call in our session, as a message about it.
 
         Raises as `ask` does; `RefusedQueryError` also for one that is damaged.
         """

@@ -48,7 +48,7 @@ class RefusedQueryError(GrainlikeError):
 
 
 def find_client_access(head: str | Path | None) -> Access:
-    """The access of a client to the head that `head` means: an address, a `client.json`, or (None) that of the
+    """Return the access of a client to the head that `head` means: an address, a `client.json`, or (None) that of the
     settings, else the current head.
 
     Raises as `find_access` does; `AuthenticationError` for the file of another role; `SettingsError`.

@@ -48,7 +48,7 @@ class PendingQuery:
         self._arrived.set()
 
     async def next(self) -> Answer | None:
-        """The next answer; None when the conversation has ended without one."""
+        """Return the next answer; None when the conversation has ended without one."""
         while not self._answers and not self._over:
             self._arrived = anyio.Event()
             await self._arrived.wait()

@@ -296,9 +296,9 @@ class StepRecord(Record):
         return self._ended
 
     def note(self, name: str) -> str:
-        """The one line that an exception of this call carries."""
+        """Return the one line that an exception of this call carries."""
         return note_of(name, self.job, self.worker, self.allocation, self.attempt)
 
     def elapsed_s(self) -> float | None:
-        """Seconds that the call ran."""
+        """Return the seconds that the call ran."""
         return self._ended - self._began

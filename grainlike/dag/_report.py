@@ -96,7 +96,7 @@ class DagReport(Totals, Mapping[str, JobReport]):
     def of(
         cls, jobs: dict[str, EndedJobState], backend: str, *, began: float, ended: float, peaks: dict[str, float]
     ) -> Self:
-        """The report of jobs that have all ended; times are on this process's monotonic clock."""
+        """Return the report of jobs that have all ended; times are on this process's monotonic clock."""
         counts = Counter(job.status for job in jobs.values())
         return cls(
             succeeded=counts["succeeded"],

@@ -225,7 +225,7 @@ class DagRun:
         return found
 
     def _carried(self, node: Node) -> list[NamedJob]:
-        """The jobs of the run that run when this node does, and have not ended."""
+        """Return the jobs of the run that run when this node does, and have not ended."""
         job = self._open.get(node)
         return [] if job is None else [job]
 

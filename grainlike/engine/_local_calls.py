@@ -123,7 +123,7 @@ class LocalCalls:
             await self._ended.wait()
 
     def _holding_up(self) -> list[str]:
-        """The calls that have not ended, and where they stand."""
+        """Return the calls that have not ended, and where they stand."""
         calls = [
             f"{node.function.name}, at {task.cancellation.place}" if task.cancellation else node.function.name
             for node, task in self._running.items()
@@ -348,7 +348,7 @@ class LocalCall(Record):
         return self._ended
 
     def elapsed_s(self) -> float | None:
-        """Seconds that the call has run, or ran."""
+        """Return the seconds that the call has run, or ran."""
         return (self._ended or time.monotonic()) - self._began
 
     def why_pending(self) -> str | None:

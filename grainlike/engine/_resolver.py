@@ -144,7 +144,7 @@ class BaseResolver(ABC):
             self._engine.release(nodes, skipped=skipped)
 
     def read(self, node: StreamNode) -> AsyncIterator[Any]:
-        """The reader of a stream."""
+        """Return the reader of a stream."""
         self._check_loop("asked to read")
         return StreamReader(self, node)
 

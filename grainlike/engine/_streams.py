@@ -61,7 +61,7 @@ class StreamBuffer:
             self.put(payload, payload.nbytes)
 
     def take(self) -> Any:
-        """The oldest item. Raises what unpacking it raises."""
+        """Return the oldest item. Raises what unpacking it raises."""
         item, size = self._items.popleft()
         due = self._debt.took(size)
         if due is not None and self._credit is not None:
@@ -74,7 +74,7 @@ class StreamBuffer:
 
 
 def buffer_of(node: StreamNode) -> StreamBuffer:
-    """The inlet of a stream; made at the first question."""
+    """Return the inlet of a stream; made at the first question."""
     if node.buffer is None:
         node.buffer = StreamBuffer()
     buffer: StreamBuffer = node.buffer

@@ -36,7 +36,7 @@ logger = logging.getLogger("grainlike")
 
 
 def find() -> BaseResolver:
-    """The executor that an `await` here and now means.
+    """Return the executor that an `await` here and now means.
 
     Raises:
         RuntimeError: outside an event loop; on trio with none open in this loop; with several open side by side in it
@@ -107,7 +107,7 @@ def _elsewhere() -> str:
 
 
 def only_open() -> BaseResolver:
-    """The one executor that is open in this process: for a thread that has no context of any.
+    """Return the one executor that is open in this process: for a thread that has no context of any.
 
     Raises:
         RuntimeError: none is open, or several are.
@@ -127,7 +127,7 @@ def only_open() -> BaseResolver:
 
 
 def _of_job(view: JobView, loop_id: EventLoopId) -> JobExecutor:
-    """The job's own. One that runs a second event loop, after the first has ended, gets another."""
+    """Return the job's own. One that runs a second event loop, after the first has ended, gets another."""
     executor = view.resolver
     if not isinstance(executor, JobExecutor) or executor.loop_id != loop_id or not executor.is_open:
         assert view.job is not None

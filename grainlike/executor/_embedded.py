@@ -81,7 +81,7 @@ def store_limits_for(
 
 
 def embed(offer: Allocation, show: Show | None, limits: object) -> tuple[Link, Callable[[], Coroutine[Any, Any, None]]]:
-    """An embedded worker: the head's end of its link, and what to run in a task for it to be there.
+    """Return an embedded worker: the head's end of its link, and what to run in a task for it to be there.
 
     `limits` are its `store_limits_for` values. `show` is called with a job's number, a stream of this process, and what
     the job has written; from any thread.

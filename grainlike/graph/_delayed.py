@@ -172,7 +172,7 @@ class Delayed(Operators["Delayed[Any]"], NumpyProtocols, Refusals, Generic[T_co]
 
 
 def node_of(placeholder: object) -> Node:
-    """The node that a placeholder stands for now.
+    """Return the node that a placeholder stands for now.
 
     Raises:
         TypeError: it is not a placeholder.

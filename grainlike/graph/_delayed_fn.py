@@ -75,7 +75,7 @@ class _Wrapper(Generic[P, T_co]):
         object.__setattr__(self, "__dict__", _metadata(function) if metadata is None else metadata)
 
     def __matmul__(self, request: Request) -> Self:
-        """A new delayed function that asks for `request`.
+        """Return a new delayed function that asks for `request`.
 
         Raises:
             TypeError: it is not a request, or a request that this one already has would be lost.
@@ -180,7 +180,7 @@ class DelayedFn(_Wrapper[P, T_co]):
     @overload
     def __call__(self, first: Any, second: Any, third: Delayed[Any], /, *args: Any, **kwargs: Any) -> Delayed[T_co]: ...
     def __call__(self, /, *args: Any, **kwargs: Any) -> Delayed[T_co]:
-        """A placeholder for the value of the call. Placeholders in the arguments become dependencies.
+        """Return a placeholder for the value of the call. Placeholders in the arguments become dependencies.
 
         Raises:
             TypeError: the function, written in Python, cannot be called with so many arguments, or with these keywords.
@@ -242,7 +242,7 @@ class StreamFn(_Wrapper[P, T_co]):
     @overload
     def __call__(self, first: Any, second: Any, third: Delayed[Any], /, *args: Any, **kwargs: Any) -> Stream[T_co]: ...
     def __call__(self, /, *args: Any, **kwargs: Any) -> Stream[T_co]:
-        """The stream of what the generator yields. Placeholders in the arguments become dependencies.
+        """Return the stream of what the generator yields. Placeholders in the arguments become dependencies.
 
         Raises:
             TypeError: the function cannot be called with these arguments.

@@ -227,7 +227,7 @@ def operation(
     collects: bool = False,
     picks: bool = False,
 ) -> Function:
-    """A function that the resolver itself applies: an operator, `gather`, a NumPy function."""
+    """Return a function that the resolver itself applies: an operator, `gather`, a NumPy function."""
     options = _NO_OPTIONS if nout is None else Options(nout=nout)
     return Function(callable, options, name=name, accepts_errors=accepts_errors, collects=collects, picks=picks)
 
@@ -261,7 +261,7 @@ def _function_at(module: str, qualname: str) -> Function:
 
 
 def main_file(function: Callable[..., Any]) -> Path | None:
-    """The file of a function or class of `__main__`; None where there is none, as at a prompt or in a notebook.
+    """Return the file of a function or class of `__main__`; None where there is none, as at a prompt or in a notebook.
 
     `__main__` itself may be another's: at `python -m asyncio` it is that module, in all sessions of all projects.
     """

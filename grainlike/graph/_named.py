@@ -200,7 +200,7 @@ class NamedGraph(Mapping[str, Delayed[Any]]):
         requests: Mapping[str, Request] | None = None,
         costs: Mapping[str, float] | None = None,
     ) -> Self:
-        """A graph of functions without arguments, and edges (earlier, later) that say in which order they run.
+        """Return a graph of functions without arguments, and edges (earlier, later) that say in which order they run.
 
         No values flow along these edges: each function is called with nothing.
 
@@ -227,7 +227,7 @@ class NamedGraph(Mapping[str, Delayed[Any]]):
         return dag
 
     def _function(self, fn: Callable[..., Any], timeout: float | None) -> DelayedFn[..., Any]:
-        """The delayed function for `fn`: one function for all jobs that call the same with the same timeout."""
+        """Return the delayed function for `fn`: one function for all jobs that call the same with the same timeout."""
         if not isinstance(fn, DelayedFn):
             made = self._made.get(id(fn))  # by identity, as what is called need not be hashable; the function holds it
             if made is None:
@@ -261,7 +261,7 @@ class NamedGraph(Mapping[str, Delayed[Any]]):
         return UnknownNameError(f"{said} {name!r}{nearest(name, self._jobs)}")
 
     def _needs(self, node: Node) -> list[str]:
-        """The jobs of this graph that a new node stands on, through operators and other placeholders too."""
+        """Return the jobs of this graph that a new node stands on, through operators and other placeholders too."""
         found: dict[str, None] = {}
         seen: set[Node] = set()
         stack = list(reversed(node.deps))
@@ -278,7 +278,7 @@ class NamedGraph(Mapping[str, Delayed[Any]]):
     # --- what it looks like ------------------------------------------------------------------------------------------
 
     def critical_path(self) -> list[str]:
-        """The names of the jobs on the longest path, by cost, in order: no run can take less time than theirs.
+        """Return the names of the jobs on the longest path, by cost, in order: no run can take less time than theirs.
 
         Example::
 
@@ -308,7 +308,7 @@ class NamedGraph(Mapping[str, Delayed[Any]]):
         return ranks
 
     def _graph(self) -> Graph:
-        """A snapshot of names, requests, states and edges."""
+        """Return a snapshot of names, requests, states and edges."""
         number = {name: at for at, name in enumerate(self._jobs)}
         nodes = tuple(map(_described, self._jobs.values()))
         edges = tuple((number[need], number[job.name]) for job in self._jobs.values() for need in job.needs)

@@ -58,14 +58,14 @@ def _is_number(value: object) -> bool:
 
 
 def pair(edge: object) -> tuple[str, str]:
-    """An edge, (earlier, later)."""
+    """Return an edge, (earlier, later)."""
     if isinstance(edge, str) or not isinstance(edge, Sequence) or len(edge) != 2:
         raise GraphError(f"an edge is a pair of names, (earlier, later), not {edge!r}")
     return edge[0], edge[1]
 
 
 def in_order(before: Mapping[str, Sequence[str]]) -> list[str]:
-    """The names, each after those that it waits for."""
+    """Return the names, each after those that it waits for."""
     try:
         return list(TopologicalSorter(before).static_order())
     except CycleError as error:

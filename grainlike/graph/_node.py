@@ -164,7 +164,7 @@ class Node:
         return self._failure()[0] if self.state > _SUCCEEDED else None
 
     def result(self) -> Any:
-        """The value, or the exception raised again, with the traceback it first came with.
+        """Return the value, or raise the exception again, with the traceback it first came with.
 
         Raises:
             RuntimeError: the node has not finished, or its value was not fetched.
@@ -199,7 +199,7 @@ class Node:
         return args, dict(zip(kwargs, _filled(kwargs.values(), built), strict=True))
 
     def take_arguments(self, fetcher: ValueFetcher | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The same, for who keeps them from now on: the node lets go of them.
+        """Return the same, for who keeps them from now on: the node lets go of them.
 
         Values of `fetcher` are given as references, fetched or not, wherever no container looks at them.
         """
@@ -320,7 +320,7 @@ class Node:
         self._outcome = (error, trace, witness)
 
     def _failure(self) -> tuple[BaseException, TracebackType | None]:
-        """The error, which somebody takes, and the traceback that it first came with."""
+        """Return the error, which somebody takes, and the traceback that it first came with."""
         error, trace, *witnesses = self._outcome
         for witness in witnesses:
             witness.seen()
@@ -415,7 +415,7 @@ def register(find: Callable[[Node], Resolver]) -> None:
 
 
 def current_resolver(node: Node) -> Resolver:
-    """The resolver of a node in the current context.
+    """Return the resolver of a node in the current context.
 
     Raises:
         RuntimeError: none is registered; or whatever `find` raises when it has none to give.
@@ -457,7 +457,7 @@ def _with_values(items: Sequence[Any], _: object) -> list[Any]:
 
 
 def _with_tuples(items: Sequence[Any], built: dict[Template, Any]) -> list[Any]:
-    """The same, with tuples in place of templates of tuples; those inside them stay."""
+    """Return the same, with tuples in place of templates of tuples; those inside them stay."""
     return [
         item._outcome
         if type(item) is Node
@@ -469,7 +469,7 @@ def _with_tuples(items: Sequence[Any], built: dict[Template, Any]) -> list[Any]:
 
 
 def _referring(items: Iterable[Any], built: dict[Template, Any], fetcher: ValueFetcher) -> list[Any]:
-    """The same with references to the values of `fetcher`, but for those that a container looks at."""
+    """Return the same with references to the values of `fetcher`, but for those that a container looks at."""
     return [
         item._args[0]
         if type(item) is Node and item._args and item._args[0].fetcher is fetcher
@@ -492,7 +492,7 @@ def _find_looked_at(items: Iterable[Any], found: set[Node], *, by_reference: boo
 
 
 def _settled(items: Sequence[Any], built: dict[Template, Any]) -> list[Any]:
-    """The same with nodes that may have failed: exceptions in place of the values that there are not."""
+    """Return the same with nodes that may have failed: exceptions in place of the values that there are not."""
     return [
         (item.error if item.state > _SUCCEEDED else item._outcome)
         if type(item) is Node
@@ -508,7 +508,7 @@ def _build(
     built: dict[Template, Any],
     fill: Callable[[Sequence[Any], dict[Template, Any]], list[Any]] = _filled,
 ) -> Any:
-    """The container itself. One that is passed twice is built once, so that it stays one object."""
+    """Return the container itself. One that is passed twice is built once, so that it stays one object."""
     if template not in built:
         built[template] = template.make(fill(template.items, built))
     return built[template]

@@ -21,7 +21,7 @@ _INLINE = RunsIn.INLINE
 
 
 def operate(function: Function, *args: Any, **kwargs: Any) -> Node:
-    """A node that applies `function` to the arguments, in which placeholders are found."""
+    """Return a node that applies `function` to the arguments, in which placeholders are found."""
     return Node(function, None, _INLINE, *capture(args, kwargs))
 
 

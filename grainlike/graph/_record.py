@@ -76,7 +76,7 @@ class Record:
         return None
 
     def elapsed_s(self) -> float | None:
-        """Seconds that the job has run, or ran; None before it starts."""
+        """Return the seconds that the job has run, or ran; None before it starts."""
         return None
 
     def why_pending(self) -> str | None:

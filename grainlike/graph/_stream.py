@@ -43,7 +43,7 @@ class Stream(Generic[T_co]):
         self._node = node
 
     def __aiter__(self) -> AsyncIterator[T_co]:
-        """The one reader of this stream.
+        """Return the one reader of this stream.
 
         Raises:
             RuntimeError: it has been read before; or there is no executor here.
@@ -89,7 +89,7 @@ class Stream(Generic[T_co]):
 
 
 def node_behind(placeholder: Delayed[object] | Stream[object]) -> Node:
-    """The node of a placeholder or of a stream.
+    """Return the node of a placeholder or of a stream.
 
     Raises:
         TypeError: it is neither.

@@ -272,7 +272,7 @@ class ActionExecutor:
             self._logs.assigned(peer, jobs)
 
     def _plain_column(self, peer: WorkerConnection, jobs: Sequence[Job]) -> list[bytes] | None:
-        """The arguments of jobs that are small and have no buffers, as they mostly are; None for others."""
+        """Return the arguments of jobs that are small and have no buffers, as they mostly are; None for others."""
         packed = [job.travels for job in jobs]
         if not _is_bytes_alone(packed):
             return None

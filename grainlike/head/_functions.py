@@ -126,7 +126,7 @@ class FunctionTable:
         return len(self._specs)
 
     def number(self, function: Function) -> int:
-        """The function's number. Raises `SerializationError` for one that cannot travel."""
+        """Return the function's number. Raises `SerializationError` for one that cannot travel."""
         blob = dump_function(function.callable)
         known = self._known.get(ref(function))
         levels = self.levels
@@ -156,7 +156,7 @@ class FunctionTable:
         return fn
 
     def adopt(self, spec: SubmittedFunction, data: Buffer | None, owner: Owner, paths: tuple[str, ...] = ()) -> int:
-        """The number of a function that a job or a client calls.
+        """Return the number of a function that a job or a client calls.
 
         `data` is None once the same owner had sent it; `paths` are the imports that it needs.
 
@@ -196,7 +196,7 @@ class FunctionTable:
             table.pop(number, None)
 
     def chain(self, *, is_async: bool) -> int:
-        """The number of the worker's own function that runs several calls one after another."""
+        """Return the number of the worker's own function that runs several calls one after another."""
         blob = name_function("grainlike_worker.runner.common._chain", "run_chain_async" if is_async else "run_chain")
         logs = b"" if self.levels is None else self.levels.packed
         plain = (blob.digest, _CHAIN, is_async, None, RetrySpec(), False, False, ())

@@ -327,7 +327,7 @@ class Head:
         return peer
 
     def now(self) -> float:
-        """The moment, on its own clock."""
+        """Return the moment, on its own clock."""
         return self._now()
 
     def free_name(self, name: str) -> str:
@@ -337,7 +337,7 @@ class Head:
         return next(free for free in names if free not in taken)
 
     def incarnation(self, incarnation: str) -> WorkerConnection | None:
-        """The worker that introduced itself so, if it has not been given up."""
+        """Return the worker that introduced itself so, if it has not been given up."""
         return next((peer for peer in self.peers.values() if peer.hello.incarnation == incarnation), None)
 
     def suspect(self, peer: WorkerConnection, why: str, *, broke: bool) -> None:

@@ -356,7 +356,7 @@ class RelayedJobs:
     # --- functions ---------------------------------------------------------------------------------------------------
 
     def _adopt(self, message: Submit, blobs: Sequence[Buffer], owner: Owner, paths: tuple[str, ...]) -> list[int]:
-        """The numbers of the functions that are called."""
+        """Return the numbers of the functions that are called."""
         shipped = iter(blobs)
         adopt = self._functions.adopt
         return [adopt(spec, next(shipped) if spec.here else None, owner, paths) for spec in message.functions]

@@ -170,7 +170,7 @@ class HeadQueries:
         return self._state.last_job
 
     def rows(self, most: int | None) -> list[JobRow]:
-        """The oldest jobs that have not ended, at most so many."""
+        """Return the oldest jobs that have not ended, at most so many."""
         now = self._now()
         return [self._row(worker_state, now) for worker_state in islice(self._state.scheduler.jobs.values(), most)]
 

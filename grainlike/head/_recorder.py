@@ -59,7 +59,7 @@ class _LeaseSpan:
         self.since = since
 
     def runs(self) -> _RunningAttempt | None:
-        """The attempt that runs now, if any: those behind it have not begun."""
+        """Return the attempt that runs now, if any: those behind it have not begun."""
         first = next(iter(self.attempts.values()), None)
         return None if first is None else first._replace(at=self.since)
 

@@ -52,7 +52,7 @@ class HeadState:
         """True if it was logged that late answers are dropped."""
 
     def next_job(self) -> int:
-        """A number for a job."""
+        """Return a number for a job."""
         self.last_job += 1
         return self.last_job
 

@@ -120,7 +120,7 @@ class Feed:
         self._arrived = anyio.Event()
 
     async def next(self) -> Event:
-        """The oldest event that was not read; waits for one."""
+        """Return the oldest event that was not read; waits for one."""
         while not self._events:
             if self._over:
                 raise StopAsyncIteration

@@ -148,7 +148,7 @@ class Job(Record):
             placement.ended, placement.used = now, (max(0.0, now - placement.began), 0.0, 0)
 
     def places(self) -> list[tuple[str, int]]:
-        """The workers that it was sent to, in order, with the first attempt for which it was."""
+        """Return the workers that it was sent to, in order, with the first attempt for which it was."""
         placement = self.placement
         if placement is None:
             return []
@@ -239,7 +239,7 @@ class Job(Record):
         return Usage(wall, cpu, rss, cpu / wall if wall > 0 else 0.0)
 
     def note(self, name: str) -> str:
-        """The one line that an exception of this job, a call of the function `name`, carries."""
+        """Return the one line that an exception of this job, a call of the function `name`, carries."""
         return note_of(name, self.job, self.worker, self.slots, self.attempt)
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
@@ -247,7 +247,7 @@ class Job(Record):
         return plain_arguments(self.travels) if isinstance(self.travels, bytes) else None
 
     def elapsed_s(self) -> float | None:
-        """Seconds that the job has run, or ran."""
+        """Return the seconds that the job has run, or ran."""
         placement = self.placement
         if placement is None or placement.began is None:
             return None
@@ -347,7 +347,7 @@ class JobCounters:
                 call.record = Job(0, 0, None, NO_PARCEL)  # tells it from calls that are skipped
 
     def totals(self, now: float) -> Totals:
-        """The figures at this moment."""
+        """Return the figures at this moment."""
         return Totals(
             succeeded=self.succeeded,
             failed=self.failed,

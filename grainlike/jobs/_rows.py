@@ -43,12 +43,12 @@ _JOB_FIELDS = tuple(name for name in JobIs.__struct_fields__ if name not in ("as
 
 
 def worker_row(worker: WorkerInfo) -> WorkerRow:
-    """A worker, to be sent."""
+    """Return a worker, to be sent."""
     return WorkerRow(**_packed(worker, _WORKER_FIELDS, _OF_WORKER))
 
 
 def worker_info(row: WorkerRow) -> WorkerInfo:
-    """The worker that was sent."""
+    """Return the worker that was sent."""
     return WorkerInfo(**_unpacked(row, _WORKER_FIELDS, _OF_WORKER))
 
 

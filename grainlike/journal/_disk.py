@@ -64,7 +64,7 @@ class Disk:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def read(self, file: int, offset: int, size: int) -> bytes:
-        """Bytes of a file; fewer only at its end."""
+        """Return the bytes of a file; fewer only at its end."""
         data = os.pread(file, size, offset)
         while data and len(data) < size and (more := os.pread(file, size - len(data), offset + len(data))):
             data += more

@@ -34,12 +34,12 @@ _UNFINISHED = ".new"
 
 
 def segment_path(directory: Path, number: int) -> Path:
-    """The file of a segment."""
+    """Return the file of a segment."""
     return directory / f"{number:016}.log"
 
 
 def image_path(directory: Path, number: int) -> Path:
-    """The file of an image of the state at the beginning of a segment."""
+    """Return the file of an image of the state at the beginning of a segment."""
     return directory / f"{number:016}.image"
 
 
@@ -54,19 +54,19 @@ def is_unfinished(name: str) -> bool:
 
 
 def numbered(names: list[str], kind: str) -> list[int]:
-    """The numbers of all segments ("log") or images ("image"), in order."""
+    """Return the numbers of all segments ("log") or images ("image"), in order."""
     found = [_NAME.fullmatch(name) for name in names]
     return sorted(int(one[1]) for one in found if one and one[2] == kind)
 
 
 def free_damaged_name(path: Path, names: list[str]) -> Path:
-    """A name for a file that is set aside, which nothing has yet."""
+    """Return a name for a file that is set aside, which nothing has yet."""
     tries = (f"{path.name}.damaged{count or ''}" for count in range(len(names) + 1))
     return path.with_name(next(name for name in tries if name not in names))
 
 
 def refused(what: str, path: Path, error: OSError) -> JournalError:
-    """The error that says which file the system refused, and why."""
+    """Return the error that says which file the system refused, and why."""
     return JournalError(f"cannot {what} {path}: {error.strerror or error}", str(path))
 
 

@@ -83,7 +83,7 @@ class Header:
         return zlib.crc32(_HEADER.pack(_MAGIC, _VERSION, self.kind, 0, self.number, 0, self.journal))
 
     def encode(self) -> bytes:
-        """The first `HEADER_SIZE` bytes of the file."""
+        """Return the first `HEADER_SIZE` bytes of the file."""
         packed = _HEADER.pack(_MAGIC, _VERSION, self.kind, 0, self.number, self.first, self.journal)
         return packed + _SUM.pack(zlib.crc32(packed))
 
@@ -120,7 +120,7 @@ class RecordHead(NamedTuple):
 
 
 def encode_record(pieces: Sequence[Buffer], sequence: int, seed: int, *, ends: bool = False) -> list[Buffer]:
-    """A record as pieces to write, in order; the payload's own are passed on, never joined or copied.
+    """Return a record as pieces to write, in order; the payload's own are passed on, never joined or copied.
 
     Example::
 

@@ -83,7 +83,7 @@ _SAME: Mapping[str, str] = {}
 def draw_image(
     root: object, classes: Classes, made: Made = _nothing, methods: Mapping[str, str] = _SAME
 ) -> Iterator[bytes]:
-    """The image of `root` and all that it refers to, in pieces of some 256 KiB.
+    """Return the image of `root` and all that it refers to, in pieces of some 256 KiB.
 
     `classes` are those that may be in it. `methods` has the attributes of methods by their names in images; one that is
     not there goes under its own.
@@ -101,7 +101,7 @@ def read_image(
     methods: Mapping[str, str] = _SAME,
     conversions: Sequence[Conversion] = (),
 ) -> Any:
-    """The object of which this is the image. `given` makes those that had none, by their names.
+    """Return the object of which this is the image. `given` makes those that had none, by their names.
 
     Raises:
         JournalError: it is no image, or one of a class or a field that is not in `classes`, nor is made so by

@@ -153,7 +153,7 @@ def _remove_needless(disk: Disk, directory: Path, found: Survey) -> None:
 
 
 def _writer(disk: Disk, directory: Path, found: Survey) -> SegmentWriter:
-    """The end of the last segment, or of a first one."""
+    """Return the end of the last segment, or of a first one."""
     if found.segments:
         last = found.segments[-1]
         assert last.header

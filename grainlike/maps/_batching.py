@@ -70,7 +70,7 @@ class BatchSizer:
             self._first = args[:-1]
 
     def packed(self, item: Any) -> bytes | None:
-        """The arguments of a call that goes with others; None for one that goes alone."""
+        """Return the arguments of a call that goes with others; None for one that goes alone."""
         if self.size == 1:
             return None
         if type(item) in _PLAIN and not self._first:
@@ -94,7 +94,7 @@ class BatchSizer:
         return node.arguments()
 
     def node(self, calls: list[bytes]) -> Node:
-        """The job of several calls."""
+        """Return the job of several calls."""
         return Node(_many(self._fn.function), self._fn.request, RunsIn.REMOTE, (calls,), None, ())
 
     def learn(self, node: Node | None, calls: int) -> None:

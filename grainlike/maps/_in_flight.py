@@ -87,7 +87,7 @@ class MapState:
         raise StopAsyncIteration
 
     def take(self) -> Any:
-        """The next value. That makes room for another item."""
+        """Return the next value. That makes room for another item."""
         self._taken -= 1
         value = self.values.popleft()
         if self._feeder is not None:

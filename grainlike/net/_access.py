@@ -84,7 +84,7 @@ class Access(msgspec.Struct, frozen=True):
 def accesses_for(
     cluster: str, addresses: tuple[Address, ...], credentials: Mapping[Role, Credentials] | None = None
 ) -> list[Access]:
-    """The access of every role of one cluster.
+    """Return the access of every role of one cluster.
 
     Example::
 
@@ -116,7 +116,7 @@ def _make_current(state: Path, cluster: str) -> None:
 
 
 def current_folder() -> Path | None:
-    """The folder of the current head's files; None without one, or when it was killed."""
+    """Return the folder of the current head's files; None without one, or when it was killed."""
     folder = (state_directory() / _CURRENT).resolve()
     return folder if folder.name != _CURRENT and folder.exists() and not is_left_behind(folder) else None
 
@@ -245,7 +245,7 @@ def _lives(cluster: str) -> bool:
 
 
 def left_behind() -> list[Path]:
-    """The folders of heads of this machine that died without removing them."""
+    """Return the folders of heads of this machine that died without removing them."""
     folders = sorted(path.parent for path in state_directory().glob(f"*/{_LOCK}"))
     return [folder for folder in folders if not folder.is_symlink() and is_left_behind(folder)]
 
@@ -357,7 +357,7 @@ def read_access(path: Path) -> Access:
 
 
 def _content(access: Access) -> dict[str, Any]:
-    """The file's JSON. Without TLS the last three are null."""
+    """Return the file's JSON. Without TLS the last three are null."""
     proof = access.credentials
     return {
         "version": _VERSION,

@@ -88,7 +88,7 @@ class ByteLink(Link):
 
     @abstractmethod
     def fileno(self) -> int:
-        """The descriptor of the socket below; -1 where there is none any more."""
+        """Return the descriptor of the socket below; -1 where there is none any more."""
 
     def still_comes(self) -> bool:
         seen, self._reads_seen = self._reads_seen, self._reads

@@ -77,6 +77,6 @@ def name_peer(sock: socket.socket) -> str:
 
 
 def _peer_credentials(sock: socket.socket) -> tuple[int, int, int]:
-    """The pid, uid and gid that the kernel noted when the other end connected or began to listen."""
+    """Return the pid, uid and gid that the kernel noted when the other end connected or began to listen."""
     pid, uid, gid = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return pid, uid, gid

@@ -251,7 +251,7 @@ class ReconnectingLink(Link):
 
 
 def waits() -> Iterator[float]:
-    """Seconds to wait before each further try: they double, and chance takes off up to half."""
+    """Iterate over the seconds to wait before each further try: they double, and chance takes off up to half."""
     wait = FIRST_WAIT_S
     while True:
         yield wait * random.uniform(0.5, 1.0)  # noqa: S311 - so that many do not come at once

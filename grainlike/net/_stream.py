@@ -88,5 +88,5 @@ class StreamLink(ByteLink):
 
 
 def _why(error: Exception) -> str:
-    """The system's own words, where anyio wrapped them."""
+    """Return the system's own words, where anyio wrapped them."""
     return f"connection lost: {str(error.__cause__ or error) or type(error).__name__}"

@@ -73,7 +73,7 @@ class Outbox:
         return sum(memoryview(piece).nbytes for pieces in waiting for piece in pieces)
 
     def next(self) -> Buffer | None:
-        """The next piece to write: small neighbours joined, large ones as slices of at most `CHUNK` bytes."""
+        """Return the next piece to write: small neighbours joined, large ones as slices of at most `CHUNK` bytes."""
         self.taken += 1
         while True:
             if self._writes is None:

@@ -50,7 +50,7 @@ def arranged(
 
 
 def busy(spans: Sequence[Span], lane: Lane) -> float:
-    """Seconds in which at least one span lay on the lane. `spans` are in the order of their begins."""
+    """Return the seconds in which at least one span lay on the lane. `spans` are in the order of their begins."""
     taken = 0.0
     until = float("-inf")
     for span in spans:

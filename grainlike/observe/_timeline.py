@@ -198,7 +198,7 @@ def _where(span: Span) -> str:
 
 
 def _mixed(colour: str, strength: float) -> str:
-    """The colour, paler the weaker, and never so pale that it is lost on white."""
+    """Return the colour, paler the weaker, and never so pale that it is lost on white."""
     share = _PALEST + (1 - _PALEST) * min(1.0, max(0.0, strength))
     parts = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
     return "#" + "".join(f"{round(255 + (part - 255) * share):02x}" for part in parts)
@@ -242,13 +242,13 @@ class Scale:
         return self.left + (moment - self.began) / self.pixel
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Seconds since the begin, at most a dozen and evenly apart, with their text."""
+        """Return the seconds since the begin, at most a dozen and evenly apart, with their text."""
         step = _round_step(self.seconds / _MOST_TICKS)
         places = max(0, -math.floor(math.log10(step) + 1e-9))
         return [(n * step, f"{n * step:.{places}f} s") for n in range(int(self.seconds / step + 1e-9) + 1)]
 
 
 def _round_step(least: float) -> float:
-    """The smallest of 1, 2, 5, 10, 20, ... (or a part of it) that is not below `least`."""
+    """Return the smallest of 1, 2, 5, 10, 20, ... (or a part of it) that is not below `least`."""
     power: float = 10.0 ** math.floor(math.log10(least))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))

@@ -17,7 +17,7 @@ def shareable(request: Request) -> bool:
 
 
 def widest(requests: Iterable[Request]) -> Request:
-    """The element-wise maximum of shareable requests, with the tokens of all.
+    """Return the element-wise maximum of shareable requests, with the tokens of all.
 
     >>> from grainlike import Cores, Memory
     >>> str(widest([Cores(2) & Memory(100), Cores(1) & Memory(300)]))

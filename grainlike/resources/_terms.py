@@ -40,7 +40,7 @@ class Terms(NamedTuple):
     growth: Growth | None = None
 
     def keys(self) -> Iterator[str]:
-        """The names of the parts that stand for themselves in text, sorted."""
+        """Iterate over the names of the parts that stand for themselves in text, sorted."""
         yield from (f"limit:{name}" for name, _ in self.limits)
         if self.nodes != 1:
             yield "nodes"

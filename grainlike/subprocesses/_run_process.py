@@ -315,7 +315,7 @@ def _reap(pids: list[int]) -> None:
 
 
 def _marked(mark: bytes) -> list[int]:
-    """The living processes that were started with this mark in their environment, or by one of those."""
+    """Return the living processes that were started with this mark in their environment, or by one of those."""
     found: list[int] = []
     for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 - strings are all that is needed
         with suppress(OSError), open(f"/proc/{name}/environ", "rb") as told:  # noqa: PTH123

@@ -36,11 +36,11 @@ class Cgroup:
         self.path: str = path
 
     def __truediv__(self, name: str) -> "Cgroup":
-        """The cgroup of this name below."""
+        """Return the cgroup of this name below."""
         return Cgroup(f"{self.path}/{name}")
 
     def above(self) -> "Cgroup":
-        """The cgroup in which it is."""
+        """Return the cgroup in which it is."""
         return Cgroup(self.path.rpartition("/")[0])
 
     def make(self) -> None:

@@ -42,7 +42,7 @@ def candidates(*, quick: bool = False) -> list[Candidate]:
 
 @lru_cache(maxsize=1)
 def data_set() -> Sequence[Any]:
-    """The digits, as training images, test images, training labels, test labels: one in four is held out.
+    """Return the digits, as training images, test images, training labels, test labels: one in four is held out.
 
     Every process loads them for itself, once: scikit-learn brings them along, so they need not travel.
     """
@@ -55,7 +55,7 @@ def data_set() -> Sequence[Any]:
 
 
 def cross_validate(candidate: Candidate) -> list[float]:
-    """The accuracy in each of five folds of the training images."""
+    """Return the accuracy in each of five folds of the training images."""
     from sklearn.model_selection import cross_val_score
 
     images, _, labels, _ = data_set()

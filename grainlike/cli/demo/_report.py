@@ -45,7 +45,7 @@ def intro(site: DemoWorkers) -> str:
 
 
 def table(outcome: SweepOutcome) -> Table:
-    """The best models."""
+    """Return the best models."""
     best = outcome.ranked()[:_TOP]
     shown = Table(title=f"The best {len(best)} of {len(outcome.fits)}", title_justify="left", box=SIMPLE_HEAD)
     shown.add_column("", justify="right", style="dim")
@@ -76,7 +76,7 @@ def final(outcome: SweepOutcome, members: int) -> str:
 
 
 def drawn(outcome: SweepOutcome, site: DemoWorkers) -> str:
-    """The picture of the run."""
+    """Return the picture of the run."""
     return timeline(
         outcome.spans(),
         title="Who ran on which core",
@@ -90,7 +90,7 @@ def drawn(outcome: SweepOutcome, site: DemoWorkers) -> str:
 
 
 def speed_up(outcome: SweepOutcome, measured: Baseline, site: DemoWorkers) -> str:
-    """The sweep against the sequential one, and whether they agree."""
+    """Return in words how the sweep compares with the sequential one, and whether they agree."""
     same = sum(fit.scores == scores for fit, scores in zip(outcome.fits, measured.scores, strict=True))
     count = len(outcome.fits)
     agree = "All scores are equal." if same == count else f"Only {same} of {count} candidates have equal scores!"
@@ -123,7 +123,7 @@ def _where(told: Info) -> str:
 
 
 def _ran_on(told: Info) -> str:
-    """The cores that the job could run on, as it read them back itself."""
+    """Return the cores that the job could run on, as it read them back itself."""
     return _named(told.receipt.affinity) if told.receipt and told.receipt.affinity else "cores unknown"
 
 

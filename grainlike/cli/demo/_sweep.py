@@ -42,7 +42,7 @@ class SweepOutcome:
     final: Info
 
     def ranked(self) -> list[Fit]:
-        """The best first; of equals, the quicker."""
+        """Return the best first; of equals, the quicker."""
         return sorted(self.fits, key=lambda fit: (-fit.mean, fit.told.usage.wall_s if fit.told.usage else 0.0))
 
     def spans(self) -> list[Span]:

@@ -76,7 +76,7 @@ class HeadLog(RotatingFileHandler):
         super().__init__(path, maxBytes=LONGEST, backupCount=ASIDE, encoding="utf-8", errors="backslashreplace")
 
     def _open(self) -> TextIOWrapper:
-        """The file, which is ours alone; standard output and standard error go there from now on."""
+        """Return the file, which is ours alone; standard output and standard error go there from now on."""
         path = Path(self.baseFilename)
         if path.exists() and os.path.samestat(os.fstat(1), path.stat()):  # as we were started: it is locked already
             handle = os.dup(1)

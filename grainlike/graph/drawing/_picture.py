@@ -71,7 +71,7 @@ class Graph:
         return f"<Graph of {len(self.nodes)} nodes and {len(self.edges)} edges>"
 
     def mermaid(self) -> str:
-        """The graph as a Mermaid flowchart, one node or edge a line."""
+        """Return the graph as a Mermaid flowchart, one node or edge a line."""
         lines = ["flowchart TD"]
         lines += [_mermaid_node(number, node) for number, node in enumerate(self.nodes)]
         lines += [f"    n{above} --> n{below}" for above, below in self.edges]
@@ -80,7 +80,7 @@ class Graph:
         return "\n".join(lines) + "\n"
 
     def svg(self) -> str:
-        """The graph as an SVG document, dependencies above what needs them.
+        """Return the graph as an SVG document, dependencies above what needs them.
 
         Raises:
             ValueError: it has more than 2 000 nodes, too many to be read.
@@ -111,7 +111,7 @@ class Graph:
 
 
 def graph(placeholder: Delayed[object] | Stream[object]) -> Graph:
-    """The graph that a placeholder stands on, as it is now. It does not start anything.
+    """Return the graph that a placeholder stands on, as it is now. It does not start anything.
 
     Raises:
         TypeError: it is not a placeholder.

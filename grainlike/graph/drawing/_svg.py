@@ -42,7 +42,7 @@ class NodeShape:
 
 
 def draw(shapes: Sequence[NodeShape], edges: Sequence[_Edge]) -> str:
-    """An SVG document. Edges are (above, below), and `shapes` has every node before those below it."""
+    """Return an SVG document. Edges are (above, below), and `shapes` has every node before those below it."""
     layout = _Layout(shapes, edges)
     layout.arrange()
     drawn_edges = "".join(_path(layout.points(chain)) for chain in layout.chains)
@@ -79,7 +79,7 @@ class _Layout:
         self.x = [0.0] * len(self.depth)
 
     def _chain(self, edge: _Edge) -> list[int]:
-        """The edge with a bend in every layer that it crosses."""
+        """Return the edge with a bend in every layer that it crosses."""
         first, last = edge
         bends = []
         for depth in range(self.depth[first] + 1, self.depth[last]):

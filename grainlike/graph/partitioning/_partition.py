@@ -64,7 +64,7 @@ class Partition:
             raise GraphError(f"max_imbalance= is a fraction that is not negative, as 0.3, not {spread!r}")
 
     def parts(self, needs: Sequence[Sequence[int]], costs: Sequence[float]) -> list[int]:
-        """The part of each job. `needs[i]` are the jobs that job `i` waits for, all of them before it.
+        """Return the part of each job. `needs[i]` are the jobs that job `i` waits for, all of them before it.
 
         Parts are numbered from 0 without gaps, and no job waits for one in a part with a higher number.
         """

@@ -46,7 +46,7 @@ class Piece:
 
 
 def pieces_of(nodes: Sequence[Node], costs: Mapping[Node, float], partition: Partition) -> list[Piece]:
-    """The pieces of a graph's lazy nodes, which are given in an order in which they could run.
+    """Return the pieces of a graph's lazy nodes, which are given in an order in which they could run.
 
     Nodes in none of them are to be run one by one. `costs` are of nodes that are jobs; a call that is none costs 1, an
     operator nothing.
@@ -62,7 +62,7 @@ def pieces_of(nodes: Sequence[Node], costs: Mapping[Node, float], partition: Par
 
 
 def _split(part: int, nodes: Sequence[Node]) -> list[Piece]:
-    """The pieces of one part: as few as there can be around what runs by itself."""
+    """Return the pieces of one part: as few as there can be around what runs by itself."""
     waiting, done = list(nodes), set[Node]()
     inside = set(nodes)
     pieces = []
@@ -153,7 +153,7 @@ class Step:
     inline: bool
 
     def with_given(self, given: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with these objects in the places that are marked for them."""
+        """Return the arguments with these objects in the places that are marked for them."""
 
         def filled(item: Any) -> Any:
             if type(item) is Template:

@@ -36,7 +36,7 @@ def _nearest(sums: Sequence[float], ideal: float) -> int:
 
 
 def depths(needs: Sequence[Sequence[int]]) -> list[int]:
-    """The level of each job: how many others are before it on the longest path that leads to it."""
+    """Return the level of each job: how many others are before it on the longest path that leads to it."""
     levels: list[int] = []
     for before in needs:
         levels.append(1 + max((levels[need] for need in before), default=-1))

@@ -226,7 +226,7 @@ _decoder: msgspec.msgpack.Decoder[Input] = msgspec.msgpack.Decoder(Input)
 
 
 def pack_input(what: Input, frames: Iterable[Frame] = ()) -> list[Buffer]:
-    """The pieces of a record. Large buffers are passed on, never joined or copied."""
+    """Return the pieces of a record. Large buffers are passed on, never joined or copied."""
     head = _encoder.encode(what)
     pieces: list[Buffer] = [_LENGTH.pack(len(head)) + head]
     for message, buffers in frames:

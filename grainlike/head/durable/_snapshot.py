@@ -61,7 +61,7 @@ def check_version(began: HeadBegan) -> None:
 
 
 def draw_head(head: DurableHead, clients: ClientRegistry, began: HeadBegan, now: float) -> Iterator[bytes]:
-    """The image of a head with its clients. It must not be in the middle of anything."""
+    """Iterate over the pieces of the image of a head with its clients. It must not be in the middle of anything."""
     title = _Title(now, by_this_release(began), head.calendar, head.history.packed())
     yield msgspec.msgpack.encode(title)
     fields = records()["HeadState"]

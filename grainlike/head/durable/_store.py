@@ -344,7 +344,7 @@ def _exit_code(child: int) -> int | None:
 
 
 def exported(directory: Path) -> list[JobRow]:
-    """The jobs that had not ended, the oldest first. The head must not be running, and does not notice.
+    """Return the jobs that had not ended, the oldest first. The head must not be running, and does not notice.
 
     Raises:
         JournalError: the journal is damaged, in use, of a schema that is not read here, or open to others.

@@ -218,7 +218,7 @@ class ClientRegistry:
             )
 
     def incarnation(self, incarnation: str) -> ClientConnection | None:
-        """The client that introduced itself so, if it has not been given up."""
+        """Return the client that introduced itself so, if it has not been given up."""
         return next(
             (connection for connection in self.here.values() if connection.hello.incarnation == incarnation), None
         )

@@ -277,7 +277,7 @@ def _checksum(pieces: Sequence[Buffer]) -> int:
 
 
 def _free(directory: Path) -> int:
-    """Bytes that are free for us where a directory is, or will be."""
+    """Return the bytes that are free for us where a directory is, or will be."""
     for path in (directory, *directory.parents):
         with suppress(OSError):
             status = os.statvfs(path)

@@ -201,7 +201,7 @@ class NamedSession:
         return call if call is not None and call.apart else None
 
     def files(self) -> Iterator[KeptFile]:
-        """The outcomes that are on disk."""
+        """Iterate over the outcomes that are on disk."""
         for call in self._calls.values():
             if isinstance(call.outcome, KeptFile):
                 yield call.outcome
@@ -333,17 +333,17 @@ class Sessions:
         return sum(session.nbytes for session in self._named.values())
 
     def files(self) -> Iterator[KeptFile]:
-        """All outcomes that are on disk."""
+        """Iterate over all outcomes that are on disk."""
         for session in self:
             yield from session.files()
 
     def find(self, name: str) -> NamedSession | None:
-        """The session of this name, if there is one."""
+        """Return the session of this name, if there is one."""
         session = self._named.get(name)
         return None if session is None or session.empty else session
 
     def open(self, name: str, number: int, now: float) -> NamedSession:
-        """A new session with this number."""
+        """Return a new session with this number."""
         self._named = {session.name: session for session in self}
         session = self._named[name] = NamedSession(number, name, now, self.spill)
         return session

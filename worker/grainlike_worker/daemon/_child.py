@@ -49,7 +49,7 @@ class ProcessHandle(Protocol):
 
 
 def start_child(arguments: list[str], environment: dict[str, str], fds: Mapping[str, int]) -> ProcessHandle:
-    """A runner as a new interpreter, started by this process. `OSError` when the system has no process left."""
+    """Return a runner as a new interpreter, started by this process. `OSError` when the system has no process left."""
     return _Started(start_module("grainlike_worker.runner", arguments, environment, fds))
 
 

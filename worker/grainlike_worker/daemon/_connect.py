@@ -16,7 +16,7 @@ logger = logging.getLogger("grainlike.worker")
 
 
 def to_head(head: str | None, *, insecure: bool) -> HeadLocator:
-    """The way to `head`: an address or an access file; None for the current head of this user."""
+    """Return the way to `head`: an address or an access file; None for the current head of this user."""
 
     def find() -> Access:
         access = find_access(head)

@@ -173,7 +173,7 @@ class KeeperClient:
                     status.shutdown(socket.SHUT_RDWR)
 
     def _ask(self, spawn_request: SpawnRequest, status: socket.socket) -> subprocess.Popen[bytes]:
-        """The process that was asked: by the time that it fails to answer, another may have taken its place."""
+        """Return the process that was asked: by the time that it fails to answer, another may have taken its place."""
         begun, self._begun = self._begun, False
         if self._control is not None and self._process is not None and self._process.poll() is None:
             # It may be dying all the same; then it is as if it had died before.

@@ -266,7 +266,7 @@ class Tap:
             self._jobs, self._attempts = [self._jobs[position]], [self._attempts[position]]
 
     def at_link(self) -> int:
-        """The job of the link of a chain that the runner is at; 0 for none."""
+        """Return the job of the link of a chain that the runner is at; 0 for none."""
         return self.link() if self.link is not None else 0
 
     def raw(self, stream: OutputStream, data: bytes, link: int = 0) -> None:

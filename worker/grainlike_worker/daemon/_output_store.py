@@ -115,7 +115,7 @@ class PieceRing:
         return [*left_out(self.cut), *self._pieces]
 
     def take(self) -> list[Piece]:
-        """The same, and start again."""
+        """Return the same, and start again."""
         taken = self.pieces()
         self._pieces.clear()
         self._size = self.cut = 0
@@ -165,7 +165,7 @@ class AttemptOutput:
         self.ended = True
 
     def pieces(self) -> Iterator[Piece]:
-        """All that was kept, in order, with notes of what was not."""
+        """Iterate over all that was kept, in order, with notes of what was not."""
         for streams, place in self._blocks:
             yield from _cut_up(streams, self._spool.read(place))
         yield from self._pending
@@ -173,7 +173,7 @@ class AttemptOutput:
             yield from self._tail.pieces()
 
     def last(self, size: int) -> bytes:
-        """The last bytes that the job wrote, at most `size`, whatever stream they went to."""
+        """Return the last bytes that the job wrote, at most `size`, whatever stream they went to."""
         data = b"".join(data for stream, data in self.pieces() if stream not in _NOT_WRITTEN)
         return data[-size:]
 
@@ -192,7 +192,7 @@ class AttemptOutput:
 
 
 def left_out(count: int) -> list[Piece]:
-    """A note of so many bytes that are left out; nothing for none."""
+    """Return a note of so many bytes that are left out; nothing for none."""
     return [(OutputStream.NOTE, f"[{count:,} bytes are left out here]".replace(",", " ").encode())] if count else []
 
 

@@ -45,7 +45,7 @@ logger = logging.getLogger("grainlike.worker")
 
 
 def own_cores() -> tuple[int, ...]:
-    """The core ids that this process may run on: its affinity, cut to the processor time that its cgroup allows.
+    """Return the core ids that this process may run on: its affinity, cut to the processor time that its cgroup allows.
 
     Never the machine's processor count: in a container or a batch job that is somebody else's.
     """
@@ -177,7 +177,7 @@ _SHOWN = 20
 
 
 def logical_in(offer: Allocation) -> tuple[int, ...]:
-    """The core ids of an offer that this machine does not have: given out and shown, never pinned."""
+    """Return the core ids of an offer that this machine does not have: given out and shown, never pinned."""
     return logical_cores(offer, own_cores())
 
 
@@ -203,7 +203,7 @@ def offered_devices(offer: Allocation) -> Devices:
 
 
 def topology(root: Path = Path("/")) -> Topology:
-    """The NUMA nodes of this machine with their cores and devices; without any where the system does not say.
+    """Return the NUMA nodes of this machine with their cores and devices; without any where the system does not say.
 
     Raises:
         ResourceSpecError: a file holds what a kernel would not write.

@@ -238,7 +238,7 @@ class RunnerSupervisor:
         return failure(JobMemoryError(told, asked, peak))
 
     def _running(self) -> Sequence[int]:
-        """The functions of the lease that is here."""
+        """Return the functions of the lease that is here."""
         return () if self._lease is None else self._lease.run.fns
 
     def _spec(self, fn: int) -> FunctionSpec:

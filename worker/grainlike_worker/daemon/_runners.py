@@ -55,7 +55,7 @@ class RunnerBody(Protocol):
         ...
 
     def started(self) -> int:
-        """The position in its run-list that it claimed last; -1 for none."""
+        """Return the position in its run-list that it claimed last; -1 for none."""
         ...
 
     def held_at(self, lease: int) -> int | None:
@@ -125,14 +125,14 @@ def processes(keeper: KeeperClient | None, options: Sequence[str]) -> Spawn:
 
 
 def runner_in_process(spawn: Spawn, kind: RunnerKind, named: Callable[[int], None], tap: Tap) -> RunnerBody:
-    """A runner in a process of its own, whatever its kind."""
+    """Return a runner in a process of its own, whatever its kind."""
     return RunnerSupervisor(partial(spawn, kind), named, tap, own=kind == "own")
 
 
 def runner_at_home(
     spawn: Spawn, kind: RunnerKind, named: Callable[[int], None], tap: Tap, *, show: Show | None
 ) -> RunnerBody:
-    """The shared runner in the calling loop, whose output `show` shows; others as processes."""
+    """Return the shared runner in the calling loop, whose output `show` shows; others as processes."""
     return _LoopRunner(tap, show) if kind == "shared" else runner_in_process(spawn, kind, named, tap)
 
 

@@ -48,7 +48,7 @@ class Page(Generic[Number]):
 
 
 def anonymous_file(name: str) -> int:
-    """A descriptor of a file in memory that no other can open; on disk where the system has no such thing."""
+    """Return a descriptor of a file in memory that no other can open; on disk where the system has no such thing."""
     if sys.platform == "linux":
         return os.memfd_create(name)
     import tempfile

@@ -41,7 +41,7 @@ class StepPage(Page[float]):
     label = "grainlike-steps"
 
     def stepping(self) -> tuple[int, float]:
-        """The job whose step is on, 0 for none, and for how many seconds it has been."""
+        """Return the job whose step is on, 0 for none, and for how many seconds it has been."""
         job, since = int(self.words[JOB]), self.words[SINCE]
         return job, time.monotonic() - since
 

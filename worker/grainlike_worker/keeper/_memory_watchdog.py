@@ -36,7 +36,7 @@ class Watchdog:
         self._pages.pop(pid, None)
 
     def next_s(self) -> float | None:
-        """Seconds until the next look; None while there is no limit to keep."""
+        """Return the seconds until the next look; None while there is no limit to keep."""
         return None if self._wait is None else max(0.0, self._due - time.monotonic())
 
     def look(self) -> None:

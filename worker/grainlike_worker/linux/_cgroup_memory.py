@@ -43,7 +43,7 @@ class KernelLimit:
         return False
 
     def _held(self) -> int:
-        """Bytes that are charged to the cgroup and would not be given back: files in the page cache would."""
+        """Return the bytes charged to the cgroup that would not be given back: files in the page cache would."""
         told = self._group.numbers("memory.stat")
         clean = told["active_file"] + told["inactive_file"] - told["file_dirty"] - told["file_writeback"]
         return int(self._group.read("memory.current")) - max(0, clean)

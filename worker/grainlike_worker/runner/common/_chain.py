@@ -100,7 +100,7 @@ class _RunningChain:
         self._cpu = time.process_time()
 
     def due(self, links: list[Link]) -> Iterator[Link]:
-        """The links that shall run; whether there is a next one depends on how the last one went."""
+        """Iterate over the links that shall run; whether there is a next one depends on how the last one went."""
         for link in links:
             yield link
             if self._again or not self.outcomes[-1][0] or self._begun - self._chain_begun > LONG_S:

@@ -32,7 +32,7 @@ class Devices:
 
     @classmethod
     def under(cls, mask: str | None, ids: Iterable[int]) -> "Devices":
-        """The devices `ids` of an offer whose worker was started with this mask.
+        """Return the devices `ids` of an offer whose worker was started with this mask.
 
         Ids count the devices that the mask shows, as CUDA does. Only where one is beyond them, and all are numbers that
         stand in the mask, they are those. What is in no way shown by the mask is given out, and never shown.
@@ -60,17 +60,17 @@ class Devices:
         return ["--devices", ",".join(f"{number}={name}" for number, name in self._names.items())]
 
     def hidden(self, ids: Iterable[int]) -> list[int]:
-        """Those of `ids` that no job will ever be shown."""
+        """Return those of `ids` that no job will ever be shown."""
         return [] if self._names is None else [number for number in ids if number not in self._names]
 
     def shown(self, ids: Iterable[int]) -> str:
-        """The mask of a job with these devices. Without any it is empty, not absent, which would show all."""
+        """Return the mask of a job with these devices. Without any it is empty, not absent, which would show all."""
         if self._names is None:
             return ",".join(map(str, ids))
         return ",".join(self._names[number] for number in ids if number in self._names)
 
     def ids(self, mask: str) -> list[int]:
-        """The devices that a job's mask shows, ascending."""
+        """Return the devices that a job's mask shows, ascending."""
         entries = [entry.strip() for entry in mask.split(",")]
         if self._names is None:
             return sorted(int(entry) for entry in entries if entry.isdecimal())

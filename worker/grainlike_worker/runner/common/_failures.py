@@ -56,7 +56,7 @@ def failed(error: BaseException) -> tuple[Code, Payload]:
 
 
 def failure(error: BaseException) -> Payload:
-    """The payload of a job that failed with `error`, whatever it is; never raises.
+    """Return the payload of a job that failed with `error`, whatever it is; never raises.
 
     A job that raises the event loop's cancellation without being cancelled has failed: sent on as it is, it would
     pose as a cancellation of the job's awaiter. It becomes a `JobCancelledError`, caused by what was raised. So

@@ -47,7 +47,7 @@ class JobDirectories:
         """Those that there are, by the names of their jobs. Each job looks whether there are any."""
 
     def make(self, name: str) -> Path:
-        """The directory of a job, made when it asks for the first time."""
+        """Return the directory of a job, made when it asks for the first time."""
         path = self.made.get(name)
         if path is None:
             path = self.made[name] = _new(self._root, name)

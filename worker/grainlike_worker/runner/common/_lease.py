@@ -109,7 +109,7 @@ class RunnerLease:
         return self.index < self.end and self.jobs[self.index] in self.stopped
 
     def arguments(self) -> Parcel:
-        """The arguments of the job at `index`; given out once, so that they can be freed when the job ends."""
+        """Return the arguments of the job at `index`; given out once, so that they can be freed when the job ends."""
         parcel = self.parcels[self.index]
         self.parcels[self.index] = _GONE
         return parcel

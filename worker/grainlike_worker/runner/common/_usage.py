@@ -100,7 +100,7 @@ class PeakMemory:
             os.write(self._reset, b"5")
 
     def read(self) -> int:
-        """The peak of this process or of its largest child, whichever is more."""
+        """Return the peak of this process or of its largest child, whichever is more."""
         own = _own_peak()
         if own <= self._floor:
             own = _status_peak() or own
@@ -110,7 +110,7 @@ class PeakMemory:
 
 
 def _open_reset() -> int:
-    """The kernel's file to reset a peak, if it can be opened and written; else -1."""
+    """Return the kernel's file to reset a peak, if it can be opened and written; else -1."""
     try:
         reset = os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
     except OSError:

@@ -21,14 +21,14 @@ _WAKE_S = 0.2
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory that a process holds now; 0 when it is gone, or where there is no `/proc`."""
+    """Return the bytes of memory that a process holds now; 0 when it is gone, or where there is no `/proc`."""
     with suppress(OSError, IndexError), open(f"/proc/{pid}/statm", "rb") as told:  # noqa: PTH123 - hot
         return int(told.read().split()[1]) * _PAGE
     return 0
 
 
 def share(pid: int) -> int:
-    """The same, with only a fair part of what it shares with others: forks share much. Slower."""
+    """Return the same, with only a fair part of what it shares with others: forks share much. Slower."""
     with suppress(OSError), open(f"/proc/{pid}/smaps_rollup", "rb") as told:  # noqa: PTH123 - as above
         _, found, rest = told.read().partition(b"\nPss:")
         if found:

@@ -54,7 +54,7 @@ class ProcessOutput:
                 pass
 
     def waiting(self) -> list[int]:
-        """Those of `unread` in which there is something now."""
+        """Return those of `unread` in which there is something now."""
         found = self._poll.poll(0)
         return [fd for fd, _ in found] if found else []
 

@@ -109,7 +109,7 @@ def _descriptors_are_used_up() -> bool:
 
 
 def _here() -> tuple[str | None, int | None]:
-    """The working directory, by name and as a descriptor: it may have been moved when we want to go back."""
+    """Return the working directory, by name and as a descriptor: it may have been moved when we want to go back."""
     try:
         return _directory(), os.open(".", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
