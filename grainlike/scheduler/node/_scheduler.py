@@ -601,5 +601,5 @@ class NodeScheduler:
         self._runners.check()
         queued = [job for cls in self._classes.values() for job in cls.ahead if not job.gone]
         queued += [job for job in self._planned if not job.gone]
-        leased = [job for lease in leases for job in lease.jobs.values() if not job.gone]
+        leased = [job for lease in self._leases.values() for job in lease.jobs.values() if not job.gone]
         assert sorted(job.id for job in queued + leased) == sorted(self._jobs), "a job is in exactly one place"
