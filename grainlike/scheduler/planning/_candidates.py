@@ -21,7 +21,7 @@ them.
 """
 
 FreeRooms = dict[tuple[str, ...], list[tuple[int, ...]]]
-"""Free amounts of the workers in the order of some names, as they were when a class with these was first compared."""
+"""What is free by names when a class with these is first compared: the most of each resource, then on each worker."""
 
 _Entry = tuple[int, int, int, WorkerState]
 
@@ -96,12 +96,10 @@ def nobody_has_room(cls: RequestClass, workers: dict[int, WorkerState], rooms: F
     free = rooms.get(cls.names)
     if free is None:
         found = {tuple([worker.free.get(name, -1) for name in cls.names]) for worker in workers.values()}
-        free = rooms[cls.names] = (
-            list(found) if len(found) <= ROOMS_MOST else [tuple(map(max, zip(*found, strict=True)))]
-        )
-    needs = cls.needs
-    for room in free:
-        if all(map(le, needs, room)):
+        most = tuple(map(max, zip(*found, strict=True)))
+        free = rooms[cls.names] = [most, *(found if len(found) <= ROOMS_MOST else (most,))]
+    for room in free[1:] if all(map(le, cls.needs, free[0])) else ():
+        if all(map(le, cls.needs, room)):
             return False
     return True
 

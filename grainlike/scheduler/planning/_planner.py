@@ -116,12 +116,12 @@ class Planner:
         self.wake = None
         self.near.now = now
         self._lend_to_all = lend_to_all
+        if self.reserving.by_class:
+            self.reserving.review(now)
         if not self.waiting.are_few and self._nothing_can_start(now):
             return
         if self.near.table.crowded:
             self.consumers.begin_pass()
-        if self.reserving.by_class:
-            self.reserving.review(now)
         self.whole = self._place_all(now, out) and self.ahead.spread(self._blocked, self._changed(), now, out)
         if not self.whole:
             self.wake = now
@@ -135,11 +135,16 @@ class Planner:
         """
         waiting, kept, table, log = self.waiting, self.reserving, self.near.table, self.log
         changed = self._all_anew or self._lending or self._read != (log.epoch, len(log.entries))
-        kept_for = kept.by_class or kept.reopened or table.crowded or table.tight or waiting.dormant.records
+        kept_for = kept.reopened or table.crowded or table.tight or waiting.dormant.records
         if changed or kept_for or self._lend_to_all or not self.whole or waiting.patience.is_any_due(now):
             return False
         if self.ahead.may_act(filter(None, map(self._classes.get, self.ahead.fresh))):
             return False
+        if kept.by_class or waiting.wait_for_more:
+            search = kept.begin_search([self._workers[number] for number in kept.by_worker], now)
+            kept.search = None
+            if any(map(search.next_of, search.turns)):
+                return False
         if not waiting.block_new(self._workers, kept.kinds, now):
             return False
         self.ahead.fresh.clear()
@@ -264,7 +269,7 @@ class Planner:
             since = cls.passed_since
             may_fit = cls.blocked_job is not job or not cls.is_simple
             may_fit = may_fit or not (since is None or now - since < PATIENCE_S or now - since < patience_of(job))
-            may_fit = may_fit or not nobody_has_room(cls, self._workers, rooms) or any(map(wide, cls.shapes))
+            may_fit = may_fit or any(map(wide, cls.shapes)) or not nobody_has_room(cls, self._workers, rooms)
             (left if may_fit else aside).append(job)
         return left, aside
 

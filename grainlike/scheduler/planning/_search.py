@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from heapq import heappop, heappush
-from operator import le
 
 from grainlike.scheduler._records import HeadFunction, HeadJob, RequestClass, arrival
 from grainlike.scheduler._workers import WorkerState
@@ -271,17 +270,27 @@ class Search:
             return []
         floors = [turn.queue.lines[kind].floor for turn in self.turns.values() if kind in turn.queue.lines]
         least = tuple(map(min, zip(*floors, strict=True))) if len(floors) > 1 else line.floor
-        return self._rooms_of(kind, job.fn, self._changed, least)
+        return self._rooms_of(kind, job.fn, self._roomy(tuple(zip(kind[0], least, strict=True))))
 
-    def _rooms_of(
-        self, kind: Kind, fn: HeadFunction, workers: Collection[WorkerState], floor: tuple[int, ...] = ()
-    ) -> list[Room]:
-        """Return the room that the workers have for classes of a kind, where that is not less than `floor`."""
+    def _roomy(self, least: tuple[tuple[str, int], ...]) -> Collection[WorkerState]:
+        """Return the workers that have changed and have so much free; all, if the maximum of all rooms counts."""
+        if len(self._changed) + sum(map(len, self._reservations.values())) > ROOMS_MOST:
+            return self._changed
+        found: list[WorkerState] = []
+        for worker in self._changed:
+            free = worker.free
+            for name, amount in least:
+                if free.get(name, 0) < amount:
+                    break
+            else:
+                found.append(worker)
+        return found
+
+    def _rooms_of(self, kind: Kind, fn: HeadFunction, workers: Collection[WorkerState]) -> list[Room]:
+        """Return the room that the workers have for classes of a kind."""
         names, number, in_tree = kind
         limit = fn.times.upper if number and fn.times.known else None
         bound = not in_tree and number != 0  # all others are checked job by job (`Planner.admits`)
-        if floor and len(workers) + sum(map(len, self._reservations.values())) > ROOMS_MOST:
-            floor = ()  # the maximum of all rooms counts
         found: dict[Room, None] = {}
         for worker in workers:
             if worker.leaving or worker.shut or worker.gone:
@@ -290,14 +299,13 @@ class Search:
             if worker.lent and bound and (limit is None or limit > LOAN_S):
                 free = {**free, "cores": free["cores"] - worker.lent}
             room = tuple([free.get(name, -1) for name in names])
-            if not all(map(le, floor, room)):
-                continue
             held = self._reservations.get(worker.id)
             if held is not None and bound:
                 for other in held:  # in order of their jobs
-                    if limit is None or self._now + limit > other.as_of(self._now).start:
+                    spare = other.as_of(self._now).spare
+                    if limit is None or self._now + limit > other.start:
                         found[room, arrival(other.job)] = None
-                        room = tuple(map(min, room, [other.as_of(self._now).spare.get(name, 0) for name in names]))
+                        room = tuple(map(min, room, [spare.get(name, 0) for name in names]))
             found[room, None] = None
         if len(found) > ROOMS_MOST:
             return [(tuple(map(max, zip(*(room for room, _ in found), strict=True))), None)]

@@ -108,14 +108,17 @@ class WaitingClasses:
             self.few = {cls.id: cls for cls in classes}
             self.are_few = True
 
+    @property
+    def wait_for_more(self) -> bool:
+        """True if there are classes that not only wait for amounts, or were not compared with all workers yet."""
+        queues = self.queues.values()
+        return any(queue.new.blocks or queue.always.blocks or queue.wide or queue.patient.blocks for queue in queues)
+
     def block_new(self, workers: dict[int, WorkerState], kinds: WorkerKinds, now: float) -> bool:
-        """Enter touched classes as blocked; False unless all are new and fit nowhere, and no other needs a look."""
+        """Enter touched classes as blocked; False unless all are new and fit nowhere."""
         touched = self._touched
         if not self.size + len(touched) > FEW // 2 or len(touched) > IMPATIENT_MOST:
             return False
-        for queue in self.queues.values():
-            if queue.new.blocks or queue.always.blocks or queue.wide or queue.patient.blocks:
-                return False
         if touched:
             rooms: FreeRooms = {}
             client = next(iter(touched.values())).client
