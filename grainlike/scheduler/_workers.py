@@ -255,7 +255,11 @@ class WorkerState:
             return False
         if shape.walltime_soft is not None and shape.walltime_soft > self.lasts:
             return False
-        return all(self.capacity.get(name, 0) >= amount for name, amount in shape.units)
+        capacity = self.capacity
+        for name, amount in shape.units:
+            if capacity.get(name, 0) < amount:
+                return False
+        return True
 
     def fits_now(self, shape: Shape) -> bool:
         """Return True if it gets jobs, and one of the shape fits into what is free."""

@@ -63,7 +63,10 @@ class WorkerKinds:
         if shape.nodes > 1:
             return True
         least = self._least
-        return any(name in least and 2 * amount > least[name] for name, amount in shape.units)
+        for name, amount in shape.units:
+            if name in least and 2 * amount > least[name]:
+                return True
+        return False
 
     def of(self, kinds: tuple[int, ...]) -> Iterable[WorkerState]:
         """Iterate over the workers of these kinds."""

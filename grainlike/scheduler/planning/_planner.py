@@ -201,7 +201,8 @@ class Planner:
             whole = not waiting.few or self._place_few(now, batch, out)
         else:
             whole = self._place_many(now, batch, out, reopened)
-        out += [assignment(to, shape, jobs, self.near, ahead=False) for (to, shape), jobs in batch.items()]
+        for (to, shape), jobs in batch.items():
+            out.append(assignment(to, shape, jobs, self.near, ahead=False))
         if whole:
             return not self.reserving.reopened
         self.reserving.reopened = {**reopened, **self.reserving.reopened}

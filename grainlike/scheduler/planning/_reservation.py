@@ -98,8 +98,12 @@ class Reservation:
         if job.parent is not None or arrival(job) <= arrival(self.job):
             return True
         spare = self.as_of(now).spare
-        is_over_then = ends_by(job.fn, shape, now) <= self.start
-        return is_over_then or all(spare.get(name, 0) >= amount for name, amount in shape.units)
+        if ends_by(job.fn, shape, now) <= self.start:
+            return True
+        for name, amount in shape.units:
+            if spare.get(name, 0) < amount:
+                return False
+        return True
 
     def charge(self, job: HeadJob, shape: Shape, now: float) -> None:
         """Count a job that was admitted: if it may outlast `start`, it uses spare amounts."""
@@ -110,8 +114,9 @@ class Reservation:
 
 def soft_limit(fn: HeadFunction, shape: Shape) -> float | None:
     """Return the seconds within which a job nearly always ends: declared, or learned; None if unknown."""
-    if shape.soft_s is not None:
-        return shape.soft_s
+    declared = shape.soft_s
+    if declared is not None:
+        return declared
     return fn.times.upper if fn.times.known else None
 
 
@@ -148,7 +153,10 @@ def renewed(reservations: list[Reservation], now: float) -> bool:
         start = max(reservation.start for reservation in reservations)
         for reservation in reservations:
             reservation.refresh(now, start)
-    return all(reservation.in_time for reservation in reservations)
+    for reservation in reservations:
+        if not reservation.in_time:
+            return False
+    return True
 
 
 def _soonest(worker: WorkerState, shape: Shape, now: float, at_least: float) -> tuple[float, dict[str, int]]:
