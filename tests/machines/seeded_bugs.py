@@ -499,7 +499,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "jobs that outlast the reserved start are let in",
         "waits",
-        (_RESERVATION, "= ends_by(job.fn, shape, now) <= self.start", "= ends_by(job.fn, shape, now) > self.start"),
+        (_RESERVATION, "if ends_by(job.fn, shape, now) <= self.start", "if ends_by(job.fn, shape, now) > self.start"),
     ),
     _bug(
         "send_ahead_past_a_blocked_job",
