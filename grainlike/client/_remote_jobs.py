@@ -43,6 +43,7 @@ from grainlike.wire import (
     EncloseValues,
     Frame,
     Items,
+    Notice,
     Numbered,
     Outcomes,
     OutcomesHeard,
@@ -425,7 +426,7 @@ class RemoteJobs:
                     self.numbered.notify()
             case Began():
                 self._began(message)
-            case Warned():
+            case Warned() | Notice():
                 warned = self._nodes.get(message.child)
                 caller = None if warned is None else self.caller_of(warned)
                 (caller or copy_context()).copy().run(logger.warning, "%s", message.words)

@@ -69,6 +69,7 @@ from grainlike.wire import (
     Hold,
     LeaseStart,
     NodeSpec,
+    Notice,
     Parcel,
     Retract,
     SpareReplicas,
@@ -127,10 +128,10 @@ class ActionExecutor:
     def ask_pools(self, shortfall: Callable[[int], str | None]) -> Callable[[int, str], None]:
         """Have `shortfall` asked what pools of workers lack for a job; None: one would serve it; empty: there are none.
 
-        Return a function that warns the client that submitted a job.
+        Return a function that warns the client that submitted a job, of what does not follow from the head's inputs.
         """
         self._shortfall = shortfall
-        return self._tell_clients
+        return self._notify
 
     def act(self, action: HeadAction) -> None:
         """Perform an action; those that need what a report brought are the head's."""
@@ -348,6 +349,14 @@ class ActionExecutor:
         for reply_to, relayed in _of_clients([self._state.jobs[number]]):
             reply_to.post(Warned(words, relayed[0].child))
         self._values.clients.warn(number, words)  # it may run again for a value, and is no call that they wait for
+
+    def _notify(self, number: int, words: str) -> None:
+        """Warn the client that submitted a job; a replay of the inputs does not, so the message has no number."""
+        for reply_to, relayed in _of_clients([self._state.jobs[number]]):
+            reply_to.post(Notice(words, relayed[0].child))
+        owner = self._state.owners.of(number)
+        if owner is not None:
+            owner.post(Notice(words))
 
     def _unfit(self, action: InputsUnfit) -> None:
         """End jobs whose inputs fit into no store, or warn of them where one may come that is large enough."""

@@ -16,6 +16,7 @@ from grainlike.wire import (
     Frame,
     Goodbye,
     Message,
+    Notice,
     Pulled,
     Question,
     ReplicaCredit,
@@ -30,9 +31,10 @@ __all__ = ["ResumableSession"]
 _PASSING = frozenset({Beat, Ack, *get_args(Question), *get_args(Answer)})
 """Messages about a link, queries, and answers: they pass large values that are being sent."""
 
-_OF_THE_LINK = _PASSING | {Goodbye, ClientRecords, SendReplica, ReplicaPart, ReplicaCredit, Pulled}
-"""Messages about a link and its ends, queries, answers, records of `logging` for clients, and the bytes of replicas
-and how far they have come, which go on where they were: they are not numbered, and never resent.
+_OF_THE_LINK = _PASSING | {Goodbye, ClientRecords, Notice, SendReplica, ReplicaPart, ReplicaCredit, Pulled}
+"""Messages about a link and its ends, queries, answers, records of `logging` for clients, warnings that no journal has,
+and the bytes of replicas and how far they have come, which go on where they were: they are not numbered, and never
+resent.
 """
 
 

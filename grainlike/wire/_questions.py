@@ -63,6 +63,7 @@ __all__ = [
     "Matched",
     "NamedAre",
     "NamedRow",
+    "Notice",
     "Numbered",
     "Question",
     "ReportIs",
@@ -391,6 +392,15 @@ class Warned(BaseMessage, frozen=True, tag=120):
     child: int = 0
 
 
+class Notice(BaseMessage, frozen=True, tag=202):
+    """A warning as `Warned`, for a reason that no journal has, such as a full disk; `child` is 0 if it is about no
+    call. It belongs to its link, and is never resent.
+    """
+
+    words: str
+    child: int = 0
+
+
 class Began(BaseMessage, frozen=True, tag=98):
     """Jobs that a client submitted have started, or are back in the queue (`worker` is empty), in columns.
 
@@ -527,4 +537,4 @@ Answer = (
     | Done
     | Unable
 )
-ToClient = Answer | Numbered | Began | Warned | SessionIs
+ToClient = Answer | Numbered | Began | Warned | Notice | SessionIs

@@ -423,11 +423,14 @@ async def test_a_batch_system_that_does_not_answer_is_warned_of_once_for_each_re
             first = "pool cpu submits nothing: local does not answer: slurm_load_jobs error:; Unable to contact (try 1)"
             assert told("_troubles") == told("_remote_jobs") == [first]
             assert "error:; Unable to contact" in str(await executor.explain(jobs[0]))
+            session = next(iter(daemon._service._clients.here.values())).session
+            sent = session.sent
             words[0] = "slurm_load_jobs error:\n Unable to contact (try 2)"
             await until_asked(2)
             words[0] = "Socket timed out"
             await until(lambda: len(told("_remote_jobs")) == 2)
             assert told("_troubles")[1:] == ["pool cpu submits nothing: local does not answer: Socket timed out"]
+            assert session.sent == sent, "a head that is started again would not know of messages that no input led to"
             for job in jobs:
                 cancel(job)
 

@@ -13,7 +13,7 @@ from grainlike.head.durable._head import DurableHead
 from grainlike.head.durable._records import ClientCame, ClientRefused, ClientSaid, ClientWent
 from grainlike.head.server import ClientConnection, ClientRegistry
 from grainlike.net import ClosedLink, Link
-from grainlike.wire import Frame, HeadIs, Hello, Submit
+from grainlike.wire import Frame, HeadIs, Hello, Notice, Submit
 
 __all__ = ["DurableClients"]
 
@@ -24,6 +24,18 @@ class DurableClients(ClientRegistry):
     _head: DurableHead
     directory: str = ""
     """Path of the journal."""
+
+    def __init__(
+        self,
+        head: DurableHead,
+        cluster: str,
+        cancel: Callable[[int], bool],
+        stop: Callable[[bool], bool],
+        alone: Callable[[], None] | None,
+    ) -> None:
+        super().__init__(head, cluster, cancel, stop, alone)
+        self._warned: set[int] = set()
+        """Clients that have been told that no jobs are started."""
 
     # --- what was -----------------------------------------------------------------------------------------------------
 
@@ -76,9 +88,35 @@ class DurableClients(ClientRegistry):
             connection = super().join(hello, link, tasks, welcome)
         if connection.session is not None:
             connection.session.tells = False
+        self._tell_failure(connection)
         return connection
 
+    def came_back(self, connection: ClientConnection, tasks: TaskGroup) -> None:
+        super().came_back(connection, tasks)
+        self._tell_failure(connection)
+
+    def tell_failure(self) -> None:
+        """Warn the programs of jobs that none are started, as the journal is not kept."""
+        for connection in self.here.values():
+            self._tell_failure(connection)
+
+    def tell_mended(self) -> None:
+        """Tell those who were warned that jobs are started again."""
+        for number in self._warned & self.here.keys():
+            self.here[number].post(Notice("the head starts jobs again: its journal is kept again"))
+        self._warned.clear()
+
+    def _tell_failure(self, connection: ClientConnection) -> None:
+        """Warn a client once, if it has jobs and is there; one that is away is told when it comes back."""
+        failure = self._head.failure
+        is_program = bool(connection.paths or connection.hello.session)
+        if failure is None or not is_program or connection.link.closed or connection.number in self._warned:
+            return
+        self._warned.add(connection.number)
+        connection.post(Notice(f"the head starts no jobs for now, and takes none: {failure}"))
+
     def leave(self, connection: ClientConnection) -> None:
+        self._warned.discard(connection.number)
         if connection.number in self.here:
             with self._head.input(lambda now: ClientWent(now, connection.number)):
                 super().leave(connection)

@@ -178,6 +178,7 @@ class HeadStore:
         self.failure = error
         self._writes = False
         self._journal.on_synced = None
+        self._clients.tell_failure()
         self._head.hold_starts(f"what is not written down is not started, and the journal is not kept ({error})")
 
     def stop(self) -> None:
@@ -274,6 +275,7 @@ class HeadStore:
         self.failure = None
         self._journal.on_synced = self._head.on_disk
         self._head.on_disk(self._journal.synced)
+        self._clients.tell_mended()
         self._head.hold_starts("")
 
     async def _wait_for(self, child: int) -> None:

@@ -413,6 +413,45 @@ async def test_nothing_is_started_that_cannot_be_written_down(start_worker, gate
         daemon.leaves = False
 
 
+async def test_a_program_whose_jobs_wait_is_told_that_the_disk_is_full_and_when_it_is_not(
+    start_worker, gates, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr(_store, "LOOK_S", 0.05)
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    journal = tmp_path / "journal"
+
+    def told():
+        return [record.getMessage() for record in caplog.records if record.module == "_remote_jobs"]
+
+    async with asyncio.timeout(LIMIT_S), gates() as gate, a_head(journal) as daemon:
+        start_worker(daemon.address, resources="cores=1")
+        async with connect(session="first"), connect(session="second") as client, call() as asks:
+            await client.wait_for_workers(1)
+            runs = start((delayed(gate.visit) @ Cores(1))("runs"))
+            await gate.arrival()
+            waits = start((delayed(len) @ Cores(1))(b"y"))
+            assert (await client.explain(waits)).reason == "room"
+            first = min(daemon._service._clients.here.items())[1].session
+            sent = first.sent
+            resource.setrlimit(resource.RLIMIT_FSIZE, (next(journal.glob("*.log")).stat().st_size, unlimited[1]))
+            try:
+                gate.release_all()
+                await until(lambda: len(told()) == 2)
+                assert {words.partition(": ")[0] for words in told()} == {
+                    "the head starts no jobs for now, and takes none"
+                }
+                assert all("File too large" in words for words in told())
+                assert (await asks.ask(AskHead(0), HeadIs)).journal.startswith("not kept")
+                assert first.sent == sent, "a replay must come to the same number"
+                async with connect(session="third"):
+                    await until(lambda: len(told()) == 3)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+            assert await gather(runs, waits) == [None, 1]
+            assert told()[3:] == ["the head starts jobs again: its journal is kept again"] * 2
+        daemon.leaves = False
+
+
 async def test_who_has_heard_more_than_the_journal_has_is_told_so(start_worker, gates, tmp_path, monkeypatch):
     monkeypatch.setattr(_store, "LOOK_S", 1000.0)  # nothing mends it before the head ends
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
